@@ -1,0 +1,26 @@
+import js from "@eslint/js";
+import tseslint from "typescript-eslint";
+
+export default tseslint.config(
+  { ignores: ["dist/", "node_modules/", "src/cell/gen/", "**/*.cjs"] },
+  js.configs.recommended,
+  tseslint.configs.strictTypeChecked,
+  {
+    languageOptions: { parserOptions: { projectService: { allowDefaultProject: ["eslint.config.js", "bin/*.mjs", "scripts/*.mjs"] }, tsconfigRootDir: import.meta.dirname } },
+    rules: {
+      complexity: ["error", 12],
+      "max-params": ["error", 4],
+      "no-console": "error",
+      "@typescript-eslint/no-explicit-any": "error",
+      "@typescript-eslint/consistent-type-imports": "error",
+      "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true, allowBoolean: true }],
+      "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_", varsIgnorePattern: "^_" }],
+      "@typescript-eslint/switch-exhaustiveness-check": ["error", { considerDefaultExhaustiveForUnions: true }],
+      "no-restricted-syntax": ["error", { selector: "ExportDefaultDeclaration", message: "Name what is exported." }],
+    },
+  },
+  { files: ["**/*.config.ts", "*.config.js", "scripts/*.mjs", "bin/*.mjs"], rules: { "no-restricted-syntax": "off" } },
+  { files: ["**/*.mjs", "*.config.js"], ...tseslint.configs.disableTypeChecked, languageOptions: { globals: { process: "readonly", console: "readonly", URL: "readonly" } } },
+  { files: ["examples/**", "test/**", "scripts/**", "bin/**"], rules: { "no-console": "off" } },
+  { files: ["**/*.test.ts", "test/**"], rules: { complexity: "off", "@typescript-eslint/no-non-null-assertion": "off" } },
+);
