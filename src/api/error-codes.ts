@@ -16,7 +16,8 @@ export const errorCodes = {
   ToolMissing: "A program that is needed was found nowhere and could not be fetched or built.",
   HostUnsupported: "This machine lacks a kernel feature or a right that is needed.",
   ImageNotFound: "The node does not have the image and cannot get it.",
-  TemplateMismatch: "The sandbox asks for something else than the checkpoint was taken from; the message names the field.",
+  TemplateMismatch:
+    "The sandbox asks for something else than the checkpoint was taken from; the message names the field.",
   CheckpointNotReady: "The checkpoint has not succeeded (yet), so it cannot be cloned.",
   CheckpointLost: "The checkpoint's data is not in the store or does not have the digest that was recorded.",
   StoreUnavailable: "The store's folder is missing or cannot be read.",
