@@ -1,0 +1,8 @@
+import { checkpointKind } from "./checkpoint.ts";
+import { sandboxClaimKind } from "./sandbox-claim.ts";
+import { sandboxKind } from "./sandbox.ts";
+import { sandboxSetKind } from "./sandbox-set.ts";
+import { sandboxTemplateKind } from "./sandbox-template.ts";
+
+/** Every kind that Ramet serves, in the order in which their CRDs are installed. */
+export const kinds = [sandboxKind, sandboxSetKind, sandboxTemplateKind, sandboxClaimKind, checkpointKind] as const;

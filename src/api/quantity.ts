@@ -1,0 +1,49 @@
+import { RametError } from "./errors.ts";
+
+/** Powers of ten and of two behind a Kubernetes quantity's suffix (k8s.io/apimachinery/pkg/api/resource). */
+const decimalExponents: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
+const binaryExponents: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
+const shape = /^([+-]?)(\d+)?(?:\.(\d*))?(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))$/;
+
+/**
+ * A quantity such as `512Mi`, `1G`, `1e9` or `1000` in bytes, rounded up to a whole one as Kubernetes does.
+ * @throws RametError `InvalidArgument`
+ */
+export function quantityToBytes(quantity: string | number, field = "quantity"): number {
+  return scaled(quantity, 0, field);
+}
+
+/**
+ * A quantity of CPU such as `1`, `0.5` or `250m` in thousandths of a core, rounded up.
+ * @throws RametError `InvalidArgument`
+ */
+export function quantityToMillicores(quantity: string | number, field = "quantity"): number {
+  return scaled(quantity, 3, field);
+}
+
+/** quantity × 10^tens, in whole numbers throughout: 0.1 has no exact floating-point form. */
+function scaled(quantity: string | number, tens: number, field: string): number {
+  const { mantissa, power, shift } = parse(quantity, field);
+  const numerator = mantissa * 2n ** BigInt(shift) * 10n ** BigInt(Math.max(power + tens, 0));
+  const denominator = 10n ** BigInt(Math.max(-power - tens, 0));
+  const remainder = numerator % denominator;
+  return Number(numerator / denominator + (remainder > 0n ? 1n : 0n));
+}
+
+/** quantity = mantissa × 10^power × 2^shift. */
+function parse(quantity: string | number, field: string): { mantissa: bigint; power: number; shift: number } {
+  const match = shape.exec(String(quantity));
+  const [, sign = "", whole = "", fraction = "", binary = "", suffix = "", exponent] = match ?? [];
+  if (whole + fraction === "") {
+    throw new RametError("InvalidArgument", `${field} is no Kubernetes quantity: ${JSON.stringify(quantity)}`, {
+      hint: "Write a number with an optional suffix, like 512Mi, 1Gi, 500m or 2",
+    });
+  }
+  const power = exponent === undefined ? (decimalExponents[suffix] ?? 0) : Number(exponent);
+  const mantissa = BigInt(whole + fraction);
+  return {
+    mantissa: sign === "-" ? -mantissa : mantissa,
+    power: power - fraction.length,
+    shift: binaryExponents[binary] ?? 0,
+  };
+}
