@@ -1,0 +1,46 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { quantityToBytes, quantityToMillicores } from "./quantity.ts";
+
+test.each([
+  ["1Gi", 2 ** 30],
+  ["512Mi", 2 ** 29],
+  ["0.5Gi", 2 ** 29],
+  ["1G", 1e9],
+  ["1e9", 1e9],
+  ["1E3", 1000],
+  ["1E", 1e18],
+  ["128974848", 128974848],
+  [1024, 1024],
+  ["100m", 1],
+  ["1.0000000001", 2],
+  ["0", 0],
+])("%s is %d bytes", (quantity, bytes) => {
+  expect(quantityToBytes(quantity)).toBe(bytes);
+});
+
+test.each([
+  ["1", 1000],
+  [2, 2000],
+  [0.5, 500],
+  ["0.1", 100],
+  ["250m", 250],
+  ["1500u", 2],
+  ["1.001", 1001],
+  ["1k", 1_000_000],
+])("%s is %d thousandths of a core", (quantity, millicores) => {
+  expect(quantityToMillicores(quantity)).toBe(millicores);
+});
+
+test.each(["", "Mi", "1 Gi", "1gi", "one", "1KiB", "."])("%j is refused by name", (quantity) => {
+  expect(() => quantityToBytes(quantity, "limits.memory")).toThrow(/^limits\.memory is no Kubernetes quantity/);
+});
+
+test("a whole number of millicores survives however it is written", () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 1_000_000 }), (millicores) => {
+      expect(quantityToMillicores(`${millicores}m`)).toBe(millicores);
+      expect(quantityToMillicores((millicores / 1000).toFixed(3))).toBe(millicores);
+    }),
+  );
+});
