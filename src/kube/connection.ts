@@ -1,0 +1,74 @@
+import { readFile } from "node:fs/promises";
+import { RametError } from "../api/errors.ts";
+import type { Clock } from "./clock.ts";
+import { staticCredentials, tokenFileCredentials, type Credentials } from "./credentials.ts";
+
+/** How to reach one API server, and as whom. */
+export interface Connection {
+  /** Such as `https://10.0.0.1:6443`. */
+  server: string;
+  /** The certificate authority that the server's certificate must come from, PEM; without it, the system's. */
+  ca?: string;
+  insecureSkipTlsVerify?: boolean;
+  /** The name that the server's certificate must bear, if it is not the host of `server`. */
+  tlsServerName?: string;
+  proxyUrl?: string;
+  /** The namespace of whoever names none. */
+  namespace: string;
+  credentials: Credentials;
+}
+
+export interface ExplicitConnection {
+  server: string;
+  /** PEM texts. */
+  ca?: string;
+  cert?: string;
+  key?: string;
+  token?: string;
+  namespace?: string;
+}
+
+export function explicitConnection({ server, ca, namespace, ...values }: ExplicitConnection): Connection {
+  return {
+    server,
+    ...(ca === undefined ? {} : { ca }),
+    namespace: namespace ?? "default",
+    credentials: staticCredentials(values),
+  };
+}
+
+export interface InClusterOptions {
+  environment: NodeJS.ProcessEnv;
+  clock: Clock;
+  /** @default /var/run/secrets/kubernetes.io/serviceaccount */
+  directory?: string;
+}
+
+/**
+ * The connection of a Pod, from the service account that the kubelet mounts and the two variables that it sets
+ * (https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/).
+ */
+export async function inClusterConnection(options: InClusterOptions): Promise<Connection> {
+  const directory = options.directory ?? "/var/run/secrets/kubernetes.io/serviceaccount";
+  const host = options.environment["KUBERNETES_SERVICE_HOST"];
+  const port = options.environment["KUBERNETES_SERVICE_PORT"] ?? "443";
+  if (host === undefined) {
+    throw new RametError(
+      "InvalidArgument",
+      "No Kubernetes cluster is known: this is no Pod, and no kubeconfig was given",
+      {
+        hint: "Name one with --kubeconfig or KUBECONFIG, or start one with: ramet local up.",
+      },
+    );
+  }
+  const [ca, namespace] = await Promise.all([
+    readFile(`${directory}/ca.crt`, "utf8"),
+    readFile(`${directory}/namespace`, "utf8").catch(() => "default"),
+  ]);
+  return {
+    server: `https://${host.includes(":") ? `[${host}]` : host}:${port}`,
+    ca,
+    namespace: namespace.trim(),
+    credentials: tokenFileCredentials(`${directory}/token`, options.clock),
+  };
+}

@@ -1,0 +1,174 @@
+import { RametError } from "../api/errors.ts";
+import type { BackoffOptions } from "./backoff.ts";
+import type { Clock } from "./clock.ts";
+import type { Informer } from "./informer.ts";
+import { silentLog, type Log } from "./log.ts";
+import { controllerOf, keyOf, type KubeObject } from "./object.ts";
+import type { Change } from "./store.ts";
+import { WorkQueue, type QueueItem, type QueueMetrics } from "./work-queue.ts";
+
+/** Nothing, or when to look at the key again even if nothing changes. */
+// eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a reconcile with nothing to say just ends
+export type ReconcileResult = void | { requeueAfterMilliseconds: number };
+
+/** An informer of which a controller hears; made by `watching`. */
+export interface ControllerWatch {
+  /** Calls `enqueue` for the keys of each change; what is returned ends that. */
+  start(enqueue: (key: string) => void): () => void;
+  synced(signal: AbortSignal): Promise<void>;
+}
+
+export interface ControllerMetrics extends QueueMetrics {
+  reconciled(result: "success" | "requeue" | "error", milliseconds: number): void;
+}
+
+export interface ControllerOptions {
+  /** In logs and metrics. */
+  name: string;
+  watches: ControllerWatch[];
+  /**
+   * Makes the world right for one key: level-triggered, repeatable. What it throws is logged, and the key comes again
+   * after a growing pause. Never runs twice at once for one key.
+   */
+  reconcile: (key: string, signal: AbortSignal) => Promise<ReconcileResult>;
+  clock: Clock;
+  /** How many keys are worked on at once. @default 4 */
+  concurrency?: number;
+  backoff?: BackoffOptions;
+  /**
+   * How long reconciles that run may go on after the end was asked for. It must be shorter than the time between a
+   * lost lease's renew deadline and its end (10 s and 15 s). @default 4000
+   */
+  drainMilliseconds?: number;
+  metrics?: ControllerMetrics;
+  log?: Log;
+  random?: () => number;
+}
+
+/**
+ * Runs a controller until `signal` is aborted: waits for the first lists, then reconciles the keys that changes bring.
+ * At the end what runs may finish; what is still running after `drainMilliseconds` has its signal aborted.
+ *
+ * @param onQueue is given the queue's `add`, for wishes that come from elsewhere than an informer
+ */
+export async function runController(
+  options: ControllerOptions,
+  signal: AbortSignal,
+  onQueue?: (add: (key: string) => void) => void,
+): Promise<void> {
+  const queue = newQueue(options);
+  const add = (key: string): void => {
+    queue.add(key);
+  };
+  const stops = options.watches.map((watch) => watch.start(add));
+  try {
+    await Promise.all(options.watches.map((watch) => watch.synced(signal)));
+    onQueue?.(add);
+    await work(options, queue, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    for (const stop of stops) stop();
+    await queue.shutDown();
+  }
+}
+
+/**
+ * Lets a controller hear of an informer's changes.
+ *
+ * @param keysOf the keys that a changed object concerns; of an update, both the old and the new object are asked.
+ *   Default: the object's own key
+ */
+export function watching<T extends KubeObject>(
+  informer: Informer<T>,
+  keysOf: (object: T) => readonly string[] = ownKey,
+): ControllerWatch {
+  return {
+    synced: (signal) => informer.synced(signal),
+    start: (enqueue) =>
+      informer.onChange((change) => {
+        for (const key of keysOfChange(change, keysOf)) enqueue(key);
+      }),
+  };
+}
+
+/** For `watching`: the key of the object's controlling owner, if that is of this kind. */
+export function controllerKeys(kind: string, group: string): (object: KubeObject) => string[] {
+  return (object) => {
+    const owner = controllerOf(object);
+    if (owner?.kind !== kind || owner.apiVersion.split("/")[0] !== group) return [];
+    return [keyOf({ namespace: object.metadata.namespace, name: owner.name })];
+  };
+}
+
+function ownKey(object: KubeObject): string[] {
+  return [keyOf(object.metadata)];
+}
+
+function keysOfChange<T>(change: Change<T>, keysOf: (object: T) => readonly string[]): Iterable<string> {
+  const keys = keysOf(change.object);
+  return change.type === "updated" ? new Set([...keys, ...keysOf(change.previous)]) : keys;
+}
+
+function newQueue(options: ControllerOptions): WorkQueue {
+  const { clock, backoff, metrics, random } = options;
+  return new WorkQueue({
+    clock,
+    ...(backoff === undefined ? {} : { backoff }),
+    ...(metrics === undefined ? {} : { metrics }),
+    ...(random === undefined ? {} : { random }),
+  });
+}
+
+async function work(options: ControllerOptions, queue: WorkQueue, signal: AbortSignal): Promise<void> {
+  const hard = new AbortController();
+  let cancelHard: () => void = () => undefined;
+  const onAbort = (): void => {
+    void queue.shutDown();
+    cancelHard = options.clock.schedule(options.drainMilliseconds ?? 4_000, () => {
+      hard.abort(signal.reason);
+    });
+  };
+  if (signal.aborted) onAbort();
+  signal.addEventListener("abort", onAbort, { once: true });
+  const workers = Array.from({ length: options.concurrency ?? 4 }, async () => {
+    for (let item = await queue.take(); item !== undefined; item = await queue.take()) {
+      await reconcileOne(options, queue, item, hard.signal);
+    }
+  });
+  await Promise.all(workers);
+  cancelHard();
+  signal.removeEventListener("abort", onAbort);
+}
+
+async function reconcileOne(
+  options: ControllerOptions,
+  queue: WorkQueue,
+  item: QueueItem,
+  signal: AbortSignal,
+): Promise<void> {
+  const { clock, metrics } = options;
+  const { key } = item;
+  const started = clock.monotonicMilliseconds();
+  const took = (): number => clock.monotonicMilliseconds() - started;
+  try {
+    const result = await options.reconcile(key, signal);
+    queue.forget(key);
+    if (result !== undefined) queue.addAfter(key, result.requeueAfterMilliseconds);
+    metrics?.reconciled(result === undefined ? "success" : "requeue", took());
+  } catch (thrown) {
+    metrics?.reconciled("error", took());
+    if (!signal.aborted) logFailure(options, key, RametError.from(thrown), queue.retry(key));
+  } finally {
+    item.done();
+  }
+}
+
+function logFailure(options: ControllerOptions, key: string, error: RametError, pauseMilliseconds: number): void {
+  const log = options.log ?? silentLog;
+  const fields = { controller: options.name, key, code: error.code, pauseMilliseconds: Math.round(pauseMilliseconds) };
+  const message = `reconcile failed: ${error.describe()}`;
+  // Losing a race and waiting for somebody are daily business; what is not retryable wants a person's eyes.
+  if (error.retryable || error.code === "Conflict") log.debug(fields, message);
+  else log.warn({ ...fields, ...(error.code === "Internal" ? { cause: error.cause } : {}) }, message);
+}

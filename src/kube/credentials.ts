@@ -1,0 +1,108 @@
+import { readFile } from "node:fs/promises";
+import { RametError } from "../api/errors.ts";
+import type { Clock } from "./clock.ts";
+
+/** What proves who the caller is: a bearer token, a client certificate (PEM) with its key, or both. */
+export interface CredentialValues {
+  token?: string;
+  cert?: string;
+  key?: string;
+}
+
+export interface Credentials {
+  /** Whether reading again can bring something else. */
+  readonly renewable: boolean;
+  /**
+   * What to present now. `fresh` is given after the API server refused what was presented: read again instead of
+   * answering from memory.
+   */
+  current(fresh: boolean): Promise<CredentialValues>;
+}
+
+export function staticCredentials(values: CredentialValues): Credentials {
+  return { renewable: false, current: () => Promise.resolve(values) };
+}
+
+/**
+ * A token in a file that somebody else renews, as kubelets do for service accounts. It is read again once a minute, as
+ * client-go does.
+ */
+export function tokenFileCredentials(path: string, clock: Clock): Credentials {
+  let known: { token: string; readAt: number } | undefined;
+  return {
+    renewable: true,
+    async current(fresh) {
+      const now = clock.monotonicMilliseconds();
+      if (known === undefined || fresh || now - known.readAt > tokenFileMilliseconds) {
+        known = { token: await readToken(path), readAt: now };
+      }
+      return { token: known.token };
+    },
+  };
+}
+
+const tokenFileMilliseconds = 60_000;
+
+/** The `exec` entry of a kubeconfig's user. */
+export interface ExecPlugin {
+  apiVersion: string;
+  command: string;
+  args: string[];
+  env: { name: string; value: string }[];
+  installHint?: string;
+}
+
+/** Credentials that a program prints (`aws eks get-token`, `gke-gcloud-auth-plugin`, …); they are kept until they expire. */
+export function execCredentials(plugin: ExecPlugin): Credentials {
+  // Some plugins, GKE's among them, refuse to run without this variable, and client-node does not set it.
+  const info = { apiVersion: plugin.apiVersion, kind: "ExecCredential", spec: { interactive: false } };
+  const user = {
+    name: "exec",
+    exec: { ...plugin, env: [...plugin.env, { name: "KUBERNETES_EXEC_INFO", value: JSON.stringify(info) }] },
+  };
+  let auth: ExecAuth | undefined;
+  return {
+    renewable: true,
+    async current(fresh) {
+      if (auth === undefined || fresh) auth = await newExecAuth();
+      const options: { headers?: Record<string, unknown>; cert?: unknown; key?: unknown } = {};
+      try {
+        await auth.applyAuthentication(user, options);
+      } catch (error) {
+        throw execFailure(plugin, error);
+      }
+      const token = options.headers?.["Authorization"];
+      return {
+        ...(typeof token === "string" ? { token: token.replace(/^Bearer /, "") } : {}),
+        ...(typeof options.cert === "string" ? { cert: options.cert } : {}),
+        ...(typeof options.key === "string" ? { key: options.key } : {}),
+      };
+    },
+  };
+}
+
+interface ExecAuth {
+  applyAuthentication(user: { name: string }, options: object): Promise<void>;
+}
+
+/** This one file of client-node stands alone; the package's index loads every generated model (docs/decisions/0002). */
+async function newExecAuth(): Promise<ExecAuth> {
+  const { ExecAuth } = await import("@kubernetes/client-node/dist/exec_auth.js");
+  return new ExecAuth();
+}
+
+function execFailure(plugin: ExecPlugin, error: unknown): RametError {
+  const why = error instanceof Error ? error.message.trim() : String(error);
+  return new RametError("Unauthorized", `The credential program ${plugin.command} failed: ${why}`, {
+    hint: plugin.installHint ?? "Run it by hand to see what it needs.",
+    cause: error,
+  });
+}
+
+async function readToken(path: string): Promise<string> {
+  try {
+    return (await readFile(path, "utf8")).trim();
+  } catch (error) {
+    throw new RametError("Unauthorized", `The token file ${path} cannot be read: ${String(error)}`, { cause: error });
+  }
+}

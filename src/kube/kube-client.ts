@@ -1,0 +1,240 @@
+import { z } from "zod";
+import { RametError } from "../api/errors.ts";
+import { backoffMilliseconds } from "./backoff.ts";
+import { delay, systemClock, type Clock } from "./clock.ts";
+import type { Connection } from "./connection.ts";
+import { networkError, wasNeverSent } from "./network-error.ts";
+import type { KubeObject } from "./object.ts";
+import { parseObject } from "./object.ts";
+import { ResourceClient } from "./resource-client.ts";
+import { pathOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";
+import { apiStatusOf, readStatus, statusError } from "./status-error.ts";
+import { createTransport, type HttpRequest, type HttpResponse, type Transport } from "./transport.ts";
+
+/** Kubernetes' verbs, as RBAC names them. */
+export type Verb = "get" | "list" | "watch" | "create" | "update" | "patch" | "delete";
+
+/** One request that was answered, or was not. */
+export interface RequestRecord {
+  verb: Verb;
+  resource: ResourceRef;
+  subresource?: string;
+  /** Absent if there was no answer. */
+  httpStatus?: number;
+  /** Until the headers of the answer. */
+  milliseconds: number;
+}
+
+export interface KubeClientOptions {
+  /** Called once per request that went out, repeats too. Benches count API writes with it. */
+  onRequest?: (record: RequestRecord) => void;
+  clock?: Clock;
+  /** 0 ≤ x < 1. */
+  random?: () => number;
+  userAgent?: string;
+  /** How many short requests may be under way at once. @default 32 */
+  connections?: number;
+  /** How long a short request may take until its answer begins. @default 30000 */
+  requestTimeoutMilliseconds?: number;
+}
+
+export interface ApiRequest {
+  verb: Verb;
+  resource: ResourceRef;
+  at: ResourcePath;
+  query?: Record<string, string | number | boolean | undefined>;
+  body?: unknown;
+  /** @default application/json */
+  contentType?: string;
+  /** Whether the request may be repeated although it may have been carried out. */
+  repeatable: boolean;
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * A client of one API server: one pool of connections for requests, another for watches.
+ *
+ * Requests are repeated, with growing pauses or after the time the server asks for, when that is safe: always if the
+ * server refused to begin (429) or was never reached, and otherwise only if a second time changes nothing.
+ */
+export class KubeClient {
+  /** The namespace of whoever names none. */
+  readonly namespace: string;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly #transport: Transport;
+  readonly #renewable: boolean;
+  readonly #options: KubeClientOptions;
+
+  constructor(connection: Connection, options: KubeClientOptions = {}) {
+    this.namespace = connection.namespace;
+    this.clock = options.clock ?? systemClock;
+    this.random = options.random ?? Math.random;
+    this.#options = options;
+    this.#renewable = connection.credentials.renewable;
+    this.#transport = createTransport(connection, {
+      userAgent: options.userAgent ?? "ramet",
+      ...(options.connections === undefined ? {} : { connections: options.connections }),
+    });
+  }
+
+  /** The objects of one resource; `parse` checks each and gives it its type. */
+  resource(ref: ResourceRef): ResourceClient<KubeObject>;
+  resource<T extends KubeObject>(ref: ResourceRef, parse: (value: unknown) => T): ResourceClient<T>;
+  resource(ref: ResourceRef, parse: (value: unknown) => KubeObject = parseObject): ResourceClient<KubeObject> {
+    return new ResourceClient(this, ref, parse);
+  }
+
+  /** Whether the API server says that it is ready (`/readyz`). */
+  async ready(signal?: AbortSignal): Promise<boolean> {
+    const response = await this.#transport
+      .request({ method: "GET", path: "/readyz", ...this.#timeouts(), signal })
+      .catch(() => undefined);
+    await response?.body.dump();
+    return response?.statusCode === 200;
+  }
+
+  /**
+   * Sends a request and reads the answer's JSON.
+   *
+   * @throws RametError with a code that fits the HTTP status; `apiStatusOf` tells what the server said
+   */
+  async request(request: ApiRequest): Promise<unknown> {
+    const what = describeRequest(request);
+    for (let attempt = 0, renewed = false; ; attempt++) {
+      try {
+        return await this.#once(request, what, renewed);
+      } catch (thrown) {
+        const error = RametError.from(thrown, what);
+        if (error.code === "Unauthorized" && this.#renewable && !renewed) {
+          renewed = true;
+          continue;
+        }
+        if (attempt + 1 >= mostAttempts || !mayRepeat(request, error)) throw error;
+        await delay(this.clock, this.#pauseMilliseconds(error, attempt), request.signal);
+      }
+    }
+  }
+
+  /** Opens a stream; nothing is repeated. The caller reads the body to its end or aborts the signal. */
+  async stream(request: ApiRequest): Promise<HttpResponse["body"]> {
+    const what = describeRequest(request);
+    for (let renewed = false; ; renewed = true) {
+      try {
+        const response = await this.#send("stream", request, renewed);
+        if (response.statusCode === 200) return response.body;
+        throw await refused(what, response);
+      } catch (error) {
+        const known = networkError(what, error, request.signal);
+        if (known.code !== "Unauthorized" || !this.#renewable || renewed) throw known;
+      }
+    }
+  }
+
+  /** Ends every connection; requests that are under way fail. */
+  async close(): Promise<void> {
+    await this.#transport.close();
+  }
+
+  async #once(request: ApiRequest, what: string, freshCredentials: boolean): Promise<unknown> {
+    try {
+      const response = await this.#send("request", request, freshCredentials);
+      if (response.statusCode < 200 || response.statusCode > 299) throw await refused(what, response);
+      return await response.body.json();
+    } catch (error) {
+      throw networkError(what, error, request.signal);
+    }
+  }
+
+  async #send(kind: "request" | "stream", request: ApiRequest, freshCredentials: boolean): Promise<HttpResponse> {
+    const { verb, resource, at } = request;
+    const started = this.clock.monotonicMilliseconds();
+    const record = (httpStatus?: number): void => {
+      this.#options.onRequest?.({
+        verb,
+        resource,
+        ...(at.subresource === undefined ? {} : { subresource: at.subresource }),
+        ...(httpStatus === undefined ? {} : { httpStatus }),
+        milliseconds: this.clock.monotonicMilliseconds() - started,
+      });
+    };
+    try {
+      const response = await this.#transport[kind](this.#httpRequest(kind, request, freshCredentials));
+      record(response.statusCode);
+      return response;
+    } catch (error) {
+      record();
+      throw error;
+    }
+  }
+
+  #httpRequest(kind: "request" | "stream", request: ApiRequest, freshCredentials: boolean): HttpRequest {
+    const { headersTimeoutMilliseconds, bodyTimeoutMilliseconds } = this.#timeouts();
+    return {
+      method: methods[request.verb],
+      path: pathOf(request.resource, request.at) + queryOf(request.query),
+      ...(request.body === undefined
+        ? {}
+        : {
+            body: JSON.stringify(request.body),
+            headers: { "content-type": request.contentType ?? "application/json" },
+          }),
+      signal: request.signal,
+      headersTimeoutMilliseconds,
+      // A watch may be quiet for long; its reader has its own deadline.
+      bodyTimeoutMilliseconds: kind === "stream" ? 0 : bodyTimeoutMilliseconds,
+      freshCredentials,
+    };
+  }
+
+  #timeouts() {
+    const milliseconds = this.#options.requestTimeoutMilliseconds ?? 30_000;
+    return { headersTimeoutMilliseconds: milliseconds, bodyTimeoutMilliseconds: milliseconds };
+  }
+
+  #pauseMilliseconds(error: RametError, attempt: number): number {
+    const asked = apiStatusOf(error)?.retryAfterMilliseconds;
+    const own = backoffMilliseconds({ baseMilliseconds: 100, maxMilliseconds: 5_000 }, attempt, this.random);
+    // Never earlier than asked; a little later, so that those who were refused together do not return together.
+    return asked === undefined ? own : Math.min(asked, longestAskedMilliseconds) + own;
+  }
+}
+
+const mostAttempts = 5;
+const longestAskedMilliseconds = 30_000;
+
+const methods = {
+  get: "GET",
+  list: "GET",
+  watch: "GET",
+  create: "POST",
+  update: "PUT",
+  patch: "PATCH",
+  delete: "DELETE",
+} as const satisfies Record<Verb, HttpRequest["method"]>;
+
+function mayRepeat(request: ApiRequest, error: RametError): boolean {
+  if (!error.retryable) return false;
+  const httpStatus = apiStatusOf(error)?.httpStatus;
+  if (httpStatus === 410) return false;
+  return request.repeatable || httpStatus === 429 || wasNeverSent(error);
+}
+
+async function refused(what: string, response: HttpResponse): Promise<RametError> {
+  const retryAfter = z.string().optional().catch(undefined).parse(response.headers["retry-after"]);
+  return statusError(what, readStatus(response.statusCode, await response.body.text(), retryAfter));
+}
+
+function describeRequest({ verb, resource, at }: ApiRequest): string {
+  const name = [at.namespace, at.name].filter((part) => part !== undefined).join("/");
+  const plural = at.subresource === undefined ? resource.plural : `${resource.plural}/${at.subresource}`;
+  return name === "" ? `${verb} ${plural}` : `${verb} ${plural} ${name}`;
+}
+
+function queryOf(query: ApiRequest["query"]): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query ?? {})) {
+    if (value !== undefined) search.set(name, String(value));
+  }
+  return search.size === 0 ? "" : `?${search.toString()}`;
+}

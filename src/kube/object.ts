@@ -1,0 +1,76 @@
+import { z } from "zod";
+
+export const OwnerReference = z.looseObject({
+  apiVersion: z.string(),
+  kind: z.string(),
+  name: z.string(),
+  uid: z.string(),
+  controller: z.boolean().optional(),
+  blockOwnerDeletion: z.boolean().optional(),
+});
+export type OwnerReference = z.infer<typeof OwnerReference>;
+
+/** The metadata that every object read from the API server has. */
+export const ObjectMeta = z.looseObject({
+  name: z.string(),
+  namespace: z.string().optional(),
+  uid: z.string(),
+  /** Opaque: compared for equality only. */
+  resourceVersion: z.string(),
+  generation: z.number().optional(),
+  creationTimestamp: z.string().optional(),
+  deletionTimestamp: z.string().optional(),
+  labels: z.record(z.string(), z.string()).optional(),
+  annotations: z.record(z.string(), z.string()).optional(),
+  finalizers: z.array(z.string()).optional(),
+  ownerReferences: z.array(OwnerReference).optional(),
+});
+export type ObjectMeta = z.infer<typeof ObjectMeta>;
+
+/** What is true of every object read from the API server. */
+export interface KubeObject {
+  apiVersion?: string | undefined;
+  kind?: string | undefined;
+  metadata: ObjectMeta;
+}
+
+/** An object as it is sent: the API server adds the rest of its metadata. */
+export interface KubeManifest {
+  apiVersion: string;
+  kind: string;
+  metadata: { name?: string; generateName?: string; namespace?: string | undefined; [field: string]: unknown };
+  [field: string]: unknown;
+}
+
+/** Where an object is. The metadata of an object is one. */
+export interface ObjectName {
+  namespace?: string | undefined;
+  name: string;
+}
+
+const AnyObject = z.looseObject({
+  apiVersion: z.string().optional(),
+  kind: z.string().optional(),
+  metadata: ObjectMeta,
+});
+
+/** Checks what every object must have and leaves the rest as it is. */
+export function parseObject(value: unknown): KubeObject {
+  return AnyObject.parse(value);
+}
+
+/** `namespace/name`, or `name` for what has no namespace: the key of queues and stores. */
+export function keyOf(at: ObjectName): string {
+  return at.namespace === undefined || at.namespace === "" ? at.name : `${at.namespace}/${at.name}`;
+}
+
+/** The reverse of `keyOf`. */
+export function nameOfKey(key: string): ObjectName {
+  const slash = key.indexOf("/");
+  return slash < 0 ? { name: key } : { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
+}
+
+/** The owner that controls an object, if it has one. */
+export function controllerOf(object: KubeObject): OwnerReference | undefined {
+  return object.metadata.ownerReferences?.find((owner) => owner.controller === true);
+}

@@ -1,0 +1,274 @@
+import { z } from "zod";
+import { RametError } from "../api/errors.ts";
+import type { KubeClient, Verb } from "./kube-client.ts";
+import { parseObject, type KubeManifest, type KubeObject, type ObjectName } from "./object.ts";
+import { apiVersionOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";
+import { apiStatusOf } from "./status-error.ts";
+import { watchResource, type WatchOptions } from "./watch.ts";
+import type { WatchEvent } from "./watch-event.ts";
+
+export interface CallOptions {
+  signal?: AbortSignal | undefined;
+}
+
+export interface WriteOptions extends CallOptions {
+  /** Such as `status` or `scale`. */
+  subresource?: string;
+  /** Checks the write and carries out nothing. */
+  dryRun?: boolean;
+}
+
+export interface ApplyOptions extends WriteOptions {
+  fieldManager: string;
+  /** Take fields over that another manager owns. @default false */
+  force?: boolean;
+}
+
+export interface SelectOptions extends CallOptions {
+  /** @default all namespaces */
+  namespace?: string | undefined;
+  labelSelector?: string | undefined;
+  fieldSelector?: string | undefined;
+}
+
+export interface ListOptions extends SelectOptions {
+  /** How many objects a request asks for; 0 is all. @default 500 */
+  pageSize?: number;
+}
+
+export interface DeleteOptions extends CallOptions {
+  /** Delete only the object that has this UID, not a later one of the same name. */
+  uid?: string | undefined;
+  resourceVersion?: string | undefined;
+  propagationPolicy?: "Background" | "Foreground" | "Orphan";
+  gracePeriodSeconds?: number;
+}
+
+export interface JsonPatchOperation {
+  op: "add" | "remove" | "replace" | "test";
+  path: string;
+  value?: unknown;
+}
+
+export interface ObjectList<T> {
+  items: T[];
+  /** From which a watch goes on. */
+  resourceVersion: string;
+}
+
+/** The objects of one resource, as one API server has them. All methods throw `RametError`. */
+export class ResourceClient<T extends KubeObject> {
+  readonly client: KubeClient;
+  readonly ref: ResourceRef;
+  readonly #parse: (value: unknown) => T;
+
+  constructor(client: KubeClient, ref: ResourceRef, parse: (value: unknown) => T) {
+    this.client = client;
+    this.ref = ref;
+    this.#parse = parse;
+  }
+
+  /** @throws RametError `NotFound` */
+  async get(at: ObjectName, options: CallOptions = {}): Promise<T> {
+    const { client, ref: resource } = this;
+    return this.read(
+      await client.request({ verb: "get", resource, at: this.#place(at), repeatable: true, signal: options.signal }),
+    );
+  }
+
+  /** Like `get`, with `undefined` for what does not exist. */
+  async find(at: ObjectName, options: CallOptions = {}): Promise<T | undefined> {
+    try {
+      return await this.get(at, options);
+    } catch (error) {
+      if (error instanceof RametError && error.code === "NotFound") return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * All objects that fit, page by page.
+   *
+   * @throws RametError for which `isExpired` holds if the list grew too old between two pages: begin again
+   */
+  async list(options: ListOptions = {}): Promise<ObjectList<T>> {
+    const { items, resourceVersion } = await this.listRaw(options);
+    return { items: items.map((item) => this.read(item)), resourceVersion };
+  }
+
+  /** Like `list`, with objects as the server sent them. */
+  async listRaw(options: ListOptions = {}): Promise<ObjectList<unknown>> {
+    const items: unknown[] = [];
+    for (let token = ""; ;) {
+      const page = Page.parse(
+        await this.client.request({
+          verb: "list",
+          resource: this.ref,
+          at: { namespace: options.namespace },
+          query: {
+            labelSelector: options.labelSelector,
+            fieldSelector: options.fieldSelector,
+            limit: options.pageSize ?? 500,
+            ...(token === "" ? {} : { continue: token }),
+          },
+          repeatable: true,
+          signal: options.signal,
+        }),
+      );
+      items.push(...(page.items ?? []).map((item) => withKind(this.ref, item)));
+      token = page.metadata.continue ?? "";
+      if (token === "") return { items, resourceVersion: page.metadata.resourceVersion };
+    }
+  }
+
+  /** Events from `resourceVersion` on, until the server ends the stream. See `watchResource`. */
+  watch(options: WatchOptions): AsyncGenerator<WatchEvent<unknown>> {
+    return watchResource(this.client, this.ref, options);
+  }
+
+  /** @throws RametError `AlreadyExists` */
+  async create(object: KubeManifest, options: WriteOptions = {}): Promise<T> {
+    const at = { namespace: this.#namespaceOf(object) };
+    return this.read(await this.#write("create", at, object, { options, repeatable: false }));
+  }
+
+  /**
+   * Puts a whole object in place of the one whose resource version it bears.
+   *
+   * @throws RametError `Conflict` if the object has changed meanwhile
+   */
+  async update(object: KubeManifest, options: WriteOptions = {}): Promise<T> {
+    const at = { namespace: this.#namespaceOf(object), name: nameOf(object), subresource: options.subresource };
+    return this.read(await this.#write("update", at, object, { options, repeatable: false }));
+  }
+
+  /** JSON merge patch (RFC 7396): null removes a field, lists are replaced whole. */
+  async mergePatch(at: ObjectName, patch: object, options: WriteOptions = {}): Promise<T> {
+    return this.#patch(at, patch, { options, repeatable: true, contentType: "application/merge-patch+json" });
+  }
+
+  /** JSON patch (RFC 6902). Guard list positions by a `test`. @throws RametError `InvalidArgument` if a test fails */
+  async jsonPatch(at: ObjectName, patch: JsonPatchOperation[], options: WriteOptions = {}): Promise<T> {
+    // A second time a `test` fails or a list grows twice, so this one is not repeated after a lost answer.
+    return this.#patch(at, patch, { options, repeatable: false, contentType: "application/json-patch+json" });
+  }
+
+  /**
+   * Server-side apply: the object then has these fields, and those that this manager applied before and left out now
+   * are gone.
+   *
+   * @throws RametError `Conflict`, naming field and manager, if somebody else owns a field and `force` is not set
+   */
+  async apply(object: KubeManifest, { fieldManager, force, ...options }: ApplyOptions): Promise<T> {
+    const at = { namespace: this.#namespaceOf(object), name: nameOf(object), subresource: options.subresource };
+    return this.read(
+      await this.#write("patch", at, object, {
+        options,
+        repeatable: true,
+        contentType: "application/apply-patch+yaml",
+        query: { fieldManager, force: force ?? false },
+      }),
+    );
+  }
+
+  /** Answers whether there was something to delete. @throws RametError `Conflict` if it is another object by now */
+  async delete(at: ObjectName, options: DeleteOptions = {}): Promise<boolean> {
+    const { uid, resourceVersion, propagationPolicy, gracePeriodSeconds } = options;
+    const preconditions = { ...(uid && { uid }), ...(resourceVersion && { resourceVersion }) };
+    const body = {
+      apiVersion: "v1",
+      kind: "DeleteOptions",
+      ...(Object.keys(preconditions).length === 0 ? {} : { preconditions }),
+      ...(propagationPolicy === undefined ? {} : { propagationPolicy }),
+      ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
+    };
+    try {
+      // Without a precondition a repeat could hit a new object of the same name.
+      await this.#write("delete", this.#place(at), body, { options, repeatable: uid !== undefined });
+      return true;
+    } catch (error) {
+      if (apiStatusOf(error)?.httpStatus === 404) return false;
+      throw error;
+    }
+  }
+
+  /** Posts to a subresource that is an operation: a Pod's `binding` or `eviction`, a service account's `token`. */
+  async postSubresource(
+    at: ObjectName,
+    subresource: string,
+    body: KubeManifest,
+    options: CallOptions = {},
+  ): Promise<unknown> {
+    return this.#write("create", { ...this.#place(at), subresource }, body, { options, repeatable: false });
+  }
+
+  /** Reads a subresource, such as `scale`. */
+  async getSubresource(at: ObjectName, subresource: string, options: CallOptions = {}): Promise<unknown> {
+    const { client, ref: resource } = this;
+    const path = { ...this.#place(at), subresource };
+    return client.request({ verb: "get", resource, at: path, repeatable: true, signal: options.signal });
+  }
+
+  async #patch(at: ObjectName, patch: object, write: Write): Promise<T> {
+    const path = { ...this.#place(at), subresource: write.options.subresource };
+    return this.read(await this.#write("patch", path, patch, write));
+  }
+
+  async #write(verb: Verb, at: ResourcePath, body: object, write: Write): Promise<unknown> {
+    const { options, query, ...more } = write;
+    return this.client.request({
+      verb,
+      resource: this.ref,
+      at,
+      body,
+      ...more,
+      query: { ...query, dryRun: options.dryRun === true ? "All" : undefined },
+      signal: options.signal,
+    });
+  }
+
+  /** Whoever names no namespace means the client's own. */
+  #place({ namespace, name }: ObjectName): ResourcePath & ObjectName {
+    return this.ref.namespaced ? { namespace: namespace ?? this.client.namespace, name } : { name };
+  }
+
+  #namespaceOf(object: KubeManifest): string | undefined {
+    return this.ref.namespaced ? (object.metadata.namespace ?? this.client.namespace) : undefined;
+  }
+
+  /** Checks an object as the server sent it. @throws RametError `InvalidArgument`, naming the field */
+  read(value: unknown): T {
+    try {
+      return this.#parse(value);
+    } catch (error) {
+      const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+      throw new RametError("InvalidArgument", `A ${this.ref.kind} that was read is not legal: ${why}`, {
+        cause: error,
+      });
+    }
+  }
+}
+
+interface Write {
+  options: WriteOptions;
+  repeatable: boolean;
+  contentType?: string;
+  query?: Record<string, string | boolean>;
+}
+
+const Page = z.looseObject({
+  metadata: z.looseObject({ resourceVersion: z.string().default(""), continue: z.string().optional() }),
+  items: z.array(z.unknown()).nullish(),
+});
+
+/** The items of a list lack the two fields that every object read by name has. */
+function withKind(ref: ResourceRef, item: unknown): unknown {
+  return typeof item === "object" && item !== null
+    ? { apiVersion: apiVersionOf(ref), kind: ref.kind, ...item }
+    : parseObject(item);
+}
+
+function nameOf(object: KubeManifest): string {
+  if (object.metadata.name !== undefined) return object.metadata.name;
+  throw new RametError("InvalidArgument", `A ${object.kind} to write has no metadata.name`);
+}

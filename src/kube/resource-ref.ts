@@ -1,0 +1,48 @@
+import type { ObjectName } from "./object.ts";
+
+/** One resource of the Kubernetes API. */
+export interface ResourceRef {
+  /** Empty for the core group. */
+  group: string;
+  version: string;
+  plural: string;
+  kind: string;
+  namespaced: boolean;
+}
+
+export const coreResources = {
+  pods: { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true },
+  nodes: { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false },
+  namespaces: { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false },
+  secrets: { group: "", version: "v1", plural: "secrets", kind: "Secret", namespaced: true },
+  configMaps: { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true },
+  leases: { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true },
+  events: { group: "events.k8s.io", version: "v1", plural: "events", kind: "Event", namespaced: true },
+  crds: {
+    group: "apiextensions.k8s.io",
+    version: "v1",
+    plural: "customresourcedefinitions",
+    kind: "CustomResourceDefinition",
+    namespaced: false,
+  },
+} as const satisfies Record<string, ResourceRef>;
+
+/** The `apiVersion` of the objects of a resource. */
+export function apiVersionOf(resource: ResourceRef): string {
+  return resource.group === "" ? resource.version : `${resource.group}/${resource.version}`;
+}
+
+export interface ResourcePath extends Partial<ObjectName> {
+  subresource?: string | undefined;
+}
+
+/** The URL path of a collection, an object or a subresource. */
+export function pathOf(resource: ResourceRef, at: ResourcePath = {}): string {
+  const parts = resource.group === "" ? ["api"] : ["apis", resource.group];
+  parts.push(resource.version);
+  if (resource.namespaced && at.namespace !== undefined) parts.push("namespaces", at.namespace);
+  parts.push(resource.plural);
+  if (at.name !== undefined) parts.push(at.name);
+  if (at.subresource !== undefined) parts.push(at.subresource);
+  return `/${parts.map((part) => encodeURIComponent(part)).join("/")}`;
+}

@@ -1,0 +1,113 @@
+import { z } from "zod";
+import type { ErrorCode } from "../api/error-codes.ts";
+import { RametError } from "../api/errors.ts";
+
+/** What the API server said about a request that it refused; it is the `cause` of the error that is thrown. */
+export interface ApiStatus {
+  httpStatus: number;
+  /** Kubernetes' own word, such as `Expired` or `AlreadyExists`; empty if it gave none. */
+  reason: string;
+  message: string;
+  retryAfterMilliseconds?: number;
+}
+
+/** Kubernetes' `Status` object, as far as it is read. */
+const StatusBody = z.looseObject({
+  kind: z.literal("Status").optional(),
+  message: z.string().optional(),
+  reason: z.string().optional(),
+  code: z.number().optional(),
+  details: z.looseObject({ retryAfterSeconds: z.number().optional() }).nullish(),
+});
+
+/**
+ * Reads the body of an answer that is no success.
+ *
+ * @param retryAfter the `Retry-After` header, in seconds (the API server never sends a date)
+ */
+export function readStatus(httpStatus: number, body: string, retryAfter?: string): ApiStatus {
+  return statusOfBody(httpStatus, parseJson(body), body, retryAfter);
+}
+
+/** Reads a `Status` that came as an `ERROR` event of a watch. */
+export function readStatusEvent(object: unknown): ApiStatus {
+  return statusOfBody(500, object, JSON.stringify(object));
+}
+
+function statusOfBody(httpStatus: number, body: unknown, text: string, retryAfter?: string): ApiStatus {
+  const status = StatusBody.safeParse(body).data ?? { message: text.trim().slice(0, 300) };
+  const seconds = Number(retryAfter ?? status.details?.retryAfterSeconds);
+  return {
+    httpStatus: status.code ?? httpStatus,
+    reason: status.reason ?? "",
+    message: status.message ?? "",
+    ...(Number.isFinite(seconds) && seconds >= 0 ? { retryAfterMilliseconds: seconds * 1000 } : {}),
+  };
+}
+
+/** The error for a refused request. `what` says what failed, such as `get pods team-a/a`. */
+export function statusError(what: string, status: ApiStatus): RametError {
+  const { code, retryable, hint } = meaningOf(status);
+  const why = status.message === "" ? `the API server answered ${status.httpStatus}` : status.message;
+  return new RametError(code, `${what} failed: ${why}`, {
+    retryable,
+    cause: new ApiStatusError(status),
+    ...(hint === undefined ? {} : { hint }),
+  });
+}
+
+/** What the API server said, if `error` came from it. */
+export function apiStatusOf(error: unknown): ApiStatus | undefined {
+  return error instanceof RametError && error.cause instanceof ApiStatusError ? error.cause.status : undefined;
+}
+
+/** Whether a resource version or a list's continue token is too old: only a new list helps. */
+export function isExpired(error: unknown): boolean {
+  const status = apiStatusOf(error);
+  return status !== undefined && (status.httpStatus === 410 || status.reason === "Expired" || status.reason === "Gone");
+}
+
+class ApiStatusError extends Error {
+  override readonly name = "ApiStatusError";
+  readonly status: ApiStatus;
+
+  constructor(status: ApiStatus) {
+    super(`${status.httpStatus} ${status.reason}: ${status.message}`);
+    this.status = status;
+  }
+}
+
+interface Meaning {
+  code: ErrorCode;
+  retryable: boolean;
+  hint?: string;
+}
+
+function meaningOf({ httpStatus, reason }: ApiStatus): Meaning {
+  if (httpStatus === 409) return { code: reason === "AlreadyExists" ? "AlreadyExists" : "Conflict", retryable: false };
+  if (httpStatus === 429 || httpStatus >= 500) {
+    return { code: httpStatus === 504 ? "Timeout" : "Unavailable", retryable: true };
+  }
+  return meanings.get(httpStatus) ?? { code: "Internal", retryable: false };
+}
+
+const meanings: ReadonlyMap<number, Meaning> = new Map([
+  [400, { code: "InvalidArgument", retryable: false }],
+  [401, { code: "Unauthorized", retryable: false, hint: "Check the credentials in the kubeconfig." }],
+  [403, { code: "Forbidden", retryable: false, hint: "Grant this verb on this resource by a Role or ClusterRole." }],
+  [404, { code: "NotFound", retryable: false }],
+  [405, { code: "InvalidArgument", retryable: false }],
+  [408, { code: "Timeout", retryable: true }],
+  [410, { code: "Unavailable", retryable: true }],
+  [413, { code: "InvalidArgument", retryable: false }],
+  [415, { code: "InvalidArgument", retryable: false }],
+  [422, { code: "InvalidArgument", retryable: false }],
+]);
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,154 @@
+import { keyOf, type KubeObject } from "./object.ts";
+
+/** What happened to one object. An object that was deleted and made again under its name is deleted, then added. */
+export type Change<T> =
+  { type: "added"; object: T } | { type: "updated"; object: T; previous: T } | { type: "deleted"; object: T };
+
+/** The values under which an object is found. */
+export type IndexFunction<T> = (object: T) => readonly string[];
+
+/**
+ * Objects of one resource as they were last seen, found by key (`namespace/name`), by UID and by own indexes.
+ *
+ * Objects in it belong to everybody: nobody may change them. Resource versions are compared for equality only.
+ */
+export class ObjectStore<T extends KubeObject> {
+  readonly #byKey = new Map<string, T>();
+  readonly #byUid = new Map<string, T>();
+  readonly #indexes: Index<T>[] = [];
+  readonly #listeners = new Set<(change: Change<T>) => void>();
+  /** UIDs that can never come back; the oldest are forgotten first. */
+  readonly #retiredUids = new Set<string>();
+  readonly #onListenerError: (error: unknown) => void;
+
+  /** @param onListenerError is told what a listener threw; the others are called all the same */
+  constructor(onListenerError: (error: unknown) => void) {
+    this.#onListenerError = onListenerError;
+  }
+
+  get size(): number {
+    return this.#byKey.size;
+  }
+
+  get(key: string): T | undefined {
+    return this.#byKey.get(key);
+  }
+
+  byUid(uid: string): T | undefined {
+    return this.#byUid.get(uid);
+  }
+
+  list(): T[] {
+    return [...this.#byKey.values()];
+  }
+
+  /** Adds an index and returns its look-up. */
+  index(valuesOf: IndexFunction<T>): (value: string) => T[] {
+    const index: Index<T> = { valuesOf, objects: new Map() };
+    for (const object of this.#byKey.values()) addToIndex(index, object);
+    this.#indexes.push(index);
+    return (value) => [...(index.objects.get(value) ?? [])];
+  }
+
+  /** Calls `listener` for each change from now on; what is returned ends that. */
+  subscribe(listener: (change: Change<T>) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Takes an object as it was just seen. What is known already, and what came too late, changes nothing. */
+  put(object: T): void {
+    const { uid, resourceVersion } = object.metadata;
+    if (this.#retiredUids.has(uid)) return;
+    const previous = this.#byKey.get(keyOf(object.metadata));
+    if (previous === undefined) {
+      this.#insert(object);
+      this.#emit({ type: "added", object });
+    } else if (previous.metadata.uid !== uid) {
+      this.remove(previous, true);
+      this.put(object);
+    } else if (previous.metadata.resourceVersion !== resourceVersion) {
+      this.#drop(previous);
+      this.#insert(object);
+      this.#emit({ type: "updated", object, previous });
+    }
+  }
+
+  /**
+   * Takes an object away, unless another one bears its name by now.
+   *
+   * @param final whether it is gone for good; an object that only left a selection can come back with its UID
+   */
+  remove(object: T, final: boolean): void {
+    if (final) this.#retire(object.metadata.uid);
+    const known = this.#byUid.get(object.metadata.uid);
+    if (known === undefined) return;
+    this.#drop(known);
+    this.#emit({ type: "deleted", object });
+  }
+
+  /** Takes a whole new list; what is not in it is gone, for good if `final`. */
+  replace(objects: readonly T[], final: boolean): void {
+    const uids = new Set(objects.map((object) => object.metadata.uid));
+    const keys = new Set(objects.map((object) => keyOf(object.metadata)));
+    for (const known of this.list()) {
+      // Whose name has passed to another object does not come back, whatever was selected.
+      if (!uids.has(known.metadata.uid)) this.remove(known, final || keys.has(keyOf(known.metadata)));
+    }
+    for (const object of objects) this.put(object);
+  }
+
+  #insert(object: T): void {
+    this.#byKey.set(keyOf(object.metadata), object);
+    this.#byUid.set(object.metadata.uid, object);
+    for (const index of this.#indexes) addToIndex(index, object);
+  }
+
+  #drop(object: T): void {
+    this.#byKey.delete(keyOf(object.metadata));
+    this.#byUid.delete(object.metadata.uid);
+    for (const index of this.#indexes) removeFromIndex(index, object);
+  }
+
+  #retire(uid: string): void {
+    this.#retiredUids.add(uid);
+    if (this.#retiredUids.size <= mostRetiredUids) return;
+    for (const oldest of this.#retiredUids) {
+      this.#retiredUids.delete(oldest);
+      return;
+    }
+  }
+
+  #emit(change: Change<T>): void {
+    for (const listener of this.#listeners) {
+      try {
+        listener(change);
+      } catch (error) {
+        this.#onListenerError(error);
+      }
+    }
+  }
+}
+
+const mostRetiredUids = 10_000;
+
+interface Index<T> {
+  valuesOf: IndexFunction<T>;
+  objects: Map<string, Set<T>>;
+}
+
+function addToIndex<T>(index: Index<T>, object: T): void {
+  for (const value of index.valuesOf(object)) {
+    const objects = index.objects.get(value);
+    if (objects === undefined) index.objects.set(value, new Set([object]));
+    else objects.add(object);
+  }
+}
+
+function removeFromIndex<T>(index: Index<T>, object: T): void {
+  for (const value of index.valuesOf(object)) {
+    const objects = index.objects.get(value);
+    objects?.delete(object);
+    if (objects?.size === 0) index.objects.delete(value);
+  }
+}

@@ -1,0 +1,119 @@
+import { Agent, ProxyAgent, type Dispatcher } from "undici";
+import type { Connection } from "./connection.ts";
+import type { CredentialValues } from "./credentials.ts";
+
+export interface HttpRequest {
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** With the query. */
+  path: string;
+  headers?: Record<string, string>;
+  body?: string;
+  signal?: AbortSignal | undefined;
+  /** How long to wait for the headers of the answer, and then between two parts of its body; 0 is for ever. */
+  headersTimeoutMilliseconds: number;
+  bodyTimeoutMilliseconds: number;
+  /** After the server refused the credentials: read them again. */
+  freshCredentials?: boolean;
+}
+
+export type HttpResponse = Dispatcher.ResponseData;
+
+/** The connections of one client to one API server. */
+export interface Transport {
+  /** Over the pool that all short requests share. */
+  request(request: HttpRequest): Promise<HttpResponse>;
+  /** Over the watches' own pool, so that streams that stay open never keep a short request waiting. */
+  stream(request: HttpRequest): Promise<HttpResponse>;
+  close(): Promise<void>;
+}
+
+export interface TransportOptions {
+  userAgent: string;
+  /** How many short requests may be under way at once; more wait their turn. @default 32 */
+  connections?: number;
+}
+
+export function createTransport(connection: Connection, options: TransportOptions): Transport {
+  const pools = poolsByCertificate(connection, options.connections ?? 32);
+  const send = async (kind: keyof Pools, request: HttpRequest): Promise<HttpResponse> => {
+    const credentials = await connection.credentials.current(request.freshCredentials ?? false);
+    return pools.of(credentials)[kind].request({
+      origin: connection.server,
+      method: request.method,
+      path: request.path,
+      headers: {
+        "user-agent": options.userAgent,
+        accept: "application/json",
+        ...(credentials.token === undefined ? {} : { authorization: `Bearer ${credentials.token}` }),
+        ...request.headers,
+      },
+      body: request.body ?? null,
+      signal: request.signal ?? null,
+      headersTimeout: request.headersTimeoutMilliseconds,
+      bodyTimeout: request.bodyTimeoutMilliseconds,
+    });
+  };
+  return {
+    request: (request) => send("requests", request),
+    stream: (request) => send("watches", request),
+    close: () => pools.close(),
+  };
+}
+
+interface Pools {
+  requests: Dispatcher;
+  watches: Dispatcher;
+}
+
+/** Connections belong to one client certificate: when an exec plugin brings a new one, they are made anew. */
+function poolsByCertificate(connection: Connection, connections: number) {
+  let made: { cert: string | undefined; pools: Pools } | undefined;
+  const destroy = async (pools: Pools): Promise<void> => {
+    await Promise.all([pools.requests.destroy(), pools.watches.destroy()]);
+  };
+  return {
+    of({ cert, key }: CredentialValues): Pools {
+      if (made?.cert === cert && made !== undefined) return made.pools;
+      // What is under way on the old connections may end there; nothing new begins on them.
+      if (made !== undefined) void made.pools.requests.close();
+      made = {
+        cert,
+        pools: {
+          requests: dispatcher(connection, { cert, key }, connections),
+          watches: dispatcher(connection, { cert, key }, null),
+        },
+      };
+      return made.pools;
+    },
+    async close(): Promise<void> {
+      if (made !== undefined) await destroy(made.pools);
+    },
+  };
+}
+
+interface ClientCertificate {
+  cert: string | undefined;
+  key: string | undefined;
+}
+
+function dispatcher(connection: Connection, certificate: ClientCertificate, connections: number | null): Dispatcher {
+  const tls = {
+    ...(connection.ca === undefined ? {} : { ca: connection.ca }),
+    ...(certificate.cert === undefined ? {} : { cert: certificate.cert }),
+    ...(certificate.key === undefined ? {} : { key: certificate.key }),
+    ...(connection.tlsServerName === undefined ? {} : { servername: connection.tlsServerName }),
+    rejectUnauthorized: connection.insecureSkipTlsVerify !== true,
+  };
+  const common = {
+    connections,
+    // HTTP/1.1: one stuck stream then never holds up another, and the API server needs no stream limits raised.
+    allowH2: false,
+    // Go's server closes idle connections after 90 s at the earliest; undici's own 4 s would cost a TLS handshake
+    // per reconcile on a quiet cluster.
+    keepAliveTimeout: 55_000,
+    keepAliveMaxTimeout: 55_000,
+  };
+  return connection.proxyUrl === undefined
+    ? new Agent({ ...common, connect: tls })
+    : new ProxyAgent({ ...common, uri: connection.proxyUrl, requestTls: tls });
+}

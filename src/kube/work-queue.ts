@@ -1,0 +1,178 @@
+import { backoffMilliseconds, type BackoffOptions } from "./backoff.ts";
+import type { Clock } from "./clock.ts";
+
+/** Where a queue tells how it is; an adapter to a metrics library lives with whoever has one. */
+export interface QueueMetrics {
+  /** How many keys wait now. */
+  depth(waiting: number): void;
+  /** How long a key waited until a worker took it. */
+  waited(milliseconds: number): void;
+  /** How long a worker had a key. */
+  worked(milliseconds: number): void;
+  /** A key was put back because its work failed. */
+  retried(): void;
+}
+
+export interface WorkQueueOptions {
+  clock: Clock;
+  random?: () => number;
+  /** For `retry`. @default from 50 ms, doubling to 5 min */
+  backoff?: BackoffOptions;
+  metrics?: QueueMetrics;
+}
+
+/** A key that a worker has taken, until it calls `done`. */
+export interface QueueItem {
+  key: string;
+  done(): void;
+}
+
+/**
+ * Keys that need work. A key waits at most once however often it is added; while a worker has it nobody else gets it,
+ * and if it is added meanwhile it waits again once that worker is done.
+ */
+export class WorkQueue {
+  readonly #options: WorkQueueOptions;
+  readonly #backoff: BackoffOptions;
+  /** Keys that wait, in order, with the instant since when. */
+  readonly #waiting = new Map<string, number>();
+  readonly #processing = new Set<string>();
+  /** Keys that were added while a worker had them. */
+  readonly #dirty = new Set<string>();
+  readonly #delayed = new Map<string, { at: number; cancel: () => void }>();
+  readonly #failures = new Map<string, number>();
+  readonly #takers: ((item: QueueItem | undefined) => void)[] = [];
+  readonly #idle: (() => void)[] = [];
+  #shut = false;
+
+  constructor(options: WorkQueueOptions) {
+    this.#options = options;
+    this.#backoff = options.backoff ?? { baseMilliseconds: 50, maxMilliseconds: 300_000 };
+  }
+
+  /** How many keys wait, without those whose time has not come. */
+  get depth(): number {
+    return this.#waiting.size;
+  }
+
+  /** How often in a row the work on a key has failed. */
+  failures(key: string): number {
+    return this.#failures.get(key) ?? 0;
+  }
+
+  add(key: string): void {
+    if (this.#shut || this.#waiting.has(key)) return;
+    if (this.#processing.has(key)) {
+      this.#dirty.add(key);
+      return;
+    }
+    this.#waiting.set(key, this.#options.clock.monotonicMilliseconds());
+    this.#reportDepth();
+    this.#serve();
+  }
+
+  /** Adds a key later. Of two wishes the earlier counts, and both are met when a worker takes the key before. */
+  addAfter(key: string, milliseconds: number): void {
+    if (this.#shut) return;
+    if (milliseconds <= 0) {
+      this.add(key);
+      return;
+    }
+    const at = this.#options.clock.monotonicMilliseconds() + milliseconds;
+    const known = this.#delayed.get(key);
+    if (known !== undefined && known.at <= at) return;
+    known?.cancel();
+    const cancel = this.#options.clock.schedule(milliseconds, () => {
+      this.#delayed.delete(key);
+      this.add(key);
+    });
+    this.#delayed.set(key, { at, cancel });
+  }
+
+  /** Adds a key after a pause that grows with each failure in a row; answers how long it is. */
+  retry(key: string): number {
+    const failures = this.failures(key);
+    this.#failures.set(key, failures + 1);
+    this.#options.metrics?.retried();
+    const pause = backoffMilliseconds(this.#backoff, failures, this.#options.random ?? Math.random);
+    this.addAfter(key, pause);
+    return pause;
+  }
+
+  /** The work on a key went well: its next pause is the shortest again. */
+  forget(key: string): void {
+    this.#failures.delete(key);
+  }
+
+  /** The next key, as soon as there is one; `undefined` once the queue is shut down. */
+  take(): Promise<QueueItem | undefined> {
+    return new Promise((resolve) => {
+      if (this.#shut) {
+        resolve(undefined);
+        return;
+      }
+      this.#takers.push(resolve);
+      this.#serve();
+    });
+  }
+
+  /**
+   * Takes nothing in and hands nothing out any more; resolves when the workers are done with what they have. Keys that
+   * wait are dropped: whoever comes next lists everything anyway.
+   */
+  async shutDown(): Promise<void> {
+    this.#shut = true;
+    for (const { cancel } of this.#delayed.values()) cancel();
+    this.#delayed.clear();
+    this.#waiting.clear();
+    this.#dirty.clear();
+    this.#failures.clear();
+    this.#reportDepth();
+    for (const resolve of this.#takers.splice(0)) resolve(undefined);
+    if (this.#processing.size === 0) return;
+    await new Promise<void>((resolve) => {
+      this.#idle.push(resolve);
+    });
+  }
+
+  #serve(): void {
+    while (this.#takers.length > 0) {
+      const next = this.#waiting.entries().next();
+      if (next.done === true) return;
+      const [key, since] = next.value;
+      this.#takers.shift()?.(this.#start(key, since));
+    }
+  }
+
+  #start(key: string, since: number): QueueItem {
+    const { clock, metrics } = this.#options;
+    const started = clock.monotonicMilliseconds();
+    this.#waiting.delete(key);
+    this.#processing.add(key);
+    // Work is level-triggered: what a later wish would find, this one finds.
+    this.#delayed.get(key)?.cancel();
+    this.#delayed.delete(key);
+    this.#reportDepth();
+    metrics?.waited(started - since);
+    let finished = false;
+    return {
+      key,
+      done: () => {
+        if (finished) return;
+        finished = true;
+        metrics?.worked(clock.monotonicMilliseconds() - started);
+        this.#finish(key);
+      },
+    };
+  }
+
+  #finish(key: string): void {
+    this.#processing.delete(key);
+    if (this.#dirty.delete(key)) this.add(key);
+    if (this.#processing.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  #reportDepth(): void {
+    this.#options.metrics?.depth(this.#waiting.size);
+  }
+}
