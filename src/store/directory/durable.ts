@@ -1,0 +1,62 @@
+import { constants } from "node:fs";
+import { lstat, open } from "node:fs/promises";
+import type { BigIntStats } from "node:fs";
+import { errnoOf } from "../store-error.ts";
+
+/** Makes the entries of folders durable. In parallel, because a journaling file system then commits them together. */
+export async function syncFolders(paths: Iterable<string>): Promise<void> {
+  await Promise.all(Array.from(paths, syncFolder));
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Writes a new file and makes its content durable; its name is durable once its folder is synced. */
+export async function writeDurably(path: string, bytes: Uint8Array): Promise<void> {
+  const file = await open(path, "wx", 0o400);
+  try {
+    await file.writeFile(bytes);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Reads a small file that must not be a link to somewhere else. `undefined`: there is none. */
+export async function readSmallFile(path: string, maximumBytes: number): Promise<Buffer | undefined> {
+  const file = await ifPresent(open(path, constants.O_RDONLY | constants.O_NOFOLLOW));
+  if (file === undefined) return undefined;
+  try {
+    const { size } = await file.stat();
+    if (size > maximumBytes) throw new Error(`${path} has ${size} bytes, allowed are ${maximumBytes}`);
+    return await file.readFile();
+  } finally {
+    await file.close();
+  }
+}
+
+/** What is at a path itself, links not followed; `undefined`: nothing. */
+export async function statOf(path: string): Promise<BigIntStats | undefined> {
+  return ifPresent(lstat(path, { bigint: true }));
+}
+
+/** `undefined` in place of the error that something is not there. */
+export async function ifPresent<T>(operation: Promise<T>): Promise<T | undefined> {
+  return unless(operation, "ENOENT");
+}
+
+/** `undefined` in place of a failure with one of these codes. */
+export async function unless<T>(operation: Promise<T>, ...codes: string[]): Promise<T | undefined> {
+  try {
+    return await operation;
+  } catch (error) {
+    if (codes.includes(errnoOf(error) ?? "")) return undefined;
+    throw error;
+  }
+}

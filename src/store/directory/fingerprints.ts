@@ -1,0 +1,49 @@
+import type { BigIntStats } from "node:fs";
+import { rename } from "node:fs/promises";
+import { z } from "zod";
+import { canonicalJson } from "../canonical-json.ts";
+import { FileName } from "../manifest.ts";
+import { readSmallFile, writeDurably } from "./durable.ts";
+import type { CheckpointLayout } from "./layout.ts";
+
+/**
+ * What changes when somebody writes to a file or puts another in its place; far cheaper to compare than a hash. The
+ * change time is not part of it, because each hard link changes it.
+ */
+const Fingerprint = z.object({ sizeBytes: z.string(), inode: z.string(), modifiedNanoseconds: z.string() });
+export type Fingerprint = z.infer<typeof Fingerprint>;
+
+const Fingerprints = z.object({ v: z.literal(1), files: z.record(FileName, Fingerprint) });
+export type Fingerprints = z.infer<typeof Fingerprints>["files"];
+
+export function fingerprintOf(stats: BigIntStats): Fingerprint {
+  return {
+    sizeBytes: stats.size.toString(),
+    inode: stats.ino.toString(),
+    modifiedNanoseconds: stats.mtimeNs.toString(),
+  };
+}
+
+export function sameFingerprint(a: Fingerprint, b: Fingerprint | undefined): boolean {
+  return a.sizeBytes === b?.sizeBytes && a.inode === b.inode && a.modifiedNanoseconds === b.modifiedNanoseconds;
+}
+
+/** What was recorded for a checkpoint. Nothing, or what cannot be read, means that its files have to be hashed. */
+export async function readFingerprints(checkpoint: CheckpointLayout): Promise<Fingerprints> {
+  try {
+    const bytes = await readSmallFile(checkpoint.fingerprints, 1 << 20);
+    return bytes === undefined ? {} : Fingerprints.parse(JSON.parse(bytes.toString("utf8"))).files;
+  } catch {
+    return {};
+  }
+}
+
+/** Records fingerprints at `draftPath`, on the same file system, then puts them in place at once. */
+export async function writeFingerprints(
+  checkpoint: CheckpointLayout,
+  draftPath: string,
+  files: Fingerprints,
+): Promise<void> {
+  await writeDurably(draftPath, Buffer.from(canonicalJson({ v: 1, files })));
+  await rename(draftPath, checkpoint.fingerprints);
+}

@@ -1,0 +1,85 @@
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+
+/** The paths of one namespace's folder; docs/store.md shows them. */
+export interface Layout {
+  readonly path: string;
+  /** Says whose folder it is, so that a cell knows it under whatever path it is mounted. */
+  readonly marker: string;
+  readonly contentFolder: string;
+  readonly checkpoints: string;
+  readonly staging: string;
+  /** Where content of this digest is kept. */
+  content(digest: string): string;
+  checkpoint(id: string): CheckpointLayout;
+  /** A new path in `staging`. `kind` begins with `_`, which no checkpoint's id does, or is an id. */
+  stagingEntry(kind: string, id?: string): string;
+}
+
+/** The paths of one checkpoint: in `checkpoints/<id>` once published, in `staging/<id>.<random>` before. */
+export interface CheckpointLayout {
+  readonly path: string;
+  readonly manifest: string;
+  readonly fingerprints: string;
+  readonly image: string;
+}
+
+/** What an entry of `staging` is, by its name. */
+export type StagingKind =
+  | { kind: "attempt"; checkpointId: string }
+  | { kind: "restore" }
+  | { kind: "doomed" }
+  | { kind: "content"; digest: string };
+
+export const restorePrefix = "_restore";
+export const doomedPrefix = "_doomed";
+export const contentPrefix = "_content";
+
+export function layoutOf(path: string): Layout {
+  const contentFolder = join(path, "content", "sha256");
+  const checkpoints = join(path, "checkpoints");
+  const staging = join(path, "staging");
+  return {
+    path,
+    marker: join(path, "namespace.json"),
+    contentFolder,
+    checkpoints,
+    staging,
+    content: (digest) => {
+      const hex = digest.slice("sha256:".length);
+      return join(contentFolder, hex.slice(0, 2), hex);
+    },
+    checkpoint: (id) => checkpointLayout(join(checkpoints, id)),
+    stagingEntry: (kind, id) => join(staging, [kind, ...(id === undefined ? [] : [id]), random()].join(".")),
+  };
+}
+
+export function checkpointLayout(path: string): CheckpointLayout {
+  return {
+    path,
+    manifest: join(path, "manifest.json"),
+    fingerprints: join(path, "fingerprints.json"),
+    image: join(path, "image"),
+  };
+}
+
+/** `undefined` for a name that the driver never makes. */
+export function stagingKind(name: string): StagingKind | undefined {
+  const match = /^(_restore|_doomed|_content)?\.?(.*?)\.?([0-9a-f]{16})$/.exec(name);
+  if (match === null) return undefined;
+  const [, prefix, rest = ""] = match;
+  switch (prefix) {
+    case restorePrefix:
+      return { kind: "restore" };
+    case doomedPrefix:
+      return { kind: "doomed" };
+    case contentPrefix:
+      return /^[0-9a-f]{64}$/.test(rest) ? { kind: "content", digest: `sha256:${rest}` } : undefined;
+    default:
+      return rest === "" ? undefined : { kind: "attempt", checkpointId: rest };
+  }
+}
+
+function random(): string {
+  return randomBytes(8).toString("hex");
+}

@@ -1,0 +1,50 @@
+import { readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { CheckpointRef } from "../checkpoint-id.ts";
+import type { Removal } from "../checkpoint-store.ts";
+import { collectContent } from "./content.ts";
+import { ifPresent, statOf, syncFolders, unless } from "./durable.ts";
+import { doomedPrefix, type Layout } from "./layout.ts";
+import { unverifiedManifest } from "./published.ts";
+
+/**
+ * Takes a checkpoint away by one rename, so that it is there whole or not at all, then frees what only it had. A crash
+ * after the rename leaves a rest that a sweep removes.
+ */
+export async function removeCheckpoint(layout: Layout, ref: CheckpointRef): Promise<Removal> {
+  // Only to know which content may be free now; what this misses, a sweep finds.
+  const manifest = await unverifiedManifest(layout, ref).catch(() => undefined);
+  const doomed = await doom(layout, layout.checkpoint(ref.checkpointId).path);
+  if (doomed === undefined) return { removed: false, freedBytes: 0 };
+  await syncFolders([layout.checkpoints]);
+  let freedBytes = await removeRest(doomed);
+  const digests = new Set(manifest?.files.map((file) => file.digest));
+  for (const digest of digests) freedBytes += await collectContent(layout, digest);
+  return { removed: true, freedBytes };
+}
+
+/** Takes a path out of everybody's reach, to be removed at leisure. `undefined`: it was gone. */
+export async function doom(layout: Layout, path: string): Promise<string | undefined> {
+  const doomed = layout.stagingEntry(doomedPrefix);
+  const done = await unless(
+    rename(path, doomed).then(() => true),
+    "ENOENT",
+  );
+  return done === undefined ? undefined : doomed;
+}
+
+/** Removes a rest in `staging`, of whatever kind, links not followed; answers how many bytes that freed. */
+export async function removeRest(path: string): Promise<number> {
+  const freedBytes = await unsharedBytes(path);
+  await rm(path, { recursive: true, force: true });
+  return freedBytes;
+}
+
+async function unsharedBytes(path: string): Promise<number> {
+  const stats = await statOf(path);
+  if (stats === undefined) return 0;
+  if (!stats.isDirectory()) return stats.nlink === 1n ? Number(stats.size) : 0;
+  const names = (await ifPresent(readdir(path))) ?? [];
+  const sizes = await Promise.all(names.map((name) => unsharedBytes(join(path, name))));
+  return sizes.reduce((sum, size) => sum + size, 0);
+}

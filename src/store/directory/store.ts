@@ -1,0 +1,104 @@
+import { join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import type { DirectoryGrant } from "../../api/grant.ts";
+import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
+import type { CheckpointStore } from "../checkpoint-store.ts";
+import type { PublishedCheckpoint } from "../sessions.ts";
+import { storeError } from "../store-error.ts";
+import { namespaceOf, makeNamespaceFolder, requireFolders } from "./namespace-folder.ts";
+import { layoutOf, type Layout } from "./layout.ts";
+import { probeStore } from "./probe.ts";
+import { requireRoot } from "./root.ts";
+import { findPublished, publishedManifest } from "./published.ts";
+import { removeCheckpoint } from "./remove.ts";
+import { scrubStore } from "./scrub.ts";
+import { sweepStore } from "./sweep.ts";
+import { usageOf } from "./usage.ts";
+
+export interface DirectoryStoreOptions {
+  /** The folder that holds a folder for each namespace; it must exist. All on one file system that has hard links. */
+  root: string;
+  /** Where a cell sees its namespace's folder. Default: where it is. */
+  cellPath?: (namespace: string) => string;
+  /** `probe` says `StoreFull` below this. Default: 256 MiB. */
+  minimumFreeBytes?: number;
+  /** Milliseconds since 1970. Default: the system's clock. */
+  now?: () => number;
+}
+
+/** A store in a folder of this machine, or of a file system that all nodes mount. */
+export function directoryStore(options: DirectoryStoreOptions): CheckpointStore {
+  const { root, now = Date.now } = options;
+  const cellPath = options.cellPath ?? ((namespace) => join(root, namespace));
+
+  function grantFor(ref: CheckpointRef, access: DirectoryGrant["access"], ttlMilliseconds: number): DirectoryGrant {
+    if (!(ttlMilliseconds > 0)) throw new RametError("InvalidArgument", "grant has no time to live");
+    const { namespace, checkpointId } = ref;
+    const expiresAt = Math.ceil(now() + ttlMilliseconds);
+    return { driver: "directory", access, namespace, checkpointId, path: cellPath(namespace), expiresAt };
+  }
+
+  /** A namespace's folder, if there is one: the first grant to write makes it. */
+  async function folderOf(namespace: string): Promise<Layout | undefined> {
+    const layout = layoutOf(join(root, checkedNamespace(namespace)));
+    await requireRoot(root);
+    if ((await namespaceOf(layout.path)) === undefined) return undefined;
+    await requireFolders(layout.path, layout.contentFolder, layout.checkpoints, layout.staging);
+    return layout;
+  }
+
+  function find(request: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
+    return named(`looking for checkpoint ${request.checkpointId}`, async () => {
+      const ref = checkedRef(request);
+      const layout = await folderOf(ref.namespace);
+      return layout && findPublished(layout, ref);
+    });
+  }
+
+  return {
+    grantWrite: (request) =>
+      named(`granting to write checkpoint ${request.checkpointId}`, async () => {
+        const ref = checkedRef(request);
+        await requireRoot(root);
+        await makeNamespaceFolder(root, join(root, ref.namespace), ref.namespace);
+        return grantFor(ref, "write", request.ttlMilliseconds);
+      }),
+    grantRead: (request) =>
+      named(`granting to read checkpoint ${request.checkpointId}`, () =>
+        Promise.resolve({
+          ...grantFor(checkedRef(request), "read", request.ttlMilliseconds),
+          manifestDigest: request.manifestDigest,
+        }),
+      ),
+    manifest: (request) =>
+      named(`reading the manifest of checkpoint ${request.checkpointId}`, async () => {
+        const ref = checkedRef(request);
+        const layout = (await folderOf(ref.namespace)) ?? layoutOf(join(root, ref.namespace));
+        return publishedManifest(layout, ref, request.digest);
+      }),
+    find,
+    has: async (ref) => (await find(ref)) !== undefined,
+    remove: (request) =>
+      named(`removing checkpoint ${request.checkpointId}`, async () => {
+        const ref = checkedRef(request);
+        const layout = await folderOf(ref.namespace);
+        return layout === undefined ? { removed: false, freedBytes: 0 } : removeCheckpoint(layout, ref);
+      }),
+    sweep: (request) => named(`sweeping the store ${root}`, () => sweepStore(root, now(), request)),
+    scrub: (request = {}) => named(`scrubbing the store ${root}`, () => scrubStore(root, request)),
+    usage: (namespace) =>
+      named(`measuring namespace ${namespace}`, async () => {
+        const layout = await folderOf(namespace);
+        return layout === undefined ? { checkpoints: 0, contentBytes: 0, stagingBytes: 0 } : usageOf(layout);
+      }),
+    probe: () => probeStore(root, options.minimumFreeBytes ?? 256 << 20),
+  };
+}
+
+async function named<T>(what: string, operation: () => Promise<T>): Promise<T> {
+  try {
+    return await operation();
+  } catch (error) {
+    throw storeError(error, what);
+  }
+}

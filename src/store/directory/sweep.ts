@@ -1,0 +1,115 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
+import type { SweepOptions, SweepReport } from "../checkpoint-store.ts";
+import { collectContent, settleContent } from "./content.ts";
+import { ifPresent, statOf } from "./durable.ts";
+import { stagingKind, type Layout } from "./layout.ts";
+import { namespacesIn } from "./namespaces.ts";
+import { doom, removeCheckpoint, removeRest } from "./remove.ts";
+
+/**
+ * Removes, in each namespace, rests in `staging`, checkpoints without an object, and then content without a checkpoint.
+ * `now` is in milliseconds since 1970, by the clock of the file system's times.
+ */
+export async function sweepStore(root: string, now: number, options: SweepOptions): Promise<SweepReport> {
+  const { found, foreign } = await namespacesIn(root);
+  const report: SweepReport = { removedCheckpoints: [], removedRests: 0, removedContents: 0, freedBytes: 0, foreign };
+  for (const { namespace, layout } of found) {
+    const sweep: NamespaceSweep = { namespace, layout, options, report, before: now - options.olderThanMilliseconds };
+    await sweepStaging(sweep);
+    await sweepCheckpoints(sweep);
+    await sweepContents(sweep);
+  }
+  return report;
+}
+
+interface NamespaceSweep {
+  namespace: string;
+  layout: Layout;
+  options: SweepOptions;
+  report: SweepReport;
+  /** What was touched later than this instant is left alone. */
+  before: number;
+}
+
+async function sweepStaging(sweep: NamespaceSweep): Promise<void> {
+  const { layout, report } = sweep;
+  for (const name of await readdir(layout.staging)) {
+    sweep.options.signal?.throwIfAborted();
+    const path = join(layout.staging, name);
+    const entry = stagingKind(name);
+    if (entry === undefined) {
+      report.foreign.push(path);
+    } else if (entry.kind === "content") {
+      await count(report, settleContent(layout, path, entry.digest));
+    } else if (await isRest(sweep, path, entry.kind === "attempt" ? entry.checkpointId : undefined)) {
+      // By a rename first: a publication that goes on after all then fails as a whole.
+      const doomed = entry.kind === "doomed" ? path : await doom(layout, path);
+      if (doomed !== undefined) await count(report, removeRest(doomed));
+    }
+  }
+}
+
+async function isRest(sweep: NamespaceSweep, path: string, checkpointId: string | undefined): Promise<boolean> {
+  if (!(await isOld(sweep, path))) return false;
+  if (checkpointId === undefined) return true;
+  return (await sweep.options.standing({ namespace: sweep.namespace, checkpointId })) !== "unfinished";
+}
+
+async function sweepCheckpoints({ namespace, layout, options, report, before }: NamespaceSweep): Promise<void> {
+  for (const checkpointId of await readdir(layout.checkpoints)) {
+    options.signal?.throwIfAborted();
+    const ref: CheckpointRef = { namespace, checkpointId };
+    const { path } = layout.checkpoint(checkpointId);
+    if (!CheckpointId.safeParse(checkpointId).success) {
+      report.foreign.push(path);
+      continue;
+    }
+    const stats = await statOf(path);
+    // A rename into place sets the change time, so this is the age of the publication.
+    if (stats === undefined || Number(stats.ctimeMs) > before || (await options.standing(ref)) !== "absent") continue;
+    const { removed, freedBytes } = await removeCheckpoint(layout, ref);
+    if (!removed) continue;
+    report.removedCheckpoints.push(ref);
+    report.freedBytes += freedBytes;
+  }
+}
+
+async function sweepContents({ layout, options, report }: NamespaceSweep): Promise<void> {
+  for (const bucket of await readdir(layout.contentFolder)) {
+    for (const hex of (await ifPresent(readdir(join(layout.contentFolder, bucket)))) ?? []) {
+      options.signal?.throwIfAborted();
+      if (!/^[0-9a-f]{64}$/.test(hex) || !hex.startsWith(bucket)) {
+        report.foreign.push(join(layout.contentFolder, bucket, hex));
+        continue;
+      }
+      const freedBytes = await collectContent(layout, `sha256:${hex}`);
+      if (freedBytes === 0) continue;
+      report.removedContents += 1;
+      report.freedBytes += freedBytes;
+    }
+  }
+}
+
+async function count(report: SweepReport, freed: Promise<number>): Promise<void> {
+  report.freedBytes += await freed;
+  report.removedRests += 1;
+}
+
+/** Whether neither the entry nor anything in it has been written to since the limit. */
+async function isOld({ before }: NamespaceSweep, path: string): Promise<boolean> {
+  return Number(await newestMilliseconds(path)) <= before;
+}
+
+async function newestMilliseconds(path: string): Promise<bigint> {
+  const stats = await statOf(path);
+  if (stats === undefined) return 0n;
+  let newest = stats.mtimeMs;
+  if (!stats.isDirectory()) return newest;
+  for (const name of (await ifPresent(readdir(path))) ?? []) {
+    const inside = await newestMilliseconds(join(path, name));
+    if (inside > newest) newest = inside;
+  }
+  return newest;
+}

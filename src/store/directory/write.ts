@@ -1,0 +1,138 @@
+import { mkdir, rename, rm, statfs } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import type { DirectoryGrant } from "../../api/grant.ts";
+import { checkGrant } from "../grant-check.ts";
+import { encodeManifest, manifestFrom, sizeOf, type ManifestDraft } from "../manifest.ts";
+import { roomHint, storeError } from "../store-error.ts";
+import type { OpenForWriteOptions, Publication, PublishedCheckpoint, WriteSession } from "../sessions.ts";
+import { keepContent } from "./content.ts";
+import { syncFolders, unless, writeDurably } from "./durable.ts";
+import { writeFingerprints } from "./fingerprints.ts";
+import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.ts";
+import { openNamespaceFolder } from "./namespace-folder.ts";
+import { phaseTimer } from "./phase-timer.ts";
+import { findPublished } from "./published.ts";
+import { sealImage } from "./seal.ts";
+
+/** The cell's side of a publication; `openForWrite` says what it promises. */
+export async function openDirectoryForWrite(
+  grant: DirectoryGrant,
+  options: OpenForWriteOptions,
+): Promise<WriteSession> {
+  const now = options.now ?? Date.now;
+  const what = `opening checkpoint ${grant.checkpointId} for writing`;
+  checkGrant(grant, "write", now());
+  return guarded(what, async () => {
+    const layout = await openNamespaceFolder(grant);
+    await requireRoom(layout, grant, options.expectedBytes ?? 0);
+    const attempt = checkpointLayout(layout.stagingEntry(grant.checkpointId));
+    await mkdir(attempt.path, { mode: 0o700 });
+    await mkdir(attempt.image, { mode: 0o700 });
+    await options.onStep?.("staged");
+    return {
+      stagingPath: attempt.image,
+      published: await findPublished(layout, grant),
+      publish: async (draft, signal) => {
+        checkGrant(grant, "write", now());
+        return guarded(`publishing checkpoint ${grant.checkpointId}`, () =>
+          publish({ layout, attempt, grant, step: async (name) => options.onStep?.(name), signal }, draft),
+        );
+      },
+      abandon: () =>
+        guarded(`abandoning checkpoint ${grant.checkpointId}`, () =>
+          rm(attempt.path, { recursive: true, force: true }),
+        ),
+    };
+  });
+}
+
+interface Attempt {
+  layout: Layout;
+  attempt: CheckpointLayout;
+  grant: DirectoryGrant;
+  step: (name: string) => Promise<void>;
+  signal: AbortSignal | undefined;
+}
+
+/**
+ * The order is what makes it whole or nothing: content durable under the attempt's own names, then the manifest beside
+ * it, then one rename of the folder, which fails if the id is taken.
+ */
+async function publish(context: Attempt, draft: ManifestDraft): Promise<Publication> {
+  const { layout, attempt, grant, step, signal } = context;
+  const timer = phaseTimer();
+  const sealed = await sealImage(attempt.image, signal);
+  timer.end("hash");
+  await step("sealed");
+
+  const folders = new Set([layout.contentFolder, attempt.image, attempt.path]);
+  let sharedBytes = 0;
+  for (const file of sealed.files) {
+    const shared = await keepContent(layout, attempt, file);
+    if (shared) sharedBytes += file.sizeBytes;
+    folders.add(dirname(layout.content(file.digest)));
+    await step("content");
+  }
+  timer.end("content");
+
+  const ref = { namespace: grant.namespace, checkpointId: grant.checkpointId };
+  const manifest = manifestFrom(ref, sealed.files, draft);
+  const { bytes, digest } = encodeManifest(manifest);
+  await writeFingerprints(attempt, join(attempt.path, "fingerprints.draft"), await sealed.fingerprints());
+  await writeDurably(attempt.manifest, bytes);
+  await step("manifest");
+  await syncFolders(folders);
+  timer.end("manifest");
+  await step("synced");
+
+  signal?.throwIfAborted();
+  const published = { manifestDigest: digest, sizeBytes: sizeOf(manifest) };
+  await takeId(context, published);
+  await step("renamed");
+  await syncFolders([layout.checkpoints, layout.staging]);
+  timer.end("rename");
+  await step("published");
+  return { ...published, sharedBytes, phases: timer.phases };
+}
+
+/** The one instant at which the checkpoint comes to be. Only a removal at the same time makes a second try worthwhile. */
+async function takeId({ layout, attempt, grant }: Attempt, published: PublishedCheckpoint): Promise<void> {
+  for (let tries = 3; tries > 0; tries -= 1) {
+    const renamed = rename(attempt.path, layout.checkpoint(grant.checkpointId).path).then(() => true);
+    if ((await unless(renamed, "ENOTEMPTY", "EEXIST")) === true) return;
+    const former = await findPublished(layout, grant);
+    if (former === undefined) continue;
+    if (former.manifestDigest !== published.manifestDigest) throw taken(grant, former.manifestDigest);
+    await rm(attempt.path, { recursive: true, force: true });
+    return;
+  }
+  throw taken(grant, "that is missing");
+}
+
+function taken(grant: DirectoryGrant, digest: string): RametError {
+  return new RametError(
+    "AlreadyExists",
+    `publishing checkpoint ${grant.checkpointId} was refused: it is published already, with the manifest ${digest}`,
+    { hint: "A checkpoint is immutable: use the published one, or take a new one under another id." },
+  );
+}
+
+async function requireRoom(layout: Layout, grant: DirectoryGrant, expectedBytes: number): Promise<void> {
+  if (expectedBytes === 0) return;
+  const { bavail, bsize } = await statfs(layout.staging);
+  if (bavail * bsize >= expectedBytes) return;
+  throw new RametError(
+    "StoreFull",
+    `opening checkpoint ${grant.checkpointId} for writing: the store has ${bavail * bsize} bytes left, needed are about ${expectedBytes}`,
+    { hint: roomHint },
+  );
+}
+
+async function guarded<T>(what: string, operation: () => Promise<T>): Promise<T> {
+  try {
+    return await operation();
+  } catch (error) {
+    throw storeError(error, what);
+  }
+}

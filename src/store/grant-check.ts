@@ -1,0 +1,27 @@
+import { RametError } from "../api/errors.ts";
+import type { DirectoryGrant, Grant } from "../api/grant.ts";
+import { checkedRef } from "./checkpoint-id.ts";
+
+/**
+ * Refuses with `GrantInvalid` a grant that is for another use or has expired, and with `InvalidArgument` one that names
+ * an illegal namespace or id. `now` is in milliseconds since 1970.
+ */
+export function checkGrant(grant: Grant, access: Grant["access"], now: number): void {
+  checkedRef(grant);
+  if (grant.access !== access) {
+    throw refused(grant, `it allows to ${grant.access}, and the operation has to ${access}`);
+  }
+  if (grant.expiresAt <= now) {
+    throw refused(grant, `it expired ${Math.ceil((now - grant.expiresAt) / 1000)} s ago`);
+  }
+}
+
+export function refused(grant: DirectoryGrant, why: string): RametError {
+  return new RametError(
+    "GrantInvalid",
+    `grant for checkpoint ${grant.namespace}/${grant.checkpointId} is refused: ${why}`,
+    {
+      hint: "Repeat the operation: each attempt gets a new grant. If it happens again, compare the clocks of the nodes.",
+    },
+  );
+}

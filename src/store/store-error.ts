@@ -1,0 +1,58 @@
+import { RametError } from "../api/errors.ts";
+import type { ErrorCode } from "../api/error-codes.ts";
+
+/** The `code` of a failed system call, such as `ENOENT`; `undefined` for any other thing that was thrown. */
+export function errnoOf(error: unknown): string | undefined {
+  const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
+  return typeof code === "string" ? code : undefined;
+}
+
+/** What a system call of a directory store failed with, as the error that a person can act on. */
+export function storeError(error: unknown, whatFailed: string): RametError {
+  if (error instanceof RametError) return error;
+  if (error instanceof Error && error.name === "AbortError") {
+    return new RametError("Canceled", `${whatFailed}: it was given up`, { cause: error });
+  }
+  const errno = errnoOf(error);
+  const kind = errno === undefined ? undefined : kinds[errno];
+  if (kind === undefined) return RametError.from(error, whatFailed);
+  const { code, why, hint } = kind;
+  return new RametError(code, `${whatFailed}: ${why} (${errno ?? ""})`, { hint, cause: error });
+}
+
+export const roomHint = "Delete checkpoints that are not needed, or enlarge the store's file system.";
+
+interface Kind {
+  code: ErrorCode;
+  why: string;
+  hint: string;
+}
+
+const full: Kind = { code: "StoreFull", why: "the store has no room left", hint: roomHint };
+const readOnly: Kind = {
+  code: "StoreReadOnly",
+  why: "the store cannot be written",
+  hint: "Mount the store read-write, give its folder to the user that runs Ramet, and use a file system with hard links.",
+};
+const unavailable: Kind = {
+  code: "StoreUnavailable",
+  why: "the store's folder is missing or cannot be read",
+  hint: "Look whether the store's folder exists and its file system is mounted.",
+};
+
+const kinds: Readonly<Record<string, Kind>> = {
+  ENOSPC: full,
+  EDQUOT: full,
+  EFBIG: full,
+  EROFS: readOnly,
+  EACCES: readOnly,
+  EPERM: readOnly,
+  ENOENT: unavailable,
+  ENOTDIR: unavailable,
+  ELOOP: unavailable,
+  EIO: unavailable,
+  ESTALE: unavailable,
+  ENODEV: unavailable,
+  ENOTCONN: unavailable,
+  ETIMEDOUT: unavailable,
+};

@@ -1,0 +1,328 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { encodeManifest } from "../../../src/store/manifest.ts";
+import { openForRead, openForWrite } from "../../../src/store/open.ts";
+import { draft, secret } from "./draft.ts";
+import {
+  imageOf,
+  openRead,
+  publish,
+  restore,
+  ttlMilliseconds,
+  writeFiles,
+  type Files,
+  type StoreUnderTest,
+} from "./harness.ts";
+
+const ref = { namespace: "team-a", checkpointId: "python-data.1" };
+const other = { namespace: "team-a", checkpointId: "python-data.2" };
+const files: Files = { "checkpoint.img": "kernel state", "pages.img": "x".repeat(300_000), "pages_meta.img": "" };
+const hour = 3_600_000;
+
+/** What every driver of a store promises. `make` gives a fresh, empty store for each test. */
+export function storeContract(driver: string, make: () => Promise<StoreUnderTest>): void {
+  describe(`the ${driver} store`, () => {
+    let s: StoreUnderTest;
+    beforeEach(async () => {
+      s = await make();
+    });
+    afterEach(() => s.dispose());
+
+    describe("publishing", () => {
+      test("gives back exactly what was written", async () => {
+        const { manifestDigest, sizeBytes } = await publish(s, ref, files);
+        expect(sizeBytes).toBe(300_012);
+        expect(await restore(s, ref, manifestDigest)).toEqual(files);
+        expect(await s.store.find(ref)).toEqual({ manifestDigest, sizeBytes });
+        const manifest = await s.store.manifest({ ...ref, digest: manifestDigest });
+        expect(manifest).toMatchObject({ ...ref, contents: ["memory", "filesystem"], consistency: "quiesced" });
+        expect(manifest.files.map((file) => [file.name, file.sizeBytes])).toEqual([
+          ["checkpoint.img", 12],
+          ["pages.img", 300_000],
+          ["pages_meta.img", 0],
+        ]);
+      });
+
+      test("keeps the names and not the values of the environment", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        const manifest = await s.store.manifest({ ...ref, digest: manifestDigest });
+        expect(manifest.container.envNames).toEqual(["API_KEY"]);
+        expect(encodeManifest(manifest)).toMatchObject({ digest: manifestDigest });
+        expect(encodeManifest(manifest).bytes.toString()).not.toContain(secret);
+      });
+
+      test("nothing is to be seen before, and nothing after it was given up", async () => {
+        const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
+        await writeFiles(session.stagingPath, files);
+        expect(await s.store.has(ref)).toBe(false);
+        await session.abandon();
+        await session.abandon();
+        expect(await s.store.has(ref)).toBe(false);
+        expect(await s.store.usage("team-a")).toEqual({ checkpoints: 0, contentBytes: 0, stagingBytes: 0 });
+      });
+
+      test("is the same success when it is repeated with equal content", async () => {
+        const first = await publish(s, ref, files);
+        const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
+        expect(session.published?.manifestDigest).toBe(first.manifestDigest);
+        await writeFiles(session.stagingPath, files);
+        expect(await session.publish(draft())).toMatchObject({ manifestDigest: first.manifestDigest });
+        expect(await s.store.usage("team-a")).toMatchObject({ checkpoints: 1, stagingBytes: 0 });
+      });
+
+      test("is refused for other content under the same id, and the first stays", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        await expect(publish(s, ref, { ...files, "pages.img": "other" })).rejects.toMatchObject({
+          code: "AlreadyExists",
+        });
+        expect(await restore(s, ref, manifestDigest)).toEqual(files);
+        await s.store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: -hour });
+        expect(await s.store.usage("team-a")).toMatchObject({ contentBytes: 300_012, stagingBytes: 0 });
+      });
+
+      test("of the same content by many at once keeps it once", async () => {
+        const refs = Array.from({ length: 6 }, (_, i) => ({ ...ref, checkpointId: `c${i}` }));
+        const all = await Promise.all(refs.map((each) => publish(s, each, files)));
+        for (const [i, { manifestDigest }] of all.entries()) {
+          expect(await restore(s, refs[i]!, manifestDigest)).toEqual(files);
+        }
+        expect(await s.store.usage("team-a")).toEqual({ checkpoints: 6, contentBytes: 300_012, stagingBytes: 0 });
+      });
+
+      test("of the same id by many at once has one winner, or equal success for all", async () => {
+        const same = await Promise.all([1, 2, 3].map(() => publish(s, ref, files)));
+        expect(new Set(same.map((each) => each.manifestDigest)).size).toBe(1);
+        const rivals = await Promise.allSettled(
+          ["a", "b", "c"].map((page) => publish(s, other, { "pages.img": page })),
+        );
+        const winners = rivals.filter((each) => each.status === "fulfilled");
+        expect(winners).toHaveLength(1);
+        expect(await s.store.find(other)).toMatchObject({ manifestDigest: winners[0]!.value.manifestDigest });
+      });
+
+      test.each([
+        ["no files at all", {}],
+        ["a name that is no plain one", { ".hidden": "x" }],
+      ])("refuses %s and leaves nothing", async (_, bad: Files) => {
+        await expect(publish(s, ref, bad)).rejects.toMatchObject({ code: "InvalidArgument" });
+        expect(await s.store.has(ref)).toBe(false);
+      });
+
+      test("that is given up in the middle leaves nothing", async () => {
+        const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
+        await writeFiles(session.stagingPath, files);
+        await expect(session.publish(draft(), AbortSignal.abort())).rejects.toMatchObject({ code: "Canceled" });
+        expect(await s.store.has(ref)).toBe(false);
+      });
+    });
+
+    describe("grants", () => {
+      test("are for one use", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        const write = await s.store.grantWrite({ ...ref, ttlMilliseconds });
+        const read = await s.store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
+        await expect(openForRead(write, s)).rejects.toMatchObject({ code: "GrantInvalid" });
+        await expect(openForWrite(read, s)).rejects.toMatchObject({ code: "GrantInvalid" });
+      });
+
+      test("expire", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        const read = await s.store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
+        const write = await s.store.grantWrite({ ...other, ttlMilliseconds });
+        const late = await openForWrite(write, s);
+        await writeFiles(late.stagingPath, files);
+        s.advance(ttlMilliseconds);
+        await expect(openForRead(read, s)).rejects.toMatchObject({ code: "GrantInvalid" });
+        await expect(openForWrite(write, s)).rejects.toMatchObject({ code: "GrantInvalid" });
+        await expect(late.publish(draft())).rejects.toMatchObject({ code: "GrantInvalid" });
+      });
+
+      test("do not reach another namespace by a changed name", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        await publish(s, { ...other, namespace: "team-b" }, { "pages.img": "theirs" });
+        const own = await s.store.grantRead({ ...ref, namespace: "team-b", manifestDigest, ttlMilliseconds });
+        await expect(openForRead(own, s)).rejects.toMatchObject({ code: "CheckpointLost" });
+        await expect(openForRead({ ...own, namespace: "team-a" }, s)).rejects.toMatchObject({ code: "GrantInvalid" });
+      });
+
+      test("open only the manifest that was recorded", async () => {
+        await publish(s, ref, files);
+        const digest = (await publish(s, other, files)).manifestDigest;
+        await expect(openRead(s, ref, digest)).rejects.toMatchObject({ code: "CheckpointLost" });
+        await expect(s.store.manifest({ ...ref, digest })).rejects.toMatchObject({ code: "CheckpointLost" });
+      });
+
+      test.each(["../team-b", "a/b", "A", "", ".", "..", "a..", "_doomed", "x".repeat(201)])(
+        "are not given for the id %j",
+        async (checkpointId) => {
+          const bad = { namespace: "team-a", checkpointId };
+          const refused = { code: "InvalidArgument" };
+          await expect(s.store.grantWrite({ ...bad, ttlMilliseconds })).rejects.toMatchObject(refused);
+          await expect(s.store.remove(bad)).rejects.toMatchObject(refused);
+          await expect(s.store.find(bad)).rejects.toMatchObject(refused);
+          await expect(s.store.has({ namespace: checkpointId, checkpointId: "a" })).rejects.toMatchObject(refused);
+        },
+      );
+    });
+
+    describe("opening", () => {
+      test("says that a checkpoint is not there", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        await expect(openRead(s, other, manifestDigest)).rejects.toMatchObject({ code: "CheckpointLost" });
+        await expect(s.store.manifest({ ...other, digest: manifestDigest })).rejects.toMatchObject({
+          code: "CheckpointLost",
+        });
+      });
+
+      test("hashes nothing on the normal way", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        const session = await openRead(s, ref, manifestDigest);
+        expect(session.rehashed).toEqual([]);
+        await session.release();
+        await session.release();
+      });
+
+      test("refuses damaged content", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        await s.damage(ref, "pages.img");
+        await expect(openRead(s, ref, manifestDigest)).rejects.toMatchObject({
+          code: "CheckpointLost",
+          message: expect.stringContaining("pages.img") as string,
+        });
+      });
+    });
+
+    describe("removing", () => {
+      test("frees the content, can be repeated, and lets the id be used again", async () => {
+        await publish(s, ref, files);
+        expect(await s.store.remove(ref)).toMatchObject({ removed: true });
+        expect(await s.store.remove(ref)).toEqual({ removed: false, freedBytes: 0 });
+        expect(await s.store.usage("team-a")).toEqual({ checkpoints: 0, contentBytes: 0, stagingBytes: 0 });
+        const again = await publish(s, ref, { "pages.img": "new" });
+        expect(await restore(s, ref, again.manifestDigest)).toEqual({ "pages.img": "new" });
+      });
+
+      test("of what never was is done, also in a namespace that never was", async () => {
+        expect(await s.store.remove(ref)).toEqual({ removed: false, freedBytes: 0 });
+      });
+
+      test("leaves content that another checkpoint shares", async () => {
+        await publish(s, ref, files);
+        const { manifestDigest, sharedBytes } = await publish(s, other, { ...files, "pages.img": "only here" });
+        expect(sharedBytes).toBe(12);
+        await s.store.remove(ref);
+        expect(await restore(s, other, manifestDigest)).toEqual({ ...files, "pages.img": "only here" });
+        expect(await s.store.usage("team-a")).toMatchObject({ checkpoints: 1, contentBytes: 21 });
+      });
+
+      test("leaves a restore in progress what it has opened, and a sweep frees it later", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        const session = await openRead(s, ref, manifestDigest);
+        await s.store.remove(ref);
+        expect(await imageOf(session)).toEqual(files);
+        await session.release();
+        await s.store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: hour });
+        expect(await s.store.usage("team-a")).toEqual({ checkpoints: 0, contentBytes: 0, stagingBytes: 0 });
+      });
+
+      test("while others open gives them the whole checkpoint or says that it is lost", async () => {
+        for (let round = 0; round < 10; round += 1) {
+          const { manifestDigest } = await publish(s, ref, files);
+          const opening = Array.from({ length: 4 }, () => restore(s, ref, manifestDigest));
+          const [removal, ...opened] = await Promise.allSettled([s.store.remove(ref), ...opening]);
+          expect(removal.status).toBe("fulfilled");
+          for (const each of opened) {
+            if (each.status === "fulfilled") expect(each.value).toEqual(files);
+            else expect(each.reason).toMatchObject({ code: "CheckpointLost" });
+          }
+        }
+      });
+    });
+
+    describe("sweeping", () => {
+      async function unfinishedAttempt(): Promise<void> {
+        const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
+        await writeFiles(session.stagingPath, files);
+      }
+
+      test("removes the rests of an attempt once it has ended and is old", async () => {
+        await unfinishedAttempt();
+        const young = await s.store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: hour });
+        expect(young).toMatchObject({ removedRests: 0, freedBytes: 0 });
+        s.advance(2 * hour);
+        await s.store.sweep({ standing: () => Promise.resolve("unfinished"), olderThanMilliseconds: hour });
+        expect((await s.store.usage("team-a")).stagingBytes).toBe(300_012);
+        const report = await s.store.sweep({
+          standing: () => Promise.resolve("finished"),
+          olderThanMilliseconds: hour,
+        });
+        expect(report).toMatchObject({ removedRests: 1, freedBytes: 300_012, removedCheckpoints: [], foreign: [] });
+        expect((await s.store.usage("team-a")).stagingBytes).toBe(0);
+      });
+
+      test("removes an old checkpoint only if its object is gone", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        await publish(s, other, { "pages.img": "orphan" });
+        const standing = (each: { checkpointId: string }) =>
+          Promise.resolve(each.checkpointId === ref.checkpointId ? ("finished" as const) : ("absent" as const));
+        const young = await s.store.sweep({ standing, olderThanMilliseconds: hour });
+        expect(young.removedCheckpoints).toEqual([]);
+        s.advance(2 * hour);
+        const report = await s.store.sweep({ standing, olderThanMilliseconds: hour });
+        expect(report.removedCheckpoints).toEqual([other]);
+        expect(report.freedBytes).toBeGreaterThanOrEqual(6);
+        expect((await s.store.usage("team-a")).contentBytes).toBe(300_012);
+        expect(await restore(s, ref, manifestDigest)).toEqual(files);
+      });
+
+      test("removes nothing when it cannot know", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        s.advance(2 * hour);
+        const standing = () => Promise.reject(new Error("the API does not answer"));
+        await expect(s.store.sweep({ standing, olderThanMilliseconds: hour })).rejects.toThrow("does not answer");
+        expect(await restore(s, ref, manifestDigest)).toEqual(files);
+      });
+
+      test("makes a publication that is in progress fail as a whole, and the repeat succeeds", async () => {
+        const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
+        await writeFiles(session.stagingPath, files);
+        await s.store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: -hour });
+        await expect(session.publish(draft())).rejects.toMatchObject({ name: "RametError" });
+        expect(await s.store.has(ref)).toBe(false);
+        const { manifestDigest } = await publish(s, ref, files);
+        expect(await restore(s, ref, manifestDigest)).toEqual(files);
+      });
+    });
+
+    describe("scrubbing", () => {
+      test("finds nothing wrong with what was published, and reads shared content once", async () => {
+        await publish(s, ref, files);
+        await publish(s, other, files);
+        expect(await s.store.scrub()).toEqual({ checkpoints: 2, bytes: 300_012, damaged: [] });
+        expect(await s.store.scrub({ namespace: "team-b" })).toMatchObject({ checkpoints: 0 });
+      });
+
+      test("names what is damaged, and new content takes the place of damaged content", async () => {
+        await publish(s, ref, files);
+        await s.damage(ref, "pages.img");
+        expect((await s.store.scrub()).damaged).toMatchObject([{ ...ref, file: "pages.img" }]);
+        const { manifestDigest } = await publish(s, other, files);
+        expect(await restore(s, other, manifestDigest)).toEqual(files);
+        expect((await s.store.scrub()).damaged).toMatchObject([{ ...ref, file: "pages.img" }]);
+      });
+    });
+
+    test("namespaces share no names and no content", async () => {
+      const there = { ...ref, namespace: "team-b" };
+      const here = await publish(s, ref, files);
+      const theirs = await publish(s, there, files);
+      expect(theirs.sharedBytes).toBe(0);
+      await s.store.remove(ref);
+      expect(await restore(s, there, theirs.manifestDigest)).toEqual(files);
+      expect(here.manifestDigest).not.toBe(theirs.manifestDigest);
+    });
+
+    test("a healthy store has no problem", async () => {
+      expect((await s.store.probe()).problem).toBeUndefined();
+    });
+  });
+}
