@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"ramet.dev/native/link/internal/carry"
+	"ramet.dev/native/link/internal/fault"
+	"ramet.dev/native/link/internal/netns"
+)
+
+const (
+	// controlPort is the guest's, for the cell only.
+	controlPort   = 49982
+	headerTimeout = 10 * time.Second
+	dialTimeout   = 10 * time.Second
+	// maxHeaderBytes is far more than a header has.
+	maxHeaderBytes = 512
+	unixPathMax    = 107
+)
+
+// An ingress carries connections from outside to the sandbox's ports.
+type ingress struct {
+	pair    *netns.Pair
+	gate    *gate
+	carried carry.Carried[carriedIn]
+}
+
+type carriedIn struct{ control bool }
+
+type ingressHeader struct {
+	Port    uint16 `json:"port"`
+	Control bool   `json:"control"`
+}
+
+type answer struct {
+	ID    *int64       `json:"id,omitempty"`
+	OK    bool         `json:"ok,omitempty"`
+	Error *fault.Fault `json:"error,omitempty"`
+}
+
+// serveSocket answers on a Unix socket that only this user can open.
+func (in *ingress) serveSocket(path string) error {
+	if len(path) > unixPathMax {
+		return fault.New("InvalidArgument", "Use a shorter folder", "Opening the ingress socket failed: its path has more than %d bytes", unixPathMax)
+	}
+	mask := syscall.Umask(0o177)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	syscall.Umask(mask)
+	if err != nil {
+		return listenFault("Opening the ingress socket "+path, err)
+	}
+	go func() {
+		for {
+			conn, err := listener.AcceptUnix()
+			if err != nil {
+				return
+			}
+			go in.serve(conn)
+		}
+	}()
+	return nil
+}
+
+func (in *ingress) serve(conn *net.UnixConn) {
+	_ = conn.SetReadDeadline(time.Now().Add(headerTimeout))
+	reader := bufio.NewReaderSize(conn, maxHeaderBytes)
+	line, err := reader.ReadSlice('\n')
+	if err != nil {
+		refuse(conn, fault.New("InvalidArgument", "", "Reading the first line of the connection failed: %v", err))
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	var header ingressHeader
+	if err := json.Unmarshal(line, &header); err != nil || header.Port == 0 {
+		refuse(conn, fault.New("InvalidArgument", "", `Reading the first line of the connection failed: it is not {"port":…,"control":…}`))
+		return
+	}
+	if f := in.permitted(header); f != nil {
+		refuse(conn, f)
+		return
+	}
+	inner, err := in.dial(header.Port)
+	if err != nil {
+		refuse(conn, dialFault(header.Port, err))
+		return
+	}
+	early, _ := reader.Peek(reader.Buffered())
+	if _, err := inner.Write(early); err != nil {
+		carry.Reset(inner)
+		refuse(conn, dialFault(header.Port, err))
+		return
+	}
+	writeLine(conn, answer{OK: true})
+	in.carry(conn, inner, header.Control)
+}
+
+func (in *ingress) permitted(header ingressHeader) *fault.Fault {
+	if header.Control {
+		return nil
+	}
+	if header.Port == controlPort {
+		return fault.New("Forbidden", "", "Connecting to port %d of the sandbox failed: it is the cell's own", controlPort)
+	}
+	if !in.gate.isOpen() {
+		return fault.New("SandboxNotReady", "Wait until the sandbox is Ready", "Connecting to port %d of the sandbox failed: its network is shut", header.Port)
+	}
+	return nil
+}
+
+// listenPort carries connections to a declared container port, while the gate is open. The address is bound at once, so
+// that a port in use shows at the start; while the gate is shut nobody listens and clients are refused.
+func (in *ingress) listenPort(at netip.AddrPort) error {
+	port, err := bindPort(at)
+	if err != nil {
+		return listenFault("Listening on "+at.String(), err)
+	}
+	in.gate.onChange(func(open bool) error {
+		if !open {
+			if err := port.shut(); err != nil {
+				return listenFault("Listening on "+at.String(), err)
+			}
+			return nil
+		}
+		listener, err := port.open()
+		if err != nil {
+			return listenFault("Listening on "+at.String(), err)
+		}
+		go in.accept(listener, at.Port())
+		return nil
+	})
+	return nil
+}
+
+func (in *ingress) accept(listener *net.TCPListener, port uint16) {
+	for {
+		conn, err := listener.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(50 * time.Millisecond) // no descriptors left: others end soon
+			continue
+		}
+		go func() {
+			inner, err := in.dial(port)
+			if err != nil {
+				carry.Reset(conn)
+				return
+			}
+			in.carry(conn, inner, false)
+		}()
+	}
+}
+
+// cutClients resets what is carried for clients. The cell's own connections go on.
+func (in *ingress) cutClients() { in.carried.Cut(func(c carriedIn) bool { return !c.control }) }
+
+func (in *ingress) carry(outer, inner carry.Conn, control bool) {
+	in.carried.Run(carriedIn{control: control}, outer, inner, func() bool { return control || in.gate.isOpen() })
+}
+
+func (in *ingress) dial(port uint16) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	return in.pair.Gateway.Dial(ctx, netip.AddrPortFrom(netns.SandboxAddress, port))
+}
+
+func dialFault(port uint16, err error) *fault.Fault {
+	const what = "Connecting to port %d of the sandbox failed: "
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fault.New("Unavailable", "Start a server on that port that listens on all addresses", what+"nothing listens there", port)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ETIMEDOUT):
+		return fault.New("Unavailable", "", what+"no answer", port)
+	}
+	return fault.New("Unavailable", "", what+"%v", port, err)
+}
+
+func listenFault(what string, err error) *fault.Fault {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fault.New("Conflict", "End the program that listens there, or declare another port", "%s failed: it is in use", what)
+	case errors.Is(err, syscall.EACCES):
+		return fault.New("HostUnsupported", "Declare a port from 1024 up, or run as root", "%s failed: this user may not", what)
+	}
+	return fault.New("InvalidArgument", "", "%s failed: %v", what, err)
+}
+
+func refuse(conn net.Conn, f *fault.Fault) {
+	writeLine(conn, answer{Error: f})
+	_ = conn.Close()
+}
+
+func writeLine(conn net.Conn, value any) {
+	line, err := json.Marshal(value)
+	if err != nil {
+		return
+	}
+	_, _ = conn.Write(append(line, '\n'))
+}

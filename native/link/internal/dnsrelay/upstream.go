@@ -1,0 +1,108 @@
+package dnsrelay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// upstreamTimeout is what one resolver gets before the next is asked.
+const upstreamTimeout = 2 * time.Second
+
+var errNoUpstream = errors.New("there is no DNS resolver to ask")
+
+// Lookup asks for the addresses of a name on link's own behalf.
+func (r *Relay) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+	fqdn, err := dnsmessage.NewName(name + ".")
+	if err != nil {
+		return nil, err
+	}
+	message := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: uint16(time.Now().UnixNano()), RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: fqdn, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+	}
+	query, err := message.Pack()
+	if err != nil {
+		return nil, err
+	}
+	q, err := readQuestion(query)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := r.ask(ctx, "udp", query, q)
+	if err != nil {
+		return nil, err
+	}
+	r.learn(q, reply)
+	var all []netip.Addr
+	for _, found := range addresses(q, reply) {
+		all = append(all, found.address)
+	}
+	return all, nil
+}
+
+// ask tries the resolvers in turn, twice.
+func (r *Relay) ask(ctx context.Context, network string, query []byte, q question) ([]byte, error) {
+	upstreams, err := r.Upstreams(), errNoUpstream
+	for range 2 {
+		for _, upstream := range upstreams {
+			var reply []byte
+			if reply, err = askOne(ctx, network, upstream, query, q); err == nil {
+				return reply, nil
+			}
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
+	}
+	return nil, err
+}
+
+func askOne(ctx context.Context, network, upstream string, query []byte, q question) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, upstreamTimeout)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, network, upstream)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	if network == "tcp" {
+		return exchangeTCP(conn, query, q)
+	}
+	return exchangeUDP(conn, query, q)
+}
+
+func exchangeTCP(conn net.Conn, query []byte, q question) ([]byte, error) {
+	if err := writeFramed(conn, query); err != nil {
+		return nil, err
+	}
+	reply, err := readFramed(conn)
+	if err == nil && !q.answeredBy(reply) {
+		return nil, errors.New("the resolver answered something else")
+	}
+	return reply, err
+}
+
+func exchangeUDP(conn net.Conn, query []byte, q question) ([]byte, error) {
+	if _, err := conn.Write(query); err != nil {
+		return nil, err
+	}
+	buffer := make([]byte, maxUDPBytes)
+	for {
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return nil, err
+		}
+		// Anybody may send to a UDP socket: what is no answer to this question is passed over.
+		if q.answeredBy(buffer[:n]) {
+			return buffer[:n], nil
+		}
+	}
+}

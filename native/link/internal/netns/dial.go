@@ -1,0 +1,94 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dial connects to a TCP address from a socket made inside the namespace. It waits outside of the namespace's thread, so
+// many can wait at once.
+func (ns *Namespace) Dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
+	fd, err := ns.socket()
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
+	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("connect", err)
+	}
+	file := os.NewFile(uintptr(fd), "tcp")
+	defer func() { _ = file.Close() }() // FileConn has a descriptor of its own
+	if err := connected(ctx, file); err != nil {
+		return nil, os.NewSyscallError("connect", err)
+	}
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	tcp := conn.(*net.TCPConn)
+	// A paused sandbox answers no probes, and must find its connections alive when it goes on.
+	_ = tcp.SetKeepAlive(false)
+	return tcp, nil
+}
+
+// Listen opens a TCP listener inside the namespace.
+func (ns *Namespace) Listen(at netip.AddrPort) (listener *net.TCPListener, err error) {
+	ns.Do(func() {
+		config := net.ListenConfig{KeepAlive: -1}
+		var l net.Listener
+		if l, err = config.Listen(context.Background(), "tcp4", at.String()); err == nil {
+			listener = l.(*net.TCPListener)
+		}
+	})
+	return listener, err
+}
+
+// ListenPacket opens a UDP socket inside the namespace.
+func (ns *Namespace) ListenPacket(at netip.AddrPort) (conn *net.UDPConn, err error) {
+	ns.Do(func() { conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at)) })
+	return conn, err
+}
+
+func (ns *Namespace) socket() (fd int, err error) {
+	ns.Do(func() {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	})
+	return fd, err
+}
+
+// connected waits for the end of a connect that is under way.
+func connected(ctx context.Context, file *os.File) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		code, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		switch {
+		case err != nil:
+			failed = err
+		case code != 0:
+			failed = syscall.Errno(code)
+		default:
+			// SO_ERROR is 0 also while the connect is under way; only a peer proves that it has ended.
+			_, err := unix.Getpeername(int(fd))
+			return err == nil
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}

@@ -1,0 +1,99 @@
+package pod
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/native/link/internal/fault"
+)
+
+// arrange makes the pod's view of the machine: mounts of its own, a fresh /proc, what is bound and what is hidden.
+func arrange(p plan) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return refused("Making the mounts private", err)
+	}
+	// Sources are taken before anything is hidden, so that a folder can be shown within a hidden one.
+	trees := make([]int, len(p.Binds))
+	for i, b := range p.Binds {
+		tree, err := unix.OpenTree(unix.AT_FDCWD, b.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if err != nil {
+			return refused("Binding "+b.Source, err)
+		}
+		defer func() { _ = unix.Close(tree) }()
+		trees[i] = tree
+	}
+	for _, path := range p.Hide {
+		if err := unix.Mount("ramet-hidden", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
+			return refused("Hiding "+path, err)
+		}
+	}
+	for i, b := range p.Binds {
+		if err := attach(trees[i], b); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return refused("Mounting /proc", err)
+	}
+	if p.Hostname == "" {
+		return nil
+	}
+	if err := unix.Sethostname([]byte(p.Hostname)); err != nil {
+		return refused("Setting the host name", err)
+	}
+	return nil
+}
+
+func attach(tree int, b bind) error {
+	if err := makeTarget(tree, b.Target); err != nil {
+		return refused("Making "+b.Target, err)
+	}
+	if b.ReadOnly {
+		// Only this flag: in a user namespace the others of the original mount are locked.
+		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+			return refused("Making "+b.Target+" read-only", err)
+		}
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, b.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return refused("Binding to "+b.Target, err)
+	}
+	return nil
+}
+
+// makeTarget makes a mount point of the source's kind where there is none.
+func makeTarget(tree int, target string) error {
+	if _, err := os.Stat(target); err == nil {
+		return nil
+	}
+	var source unix.Stat_t
+	if err := unix.Fstat(tree, &source); err != nil {
+		return err
+	}
+	if source.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return os.MkdirAll(target, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+func refused(what string, err error) *fault.Fault {
+	if errors.Is(err, syscall.ENOENT) {
+		return fault.New("NotFound", "", "%s failed: %v", what, err)
+	}
+	hint := ""
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		hint = "Inside a container, /proc must not be masked and mounting must be allowed (AppArmor, seccomp)"
+	}
+	return fault.New("HostUnsupported", hint, "%s failed: %v", what, err)
+}

@@ -1,0 +1,157 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"ramet.dev/native/link/internal/fault"
+)
+
+// A Spec is an egress policy as it is written. Deny rules come first, then allow rules, then the default.
+type Spec struct {
+	Default string   `json:"default"`
+	Allow   []string `json:"allow"`
+	Deny    []string `json:"deny"`
+}
+
+// A Policy decides. It does not change; another spec makes another one.
+type Policy struct {
+	allow, deny []rule
+	open        bool // the default
+	refused     []netip.Prefix
+}
+
+// A Verdict says whether, and why, as a person would.
+type Verdict struct {
+	Allowed bool
+	Why     string
+	// Name is the name that allowed it, when no address did.
+	Name string
+}
+
+// Never reachable unless a rule names an address or range inside: what a proxy in the Pod's network must not lend.
+var alwaysRefused = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("169.254.0.0/16"), // link-local, where clouds keep their metadata
+	netip.MustParsePrefix("224.0.0.0/4"),
+	netip.MustParsePrefix("240.0.0.0/4"),
+}
+
+// New reads a spec; refuse are the cluster's own ranges.
+func New(spec Spec, refuse []string) (*Policy, error) {
+	p := &Policy{refused: slices.Clone(alwaysRefused)}
+	switch spec.Default {
+	case "allow", "":
+		p.open = true
+	case "deny":
+	default:
+		return nil, fault.New("InvalidArgument", `Write "allow" or "deny"`, "Reading the egress policy failed: default is %q", spec.Default)
+	}
+	for i, text := range refuse {
+		prefix, ok := parsePrefix(text)
+		if !ok {
+			return nil, fault.New("InvalidArgument", "Write ranges like 10.96.0.0/12", "Reading link's configuration failed: refuse[%d] is %q, no IPv4 range", i, text)
+		}
+		p.refused = append(p.refused, prefix)
+	}
+	var err error
+	if p.allow, err = parseRules("allow", spec.Allow); err != nil {
+		return nil, err
+	}
+	p.deny, err = parseRules("deny", spec.Deny)
+	return p, err
+}
+
+// Connection decides on a TCP connection to an address that the sandbox knows under names (possibly none). Own are the
+// addresses of the Pod or node that link runs on.
+func (p *Policy) Connection(to netip.AddrPort, names []string, own []netip.Addr) Verdict {
+	for _, r := range p.deny {
+		if r.matchesPort(to.Port()) && (r.matchesAddress(to.Addr()) || matchesAny(r, names) != "") {
+			return Verdict{Why: fmt.Sprintf("the rule deny %s", r.text)}
+		}
+	}
+	if refused, what := p.reserved(to.Addr(), own); what != "" {
+		for _, r := range p.allow {
+			if r.matchesPort(to.Port()) && r.matchesAddress(to.Addr()) && r.within(refused) {
+				return Verdict{Allowed: true}
+			}
+		}
+		return Verdict{Why: what + " are refused unless a rule names them"}
+	}
+	for _, r := range p.allow {
+		if r.matchesPort(to.Port()) && r.matchesAddress(to.Addr()) {
+			return Verdict{Allowed: true}
+		}
+	}
+	for _, r := range p.allow {
+		if name := matchesAny(r, names); r.matchesPort(to.Port()) && name != "" {
+			return Verdict{Allowed: true, Name: name}
+		}
+	}
+	return Verdict{Allowed: p.open, Why: "no rule allows it"}
+}
+
+// Question decides whether a name may be asked for at all: a question is itself a way to the outside.
+func (p *Policy) Question(name string) bool {
+	name = normalName(name)
+	for _, r := range p.deny {
+		if r.port == 0 && r.matchesName(name) {
+			return false
+		}
+	}
+	return p.open || slices.ContainsFunc(p.allow, func(r rule) bool { return r.matchesName(name) })
+}
+
+// HasNames says whether some allow rule goes by name.
+func (p *Policy) HasNames() bool {
+	return slices.ContainsFunc(p.allow, func(r rule) bool { return r.name != "" })
+}
+
+// SpelledOut are the names in allow rules for that port that stand for themselves alone.
+func (p *Policy) SpelledOut(port uint16) []string {
+	var names []string
+	for _, r := range p.allow {
+		if r.name != "" && !r.below && r.matchesPort(port) {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
+func (p *Policy) reserved(address netip.Addr, own []netip.Addr) (netip.Prefix, string) {
+	if slices.Contains(own, address) {
+		return netip.PrefixFrom(address, 32), "addresses of the Pod and its node"
+	}
+	for i, prefix := range p.refused {
+		if prefix.Contains(address) {
+			if i < len(alwaysRefused) {
+				return prefix, "loopback, link-local and multicast addresses"
+			}
+			return prefix, "addresses of the cluster"
+		}
+	}
+	return netip.Prefix{}, ""
+}
+
+func matchesAny(r rule, names []string) string {
+	for _, name := range names {
+		if r.matchesName(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+func parseRules(field string, texts []string) ([]rule, error) {
+	rules := make([]rule, 0, len(texts))
+	for i, text := range texts {
+		r, err := parseRule(fmt.Sprintf("%s[%d]", field, i), text)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}

@@ -1,0 +1,109 @@
+// Package policy decides which connections may leave a sandbox. It is pure: it opens nothing and asks nobody.
+package policy
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"ramet.dev/native/link/internal/fault"
+)
+
+// A rule matches an address range, a name, or everything; with a port, only that one.
+type rule struct {
+	text   string
+	prefix netip.Prefix // valid: matches by address
+	name   string       // not empty: matches by name
+	below  bool         // *.name: every name below it, and not the name itself
+	any    bool         // *
+	port   uint16       // 0: every port
+}
+
+// parseRule reads `address`, `address/bits`, `name`, `*.name` or `*`, each with an optional `:port`.
+func parseRule(field, text string) (rule, error) {
+	r := rule{text: text}
+	target := text
+	if strings.Count(text, ":") > 1 {
+		return r, wrong(field, text, "IPv6 is not carried")
+	}
+	if host, port, found := strings.Cut(text, ":"); found {
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || number == 0 {
+			return r, wrong(field, text, "the port is not from 1 to 65535")
+		}
+		target, r.port = host, uint16(number)
+	}
+	if target == "*" {
+		r.any = true
+		return r, nil
+	}
+	if prefix, ok := parsePrefix(target); ok {
+		r.prefix = prefix
+		return r, nil
+	}
+	r.name = normalName(target)
+	r.name, r.below = strings.CutPrefix(r.name, "*.")
+	if !legalName(r.name) {
+		return r, wrong(field, text, "it is no IPv4 address, range or name")
+	}
+	return r, nil
+}
+
+func parsePrefix(text string) (netip.Prefix, bool) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Is4() {
+		return netip.PrefixFrom(address, 32), true
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix.Masked(), err == nil && prefix.Addr().Is4()
+}
+
+func (r rule) matchesPort(port uint16) bool { return r.port == 0 || r.port == port }
+
+func (r rule) matchesAddress(address netip.Addr) bool {
+	return r.any || r.prefix.IsValid() && r.prefix.Contains(address)
+}
+
+func (r rule) matchesName(name string) bool {
+	switch {
+	case r.any:
+		return true
+	case r.name == "":
+		return false
+	case r.below:
+		return strings.HasSuffix(name, "."+r.name)
+	}
+	return name == r.name
+}
+
+// within says whether the rule names an address or range inside the prefix: then its author meant exactly that.
+func (r rule) within(prefix netip.Prefix) bool {
+	return r.prefix.IsValid() && r.prefix.Bits() >= prefix.Bits() && prefix.Contains(r.prefix.Addr())
+}
+
+// normalName is a name as it is compared: in lower case, without the root's dot.
+func normalName(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
+
+func legalName(name string) bool {
+	if name == "" || len(name) > 253 {
+		return false
+	}
+	letters := false
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return false
+		}
+		for _, c := range label {
+			letter := c >= 'a' && c <= 'z' || c == '_' || c == '-'
+			if !letter && (c < '0' || c > '9') {
+				return false
+			}
+			letters = letters || letter
+		}
+	}
+	return letters // digits and dots alone are a mistyped address
+}
+
+func wrong(field, text, why string) *fault.Fault {
+	return fault.New("InvalidArgument", "A rule is an IPv4 address, a range like 10.0.0.0/8, a name, *.name or *, each with an optional :port",
+		"Reading the egress policy failed: %s is %q: %s", field, text, why)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/netip"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"ramet.dev/native/link/internal/fault"
+	"ramet.dev/native/link/internal/netns"
+	"ramet.dev/native/link/internal/policy"
+)
+
+// netConfig is the first line that link reads (docs/architecture.md, Cell ↔ link).
+type netConfig struct {
+	V      int    `json:"v"`
+	Socket string `json:"socket"`
+	Ports  []struct {
+		ContainerPort uint16 `json:"containerPort"`
+	} `json:"ports"`
+	Listen string      `json:"listen"`
+	Egress policy.Spec `json:"egress"`
+	DNS    struct {
+		Upstreams []string `json:"upstreams"`
+	} `json:"dns"`
+	// Refuse are the ranges of the cluster: refused unless a rule of the policy names an address or range inside them.
+	Refuse []string `json:"refuse"`
+}
+
+type request struct {
+	ID     int64           `json:"id"`
+	Op     string          `json:"op"`
+	Open   bool            `json:"open"`
+	Policy json.RawMessage `json:"policy"`
+}
+
+// maxLineBytes bounds one line of the parent: a policy of some ten thousand rules.
+const maxLineBytes = 1 << 20
+
+// A session is one life of `ramet-link net`.
+type session struct {
+	pair    *netns.Pair
+	gate    gate
+	ingress *ingress
+	egress  *egress
+	out     struct {
+		sync.Mutex
+		io.Writer
+	}
+}
+
+// serveNet runs until its input ends: then the process goes, and with it the namespaces that it holds.
+func serveNet(in io.Reader, out io.Writer) int {
+	// The parent ends link by closing its input. A terminal's Ctrl-C goes to the whole group and is the parent's to handle.
+	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	s := &session{}
+	s.out.Writer = out
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 0, 4096), maxLineBytes)
+	if !lines.Scan() {
+		return 0
+	}
+	socket, err := s.start(lines.Bytes())
+	if err != nil {
+		f := fault.From(err)
+		s.send(map[string]string{"event": "error", "code": f.Code, "message": f.Message, "hint": f.Hint})
+		return 1
+	}
+	defer func() { _ = os.Remove(socket) }()
+	s.send(map[string]string{"event": "ready", "netns": s.pair.Sandbox.Path()})
+	for lines.Scan() {
+		s.answer(lines.Bytes())
+	}
+	return 0
+}
+
+func (s *session) start(line []byte) (socket string, err error) {
+	var config netConfig
+	if err := strict(line, &config); err != nil {
+		return "", fault.New("InvalidArgument", "", "Reading link's configuration failed: %v", err)
+	}
+	if config.V != 1 {
+		return "", fault.New("InvalidArgument", "Use a ramet-link of the same release", "Reading link's configuration failed: version %d is not 1", config.V)
+	}
+	// Settled before anything is made: what the parent got wrong is told first.
+	s.egress, err = newEgress(&s.gate, config)
+	if err != nil {
+		return "", err
+	}
+	if s.pair, err = netns.NewPair(); err != nil {
+		return "", err
+	}
+	if err := s.egress.serve(s.pair); err != nil {
+		return "", err
+	}
+	s.ingress = &ingress{pair: s.pair, gate: &s.gate}
+	if err := s.listen(config); err != nil {
+		return "", err
+	}
+	s.gate.onChange(func(open bool) error {
+		if !open {
+			s.ingress.cutClients()
+			s.egress.cutAll()
+		}
+		return nil
+	})
+	return config.Socket, s.ingress.serveSocket(config.Socket)
+}
+
+func (s *session) listen(config netConfig) error {
+	if config.Listen == "" {
+		return nil
+	}
+	at, err := netip.ParseAddr(config.Listen)
+	if err != nil {
+		return fault.New("InvalidArgument", "", "Listening for the declared ports failed: listen is no IP address: %q", config.Listen)
+	}
+	for _, port := range config.Ports {
+		if err := s.ingress.listenPort(netip.AddrPortFrom(at, port.ContainerPort)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) answer(line []byte) {
+	var r request
+	if err := strict(line, &r); err != nil {
+		s.send(answer{ID: &r.ID, Error: fault.New("InvalidArgument", "", "Reading a request failed: %v", err)})
+		return
+	}
+	if err := s.perform(r); err != nil {
+		s.send(answer{ID: &r.ID, Error: fault.From(err)})
+		return
+	}
+	s.send(answer{ID: &r.ID, OK: true})
+}
+
+func (s *session) perform(r request) error {
+	switch r.Op {
+	case "prepare":
+		return s.pair.Prepare()
+	case "gate":
+		return s.gate.set(r.Open)
+	case "egress":
+		var spec policy.Spec
+		if err := strict(r.Policy, &spec); err != nil {
+			return fault.New("InvalidArgument", "", "Reading the egress policy failed: %v", err)
+		}
+		return s.egress.setPolicy(spec)
+	}
+	return fault.New("InvalidArgument", "", "Reading a request failed: %q is no operation", r.Op)
+}
+
+func (s *session) send(value any) {
+	line, err := json.Marshal(value)
+	if err != nil {
+		return
+	}
+	s.out.Lock()
+	defer s.out.Unlock()
+	_, _ = s.out.Write(append(line, '\n'))
+}
+
+func strict(line []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
