@@ -1,0 +1,117 @@
+import { request } from "node:https";
+import { join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import type { Clock } from "../../kube/clock.ts";
+import { startChild, type Child } from "./child.ts";
+import { etcdEndpoint } from "./etcd.ts";
+import type { KeyPairFiles, Pki } from "./pki.ts";
+import { waitUntilReady } from "./readiness.ts";
+
+export interface ApiServerOptions {
+  /** Path of the `kube-apiserver` program. */
+  program: string;
+  /** The cluster's folder, in which etcd's socket is. */
+  dir: string;
+  /** The TCP port on 127.0.0.1. */
+  port: number;
+  pki: Pki;
+  clock: Clock;
+  signal?: AbortSignal;
+}
+
+/** Starts one API server and waits until `/readyz` says ok. */
+export async function startApiServer(options: ApiServerOptions): Promise<Child> {
+  const { dir, pki, port, signal } = options;
+  const serving = await pki.issueTo("api-server", {
+    commonName: "kube-apiserver",
+    use: "server",
+    hosts: ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"],
+  });
+  const toNode = await pki.issueTo("kubelet-client", { commonName: nodeClientName, use: "client" });
+  const probe = pki.issue({ commonName: "ramet-probe", organizations: ["system:masters"], use: "client" });
+  const server = await startChild({
+    program: options.program,
+    cwd: dir,
+    logPath: join(dir, "api-server.log"),
+    clock: options.clock,
+    environment: { GOGC: "75" },
+    args: flags(options, serving, toNode),
+  });
+  await waitUntilReady(server, {
+    what: "the API server",
+    clock: options.clock,
+    timeoutMilliseconds: 60_000,
+    ...(signal === undefined ? {} : { signal }),
+    ready: () => answersReady({ port, ca: pki.ca, cert: probe.certificate, key: probe.key }),
+  });
+  return server;
+}
+
+/** The common name of the certificate with which the API server presents itself to the local node, for `kubectl logs`. */
+export const nodeClientName = "ramet:api-server-to-node";
+
+function flags({ port, pki }: ApiServerOptions, serving: KeyPairFiles, toNode: KeyPairFiles): string[] {
+  return [
+    `--etcd-servers=${etcdEndpoint}`,
+    "--bind-address=127.0.0.1",
+    "--advertise-address=127.0.0.1",
+    `--secure-port=${port}`,
+    // Loopback addresses are not legal in Endpoints; nothing in the cluster looks for the API server there.
+    "--endpoint-reconciler-type=none",
+    `--tls-cert-file=${serving.certificatePath}`,
+    `--tls-private-key-file=${serving.keyPath}`,
+    `--client-ca-file=${pki.caPath}`,
+    `--kubelet-certificate-authority=${pki.caPath}`,
+    `--kubelet-client-certificate=${toNode.certificatePath}`,
+    `--kubelet-client-key=${toNode.keyPath}`,
+    "--kubelet-preferred-address-types=InternalIP",
+    "--service-account-issuer=https://kubernetes.default.svc",
+    `--service-account-key-file=${pki.serviceAccountKeyPath}`,
+    `--service-account-signing-key-file=${pki.serviceAccountKeyPath}`,
+    "--service-cluster-ip-range=10.96.0.0/16",
+    "--authorization-mode=RBAC",
+    "--anonymous-auth=false",
+    "--allow-privileged=false",
+    // No controller makes the `default` service account here, and Pods of sandboxes carry no token.
+    // Taints of a node that is not ready are the node controller's to take away, and there is none.
+    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+    // One user on one machine: fair queuing, its ten objects and their upkeep bring nothing.
+    "--enable-priority-and-fairness=false",
+    "--profiling=false",
+    "--enable-logs-handler=false",
+    "--etcd-count-metric-poll-period=0",
+    "--etcd-db-metric-poll-interval=0",
+    "--shutdown-delay-duration=0",
+    "--event-ttl=1h",
+    "--v=0",
+  ];
+}
+
+interface ProbeOptions {
+  port: number;
+  ca: string;
+  cert: string;
+  key: string;
+}
+
+function answersReady(options: ProbeOptions): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = request(
+      { host: "127.0.0.1", path: "/readyz", timeout: 2000, agent: false, ...options },
+      (response) => {
+        response.resume();
+        resolve(response.statusCode === 200);
+      },
+    );
+    probe.once("timeout", () => probe.destroy());
+    probe.once("error", () => {
+      resolve(false);
+    });
+    probe.end();
+  });
+}
+
+/** Whether a start failed because another program has the port. */
+export function portWasTaken(error: unknown): boolean {
+  return error instanceof RametError && error.message.includes("address already in use");
+}

@@ -1,0 +1,64 @@
+import { X509Certificate } from "node:crypto";
+import { connect, createServer } from "node:tls";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { expect, it } from "vitest";
+import { issueCertificate } from "./certificate.ts";
+
+const now = new Date();
+const authority = issueCertificate({ commonName: "ramet test", use: "authority", now, validDays: 3650 });
+
+it("issues a certificate that its authority verifies and that says what was asked", () => {
+  const leaf = issueCertificate(
+    {
+      commonName: "ramet-admin",
+      organizations: ["system:masters", "ramet"],
+      hosts: ["localhost", "127.0.0.1", "::1", "fd00::1:2"],
+      use: "server",
+      now,
+      validDays: 365,
+    },
+    authority,
+  );
+  const parsed = new X509Certificate(leaf.certificate);
+  const issuer = new X509Certificate(authority.certificate);
+  expect(parsed.verify(issuer.publicKey)).toBe(true);
+  expect(parsed.checkIssued(issuer)).toBe(true);
+  expect(issuer.ca).toBe(true);
+  expect(parsed.ca).toBe(false);
+  expect(parsed.subject).toBe("O=system:masters\nO=ramet\nCN=ramet-admin");
+  for (const host of ["127.0.0.1", "::1", "fd00::1:2"]) expect(parsed.checkIP(host)).toBe(host);
+  expect(parsed.checkHost("localhost")).toBe("localhost");
+  expect(new Date(parsed.validTo).getTime() - now.getTime()).toBeGreaterThan(364 * 86_400_000);
+});
+
+it("dates an authority past 2049 in a form that is read back", () => {
+  const old = issueCertificate({ commonName: "long", use: "authority", now, validDays: 36_500 });
+  expect(new Date(new X509Certificate(old.certificate).validTo).getUTCFullYear()).toBeGreaterThan(2049);
+});
+
+it("carries a TLS connection with both sides verified", async () => {
+  const server = issueCertificate(
+    { commonName: "server", hosts: ["127.0.0.1"], use: "server", now, validDays: 1 },
+    authority,
+  );
+  const client = issueCertificate({ commonName: "somebody", use: "client", now, validDays: 1 }, authority);
+  const listener = createServer(
+    { cert: server.certificate, key: server.key, ca: authority.certificate, requestCert: true },
+    (socket) => socket.end(String(socket.getPeerCertificate().subject.CN)),
+  );
+  listener.listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const { port } = listener.address() as AddressInfo;
+  const socket = connect({
+    port,
+    host: "127.0.0.1",
+    ca: authority.certificate,
+    cert: client.certificate,
+    key: client.key,
+  });
+  const heard: Buffer[] = [];
+  for await (const chunk of socket) heard.push(chunk as Buffer);
+  listener.close();
+  expect(Buffer.concat(heard).toString()).toBe("somebody");
+});

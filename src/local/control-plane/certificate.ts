@@ -1,0 +1,141 @@
+import { createPrivateKey, generateKeyPairSync, randomBytes, sign, X509Certificate, type KeyObject } from "node:crypto";
+import { isIPv4, isIP } from "node:net";
+import { der } from "./der.ts";
+
+/** A certificate and its private key, both PEM. */
+export interface KeyPair {
+  certificate: string;
+  key: string;
+}
+
+export interface CertificateRequest {
+  commonName: string;
+  /** Kubernetes takes these as the groups of a client. */
+  organizations?: string[];
+  /** What a server is called by: DNS names and IP addresses. */
+  hosts?: string[];
+  use: "authority" | "server" | "client";
+  now: Date;
+  validDays: number;
+}
+
+/**
+ * Issues an ECDSA P-256 certificate (RFC 5280), signed by `issuer`, or by itself if there is none.
+ *
+ * By hand, because Node can read certificates and not make them, and the libraries that can bring more code than
+ * these hundred lines for the three shapes that a cluster needs.
+ */
+export function issueCertificate(request: CertificateRequest, issuer?: KeyPair): KeyPair {
+  const pair = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const issuerName = issuer === undefined ? name(request) : subjectOf(issuer.certificate);
+  const issuerKey = issuer === undefined ? pair.privateKey : createPrivateKey(issuer.key);
+  const toSign = der.sequence(
+    der.explicit(0, der.integer(Buffer.of(2))),
+    der.integer(serialNumber()),
+    ecdsaWithSha256,
+    issuerName,
+    validity(request),
+    name(request),
+    pair.publicKey.export({ type: "spki", format: "der" }),
+    der.explicit(3, der.sequence(...extensions(request))),
+  );
+  const certificate = der.sequence(toSign, ecdsaWithSha256, der.bitString(sign("sha256", toSign, issuerKey)));
+  return { certificate: pem("CERTIFICATE", certificate), key: pemOfKey(pair.privateKey) };
+}
+
+const ecdsaWithSha256 = der.sequence(der.objectId("1.2.840.10045.4.3.2"));
+
+function serialNumber(): Buffer {
+  const bytes = randomBytes(16);
+  // Positive, and never with a leading zero octet, which DER forbids.
+  bytes.writeUInt8((bytes.readUInt8(0) & 0x3f) | 0x40, 0);
+  return bytes;
+}
+
+function validity(request: CertificateRequest): Buffer {
+  const day = 86_400_000;
+  // Begins a day early: the clocks of two machines differ.
+  return der.sequence(
+    der.time(new Date(request.now.getTime() - day)),
+    der.time(new Date(request.now.getTime() + request.validDays * day)),
+  );
+}
+
+function name(request: CertificateRequest): Buffer {
+  const attribute = (id: string, text: string): Buffer => der.set(der.sequence(der.objectId(id), der.utf8(text)));
+  return der.sequence(
+    ...(request.organizations ?? []).map((organization) => attribute("2.5.4.10", organization)),
+    attribute("2.5.4.3", request.commonName),
+  );
+}
+
+/** The subject of a certificate as it stands in it, so that the chain matches byte by byte. */
+function subjectOf(certificate: string): Buffer {
+  const raw = new X509Certificate(certificate).raw;
+  const toSign = children(children(raw)[0] ?? raw);
+  const subject = toSign[5];
+  if (subject === undefined) throw new TypeError("the issuer's certificate has no subject");
+  return subject;
+}
+
+/** The values inside a constructed DER value. */
+function children(value: Buffer): Buffer[] {
+  const found: Buffer[] = [];
+  let at = header(value, 0).size;
+  while (at < value.length) {
+    const { size, content } = header(value, at);
+    found.push(value.subarray(at, at + size + content));
+    at += size + content;
+  }
+  return found;
+}
+
+function header(value: Buffer, at: number): { size: number; content: number } {
+  const first = value.readUInt8(at + 1);
+  if (first < 0x80) return { size: 2, content: first };
+  const octets = first & 0x7f;
+  return { size: 2 + octets, content: value.readUIntBE(at + 2, octets) };
+}
+
+function extensions(request: CertificateRequest): Buffer[] {
+  const extension = (id: string, critical: boolean, value: Buffer): Buffer =>
+    der.sequence(der.objectId(id), ...(critical ? [der.boolean(true)] : []), der.octetString(value));
+  if (request.use === "authority") {
+    return [
+      extension("2.5.29.19", true, der.sequence(der.boolean(true))),
+      extension("2.5.29.15", true, der.bitString(Buffer.of(0b0000_0110), 1)),
+    ];
+  }
+  const purpose = request.use === "server" ? "1.3.6.1.5.5.7.3.1" : "1.3.6.1.5.5.7.3.2";
+  const hosts = (request.hosts ?? []).map(generalName);
+  return [
+    extension("2.5.29.19", true, der.sequence()),
+    extension("2.5.29.15", true, der.bitString(Buffer.of(0b1000_0000), 7)),
+    extension("2.5.29.37", false, der.sequence(der.objectId(purpose))),
+    ...(hosts.length > 0 ? [extension("2.5.29.17", false, der.sequence(...hosts))] : []),
+  ];
+}
+
+function generalName(host: string): Buffer {
+  if (isIPv4(host)) return der.implicit(7, Buffer.from(host.split(".").map(Number)));
+  if (isIP(host) !== 0) return der.implicit(7, ipv6(host));
+  return der.implicit(2, Buffer.from(host));
+}
+
+function ipv6(address: string): Buffer {
+  const [head = "", tail] = address.split("::");
+  const groups = (text: string): number[] => (text === "" ? [] : text.split(":").map((group) => parseInt(group, 16)));
+  const before = groups(head);
+  const after = tail === undefined ? [] : groups(tail);
+  const middle = new Array<number>(8 - before.length - after.length).fill(0);
+  return Buffer.from([...before, ...middle, ...after].flatMap((group) => [group >> 8, group & 0xff]));
+}
+
+function pem(label: string, bytes: Buffer): string {
+  const lines = bytes.toString("base64").match(/.{1,64}/g) ?? [];
+  return `-----BEGIN ${label}-----\n${lines.join("\n")}\n-----END ${label}-----\n`;
+}
+
+function pemOfKey(key: KeyObject): string {
+  return key.export({ type: "pkcs8", format: "pem" }).toString();
+}

@@ -1,0 +1,80 @@
+import { generateKeyPairSync } from "node:crypto";
+import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { issueCertificate, type CertificateRequest, type KeyPair } from "./certificate.ts";
+
+/** A cluster's certificates. The authority and the service-account key are kept; everything else is made anew at each start. */
+export interface Pki {
+  /** The authority's certificate, PEM, and the file that it is in. */
+  ca: string;
+  caPath: string;
+  /** Issues a certificate that the API server's clients or the API server itself will trust. */
+  issue(request: Pick<CertificateRequest, "commonName" | "organizations" | "hosts" | "use">): KeyPair;
+  /** The same, written to `<name>.crt` and `<name>.key`, readable by the owner only. */
+  issueTo(name: string, request: Parameters<Pki["issue"]>[0]): Promise<KeyPairFiles>;
+  /** What service-account tokens are signed with. */
+  serviceAccountKeyPath: string;
+}
+
+export interface KeyPairFiles extends KeyPair {
+  certificatePath: string;
+  keyPath: string;
+}
+
+/** Opens the certificates in `dir`, or makes them there. */
+export async function openPki(dir: string, now: () => Date): Promise<Pki> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  await chmod(dir, 0o700);
+  const path = (name: string): string => join(dir, name);
+  const authority = await keepBundle(path("ca.pem"), () =>
+    bundle(issueCertificate({ commonName: "ramet local", use: "authority", now: now(), validDays: 3650 })),
+  ).then(unbundle);
+  await writeAtomically(path("ca.crt"), authority.certificate);
+  await keepBundle(path("service-account.key"), serviceAccountKey);
+  const issue: Pki["issue"] = (request) => issueCertificate({ ...request, now: now(), validDays: 365 }, authority);
+  return {
+    ca: authority.certificate,
+    caPath: path("ca.crt"),
+    serviceAccountKeyPath: path("service-account.key"),
+    issue,
+    issueTo: async (name, request) => {
+      const pair = issue(request);
+      const files = { certificatePath: path(`${name}.crt`), keyPath: path(`${name}.key`) };
+      await writeAtomically(files.certificatePath, pair.certificate);
+      await writeAtomically(files.keyPath, pair.key);
+      return { ...pair, ...files };
+    },
+  };
+}
+
+/** Certificate and key in one file, so that a crash cannot leave one without the other. */
+function bundle(pair: KeyPair): string {
+  return pair.certificate + pair.key;
+}
+
+function unbundle(text: string): KeyPair {
+  const at = text.indexOf("-----BEGIN PRIVATE KEY-----");
+  return { certificate: text.slice(0, at), key: text.slice(at) };
+}
+
+function serviceAccountKey(): string {
+  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  return privateKey.export({ type: "sec1", format: "pem" }).toString();
+}
+
+async function keepBundle(path: string, make: () => string): Promise<string> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    const text = make();
+    await writeAtomically(path, text);
+    return text;
+  }
+}
+
+async function writeAtomically(path: string, text: string): Promise<void> {
+  const temporary = `${path}.${process.pid}.new`;
+  await writeFile(temporary, text, { mode: 0o600 });
+  await rename(temporary, path);
+}

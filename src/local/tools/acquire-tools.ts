@@ -1,0 +1,106 @@
+import { join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import { canceled, systemClock, type Clock } from "../../kube/clock.ts";
+import { cacheFolder } from "./cache-folder.ts";
+import { makeDownloader, type Downloader } from "./download.ts";
+import { findInstalled, isExecutable } from "./find-installed.ts";
+import { limiter, type Limiter } from "./limiter.ts";
+import { withLock } from "./lock.ts";
+import { makeTool } from "./make-tool.ts";
+import { pinnedTool, type ToolName } from "./pinned-tools.ts";
+import { progressLine } from "./progress.ts";
+
+export interface AcquireOptions<Name extends ToolName> {
+  names: readonly Name[];
+  /** Gets a line for each step of each tool. */
+  progress?: (line: string) => void;
+  signal?: AbortSignal;
+  /** Ramet's cache folder. @default `ramet` in the user's cache folder */
+  cacheDir?: string;
+  /** Read for `PATH`, `KUBEBUILDER_ASSETS` and `XDG_CACHE_HOME`. @default this process's */
+  environment?: NodeJS.ProcessEnv;
+  clock?: Clock;
+}
+
+/**
+ * Makes sure that programs are on this machine and returns their paths. Each is looked for in `PATH`,
+ * `KUBEBUILDER_ASSETS` and the cache; then its official release is downloaded; then it is built with Go.
+ *
+ * @throws RametError `ToolMissing`, one for all that could not be got, saying what can be done; `Canceled`.
+ */
+export async function acquireTools<Name extends ToolName>(options: AcquireOptions<Name>): Promise<Record<Name, string>> {
+  const { names, signal } = options;
+  const environment = options.environment ?? process.env;
+  const context: Context = {
+    environment,
+    folder: join(options.cacheDir ?? cacheFolder(environment), "tools"),
+    downloader: makeDownloader(),
+    // Go uses all cores for one build; a second one fills the gaps while the first waits for modules or links.
+    builds: limiter(2),
+    clock: options.clock ?? systemClock,
+    write: options.progress ?? (() => undefined),
+    ...(signal === undefined ? {} : { signal }),
+  };
+  const failures: string[] = [];
+  const acquired = await Promise.all(
+    names.map(async (name) => {
+      try {
+        return [name, await acquire(name, context)] as const;
+      } catch (error) {
+        failures.push(`${name}: ${RametError.from(error).message}`);
+        return [name, ""] as const;
+      }
+    }),
+  );
+  await context.downloader.close();
+  if (signal?.aborted === true) throw canceled("Getting the tools", signal);
+  if (failures.length > 0) throw missingTools(failures);
+  return Object.fromEntries(acquired) as Record<Name, string>;
+}
+
+interface Context {
+  environment: NodeJS.ProcessEnv;
+  folder: string;
+  downloader: Downloader;
+  builds: Limiter;
+  clock: Clock;
+  write: (line: string) => void;
+  signal?: AbortSignal;
+}
+
+async function acquire(name: ToolName, context: Context): Promise<string> {
+  const { environment, clock, signal } = context;
+  const tool = await pinnedTool(name);
+  const line = progressLine(`${tool.name} ${tool.version}`, context.write, clock);
+  const parent = join(context.folder, tool.name);
+  const path = join(parent, tool.version, tool.name);
+  try {
+    const installed = await findInstalled(tool, { environment, passedOver: (what) => { line.note(what); }, ...(signal && { signal }) });
+    if (installed !== undefined) {
+      line.done(`found in ${installed.where}: ${installed.path}`);
+      return installed.path;
+    }
+    if (await isExecutable(path)) {
+      line.done("found in the cache");
+      return path;
+    }
+    const onWait = (pid: number): void => {
+      line.doing(`waiting for process ${pid}, which is getting it`);
+    };
+    await withLock(join(parent, `${tool.version}.lock`), { clock, onWait, ...(signal && { signal }) }, async () => {
+      // Another process may have made it meanwhile.
+      line.done((await isExecutable(path)) ? "found in the cache" : await makeTool(tool, parent, { ...context, line }));
+    });
+    return path;
+  } finally {
+    line.stop();
+  }
+}
+
+function missingTools(failures: string[]): RametError {
+  return new RametError("ToolMissing", `Getting what Ramet runs on failed: ${failures.join(" | ")}`, {
+    hint:
+      "Do one of these: put the programs on your PATH; set KUBEBUILDER_ASSETS to a folder that has etcd and " +
+      "kube-apiserver; install Go 1.26 or newer; or connect this machine to the internet (HTTPS_PROXY is honoured)",
+  });
+}

@@ -1,0 +1,125 @@
+import { createHash } from "node:crypto";
+import { createReadStream, createWriteStream } from "node:fs";
+import { chmod, rm } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { Readable, Transform } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createZstdDecompress } from "node:zlib";
+import { EnvHttpProxyAgent, fetch, type Response } from "undici";
+import { RametError } from "../../api/errors.ts";
+import { runProgram } from "./run-program.ts";
+import type { Release } from "./tool.ts";
+
+export interface DownloadOptions {
+  /** Called as bytes come in. `totalBytes` is absent when the server does not say. */
+  onBytes: (bytes: number, totalBytes: number | undefined) => void;
+  signal?: AbortSignal;
+}
+
+/** Downloads official releases. A host that could not be reached is not tried again by the same downloader. */
+export interface Downloader {
+  /** Puts the release's files into `folder`, checked against the published checksum. */
+  fetchInto(folder: string, name: string, release: Release, options: DownloadOptions): Promise<void>;
+  close(): Promise<void>;
+}
+
+const connectMilliseconds = 5000;
+
+export function makeDownloader(): Downloader {
+  // Takes HTTP_PROXY and its companions from the environment, as curl does.
+  const dispatcher = new EnvHttpProxyAgent({
+    connect: { timeout: connectMilliseconds },
+    headersTimeout: connectMilliseconds,
+    bodyTimeout: 30_000,
+  });
+  const unreachable = new Map<string, string>();
+
+  const get = async (url: string, signal: AbortSignal | undefined): Promise<Response> => {
+    const { host } = new URL(url);
+    const known = unreachable.get(host);
+    if (known !== undefined) throw new RametError("Unavailable", known);
+    try {
+      const response = await fetch(url, { dispatcher, ...(signal === undefined ? {} : { signal }) });
+      if (response.ok) return response;
+      await response.body?.cancel();
+      throw new RametError("Unavailable", `${url} answered ${response.status}`);
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof RametError) throw error;
+      const why = `${host} could not be reached (${reason(error)})`;
+      unreachable.set(host, why);
+      throw new RametError("Unavailable", why, { cause: error });
+    }
+  };
+
+  return {
+    fetchInto: async (folder, name, release, { onBytes, signal }) => {
+      const { checksum, format, url } = release;
+      const expected = publishedDigest(await (await get(checksum.url, signal)).text(), basename(new URL(url).pathname));
+      const target = format.kind === "program" ? join(folder, name) : join(folder, "download");
+      const actual = await save(await get(url, signal), target, { algorithm: checksum.algorithm, onBytes, signal });
+      if (actual !== expected) {
+        throw new RametError("Unavailable", `${url} does not have the checksum that ${checksum.url} names`, {
+          hint: "What was downloaded is not used. Try again, or look for a proxy that changes downloads.",
+        });
+      }
+      if (format.kind === "program") await chmod(target, 0o755);
+      else await unpack(target, folder, format, signal);
+    },
+    close: () => dispatcher.close(),
+  };
+}
+
+/** Both forms are met: only the digest, and `sha256sum`'s lines of digest and file name. */
+export function publishedDigest(text: string, file: string): string {
+  const lines = text.trim().split("\n");
+  const named = lines.map((line) => line.trim().split(/\s+\*?/)).find(([, name]) => name === undefined || basename(name) === file);
+  const digest = named?.[0];
+  if (digest === undefined || !/^[0-9a-f]{64,128}$/.test(digest)) {
+    throw new RametError("Unavailable", `The published checksums do not name ${file}`);
+  }
+  return digest;
+}
+
+interface SaveOptions {
+  algorithm: string;
+  onBytes: DownloadOptions["onBytes"];
+  signal: AbortSignal | undefined;
+}
+
+async function save(response: Response, path: string, { algorithm, onBytes, signal }: SaveOptions): Promise<string> {
+  if (response.body === null) throw new RametError("Unavailable", `${response.url} answered nothing`);
+  const hash = createHash(algorithm);
+  const length = response.headers.get("content-length");
+  let bytes = 0;
+  const measure = new Transform({
+    transform: (chunk: Buffer, _encoding, done) => {
+      hash.update(chunk);
+      bytes += chunk.length;
+      onBytes(bytes, length === null ? undefined : Number(length));
+      done(null, chunk);
+    },
+  });
+  await pipeline(Readable.fromWeb(response.body), measure, createWriteStream(path), { signal });
+  return hash.digest("hex");
+}
+
+type Archive = Exclude<Release["format"], { kind: "program" }>;
+
+async function unpack(archive: string, folder: string, format: Archive, signal?: AbortSignal): Promise<void> {
+  const args = ["-x", "-C", folder, `--strip-components=${format.strip}`, "--no-same-owner"];
+  const options = { what: "Unpacking the release", ...(signal === undefined ? {} : { signal }) };
+  if (format.kind === "tar.gz") {
+    await runProgram("tar", [...args, "-z", "-f", archive, ...format.members], options);
+  } else {
+    // Node knows Zstandard itself, so that no `zstd` need be installed.
+    const input = createReadStream(archive).pipe(createZstdDecompress());
+    await runProgram("tar", [...args, "-f", "-", ...format.members], { ...options, input });
+  }
+  await rm(archive);
+}
+
+function reason(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  return cause instanceof Error ? cause.message : String(cause);
+}

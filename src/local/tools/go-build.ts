@@ -1,0 +1,37 @@
+import { join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import { isExecutable } from "./find-installed.ts";
+import { runProgram } from "./run-program.ts";
+import type { GoBuild } from "./tool.ts";
+
+/** Path of the `go` program: from `PATH`, or where Go's own installation instructions put it. */
+export async function findGo(environment: NodeJS.ProcessEnv): Promise<string | undefined> {
+  const folders = [...(environment["PATH"] ?? "").split(":").filter((folder) => folder !== ""), "/usr/local/go/bin"];
+  for (const folder of folders) {
+    const path = join(folder, "go");
+    if (await isExecutable(path)) return path;
+  }
+  return undefined;
+}
+
+/** Builds one program into `folder`, static and without cgo, from exactly the versions that the module's go.sum names. */
+export async function goBuild(
+  go: string,
+  build: GoBuild,
+  output: string,
+  options: { signal?: AbortSignal },
+): Promise<void> {
+  const set = Object.entries(build.set).map(([symbol, value]) => `-X ${symbol}=${value}`);
+  const args = ["build", "-trimpath", "-ldflags", ["-s", "-w", ...set].join(" "), "-o", output, build.package];
+  try {
+    await runProgram(go, args, {
+      ...options,
+      cwd: build.module,
+      environment: { CGO_ENABLED: "0", GOFLAGS: "-mod=readonly -buildvcs=false", GOWORK: "off" },
+      what: `go build ${build.package}`,
+    });
+  } catch (error) {
+    if (!(error instanceof RametError) || error.code !== "Internal") throw error;
+    throw new RametError("ToolMissing", error.message, { cause: error });
+  }
+}

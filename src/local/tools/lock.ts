@@ -1,0 +1,113 @@
+import { randomBytes } from "node:crypto";
+import { link, mkdir, readFile, stat, unlink, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { z } from "zod";
+import { delay, type Clock } from "../../kube/clock.ts";
+
+export interface LockOptions {
+  clock: Clock;
+  signal?: AbortSignal;
+  /** Called once if another process has the lock, with its process id. */
+  onWait?: (pid: number) => void;
+}
+
+/**
+ * Runs `work` while this process alone has the lock file. The file says which process that is, by process id, start
+ * time and boot, so that a lock whose process is gone is taken over.
+ */
+export async function withLock<T>(path: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
+  await mkdir(dirname(path), { recursive: true });
+  const owner: Owner = { ...(await self()), nonce: randomBytes(8).toString("hex") };
+  // Written first and then linked, so that a lock is never seen empty.
+  const mine = `${path}.${owner.nonce}`;
+  await writeFile(mine, JSON.stringify(owner));
+  try {
+    await obtain(path, mine, options);
+  } finally {
+    await unlink(mine);
+  }
+  try {
+    return await work();
+  } finally {
+    await unlink(path);
+  }
+}
+
+const Owner = z.object({ pid: z.number(), startedAt: z.string(), boot: z.string(), nonce: z.string() });
+type Owner = z.infer<typeof Owner>;
+
+async function obtain(path: string, mine: string, { clock, signal, onWait }: LockOptions): Promise<void> {
+  let told = false;
+  while (!(await linked(mine, path))) {
+    const other = await readOwner(path);
+    if (other === undefined) continue;
+    if (!(await isRunning(other))) {
+      await breakLock(path, other, clock);
+      continue;
+    }
+    if (!told) onWait?.(other.pid);
+    told = true;
+    await delay(clock, 100, signal);
+  }
+}
+
+/**
+ * Removes the lock of a process that is gone. Of several that see it, the one that makes the claim may remove it, and
+ * only while the lock is still that process's: the new one of a faster process is never removed.
+ */
+async function breakLock(path: string, dead: Owner, clock: Clock): Promise<void> {
+  const claim = `${path}.broken-${dead.nonce}`;
+  if (await linked(path, claim)) {
+    if ((await readOwner(claim))?.nonce === dead.nonce) await remove(path);
+    await remove(claim);
+    return;
+  }
+  // Somebody else is at it, or died at it.
+  const claimedAt = await stat(claim).then(
+    (found) => found.ctimeMs,
+    () => Infinity,
+  );
+  if (clock.now().getTime() - claimedAt > 10_000) await remove(claim);
+  else await delay(clock, 20);
+}
+
+async function linked(from: string, to: string): Promise<boolean> {
+  try {
+    await link(from, to);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EEXIST" || code === "ENOENT") return false;
+    throw error;
+  }
+}
+
+async function remove(path: string): Promise<void> {
+  await unlink(path).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  });
+}
+
+async function readOwner(path: string): Promise<Owner | undefined> {
+  const text = await readFile(path, "utf8").catch(() => undefined);
+  return text === undefined ? undefined : Owner.parse(JSON.parse(text));
+}
+
+async function self(): Promise<Omit<Owner, "nonce">> {
+  return { pid: process.pid, startedAt: (await startTime(process.pid)) ?? "", boot: await bootId() };
+}
+
+async function isRunning(owner: Owner): Promise<boolean> {
+  return owner.boot === (await bootId()) && owner.startedAt === (await startTime(owner.pid));
+}
+
+async function bootId(): Promise<string> {
+  return (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
+}
+
+/** Field 22 of `/proc/<pid>/stat` (proc_pid_stat(5)): clock ticks since boot; absent when there is no such process. */
+async function startTime(pid: number): Promise<string | undefined> {
+  const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => undefined);
+  // The second field is the program's name in parentheses and may hold spaces.
+  return text?.slice(text.lastIndexOf(")") + 2).split(" ")[19];
+}

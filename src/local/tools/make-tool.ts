@@ -1,0 +1,81 @@
+import { mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import type { Downloader } from "./download.ts";
+import { findGo, goBuild } from "./go-build.ts";
+import type { Limiter } from "./limiter.ts";
+import type { ProgressLine } from "./progress.ts";
+import type { Tool } from "./tool.ts";
+
+export interface MakeOptions {
+  environment: NodeJS.ProcessEnv;
+  downloader: Downloader;
+  /** Limits how many builds run at once. */
+  builds: Limiter;
+  line: ProgressLine;
+  signal?: AbortSignal;
+}
+
+/**
+ * Downloads a tool's official release, or builds it, into `<parent>/<version>`. It is made in a folder beside that one,
+ * which takes the name in one step; the caller holds the tool's lock. Returns how it was got.
+ */
+export async function makeTool(tool: Tool, parent: string, options: MakeOptions): Promise<string> {
+  const prefix = `${tool.version}.making-`;
+  await sweep(parent, prefix);
+  const failures: string[] = [];
+  for (const way of [download, build]) {
+    const folder = await mkdtemp(join(parent, prefix));
+    try {
+      const inner = join(folder, tool.version);
+      await mkdir(inner, { mode: 0o755 });
+      const how = await way(tool, inner, options);
+      if (how === undefined) continue;
+      await rename(inner, join(parent, tool.version));
+      return how;
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      failures.push(RametError.from(error).message);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  }
+  throw new RametError("ToolMissing", failures.join("; "));
+}
+
+/** Removes what runs that were killed left behind; the lock is held, so nobody uses it. */
+async function sweep(parent: string, prefix: string): Promise<void> {
+  for (const entry of await readdir(parent)) {
+    if (entry.startsWith(prefix)) await rm(join(parent, entry), { recursive: true, force: true });
+  }
+}
+
+async function download(tool: Tool, folder: string, options: MakeOptions): Promise<string | undefined> {
+  if (tool.release === undefined) return undefined;
+  const { line, signal } = options;
+  line.doing("downloading the official release");
+  await options.downloader.fetchInto(folder, tool.name, tool.release, {
+    onBytes: (bytes, total) => {
+      line.detail(`${megabytes(bytes)}${total === undefined ? "" : ` of ${megabytes(total)}`} MB`);
+    },
+    ...(signal === undefined ? {} : { signal }),
+  });
+  return "downloaded";
+}
+
+async function build(tool: Tool, folder: string, options: MakeOptions): Promise<string> {
+  const { line, signal } = options;
+  const go = await findGo(options.environment);
+  if (go === undefined) throw new RametError("ToolMissing", "Go is not installed, so it cannot be built");
+  line.doing("waiting for another build");
+  await options.builds(async () => {
+    line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
+    await goBuild(go, tool.build, join(folder, tool.name), signal === undefined ? {} : { signal });
+    await tool.build.finish?.(folder);
+  });
+  return "built";
+}
+
+function megabytes(bytes: number): string {
+  return (bytes / 1_000_000).toFixed(0);
+}

@@ -1,0 +1,106 @@
+import { stat, realpath } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { packageRoot } from "./package-root.ts";
+import { sourceDigest } from "./source-digest.ts";
+import type { Tool } from "./tool.ts";
+
+export const toolNames = ["etcd", "kube-apiserver", "runsc", "ramet-guest", "ramet-link"] as const;
+export type ToolName = (typeof toolNames)[number];
+
+/** The pinned version of each tool, for this machine's architecture. The modules' versions stand in `tools/go.mod`. */
+export async function pinnedTool(name: ToolName): Promise<Tool> {
+  const root = packageRoot();
+  switch (name) {
+    case "etcd":
+      return etcd(join(root, "tools"));
+    case "kube-apiserver":
+      return kubeApiServer(join(root, "tools"));
+    case "runsc":
+      return runsc(join(root, "tools"));
+    case "ramet-guest":
+      return native(name, "./guest", join(root, "native"));
+    case "ramet-link":
+      return native(name, "./link", join(root, "native"));
+  }
+}
+
+const goArchitecture = process.arch === "x64" ? "amd64" : process.arch;
+const unameArchitecture = process.arch === "x64" ? "x86_64" : "aarch64";
+
+function etcd(module: string): Tool {
+  const version = "3.6.12";
+  const base = `https://github.com/etcd-io/etcd/releases/download/v${version}`;
+  return {
+    name: "etcd",
+    version,
+    fits: (printed) => /^etcd Version: 3\.6\./m.test(printed),
+    release: {
+      url: `${base}/etcd-v${version}-linux-${goArchitecture}.tar.gz`,
+      checksum: { url: `${base}/SHA256SUMS`, algorithm: "sha256" },
+      format: { kind: "tar.gz", strip: 1, members: [`etcd-v${version}-linux-${goArchitecture}/etcd`] },
+    },
+    build: { module, package: "go.etcd.io/etcd/server/v3", set: {}, coldSeconds: 80 },
+  };
+}
+
+function kubeApiServer(module: string): Tool {
+  const version = "1.36.3";
+  const url = `https://dl.k8s.io/v${version}/bin/linux/${goArchitecture}/kube-apiserver`;
+  const symbol = "k8s.io/component-base/version";
+  return {
+    name: "kube-apiserver",
+    version,
+    fits: (printed) => /^Kubernetes v1\.36\./m.test(printed),
+    release: { url, checksum: { url: `${url}.sha512`, algorithm: "sha512" }, format: { kind: "program" } },
+    build: {
+      module,
+      package: "k8s.io/kubernetes/cmd/kube-apiserver",
+      set: { [`${symbol}.gitVersion`]: `v${version}`, [`${symbol}.gitMajor`]: "1", [`${symbol}.gitMinor`]: "36" },
+      coldSeconds: 350,
+    },
+  };
+}
+
+/** Since its release of 2026-08-31 gVisor comes as a set: `runsc` and the programs in `gvisor-bin` beside it. */
+function runsc(module: string): Tool {
+  const version = "20260905";
+  const release = "20260907";
+  const url = `https://storage.googleapis.com/gvisor/releases/release/${release}/${unameArchitecture}/gvisor.tar.zstd`;
+  return {
+    name: "runsc",
+    version,
+    fits: runscFits,
+    release: {
+      url,
+      checksum: { url: `${url}.sha512`, algorithm: "sha512" },
+      format: { kind: "tar.zst", strip: 0, members: ["runsc", "gvisor-bin"] },
+    },
+    build: {
+      module,
+      package: "gvisor.dev/gvisor/runsc",
+      set: { "gvisor.dev/gvisor/runsc/version.version": `${version}.0` },
+      coldSeconds: 75,
+    },
+  };
+}
+
+/**
+ * From 2026-08-31, the oldest build with the sidecars and the checkpoint format that Ramet is tried with. One from after
+ * 2026-09 refuses to run without its sidecars (`runsc flags`, sidecar-usage-policy), so they must be there.
+ */
+async function runscFits(printed: string, path: string): Promise<boolean> {
+  const date = Number(/^runsc version (?:release-)?(\d{8})/m.exec(printed)?.[1] ?? 0);
+  if (date < 20260831) return false;
+  if (date < 20261001) return true;
+  const sentry = join(dirname(await realpath(path)), "gvisor-bin", "gvisor_sentry");
+  return stat(sentry).then(
+    (found) => found.isFile(),
+    () => false,
+  );
+}
+
+/** Ramet's own programs: built from the sources that are there, and again whenever these change. */
+async function native(name: string, folder: string, module: string): Promise<Tool> {
+  const version = await sourceDigest(module);
+  return { name, version, build: { module, package: folder, set: { "main.version": version }, coldSeconds: 30 } };
+}

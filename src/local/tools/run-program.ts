@@ -1,0 +1,97 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { RametError } from "../../api/errors.ts";
+import { canceled } from "../../kube/clock.ts";
+
+export interface RunOptions {
+  cwd?: string;
+  /** Added to this process's environment. */
+  environment?: Record<string, string>;
+  /** Kills the program and everything that it has started. */
+  signal?: AbortSignal;
+  /** Given to the program's standard input. */
+  input?: NodeJS.ReadableStream;
+  /** What it is for, in words that go before "failed". @default the program's name */
+  what?: string;
+}
+
+export interface RunResult {
+  stdout: string;
+  stderr: string;
+}
+
+/**
+ * Runs a program to its end and returns what it printed.
+ *
+ * @throws RametError `ToolMissing` if the program is not there, `Canceled`, or `Internal` if its exit code is not 0, with
+ * the end of what it said.
+ */
+export async function runProgram(program: string, args: string[], options: RunOptions = {}): Promise<RunResult> {
+  const { what = program, signal } = options;
+  if (signal?.aborted === true) throw canceled(what, signal);
+  const child = spawn(program, args, {
+    // Its own process group, so that it can be ended together with its children.
+    detached: true,
+    stdio: [options.input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+    env: { ...process.env, ...options.environment },
+    cwd: options.cwd,
+  });
+  const printed = collect(child);
+  feed(child, options.input);
+  const onAbort = (): void => {
+    endGroup(child.pid);
+  };
+  signal?.addEventListener("abort", onAbort, { once: true });
+  const failure = await ending(child);
+  signal?.removeEventListener("abort", onAbort);
+  if (wasAborted(signal)) throw canceled(what, signal);
+  if (failure instanceof Error) {
+    throw new RametError("ToolMissing", `${what} failed: ${program} could not be started: ${failure.message}`, {
+      cause: failure,
+    });
+  }
+  if (failure !== undefined) throw new RametError("Internal", `${what} failed (${failure}): ${lastWords(printed)}`);
+  return printed;
+}
+
+function collect(child: ChildProcess): RunResult {
+  const printed = { stdout: "", stderr: "" };
+  child.stdout?.setEncoding("utf8").on("data", (text: string) => (printed.stdout += text));
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => (printed.stderr += text));
+  return printed;
+}
+
+function feed(child: ChildProcess, input: NodeJS.ReadableStream | undefined): void {
+  if (input === undefined || child.stdin === null) return;
+  // A program that ends before it has read everything says why itself.
+  child.stdin.on("error", () => undefined);
+  input.on("error", () => child.kill("SIGKILL")).pipe(child.stdin);
+}
+
+/** Nothing when it went well, how it ended when it did not, or the error with which it could not be started. */
+function ending(child: ChildProcess): Promise<Error | string | undefined> {
+  return new Promise((resolve) => {
+    child.once("error", resolve);
+    child.once("close", (code, signal) => {
+      resolve(code === 0 ? undefined : (signal ?? `exit code ${code ?? 0}`));
+    });
+  });
+}
+
+/** Asked again in a function of its own: the compiler believes that a signal that was not aborted stays so. */
+function wasAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true;
+}
+
+function endGroup(pid: number | undefined): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
+function lastWords({ stdout, stderr }: RunResult): string {
+  const text = stderr.trim() === "" ? stdout : stderr;
+  return text.trim().split("\n").slice(-8).join("\n");
+}

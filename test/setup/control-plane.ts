@@ -1,0 +1,60 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startControlPlane as start } from "../../src/local/control-plane/control-plane.ts";
+import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
+
+export interface TestControlPlaneOptions {
+  /** @default a new folder, removed by `stop` */
+  dir?: string;
+  signal?: AbortSignal;
+  log?: (line: string) => void;
+}
+
+/** A real etcd and kube-apiserver for tests. */
+export interface TestControlPlane {
+  server: string;
+  kubeconfigPath: string;
+  /** PEM. */
+  ca: string;
+  adminCert: string;
+  adminKey: string;
+  dir: string;
+  readonly etcdPid: number;
+  readonly apiServerPid: number;
+  /** Stops the API server if it runs and starts it again on its port. */
+  restartApiServer(): Promise<void>;
+  /** SIGKILL. */
+  killApiServer(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Starts a control plane that keeps nothing: writes are not synced to the disk. */
+export async function startControlPlane(options: TestControlPlaneOptions = {}): Promise<TestControlPlane> {
+  const { signal, log } = options;
+  const programs = await acquireTools({
+    names: ["etcd", "kube-apiserver"],
+    ...(signal === undefined ? {} : { signal }),
+    ...(log === undefined ? {} : { progress: log }),
+  });
+  const dir = options.dir ?? (await mkdtemp(join(tmpdir(), "ramet-test-")));
+  const plane = await start({ dir, programs, durable: false, ...(signal === undefined ? {} : { signal }) });
+  return {
+    server: plane.server,
+    kubeconfigPath: plane.kubeconfigPath,
+    ca: plane.ca,
+    adminCert: plane.admin.certificate,
+    adminKey: plane.admin.key,
+    dir,
+    etcdPid: plane.etcd.pid,
+    get apiServerPid() {
+      return plane.apiServer().pid;
+    },
+    restartApiServer: () => plane.restartApiServer(),
+    killApiServer: () => plane.killApiServer(),
+    stop: async () => {
+      await plane.stop();
+      if (options.dir === undefined) await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
