@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { CellConfig } from "./cell.ts";
 import { cellContainer, imageVolume, rootPath } from "./cell-container.ts";
 import { containerSpec, mainContainer } from "./container-spec.ts";
-import { templateRevision } from "./digest.ts";
+import { templateDigest, templateRevision } from "./digest.ts";
 import { apiVersion } from "./kind.ts";
 import { annotations, labels } from "./labels.ts";
 import type { PodManifest } from "./pod.ts";
@@ -38,6 +38,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
     sandbox: { namespace, name, uid },
     container: containerSpec(template).spec,
     rootPath,
+    templateDigest: templateDigest(template),
     start: options.start,
     publicKey: options.publicKey,
     ...(options.dns && { dns: options.dns }),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
-/** RFC 3339 with any offset, as Kubernetes writes and reads it; CRDs say `format: date-time`. */
-export const Time = z.string().meta({ format: "date-time" });
+/** RFC 3339 with any offset, as Kubernetes writes and reads it. */
+export const Time = z.iso.datetime({ offset: true }).meta({ crd: { type: "string", format: "date-time" } });
 
 export const OwnerReference = z.looseObject({
   apiVersion: z.string(),

@@ -45,6 +45,11 @@ export const SandboxClaimSpec = z.object({
     .optional(),
   dynamicVolumesMount: z
     .array(CsiMountConfig)
+    // The CRD says this by the list's key.
+    .refine(
+      (mounts) => new Set(mounts.map(({ mountPath }) => mountPath)).size === mounts.length,
+      "mounts twice in one place",
+    )
     .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["mountPath"] })
     .optional(),
   runtimes: Runtimes.optional(),

@@ -1,0 +1,75 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { Agent, fetch } from "undici";
+import { renderCrds } from "../../../src/api/crd.ts";
+import { apiVersion } from "../../../src/api/kind.ts";
+import { kinds } from "../../../src/api/kinds.ts";
+import type { TestControlPlane } from "../../setup/control-plane.ts";
+
+export interface Answer {
+  status: number;
+  body: Record<string, unknown>;
+}
+export interface Manifest {
+  apiVersion: string;
+  kind: string;
+  metadata: Record<string, unknown>;
+  [field: string]: unknown;
+}
+
+/** Bare HTTP to an API server: what it says is judged here, so nothing of ours stands between. */
+export class ApiClient {
+  private readonly dispatcher: Agent;
+  private readonly server: string;
+
+  constructor({ server, ca, adminCert, adminKey }: TestControlPlane) {
+    this.server = server;
+    this.dispatcher = new Agent({ connect: { ca, cert: adminCert, key: adminKey } });
+  }
+
+  async call(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+    const answer = await fetch(this.server + path, {
+      method,
+      dispatcher: this.dispatcher,
+      headers: { "content-type": "application/json", ...headers },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await answer.text();
+    // What the server does not serve (yet), it says in plain text.
+    const parsed = text.startsWith("{") ? (JSON.parse(text) as Record<string, unknown>) : { message: text };
+    return { status: answer.status, body: parsed };
+  }
+
+  /** Server-side apply, as `kubectl apply --server-side` does it; objects without a name are created. */
+  apply(manifest: Manifest, options = "dryRun=All"): Promise<Answer> {
+    const { name } = manifest.metadata;
+    const query = `fieldValidation=Strict&fieldManager=test&${options}`;
+    if (typeof name !== "string") return this.call("POST", `${collection(manifest.kind)}?${query}`, manifest);
+    const headers = { "content-type": "application/apply-patch+yaml" };
+    return this.call("PATCH", `${collection(manifest.kind)}/${name}?${query}`, manifest, headers);
+  }
+
+  /** Installs the CRDs and waits until the server serves them. */
+  async install(): Promise<void> {
+    const base = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for (const crd of renderCrds()) {
+      const { status, body } = await this.call("POST", base, crd);
+      if (status !== 201) throw new Error(`${crd.metadata.name}: ${JSON.stringify(body["message"])}`);
+    }
+    for (let attempt = 0; attempt < 200; attempt += 1) {
+      const answers = await Promise.all(kinds.map(({ kind }) => this.call("GET", collection(kind))));
+      if (answers.every(({ status }) => status === 200)) return;
+      await wait(50);
+    }
+    throw new Error("The kinds were not served within 10 s");
+  }
+
+  close(): Promise<void> {
+    return this.dispatcher.close();
+  }
+}
+
+export function collection(kind: string): string {
+  const plural = kinds.find((one) => one.kind === kind)?.plural;
+  if (plural === undefined) throw new Error(`no such kind: ${kind}`);
+  return `/apis/${apiVersion}/namespaces/default/${plural}`;
+}

@@ -1,0 +1,162 @@
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parseAllDocuments } from "yaml";
+import { cellPod } from "../../../src/api/cell-pod.ts";
+import { kinds } from "../../../src/api/kinds.ts";
+import { parsePodTemplate } from "../../../src/api/pod-template.ts";
+import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
+import { ApiClient, collection, type Manifest } from "./api-client.ts";
+import { illegal } from "./illegal.ts";
+import { fullStatuses } from "./statuses.ts";
+
+let controlPlane: TestControlPlane;
+let api: ApiClient;
+
+beforeAll(async () => {
+  controlPlane = await startControlPlane();
+  api = new ApiClient(controlPlane);
+  await api.install();
+});
+afterAll(async () => {
+  await api.close();
+  await controlPlane.stop();
+});
+
+const manifests = ["acs-clone-with-checkpoint.yaml", "every-field.yaml"].flatMap((file) =>
+  parseAllDocuments(readFileSync(new URL(`manifests/${file}`, import.meta.url), "utf8")).map(
+    (document) => document.toJS() as Manifest,
+  ),
+);
+const schemaOf = (kind: string) => kinds.find((one) => one.kind === kind)!.manifest;
+
+test.each(kinds.map((kind) => [kind.kind, kind] as const))(
+  "%s is established",
+  async (_name, { plural, shortNames }) => {
+    const { body } = await api.call(
+      "GET",
+      `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${plural}.agents.kruise.io`,
+    );
+    const status = body["status"] as { conditions: { type: string; status: string }[]; acceptedNames: unknown };
+    const held = status.conditions.filter((condition) => condition.status === "True").map(({ type }) => type);
+    expect(held).toEqual(["NamesAccepted", "Established"]);
+    expect(status.acceptedNames).toMatchObject({ plural, shortNames });
+  },
+);
+
+test.each([
+  ["Sandbox", ["Name", "Status", "Age", "Claimed", "shutdown_time", "pause_time", "RecycledCount", "Message"]],
+  [
+    "SandboxSet",
+    ["Name", "Replicas", "Available", "UpdatedReplicas", "UpdatedAvailableReplicas", "UpdateRevision", "Age"],
+  ],
+  ["SandboxTemplate", ["Name", "Age"]],
+  ["SandboxClaim", ["Name", "Phase", "Template", "Desired", "Claimed", "Age"]],
+  ["Checkpoint", ["Name", "Status", "Age"]],
+])("kubectl get %s shows the reference's columns", async (kind, columns) => {
+  const headers = { accept: "application/json;as=Table;v=v1;g=meta.k8s.io" };
+  const { body } = await api.call("GET", collection(kind), undefined, headers);
+  expect((body["columnDefinitions"] as { name: string }[]).map(({ name }) => name)).toEqual(columns);
+});
+
+describe.each(
+  manifests.map((manifest) => [`${manifest.kind} ${JSON.stringify(manifest.metadata)}`, manifest] as const),
+)("%s", (_name, manifest) => {
+  test("is accepted, and comes back with all that it said", async () => {
+    const { status, body } = await api.apply(manifest);
+    expect([status, body["message"]]).toEqual([201, undefined]);
+    expect(body).toMatchObject({ kind: manifest.kind, spec: manifest["spec"] as object });
+  });
+
+  test("is accepted here too", () => {
+    expect(schemaOf(manifest.kind).safeParse(manifest).error).toBeUndefined();
+  });
+});
+
+describe.each(illegal)("$name", ({ kind, metadata, spec, message }) => {
+  const manifest = { apiVersion: "agents.kruise.io/v1alpha1", kind, metadata: metadata ?? { name: "x" }, spec };
+
+  test("is refused by the API server, naming the field", async () => {
+    const { status, body } = await api.call("POST", `${collection(kind)}?dryRun=All`, manifest);
+    expect(status).toBe(422);
+    expect(body["message"]).toMatch(message);
+  });
+
+  test("is refused here too", () => {
+    expect(schemaOf(kind).safeParse(manifest).success).toBe(false);
+  });
+});
+
+test("a Checkpoint's spec cannot be changed, and its metadata can", async () => {
+  const checkpoint = (spec: Record<string, unknown>, labels = {}) => ({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Checkpoint",
+    metadata: { name: "fixed", labels },
+    spec,
+  });
+  expect((await api.apply(checkpoint({ podName: "a" }), "")).status).toBe(201);
+  const changed = await api.apply(checkpoint({ podName: "a", keepRunning: false }), "");
+  expect(changed.status).toBe(422);
+  expect(changed.body["message"]).toMatch(/spec: Invalid value: .*spec is immutable/);
+  expect((await api.apply(checkpoint({ podName: "a" }, { a: "b" }), "")).status).toBe(200);
+});
+
+test("a SandboxClaim gets the reference's defaults and keeps its replicas", async () => {
+  const claim = (spec: object) => ({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "SandboxClaim",
+    metadata: { name: "claim" },
+    spec: { templateName: "pool", ...spec },
+  });
+  const { body } = await api.apply(claim({}), "");
+  expect(body["spec"]).toEqual({
+    templateName: "pool",
+    replicas: 1,
+    claimTimeout: "1m",
+    ttlAfterCompleted: "60m",
+    createOnNoStock: true,
+    waitReadyTimeout: "30s",
+    skipInitRuntime: false,
+  });
+  const changed = await api.apply(claim({ replicas: 2 }), "");
+  expect(changed.status).toBe(422);
+  expect(changed.body["message"]).toMatch(/spec\.replicas: .*replicas is immutable/);
+});
+
+test.each(fullStatuses)("every field of a $kind's status is kept, and read back", async ({ kind, spec, status }) => {
+  const manifest = { apiVersion: "agents.kruise.io/v1alpha1", kind, metadata: { name: "status" }, spec };
+  expect((await api.apply(manifest, "")).status).toBe(201);
+  const headers = { "content-type": "application/apply-patch+yaml" };
+  const path = `${collection(kind)}/status/status?fieldManager=status&fieldValidation=Strict`;
+  const { spec: _spec, ...statusOnly } = { ...manifest, status };
+  const answer = await api.call("PATCH", path, statusOnly, headers);
+  expect(answer.body["message"]).toBeUndefined();
+  expect(answer.body["status"]).toEqual(status);
+  const read = kinds.find((one) => one.kind === kind)!.object.parse(answer.body);
+  expect(read.status).toEqual(status);
+});
+
+test("a SandboxSet scales as any workload does", async () => {
+  const set = {
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "SandboxSet",
+    metadata: { name: "scaled" },
+    spec: { replicas: 2, templateRef: { name: "t" } },
+  };
+  await api.apply(set, "");
+  const { body } = await api.call("GET", `${collection("SandboxSet")}/scaled/scale`);
+  expect(body).toMatchObject({ kind: "Scale", spec: { replicas: 2 } });
+});
+
+const templates = manifests.flatMap(({ metadata, spec }) => {
+  const { template } = spec as { template?: unknown };
+  return template === undefined ? [] : [[metadata["name"] as string, template] as const];
+});
+
+test.each(templates)("the Pod that runs %s is a legal one", async (name, template) => {
+  const owner = { metadata: { name, namespace: "default", uid: "5b0e6f0e-0000-4000-8000-000000000000" }, spec: {} };
+  const pod = cellPod(owner, parsePodTemplate(template), { cellImage: "cell:1", publicKey: "key", start: "wait" });
+  // A field that no Pod has is refused by name when the Pod is made; the fixture has one on purpose.
+  const path = "/api/v1/namespaces/default/pods?dryRun=All&fieldValidation=Ignore";
+  const { status, body } = await api.call("POST", path, pod);
+  expect([status, body["message"]]).toEqual([201, undefined]);
+});

@@ -1,0 +1,147 @@
+interface Illegal {
+  name: string;
+  kind: string;
+  metadata?: Record<string, unknown>;
+  spec: unknown;
+  /** What the API server must say. */
+  message: RegExp;
+}
+
+const template = { spec: { containers: [] } };
+
+/** One illegal value each, beside legal ones. */
+export const illegal: Illegal[] = [
+  {
+    name: "a Checkpoint of nothing",
+    kind: "Checkpoint",
+    spec: {},
+    message: /spec\.podName: .*podName or sandboxName is needed/,
+  },
+  {
+    name: "a Checkpoint of two sandboxes",
+    kind: "Checkpoint",
+    spec: { podName: "a", sandboxName: "b" },
+    message: /spec\.sandboxName: .*name different sandboxes/,
+  },
+  {
+    name: "a Checkpoint of a sandbox without a name",
+    kind: "Checkpoint",
+    spec: { podName: "" },
+    message: /spec\.podName: .*at least 1 chars/,
+  },
+  {
+    name: "a Checkpoint of memory alone",
+    kind: "Checkpoint",
+    spec: { podName: "a", persistentContents: ["memory"] },
+    message: /spec\.persistentContents: .*must be \[filesystem\] or \[memory, filesystem\]/,
+  },
+  {
+    name: "a Checkpoint that names a content twice",
+    kind: "Checkpoint",
+    spec: { podName: "a", persistentContents: ["filesystem", "filesystem"] },
+    message: /spec\.persistentContents: .*must be \[filesystem\] or \[memory, filesystem\]/,
+  },
+  {
+    name: "a Checkpoint of an address",
+    kind: "Checkpoint",
+    spec: { podName: "a", persistentContents: ["ip", "filesystem"] },
+    message: /spec\.persistentContents\[0\]: Unsupported value: "ip"/,
+  },
+  ...["30", "30w", "soon", "", "-1h", "1 h"].map((ttlAfterFinished) => ({
+    name: `a Checkpoint kept for ${JSON.stringify(ttlAfterFinished)}`,
+    kind: "Checkpoint",
+    spec: { podName: "a", ttlAfterFinished },
+    message: /spec\.ttlAfterFinished: Invalid value/,
+  })),
+  { name: "a Checkpoint without a spec", kind: "Checkpoint", spec: undefined, message: /spec: Required value/ },
+  {
+    name: "a Sandbox that keeps something unknown",
+    kind: "Sandbox",
+    spec: { persistentContents: ["disk"] },
+    message: /spec\.persistentContents\[0\]: Unsupported value: "disk": supported values: "ip", "memory", "filesystem"/,
+  },
+  {
+    name: "a Sandbox that pauses in an unknown way",
+    kind: "Sandbox",
+    spec: { pauseStrategy: { type: "Sleep" } },
+    message: /spec\.pauseStrategy\.type: Unsupported value: "Sleep"/,
+  },
+  {
+    name: "a Sandbox that upgrades in an unknown way",
+    kind: "Sandbox",
+    spec: { upgradePolicy: { type: "Hope" } },
+    message: /spec\.upgradePolicy\.type: Unsupported value: "Hope"/,
+  },
+  {
+    name: "a Sandbox of two templates",
+    kind: "Sandbox",
+    spec: { template, templateRef: { name: "t" } },
+    message: /spec\.templateRef: .*exclude each other/,
+  },
+  {
+    name: "a Sandbox of a template without a name",
+    kind: "Sandbox",
+    spec: { templateRef: {} },
+    message: /spec\.templateRef\.name: Required value/,
+  },
+  {
+    name: "a Sandbox that ends at no time",
+    kind: "Sandbox",
+    spec: { shutdownTime: "tomorrow" },
+    message: /spec\.shutdownTime: Invalid value: .*date-time/,
+  },
+  {
+    name: "a Sandbox whose name is no DNS label",
+    kind: "Sandbox",
+    metadata: { name: "a.b" },
+    spec: {},
+    message: /metadata\.name must be a DNS label/,
+  },
+  {
+    name: "a Sandbox whose name is too long",
+    kind: "Sandbox",
+    metadata: { name: "a".repeat(64) },
+    spec: {},
+    message: /metadata\.name must be a DNS label/,
+  },
+  {
+    name: "a SandboxSet of two templates",
+    kind: "SandboxSet",
+    spec: { replicas: 1, template, templateRef: { name: "t" } },
+    message: /spec\.templateRef: .*exclude each other/,
+  },
+  { name: "a SandboxSet of no size", kind: "SandboxSet", spec: {}, message: /spec\.replicas: Required value/ },
+  {
+    name: "a SandboxSet of fewer than none",
+    kind: "SandboxSet",
+    spec: { replicas: -1 },
+    message: /spec\.replicas: .*greater than or equal to 0/,
+  },
+  { name: "a SandboxClaim of no set", kind: "SandboxClaim", spec: {}, message: /spec\.templateName: Required value/ },
+  {
+    name: "a SandboxClaim of none",
+    kind: "SandboxClaim",
+    spec: { templateName: "p", replicas: 0 },
+    message: /spec\.replicas: .*greater than or equal to 1/,
+  },
+  ...["claimTimeout", "waitReadyTimeout"].flatMap((field) =>
+    ["500ms", "0s", "30d", "long"].map((duration) => ({
+      name: `a SandboxClaim whose ${field} is ${duration}`,
+      kind: "SandboxClaim",
+      spec: { templateName: "p", [field]: duration },
+      message: new RegExp(`spec\\.${field}: Invalid value`),
+    })),
+  ),
+  {
+    name: "a SandboxClaim that mounts twice in one place",
+    kind: "SandboxClaim",
+    spec: {
+      templateName: "p",
+      dynamicVolumesMount: [
+        { pvName: "a", mountPath: "/a" },
+        { pvName: "b", mountPath: "/a" },
+      ],
+    },
+    message: /spec\.dynamicVolumesMount\[1\]: Duplicate value/,
+  },
+];
