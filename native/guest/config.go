@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"ramet.dev/native/guest/internal/identity"
+	"ramet.dev/native/guest/internal/process"
+	"ramet.dev/native/guest/internal/users"
+)
+
+// config is read from the command line, or from the JSON file that `--config` names, with the same names.
+type config struct {
+	// Args is the entrypoint; with none the guest only serves.
+	Args []string `json:"args"`
+	// Env is added to the guest's own environment and overrides it.
+	Env map[string]string `json:"env"`
+	// Cwd is where the entrypoint starts, and commands that name no directory.
+	Cwd                string `json:"cwd"`
+	UID                uint32 `json:"uid"`
+	GID                uint32 `json:"gid"`
+	ExitWithEntrypoint bool   `json:"exitWithEntrypoint"`
+	ControlPeer        string `json:"controlPeer"`
+	ControlPort        int    `json:"controlPort"`
+	ClientPort         int    `json:"clientPort"`
+	// Listen is the address of both ports; empty for all.
+	Listen string `json:"listen"`
+	// OutputBytes is how much of each command's output is kept for clients that connect later.
+	OutputBytes int    `json:"outputBytes"`
+	HookDir     string `json:"hookDir"`
+	StateDir    string `json:"stateDir"`
+}
+
+func readConfig(arguments []string) (config, error) {
+	c := config{
+		ControlPeer: "169.254.17.1",
+		ControlPort: 49982,
+		ClientPort:  49983,
+		OutputBytes: 1 << 20,
+		HookDir:     "/etc/ramet/on-restore.d",
+		StateDir:    "/run/ramet",
+	}
+	flags := flag.NewFlagSet("ramet-guest", flag.ContinueOnError)
+	file := flags.String("config", "", "JSON file with what the flags say; flags win")
+	uid := flags.Uint("uid", uint(os.Getuid()), "user id of the entrypoint, and of commands that name no user")
+	gid := flags.Uint("gid", uint(os.Getgid()), "group id of the entrypoint")
+	flags.StringVar(&c.Cwd, "cwd", "", "where the entrypoint starts, and commands that name no directory")
+	flags.BoolVar(&c.ExitWithEntrypoint, "exit-with-entrypoint", false, "end when the entrypoint ends, with its exit code")
+	flags.StringVar(&c.ControlPeer, "control-peer", c.ControlPeer, "the only address that the control port answers")
+	flags.IntVar(&c.ControlPort, "control-port", c.ControlPort, "port for the cell")
+	flags.IntVar(&c.ClientPort, "client-port", c.ClientPort, "port for clients")
+	flags.StringVar(&c.Listen, "listen", "", "address of both ports; all if empty")
+	flags.IntVar(&c.OutputBytes, "output-bytes", c.OutputBytes, "how much of each command's output is kept")
+	flags.StringVar(&c.HookDir, "hook-dir", c.HookDir, "programs to run when the sandbox wakes up as a clone")
+	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "where identity and generation are written")
+	if err := flags.Parse(arguments); err != nil {
+		return c, err
+	}
+	c.UID, c.GID = uint32(*uid), uint32(*gid)
+	if *file != "" {
+		text, err := os.ReadFile(*file)
+		if err != nil {
+			return c, fmt.Errorf("reading the configuration: %w", err)
+		}
+		if err := json.Unmarshal(text, &c); err != nil {
+			return c, fmt.Errorf("reading the configuration %s: %w", *file, err)
+		}
+		if err := flags.Parse(arguments); err != nil {
+			return c, err
+		}
+		flags.Visit(func(f *flag.Flag) {
+			switch f.Name {
+			case "uid":
+				c.UID = uint32(*uid)
+			case "gid":
+				c.GID = uint32(*gid)
+			}
+		})
+	}
+	if flags.NArg() > 0 {
+		c.Args = flags.Args()
+	}
+	if c.OutputBytes < 64<<10 {
+		return c, errors.New("output-bytes must be at least 65536")
+	}
+	return c, nil
+}
+
+// environment is what the container declares: the guest's own and what the configuration adds.
+func (c config) environment() []string {
+	all := os.Environ()
+	for key, value := range c.Env {
+		all = append(all, key+"="+value)
+	}
+	return all
+}
+
+// entrypoint runs with what the container declares, which may name a HOME of its own.
+func (c config) entrypoint(state *identity.State, user users.User) process.Spec {
+	declared := map[string]string{}
+	for _, entry := range c.environment() {
+		if key, value, ok := strings.Cut(entry, "="); ok {
+			declared[key] = value
+		}
+	}
+	dir := c.Cwd
+	if dir == "" {
+		dir = "/"
+	}
+	return process.Spec{
+		Command: c.Args[0],
+		Args:    c.Args[1:],
+		Env:     state.CommandEnvironment(user, declared),
+		Dir:     dir,
+		User:    user,
+		Inherit: true,
+		Hidden:  true,
+	}
+}

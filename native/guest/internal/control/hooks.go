@@ -1,0 +1,88 @@
+package control
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"ramet.dev/native/guest/internal/process"
+	"ramet.dev/native/guest/internal/users"
+)
+
+// hookOutputBytes is how much of the end of a hook's output is told.
+const hookOutputBytes = 4 << 10
+
+// HookRun is how one hook went.
+type HookRun struct {
+	Path         string `json:"path"`
+	Milliseconds int64  `json:"milliseconds"`
+	// ExitCode is as in a shell: 127 for one that could not be started, 128 and the signal for one that was killed.
+	ExitCode int    `json:"exitCode"`
+	TimedOut bool   `json:"timedOut,omitempty"`
+	Output   string `json:"output"`
+}
+
+// runHooks runs the programs of the hook directory in lexical order, one after the other.
+func (s *Server) runHooks(ctx context.Context, wish Wish, timeout time.Duration) []HookRun {
+	runs := []HookRun{}
+	entries, _ := os.ReadDir(s.HookDir)
+	for _, entry := range entries {
+		path := filepath.Join(s.HookDir, entry.Name())
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			continue
+		}
+		started := time.Now()
+		run := s.runHook(ctx, path, wish, timeout)
+		run.Milliseconds = time.Since(started).Milliseconds()
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+func (s *Server) runHook(ctx context.Context, path string, wish Wish, timeout time.Duration) HookRun {
+	self := users.OfIDs(uint32(os.Getuid()), uint32(os.Getgid()))
+	p, err := s.Processes.Start(process.Spec{
+		Command: path,
+		Dir:     "/",
+		User:    self,
+		Hidden:  true,
+		Env: s.Identity.CommandEnvironment(self, map[string]string{
+			"RAMET_SANDBOX_ID": wish.SandboxID,
+			"RAMET_GENERATION": strconv.FormatInt(wish.Generation, 10),
+			"RAMET_CLONE":      "1",
+		}),
+	})
+	if err != nil {
+		return HookRun{Path: path, ExitCode: 127, Output: err.Error()}
+	}
+	run := HookRun{Path: path}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-p.Ended():
+	case <-timer.C:
+		run.TimedOut = true
+		_ = p.Kill()
+		<-p.Ended()
+	}
+	run.ExitCode = p.Exit().ShellCode()
+	run.Output = lastOutput(ctx, p)
+	return run
+}
+
+func lastOutput(ctx context.Context, p *process.Process) string {
+	reader := p.Output.Follow()
+	defer reader.Close()
+	var all []byte
+	for {
+		_, data, more, err := reader.Next(ctx)
+		if err != nil || !more {
+			return string(all)
+		}
+		all = append(all, data...)
+		all = all[max(0, len(all)-hookOutputBytes):]
+	}
+}

@@ -1,0 +1,207 @@
+package envd
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"ramet.dev/native/guest/internal/pb"
+	"ramet.dev/native/guest/internal/rpc"
+	"ramet.dev/native/guest/internal/users"
+)
+
+// maxEntries bounds one listing, which is kept in memory whole.
+const maxEntries = 20_000
+
+func (s *Server) filesystemRoutes(mux *http.ServeMux) {
+	mux.Handle("POST /filesystem.Filesystem/Stat", rpc.Unary(s.stat))
+	mux.Handle("POST /filesystem.Filesystem/MakeDir", rpc.Unary(s.makeDir))
+	mux.Handle("POST /filesystem.Filesystem/Move", rpc.Unary(s.move))
+	mux.Handle("POST /filesystem.Filesystem/ListDir", rpc.Unary(s.listDir))
+	mux.Handle("POST /filesystem.Filesystem/Remove", rpc.Unary(s.remove))
+	mux.Handle("POST /filesystem.Filesystem/WatchDir", rpc.ServerStream(s.watchDir))
+	mux.Handle("POST /filesystem.Filesystem/CreateWatcher", rpc.Unary(s.createWatcher))
+	mux.Handle("POST /filesystem.Filesystem/GetWatcherEvents", rpc.Unary(s.getWatcherEvents))
+	mux.Handle("POST /filesystem.Filesystem/RemoveWatcher", rpc.Unary(s.removeWatcher))
+}
+
+func (s *Server) stat(r *http.Request, request *pathRequest) (*entryResponse, error) {
+	path, _, err := s.path(r, request.Path)
+	if err != nil {
+		return nil, err
+	}
+	return entryAt(path)
+}
+
+func (s *Server) makeDir(r *http.Request, request *pathRequest) (*entryResponse, error) {
+	path, user, err := s.path(r, request.Path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(path); err == nil {
+		if info.IsDir() {
+			return nil, rpc.Errorf(rpc.AlreadyExists, "making directory %s: it exists", path)
+		}
+		return nil, rpc.Errorf(rpc.InvalidArgument, "making directory %s: it exists and is no directory", path)
+	}
+	if err := makeParents(path, user); err != nil {
+		return nil, fileError("making directory", err)
+	}
+	return entryAt(path)
+}
+
+func (s *Server) move(r *http.Request, request *moveRequest) (*entryResponse, error) {
+	source, _, err := s.path(r, request.Source)
+	if err != nil {
+		return nil, err
+	}
+	destination, user, err := s.path(r, request.Destination)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(source); err != nil {
+		return nil, fileError("moving", err)
+	}
+	if err := makeParents(filepath.Dir(destination), user); err != nil {
+		return nil, fileError("moving", err)
+	}
+	if err := os.Rename(source, destination); err != nil {
+		return nil, fileError("moving", err)
+	}
+	return entryAt(destination)
+}
+
+func (s *Server) listDir(r *http.Request, request *listDirRequest) (*listDirResponse, error) {
+	root, _, err := s.path(r, request.Path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(root)
+	if err != nil {
+		return nil, fileError("listing", err)
+	}
+	if !info.IsDir() {
+		return nil, rpc.Errorf(rpc.InvalidArgument, "listing %s: it is no directory", root)
+	}
+	response := &listDirResponse{Entries: []*entryInfo{}}
+	err = walk(root, max(int(request.Depth), 1), &response.Entries)
+	return response, err
+}
+
+func (s *Server) remove(r *http.Request, request *pathRequest) (*empty, error) {
+	path, _, err := s.path(r, request.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return nil, fileError("removing", err)
+	}
+	return &empty{}, nil
+}
+
+// path makes a caller's path absolute.
+func (s *Server) path(r *http.Request, path string) (string, users.User, error) {
+	user, err := s.user(r)
+	if err != nil {
+		return "", user, err
+	}
+	if path == "" {
+		return "", user, rpc.Errorf(rpc.InvalidArgument, "the request names no path")
+	}
+	return resolve(path, s.identity.Workdir(user), user), user, nil
+}
+
+func walk(dir string, depth int, entries *[]*entryInfo) error {
+	children, err := os.ReadDir(dir)
+	if err != nil {
+		return fileError("listing", err)
+	}
+	for _, child := range children {
+		if len(*entries) == maxEntries {
+			return rpc.Errorf(rpc.ResourceExhausted, "listing %s: there are more than %d entries; list fewer levels", dir, maxEntries)
+		}
+		path := filepath.Join(dir, child.Name())
+		entry, err := describe(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fileError("listing", err)
+		}
+		*entries = append(*entries, entry)
+		if child.IsDir() && depth > 1 {
+			if err := walk(path, depth-1, entries); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func entryAt(path string) (*entryResponse, error) {
+	entry, err := describe(path)
+	if err != nil {
+		return nil, fileError("looking at", err)
+	}
+	return &entryResponse{Entry: entry}, nil
+}
+
+// describe follows a symbolic link, as envd does: type and size are its target's, and symlinkTarget says that it is one.
+func describe(path string) (*entryInfo, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	entry := &entryInfo{Name: info.Name(), Path: path}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			target = path
+		} else if followed, err := os.Stat(target); err == nil {
+			info = followed
+		}
+		entry.SymlinkTarget = &target
+	}
+	entry.Type = typeOf(info.Mode())
+	entry.Size = pb.Int64(info.Size())
+	entry.Mode = uint32(info.Mode().Perm())
+	entry.Permissions = info.Mode().String()
+	entry.ModifiedTime = pb.TimestampOf(info.ModTime())
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		entry.Owner, entry.Group = users.Name(stat.Uid), users.GroupName(stat.Gid)
+	}
+	return entry, nil
+}
+
+func typeOf(mode fs.FileMode) fileTypeEnum {
+	switch {
+	case mode.IsRegular():
+		return typeFile
+	case mode.IsDir():
+		return typeDirectory
+	case mode&fs.ModeSymlink != 0:
+		return typeSymlink
+	default:
+		return typeUnspecified
+	}
+}
+
+func fileError(doing string, err error) error {
+	code := rpc.Internal
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		code = rpc.NotFound
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		code = rpc.PermissionDenied
+	case errors.Is(err, fs.ErrExist):
+		code = rpc.AlreadyExists
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		code = rpc.ResourceExhausted
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENAMETOOLONG):
+		code = rpc.InvalidArgument
+	}
+	return rpc.Errorf(code, "%s: %s", doing, err)
+}

@@ -1,0 +1,39 @@
+package envd
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+)
+
+// init is envd's own: whoever holds the token may change the environment and the defaults of new commands. Identity and
+// token come by the control port, which the sandbox's clients cannot reach.
+func (s *Server) init(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		AccessToken    string            `json:"accessToken"`
+		EnvVars        map[string]string `json:"envVars"`
+		DefaultUser    string            `json:"defaultUser"`
+		DefaultWorkdir string            `json:"defaultWorkdir"`
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err == nil && len(body) > 0 {
+		err = json.Unmarshal(body, &request)
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, "reading the request: "+err.Error())
+		return
+	}
+	if !s.identity.Admits(request.AccessToken) {
+		fail(w, http.StatusUnauthorized, "the access token is not this sandbox's")
+		return
+	}
+	if request.DefaultUser != "" {
+		if _, err := s.identity.User(request.DefaultUser); err != nil {
+			fail(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
+	s.identity.Adjust(request.AccessToken, request.EnvVars, request.DefaultUser, request.DefaultWorkdir)
+	w.Header().Set("X-Envd-Version", Version)
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,60 @@
+package envd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"ramet.dev/native/guest/internal/users"
+)
+
+// resolve makes a path absolute: `~` is the user's home, and a relative path begins at base.
+func resolve(path, base string, user users.User) string {
+	switch {
+	case path == "~":
+		return user.Home
+	case strings.HasPrefix(path, "~/"):
+		return filepath.Join(user.Home, path[2:])
+	case filepath.IsAbs(path):
+		return filepath.Clean(path)
+	default:
+		return filepath.Join(base, path)
+	}
+}
+
+// makeParents makes a directory and those above it; the new ones belong to the user.
+func makeParents(dir string, user users.User) error {
+	if isDirectory(dir) {
+		return nil
+	}
+	if parent := filepath.Dir(dir); parent != dir {
+		if err := makeParents(parent, user); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		if os.IsExist(err) && isDirectory(dir) {
+			return nil
+		}
+		return err
+	}
+	return giveTo(dir, user)
+}
+
+// giveTo changes the owner, where the guest may.
+func giveTo(path string, user users.User) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return os.Lchown(path, int(user.UID), int(user.GID))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,80 @@
+// Package envd serves the interface of E2B's envd to clients: commands, files and watches, as Connect RPC and HTTP.
+package envd
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"ramet.dev/native/guest/internal/identity"
+	"ramet.dev/native/guest/internal/process"
+	"ramet.dev/native/guest/internal/rpc"
+	"ramet.dev/native/guest/internal/users"
+)
+
+// Version is what X-Envd-Version says: the version of envd whose interface is served.
+const Version = "0.6.4"
+
+// Server answers clients on port 49983.
+type Server struct {
+	processes *process.Table
+	identity  *identity.State
+	watchers  *watchers
+}
+
+// New makes a Server.
+func New(processes *process.Table, identity *identity.State) *Server {
+	return &Server{processes: processes, identity: identity, watchers: newWatchers()}
+}
+
+// Handler is the whole interface, guarded by the sandbox's token.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.HandleFunc("GET /envs", s.envs)
+	mux.HandleFunc("POST /init", s.init)
+	mux.HandleFunc("GET /files", s.download)
+	mux.HandleFunc("POST /files", s.upload)
+	s.processRoutes(mux)
+	s.filesystemRoutes(mux)
+	return s.guard(mux)
+}
+
+// guard refuses callers without the token. Health and init decide themselves; /files takes a signature in its place.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		open := r.URL.Path == "/health" || r.URL.Path == "/init" || r.URL.Path == "/files" && r.Header.Get("X-Access-Token") == ""
+		if !open && !s.identity.Admits(r.Header.Get("X-Access-Token")) {
+			fail(w, http.StatusUnauthorized, "the access token is missing or wrong: send it as X-Access-Token")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) envs(w http.ResponseWriter, _ *http.Request) {
+	reply(w, s.identity.Environment())
+}
+
+// user is whom the caller wants to be: the name in Basic authorization, else the default user.
+func (s *Server) user(r *http.Request) (users.User, error) {
+	name, _, _ := r.BasicAuth()
+	user, err := s.identity.User(name)
+	if err != nil {
+		return user, rpc.Errorf(rpc.Unauthenticated, "the command's user: %s", err)
+	}
+	return user, nil
+}
+
+func reply(w http.ResponseWriter, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// fail answers with envd's error shape, in which `code` repeats the status. Connect clients, which cannot read a number
+// there, go by the status itself.
+func fail(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"message": message, "code": status})
+}

@@ -1,0 +1,34 @@
+package envd
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// checkSignature takes a signed link in place of the token, so that a file's address can be given away. The signature is
+// `v1_` and the unpadded base64 of the SHA-256 of path:operation:user:token, with :expiry (unix seconds) where there is one.
+func checkSignature(token, operation string, query url.Values) error {
+	signed := query.Get("path") + ":" + operation + ":" + query.Get("username") + ":" + token
+	expiry := query.Get("signature_expiration")
+	if expiry != "" {
+		signed += ":" + expiry
+	}
+	sum := sha256.Sum256([]byte(signed))
+	want := "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+	if subtle.ConstantTimeCompare([]byte(want), []byte(query.Get("signature"))) != 1 {
+		return errors.New("the access token or the link's signature is missing or wrong")
+	}
+	if expiry == "" {
+		return nil
+	}
+	seconds, err := strconv.ParseInt(expiry, 10, 64)
+	if err != nil || time.Now().Unix() > seconds {
+		return errors.New("the link's signature has expired")
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package envd
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"io/fs"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"ramet.dev/native/guest/internal/users"
+)
+
+// metadataHeader begins the headers that become extended attributes of an uploaded file.
+const metadataHeader = "X-Metadata-"
+
+type writtenFile struct {
+	Path     string            `json:"path"`
+	Name     string            `json:"name"`
+	Type     string            `json:"type"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// upload streams one file from the body, or several from the `file` parts of a form, to where they belong.
+func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
+	path, user, ok := s.filePath(w, r, "write")
+	if !ok {
+		return
+	}
+	body, err := unzipped(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "reading the body: "+err.Error())
+		return
+	}
+	kind, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	var written []writtenFile
+	switch {
+	case kind == "multipart/form-data":
+		written, err = s.writeForm(multipart.NewReader(body, parameters["boundary"]), path, user)
+	case path == "":
+		err = badRequest{errors.New("the request names no path")}
+	default:
+		written, err = writeFile(path, body, user)
+	}
+	if err == nil {
+		written, err = describeUploads(written, r.Header)
+	}
+	if err != nil {
+		fail(w, uploadStatus(err), "writing: "+err.Error())
+		return
+	}
+	reply(w, written)
+}
+
+// badRequest marks an error as the caller's.
+type badRequest struct{ error }
+
+func (s *Server) writeForm(form *multipart.Reader, path string, user users.User) ([]writtenFile, error) {
+	written := []writtenFile{}
+	for {
+		part, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			if len(written) == 0 {
+				return nil, badRequest{errors.New("the form has no part named file")}
+			}
+			return written, nil
+		}
+		if err != nil {
+			return nil, badRequest{err}
+		}
+		if part.FormName() != "file" {
+			continue
+		}
+		target := path
+		if target == "" {
+			// FileName gives the last part of the path only; callers send the whole path here.
+			_, parameters, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+			if parameters["filename"] == "" {
+				return nil, badRequest{errors.New("a part of the form has no file name, and the request names no path")}
+			}
+			target = resolve(parameters["filename"], s.identity.Workdir(user), user)
+		}
+		files, err := writeFile(target, part, user)
+		if err != nil {
+			return nil, err
+		}
+		written = append(written, files...)
+	}
+}
+
+// writeFile writes in place, so that a file which programs hold open or watch stays the same file.
+func writeFile(path string, body io.Reader, user users.User) ([]writtenFile, error) {
+	if isDirectory(path) {
+		return nil, badRequest{errors.New(path + " is a directory")}
+	}
+	if err := makeParents(filepath.Dir(path), user); err != nil {
+		return nil, err
+	}
+	isNew := !exists(path)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(file, body)
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil && isNew {
+		err = giveTo(path, user)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []writtenFile{{Path: path, Name: filepath.Base(path), Type: "file"}}, nil
+}
+
+func describeUploads(files []writtenFile, header http.Header) ([]writtenFile, error) {
+	metadata := map[string]string{}
+	for key := range header {
+		if name, ok := strings.CutPrefix(key, metadataHeader); ok {
+			metadata[strings.ToLower(name)] = header.Get(key)
+		}
+	}
+	if len(metadata) == 0 {
+		return files, nil
+	}
+	for i := range files {
+		for name, value := range metadata {
+			if err := syscall.Setxattr(files[i].Path, "user.e2b."+name, []byte(value), 0); err != nil {
+				return nil, &fs.PathError{Op: "setting metadata of", Path: files[i].Path, Err: err}
+			}
+		}
+		files[i].Metadata = metadata
+	}
+	return files, nil
+}
+
+func unzipped(r *http.Request) (io.Reader, error) {
+	if r.Header.Get("Content-Encoding") != "gzip" {
+		return r.Body, nil
+	}
+	return gzip.NewReader(r.Body)
+}
+
+func uploadStatus(err error) int {
+	var bad badRequest
+	switch {
+	case errors.As(err, &bad), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, syscall.ENOTDIR):
+		return http.StatusBadRequest
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return http.StatusInsufficientStorage
+	default:
+		return statusOf(err)
+	}
+}

@@ -1,0 +1,129 @@
+// Package identity holds who the sandbox is: its token, the environment of its commands and its default user, all of
+// which change when it wakes up as a clone.
+package identity
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"ramet.dev/native/guest/internal/users"
+)
+
+// State is shared by the control port, which sets it, and the client port, which obeys it.
+type State struct {
+	mu          sync.RWMutex
+	base        []string
+	token       string
+	environment map[string]string
+	owner       users.User
+	defaultUser string
+	workdir     string
+	generation  int64
+}
+
+// New makes the state of a sandbox without a token. base is the environment that the container was declared with;
+// owner is the user of commands that name none; workdir, if not empty, is where they begin.
+func New(base []string, owner users.User, workdir string) *State {
+	return &State{base: base, owner: owner, workdir: workdir, environment: map[string]string{}}
+}
+
+// Take makes the sandbox somebody: new token, new environment.
+func (s *State) Take(token string, environment map[string]string, generation int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token, s.generation = token, generation
+	s.environment = maps.Clone(environment)
+	if s.environment == nil {
+		s.environment = map[string]string{}
+	}
+}
+
+// Adjust is what envd's own /init may change. Empty values leave things as they are; environment is merged.
+func (s *State) Adjust(token string, environment map[string]string, defaultUser, workdir string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if token != "" {
+		s.token = token
+	}
+	maps.Copy(s.environment, environment)
+	if defaultUser != "" {
+		s.defaultUser = defaultUser
+	}
+	if workdir != "" {
+		s.workdir = workdir
+	}
+}
+
+// Generation is how often this memory has been given an identity; 0 before the first time.
+func (s *State) Generation() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.generation
+}
+
+// Token is what clients must present, or empty when none was set.
+func (s *State) Token() string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.token
+}
+
+// Admits tells whether a caller with this token may pass. It takes the same time for every wrong token.
+func (s *State) Admits(presented string) bool {
+	token := s.Token()
+	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(presented))
+	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 || token == ""
+}
+
+// Environment is a copy of the default environment of new commands.
+func (s *State) Environment() map[string]string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return maps.Clone(s.environment)
+}
+
+// User resolves the name that a caller gave, or the default user for none.
+func (s *State) User(name string) (users.User, error) {
+	if name == "" {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		if s.defaultUser == "" {
+			return s.owner, nil
+		}
+		name = s.defaultUser
+	}
+	return users.Lookup(name)
+}
+
+// Workdir is where commands of the user begin that name no directory.
+func (s *State) Workdir(user users.User) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.workdir != "" {
+		return s.workdir
+	}
+	return user.Home
+}
+
+// CommandEnvironment is what a new command gets, later ones winning: what the container declares, the user's own
+// variables, the sandbox's environment, and what the caller adds.
+func (s *State) CommandEnvironment(user users.User, added map[string]string) []string {
+	all := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	for _, entry := range s.base {
+		if key, value, ok := strings.Cut(entry, "="); ok {
+			all[key] = value
+		}
+	}
+	all["HOME"], all["USER"], all["LOGNAME"] = user.Home, user.Name, user.Name
+	maps.Copy(all, s.Environment())
+	maps.Copy(all, added)
+	env := make([]string, 0, len(all))
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		env = append(env, key+"="+all[key])
+	}
+	return env
+}

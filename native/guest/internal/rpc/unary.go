@@ -1,0 +1,116 @@
+// Package rpc serves the Connect protocol (connectrpc.com/docs/protocol): unary calls, server streams and client streams,
+// in JSON and in protobuf's binary form, over HTTP/1.1.
+package rpc
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// maxMessageBytes bounds one message, so that a caller cannot exhaust the guest's memory. Files go by HTTP, not by RPC.
+const maxMessageBytes = 4 << 20
+
+// Unary serves a call with one request and one response.
+func Unary[Req, Res any](handle func(r *http.Request, request *Req) (*Res, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		codec, ok := codecFor(r.Header.Get("Content-Type"), "application/")
+		if !ok {
+			w.Header().Set("Accept-Post", "application/json, application/proto")
+			w.WriteHeader(http.StatusUnsupportedMediaType)
+			return
+		}
+		r, cancel, err := withTimeout(r)
+		if err != nil {
+			writeUnaryError(w, err)
+			return
+		}
+		defer cancel()
+		var request Req
+		if err := readUnary(r, codec, &request); err != nil {
+			writeUnaryError(w, err)
+			return
+		}
+		response, err := handle(r, &request)
+		if err != nil {
+			writeUnaryError(w, err)
+			return
+		}
+		body, err := codec.marshal(response)
+		if err != nil {
+			writeUnaryError(w, Errorf(Internal, "writing the answer: %s", err))
+			return
+		}
+		w.Header().Set("Content-Type", "application/"+codec.name)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
+	})
+}
+
+// writeUnaryError answers a call that did not reach its handler. Streaming clients read it too: the protocol lets a
+// stream be refused by plain HTTP status.
+func writeUnaryError(w http.ResponseWriter, err error) {
+	coded := asError(err)
+	body, _ := json.Marshal(coded)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(httpStatus[coded.Code])
+	_, _ = w.Write(body)
+}
+
+func readUnary(r *http.Request, codec codec, request any) error {
+	body, err := decompressed(r.Body, r.Header.Get("Content-Encoding"))
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(io.LimitReader(body, maxMessageBytes+1))
+	if err != nil {
+		return Errorf(InvalidArgument, "reading the request: %s", err)
+	}
+	return decode(codec, data, request)
+}
+
+func decode(codec codec, data []byte, message any) error {
+	if len(data) > maxMessageBytes {
+		return Errorf(ResourceExhausted, "the message is larger than %d bytes", maxMessageBytes)
+	}
+	if err := codec.unmarshal(data, message); err != nil {
+		return Errorf(InvalidArgument, "reading the request: %s", err)
+	}
+	return nil
+}
+
+func decompressed(body io.Reader, encoding string) (io.Reader, error) {
+	switch encoding {
+	case "", "identity":
+		return body, nil
+	case "gzip":
+		unzipped, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, Errorf(InvalidArgument, "reading the request: %s", err)
+		}
+		return unzipped, nil
+	default:
+		return nil, Errorf(Unimplemented, "unknown compression %q: supported encodings are gzip and identity", encoding)
+	}
+}
+
+// withTimeout gives the request's context the deadline that the caller sent.
+func withTimeout(r *http.Request) (*http.Request, context.CancelFunc, error) {
+	text := r.Header.Get("Connect-Timeout-Ms")
+	if text == "" {
+		return r, func() {}, nil
+	}
+	milliseconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || milliseconds < 0 || len(text) > 10 {
+		return nil, nil, Errorf(InvalidArgument, "Connect-Timeout-Ms %q is not a number of milliseconds", text)
+	}
+	if milliseconds == 0 {
+		return r, func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(milliseconds)*time.Millisecond)
+	return r.WithContext(ctx), cancel, nil
+}

@@ -1,0 +1,98 @@
+// The guest is PID 1 of a sandbox: it starts the image's entrypoint, reaps what is left behind, starts the commands and
+// serves the files that clients ask for, and takes a new identity when the sandbox wakes up as a clone.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"ramet.dev/native/guest/internal/control"
+	"ramet.dev/native/guest/internal/envd"
+	"ramet.dev/native/guest/internal/identity"
+	"ramet.dev/native/guest/internal/process"
+	"ramet.dev/native/guest/internal/users"
+)
+
+func main() {
+	config, err := readConfig(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ramet-guest: "+err.Error())
+		os.Exit(2)
+	}
+	tuneMemory()
+	code, err := run(config)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ramet-guest: "+err.Error())
+	}
+	os.Exit(code)
+}
+
+// tuneMemory keeps the guest small: it shares the sandbox's memory with the user's programs, and all of it is in every
+// checkpoint.
+func tuneMemory() {
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(32 << 20)
+	}
+}
+
+func run(config config) (int, error) {
+	adoptOrphans()
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	user := users.OfIDs(config.UID, config.GID)
+	processes := process.NewTable(config.OutputBytes)
+	state := identity.New(config.environment(), user, config.Cwd)
+
+	controlListener, err := net.Listen("tcp", net.JoinHostPort(config.Listen, strconv.Itoa(config.ControlPort)))
+	if err != nil {
+		return 1, fmt.Errorf("opening the control port: %w", err)
+	}
+	clientListener, err := net.Listen("tcp", net.JoinHostPort(config.Listen, strconv.Itoa(config.ClientPort)))
+	if err != nil {
+		return 1, fmt.Errorf("opening the client port: %w", err)
+	}
+	peer, err := netip.ParseAddr(config.ControlPeer)
+	if err != nil {
+		return 2, fmt.Errorf("reading the control peer: %w", err)
+	}
+	go processes.Reap(context.Background())
+	entrypoint := control.NoEntrypoint()
+	if len(config.Args) > 0 {
+		entrypoint = control.StartEntrypoint(processes, config.entrypoint(state, user))
+	}
+	clients := newConnections()
+	controlServer := &control.Server{
+		Identity: state, Processes: processes, Entrypoint: entrypoint,
+		HookDir: config.HookDir, StateDir: config.StateDir, DropClients: clients.drop,
+	}
+	controlHTTP := &http.Server{Handler: controlServer.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	clientHTTP := &http.Server{
+		Handler:           envd.New(processes, state).Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ConnState:         clients.track,
+	}
+	failed := make(chan error, 2)
+	go func() { failed <- controlHTTP.Serve(control.OnlyFrom(controlListener, peer)) }()
+	go func() { failed <- clientHTTP.Serve(clientListener) }()
+	code, err := supervise(config, entrypoint, signals, failed)
+	// Whoever waits for the entrypoint's end is told before the sandbox is gone.
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	_ = controlHTTP.Shutdown(ctx)
+	return code, err
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+
+	"ramet.dev/native/guest/internal/control"
+)
+
+// forwarded are the signals that the entrypoint gets in the guest's place.
+var forwarded = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+	syscall.SIGWINCH, syscall.SIGCONT,
+}
+
+// supervise passes signals on until it is time for the guest to end, and says with which code.
+func supervise(config config, entrypoint *control.Entrypoint, signals <-chan os.Signal, failed <-chan error) (int, error) {
+	ended := entrypoint.Ended()
+	stopping := false
+	if message := entrypoint.Status().Message; message != "" {
+		_, _ = os.Stderr.WriteString("ramet-guest: " + message + "\n")
+	}
+	for {
+		select {
+		case err := <-failed:
+			return 1, err
+		case <-ended:
+			if config.ExitWithEntrypoint || stopping {
+				return entrypoint.ExitCode(), nil
+			}
+			ended = nil
+		case received := <-signals:
+			number, ok := received.(syscall.Signal)
+			if !ok {
+				continue
+			}
+			stop := number == syscall.SIGTERM || number == syscall.SIGINT
+			if !entrypoint.Signal(number) && stop && (ended == nil || entrypoint.Status().State == "none") {
+				return 128 + int(number), nil
+			}
+			stopping = stopping || stop
+		}
+	}
+}
+
+// adoptOrphans makes the guest the parent of every process that loses its own, also where it is not PID 1.
+func adoptOrphans() {
+	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
+	_, _, _ = syscall.Syscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
+}
+
+// connections are those of clients, which are cut when the sandbox wakes up as a clone: the other ends are the source's.
+type connections struct {
+	mu  sync.Mutex
+	all map[net.Conn]struct{}
+}
+
+func newConnections() *connections { return &connections{all: map[net.Conn]struct{}{}} }
+
+func (c *connections) track(connection net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.all[connection] = struct{}{}
+	case http.StateClosed, http.StateHijacked:
+		delete(c.all, connection)
+	}
+}
+
+func (c *connections) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for connection := range c.all {
+		// Without lingering: nobody is there to take what is still unsent.
+		if tcp, ok := connection.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = connection.Close()
+	}
+}
