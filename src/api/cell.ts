@@ -42,6 +42,8 @@ export const CellConfig = z.strictObject({
   container: ContainerSpec,
   /** Where the template's image is unpacked or mounted, as the cell sees it. */
   rootPath: z.string().startsWith("/"),
+  /** The digest of what a restore compares, recorded with each checkpoint (src/api/digest.ts). */
+  templateDigest: z.string().min(1),
   /** `boot`: start the container at once. `wait`: make everything ready and wait for a restore. */
   start: z.enum(["boot", "wait"]),
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */

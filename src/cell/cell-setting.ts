@@ -1,0 +1,83 @@
+import { z } from "zod";
+import { CellConfig } from "../api/cell.ts";
+import { RametError } from "../api/errors.ts";
+
+/** What an image says about its first process; used where the Pod's container leaves it out. */
+export const ImageConfig = z.object({
+  entrypoint: z.array(z.string()).default([]),
+  cmd: z.array(z.string()).default([]),
+  env: z.array(z.string()).default([]),
+  workingDir: z.string().default(""),
+  digest: z.string().optional(),
+});
+export type ImageConfig = z.infer<typeof ImageConfig>;
+
+/** Where a cell finds things on the machine or in the image that it runs in. */
+export interface CellPaths {
+  runsc: string;
+  guest: string;
+  link: string;
+  /** The cell's own folder: gVisor's state, sockets, logs. */
+  directory: string;
+}
+
+export interface CellSetting {
+  config: CellConfig;
+  image: ImageConfig;
+  paths: CellPaths;
+  /** The Pod's address. */
+  listen: string;
+}
+
+/**
+ * Reads what a cell is given from its environment: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
+ * (ImageConfig, from the node if it knows it), `RAMET_ROOT_PATH` (where the node has the image's root, when that is
+ * not where the Pod says), `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_RUNSC`, `RAMET_GUEST`, `RAMET_LINK`.
+ */
+export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
+  const config = parse("RAMET_CELL", CellConfig, environment["RAMET_CELL"]);
+  const image = parse("RAMET_IMAGE_CONFIG", ImageConfig, environment["RAMET_IMAGE_CONFIG"] ?? "{}");
+  return {
+    config: {
+      ...config,
+      rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath,
+      container: withImage(config, image),
+    },
+    image,
+    listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
+    paths: {
+      runsc: environment["RAMET_RUNSC"] ?? "/usr/local/bin/runsc",
+      guest: environment["RAMET_GUEST"] ?? "/usr/local/bin/ramet-guest",
+      link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
+      directory: environment["RAMET_CELL_DIRECTORY"] ?? "/run/ramet/cell",
+    },
+  };
+}
+
+/** The rules of Kubernetes: a command replaces entrypoint and cmd, args replace cmd only. */
+function withImage({ container }: CellConfig, image: ImageConfig): CellConfig["container"] {
+  const named = new Set(container.env.map(({ name }) => name));
+  const inherited = image.env.map((pair) => ({
+    name: pair.split("=", 1)[0] ?? pair,
+    value: pair.slice(pair.indexOf("=") + 1),
+  }));
+  const noCommand = container.command.length === 0;
+  return {
+    ...container,
+    command: noCommand ? image.entrypoint : container.command,
+    args: container.args.length === 0 && noCommand ? image.cmd : container.args,
+    env: [...inherited.filter(({ name }) => !named.has(name)), ...container.env],
+    ...(container.workingDir === undefined && image.workingDir !== "" ? { workingDir: image.workingDir } : {}),
+  };
+}
+
+function parse<T extends z.ZodType>(variable: string, schema: T, text: string | undefined): z.infer<T> {
+  if (text === undefined)
+    throw new RametError("InvalidArgument", `cell: the environment variable ${variable} is not set`);
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (error) {
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    throw new RametError("InvalidArgument", `cell: ${variable} is not legal: ${why}`, { cause: error });
+  }
+}

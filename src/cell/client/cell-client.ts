@@ -1,0 +1,168 @@
+import { once } from "node:events";
+import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { z } from "zod";
+import {
+  CellState,
+  cellPort,
+  CheckpointResult,
+  RestoreResult,
+  type BootRequest,
+  type CheckpointRequest,
+  type RestoreRequest,
+} from "../../api/cell.ts";
+import { errorCodes, type ErrorCode } from "../../api/error-codes.ts";
+import { RametError } from "../../api/errors.ts";
+import { signCellToken, type CellKey } from "./cell-token.ts";
+
+export interface CellAddress {
+  /** The Pod's address. */
+  ip: string;
+  sandboxUid: string;
+}
+
+const Failure = z.object({
+  code: z.string(),
+  message: z.string(),
+  hint: z.string().optional(),
+  retryable: z.boolean().optional(),
+});
+
+/** Speaks to cells; one for all of them, with one pool of connections. Every method takes the cell's address. */
+export class CellClient {
+  readonly #key: CellKey;
+  readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: 64 });
+
+  constructor(key: CellKey) {
+    this.#key = key;
+  }
+
+  state(cell: CellAddress): Promise<CellState> {
+    return this.#call(cell, { operation: "state", answer: CellState });
+  }
+
+  boot(cell: CellAddress, body: BootRequest): Promise<CellState> {
+    return this.#call(cell, { operation: "boot", body, answer: CellState });
+  }
+
+  restore(cell: CellAddress, body: RestoreRequest): Promise<RestoreResult> {
+    return this.#call(cell, { operation: "restore", body, answer: RestoreResult });
+  }
+
+  checkpoint(cell: CellAddress, body: CheckpointRequest): Promise<CheckpointResult> {
+    return this.#call(cell, { operation: "checkpoint", body, answer: CheckpointResult });
+  }
+
+  resume(cell: CellAddress): Promise<CellState> {
+    return this.#call(cell, { operation: "resume", body: {}, answer: CellState });
+  }
+
+  stop(cell: CellAddress, reason: string): Promise<CellState> {
+    return this.#call(cell, { operation: "stop", body: { reason }, answer: CellState });
+  }
+
+  /** The cell's states as they change, beginning with the present one; ends with the cell. */
+  async *events(cell: CellAddress, signal: AbortSignal): AsyncGenerator<CellState> {
+    const response = await this.#send(cell, { operation: "events", signal });
+    let rest = "";
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      const lines = (rest + chunk.toString()).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) yield CellState.parse(JSON.parse(line));
+    }
+  }
+
+  /** What the entrypoint printed, as a stream of text. `query` is that of `kubectl logs`. */
+  logs(cell: CellAddress, query: URLSearchParams, signal?: AbortSignal): Promise<IncomingMessage> {
+    return this.#send(cell, { operation: "logs", query, ...(signal && { signal }) });
+  }
+
+  /** A raw stream to a port inside the sandbox. */
+  async dial(cell: CellAddress, port: number): Promise<Duplex> {
+    const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation: "ports" });
+    const request = httpRequest({
+      host: cell.ip,
+      port: cellPort,
+      path: `/v1/ports/${port}`,
+      headers: { authorization: `Bearer ${token}`, connection: "Upgrade", upgrade: "tcp" },
+    });
+    const upgraded = once(request, "upgrade") as Promise<[IncomingMessage, Duplex]>;
+    const refused = once(request, "response") as Promise<[IncomingMessage]>;
+    request.end();
+    try {
+      const result = await Promise.race([upgraded, refused]);
+      if (result[1] !== undefined) return result[1];
+      throw await failure(result[0]);
+    } catch (error) {
+      throw unreachable(cell, error);
+    }
+  }
+
+  /** Closes the idle connections. */
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  async #call<T extends z.ZodType>(
+    cell: CellAddress,
+    call: { operation: string; body?: unknown; answer: T },
+  ): Promise<z.infer<T>> {
+    const response = await this.#send(cell, call);
+    return call.answer.parse(JSON.parse(await text(response)));
+  }
+
+  async #send(
+    cell: CellAddress,
+    call: { operation: string; body?: unknown; query?: URLSearchParams; signal?: AbortSignal },
+  ): Promise<IncomingMessage> {
+    const { operation } = call;
+    const body = call.body === undefined ? undefined : JSON.stringify(call.body);
+    const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation, body });
+    const query = call.query === undefined ? "" : `?${call.query.toString()}`;
+    const request = httpRequest({
+      agent: this.#agent,
+      method: body === undefined ? "GET" : "POST",
+      host: cell.ip,
+      port: cellPort,
+      path: `/v1/${operation}${query}`,
+      headers: {
+        authorization: `Bearer ${token}`,
+        ...(body === undefined
+          ? {}
+          : { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
+      },
+      ...(call.signal && { signal: call.signal }),
+    });
+    request.end(body);
+    try {
+      const [response] = (await once(request, "response")) as [IncomingMessage];
+      if (response.statusCode === 200) return response;
+      throw await failure(response);
+    } catch (error) {
+      throw unreachable(cell, error);
+    }
+  }
+}
+
+async function failure(response: IncomingMessage): Promise<RametError> {
+  const body = Failure.safeParse(JSON.parse((await text(response)) || "{}"));
+  if (!body.success)
+    return new RametError("Unavailable", `the cell answered ${response.statusCode ?? 0}`, { retryable: true });
+  const { code, message, hint, retryable } = body.data;
+  const known: ErrorCode = Object.hasOwn(errorCodes, code) ? (code as ErrorCode) : "Internal";
+  return new RametError(known, message, { retryable: retryable ?? false, ...(hint === undefined ? {} : { hint }) });
+}
+
+function unreachable(cell: CellAddress, error: unknown): RametError {
+  if (error instanceof RametError) return error;
+  return new RametError("Unavailable", `the cell at ${cell.ip} cannot be reached: ${RametError.from(error).message}`, {
+    retryable: true,
+    cause: error,
+  });
+}
+
+async function text(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
+  return Buffer.concat(chunks).toString("utf8");
+}

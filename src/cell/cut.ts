@@ -1,0 +1,120 @@
+import { arch } from "node:process";
+import type { CheckpointRequest, CheckpointResult } from "../api/cell.ts";
+import { RametError } from "../api/errors.ts";
+import type { ManifestDraft } from "../store/manifest.ts";
+import { openForWrite } from "../store/open.ts";
+import type { CellSetting } from "./cell-setting.ts";
+import type { GuestControl } from "./client/guest-control.ts";
+import type { Engine } from "./engine.ts";
+import { PhaseClock } from "./phase-clock.ts";
+import type { Sandbox } from "./sandbox.ts";
+
+export interface CutSubject {
+  sandbox: Sandbox;
+  guest: GuestControl;
+  setting: CellSetting;
+}
+
+const quiesceTimeoutMilliseconds = 2_000;
+
+/**
+ * Takes one checkpoint: pause, capture, resume (or hold, for `keepRunning: false`), publish data, then the manifest.
+ * On any error the source goes on as it was, and the error says so.
+ */
+export async function cut(request: CheckpointRequest, subject: CutSubject): Promise<CheckpointResult> {
+  const clock = new PhaseClock();
+  const { engine } = subject.sandbox;
+  const session = await clock.phase("store-open", () => openForWrite(request.grant));
+  const quiesced = await clock.phase("quiesce", () => quiesce(subject.guest));
+  let held = false;
+  try {
+    const captured = await capture(request, engine, { path: session.stagingPath, clock });
+    held = captured.held;
+    const draft = await manifestDraft(request, subject, { cutAt: captured.cutAt, quiesced });
+    const published = await clock.phase("publish", () => session.publish(draft));
+    return {
+      manifestDigest: published.manifestDigest,
+      sizeBytes: published.sizeBytes,
+      cutAt: captured.cutAt,
+      readyAt: new Date().toISOString(),
+      pausedMilliseconds: captured.pausedMilliseconds,
+      phases: { ...clock.phases, ...published.phases },
+    };
+  } catch (error) {
+    if (held) await engine.resume();
+    throw withSourceState(error);
+  } finally {
+    await session.abandon();
+  }
+}
+
+interface Capture {
+  cutAt: string;
+  pausedMilliseconds: number;
+  /** The source stands still and waits to be stopped or resumed. */
+  held: boolean;
+}
+
+/** Stops the world, captures, and lets it go on unless the source is to end. */
+async function capture(
+  { contents, keepRunning }: CheckpointRequest,
+  engine: Engine,
+  { path, clock }: { path: string; clock: PhaseClock },
+): Promise<Capture> {
+  const start = performance.now();
+  const cutAt = new Date().toISOString();
+  const memory = contents.includes("memory");
+  // gVisor's checkpoint stops and starts the world by itself; a tar does not, and neither holds it.
+  const mustPause = !memory || !keepRunning;
+  if (mustPause) await clock.phase("pause", () => engine.pause());
+  try {
+    if (memory) await clock.phase("engine", () => engine.checkpoint(path));
+    else await clock.phase("engine", () => engine.saveFilesystem(`${path}/filesystem.tar`));
+  } catch (error) {
+    if (mustPause) await engine.resume();
+    throw error;
+  }
+  if (mustPause && keepRunning) await clock.phase("resume", () => engine.resume());
+  return { cutAt, pausedMilliseconds: Math.round((performance.now() - start) * 10) / 10, held: !keepRunning };
+}
+
+/** Asks the guest to flush; a guest that does not answer makes the checkpoint no less usable, only less tidy. */
+async function quiesce(guest: GuestControl): Promise<boolean> {
+  try {
+    await guest.quiesce(AbortSignal.timeout(quiesceTimeoutMilliseconds));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function manifestDraft(
+  { contents }: CheckpointRequest,
+  { sandbox, setting }: CutSubject,
+  { cutAt, quiesced }: { cutAt: string; quiesced: boolean },
+): Promise<ManifestDraft> {
+  const { config, image } = setting;
+  return {
+    contents,
+    cutAt,
+    engine: {
+      name: "gvisor",
+      version: await sandbox.engine.version(),
+      platform: "systrap",
+      architecture: arch === "x64" ? "amd64" : arch,
+    },
+    templateDigest: config.templateDigest,
+    container: config.container,
+    image: { name: config.container.image, ...(image.digest === undefined ? {} : { digest: image.digest }) },
+    consistency: contents.includes("memory") ? "atomic" : quiesced ? "quiesced" : "crash",
+  };
+}
+
+function withSourceState(error: unknown): RametError {
+  const { code, message, hint, retryable } = RametError.from(error);
+  return new RametError(code, `${message}; the sandbox goes on as it was`, {
+    retryable,
+    cause: error,
+    ...(hint === undefined ? {} : { hint }),
+  });
+}

@@ -1,0 +1,124 @@
+import { appendFile, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import { RametError } from "../api/errors.ts";
+import { runProgram } from "./run-program.ts";
+
+export interface EngineOptions {
+  /** gVisor's `runsc`. */
+  runsc: string;
+  /** The cell's own folder: gVisor's state, the bundle and its log are kept below it. */
+  directory: string;
+  /** Names the container; gVisor's sockets are named after it, so it must be unique in the cell's network namespace. */
+  id: string;
+}
+
+export interface EngineOutput {
+  stdout: Readable;
+  stderr: Readable;
+  /** What the sandbox printed while it was being created. */
+  early: { stdout: string; stderr: string };
+}
+
+const commandTimeoutMilliseconds = 120_000;
+
+/** One gVisor sandbox, driven through `runsc`. Each call is one command; none is bound to a request's life. */
+export class Engine {
+  readonly #options: EngineOptions;
+  readonly #bundle: string;
+  readonly #log: string;
+  #version: Promise<string> | undefined;
+
+  constructor(options: EngineOptions) {
+    this.#options = options;
+    this.#bundle = join(options.directory, "bundle");
+    this.#log = join(options.directory, "runsc.log");
+  }
+
+  /** Makes the sandbox without starting anything in it. Its output comes back as streams that end with it. */
+  async create(spec: Record<string, unknown>): Promise<EngineOutput> {
+    await mkdir(this.#bundle, { recursive: true });
+    await writeFile(join(this.#bundle, "config.json"), JSON.stringify(spec));
+    const { child, stdout, stderr } = await this.#run(["create", "--bundle", this.#bundle, this.#options.id]);
+    if (child.stdout === null || child.stderr === null)
+      throw new RametError("Internal", "runsc create: has no output pipes");
+    return { stdout: child.stdout, stderr: child.stderr, early: { stdout, stderr } };
+  }
+
+  async start(): Promise<void> {
+    await this.#run(["start", this.#options.id]);
+  }
+
+  /** Restores into the sandbox that `create` made. Pages that are not in yet are read in the background. */
+  async restore(imagePath: string): Promise<void> {
+    const { id } = this.#options;
+    await this.#run(["restore", "--detach", "--background", "--bundle", this.#bundle, "--image-path", imagePath, id]);
+  }
+
+  async pause(): Promise<void> {
+    await this.#run(["pause", this.#options.id]);
+  }
+
+  async resume(): Promise<void> {
+    await this.#run(["resume", this.#options.id]);
+  }
+
+  /** Writes memory and kernel state into `imagePath`; a running sandbox stands still meanwhile and then goes on. */
+  async checkpoint(imagePath: string): Promise<void> {
+    await this.#run(["checkpoint", "--leave-running", "--image-path", imagePath, this.#options.id]);
+  }
+
+  /** Writes the changed files of the root filesystem as a tar, deletions included. */
+  async saveFilesystem(file: string): Promise<void> {
+    await this.#run(["tar", "rootfs-upper", "--file", file, this.#options.id]);
+  }
+
+  /** Ends the sandbox and forgets it. A sandbox that is gone already counts as done. */
+  async destroy(): Promise<void> {
+    try {
+      await this.#run(["delete", "-force", this.#options.id]);
+    } catch (error) {
+      const state = await this.#run(["list", "-quiet"]).catch(() => undefined);
+      if (state === undefined || state.stdout.split("\n").includes(this.#options.id)) throw error;
+    }
+    await rm(this.#bundle, { recursive: true, force: true });
+  }
+
+  /** The build of gVisor: a checkpoint's memory can be restored by the very same build only. */
+  version(): Promise<string> {
+    this.#version ??= this.#run(["--version"]).then(
+      ({ stdout }) => /runsc version (\S+)/.exec(stdout)?.[1] ?? "unknown",
+    );
+    return this.#version;
+  }
+
+  async #run(args: string[]): ReturnType<typeof runProgram> {
+    const result = await runProgram({
+      program: this.#options.runsc,
+      args: [...engineFlags, "--root", join(this.#options.directory, "runsc"), "--log", this.#log, ...args],
+      timeoutMilliseconds: commandTimeoutMilliseconds,
+    });
+    if (result.code === 0) return result;
+    const why = result.stderr.trim() || (await this.#lastLogLine()) || `exit status ${result.code}`;
+    await appendFile(this.#log, `ramet: ${args[0] ?? ""} failed: ${why}\n`).catch(() => undefined);
+    throw new RametError("EngineFailed", `gVisor ${args[0] ?? ""} failed: ${why.split("\n").at(-1) ?? why}`);
+  }
+
+  async #lastLogLine(): Promise<string | undefined> {
+    const text = await readFile(this.#log, "utf8").catch(() => "");
+    return text.trim().split("\n").at(-1);
+  }
+}
+
+/**
+ * The flags of every command. The writable layer is kept in the sandbox's memory, so a checkpoint holds it; `--allow-suid` lets
+ * `sudo` work in agent images; cgroups are the Pod's business.
+ */
+const engineFlags = [
+  "--ignore-cgroups",
+  "--overlay2=root:memory",
+  "--network=sandbox",
+  "--host-settings=ignore",
+  "--allow-suid",
+  "--allow-rootfs-tar-annotation",
+] as const;

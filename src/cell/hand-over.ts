@@ -1,0 +1,55 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Identity } from "../api/cell.ts";
+import { RametError } from "../api/errors.ts";
+import type { GuestControl } from "./client/guest-control.ts";
+
+const answerTimeoutMilliseconds = 15_000;
+const hookTimeoutMilliseconds = 10_000;
+const betweenTriesMilliseconds = 2;
+
+/** Waits until the guest answers on its control port, or the sandbox has ended. */
+export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void>): Promise<void> {
+  const deadline = Date.now() + answerTimeoutMilliseconds;
+  let over = false;
+  void ended.then(() => (over = true));
+  for (;;) {
+    try {
+      await guest.health();
+      return;
+    } catch (error) {
+      if (over) throw new RametError("SandboxLost", "the sandbox ended before its guest answered", { cause: error });
+      if (Date.now() > deadline) {
+        throw new RametError("GuestUnreachable", `the guest did not answer in ${answerTimeoutMilliseconds} ms`, {
+          cause: error,
+        });
+      }
+      await sleep(betweenTriesMilliseconds);
+    }
+  }
+}
+
+/**
+ * Gives the guest its identity; a clone runs its `onRestore` hooks. Traffic may be let in only when this has returned.
+ * @throws RametError `HandoverFailed`: the sandbox must then never be reachable
+ */
+export async function handOver(guest: GuestControl, wish: { identity: Identity; clone: boolean }): Promise<void> {
+  const { identity, clone } = wish;
+  try {
+    const { generation } = await guest.health();
+    const { hooks } = await guest.init({
+      ...identity,
+      clone,
+      generation: generation + 1,
+      now: new Date().toISOString(),
+      hookTimeoutMilliseconds,
+    });
+    const failed = hooks.find(({ exitCode }) => exitCode !== 0);
+    if (failed)
+      throw new RametError("HandoverFailed", `the hook ${failed.path} ended with exit code ${String(failed.exitCode)}`);
+  } catch (error) {
+    if (error instanceof RametError && error.code === "HandoverFailed") throw error;
+    throw new RametError("HandoverFailed", `the guest did not take its identity: ${RametError.from(error).message}`, {
+      cause: error,
+    });
+  }
+}

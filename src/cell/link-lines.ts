@@ -1,0 +1,91 @@
+import type { ChildProcessWithoutNullStreams } from "node:child_process";
+import { createInterface } from "node:readline";
+import { RametError } from "../api/errors.ts";
+import { JsonLine, LinkAnswer, linkError } from "./link-wire.ts";
+
+/** The JSON lines between the cell and its link, over the child's stdin and stdout. */
+export class LinkLines {
+  /** The first line that link wrote. Rejects when it ends before. */
+  readonly first: Promise<string>;
+  /** Resolves with the reason when link has ended. */
+  readonly closed: Promise<string>;
+  readonly #child: ChildProcessWithoutNullStreams;
+  readonly #waiting = new Map<number, PromiseWithResolvers<undefined>>();
+  #ended: RametError | undefined;
+  #lastWords = "";
+  #stopped = false;
+  #nextId = 1;
+
+  constructor(child: ChildProcessWithoutNullStreams, log: ((line: string) => void) | undefined) {
+    this.#child = child;
+    child.stdin.on("error", () => undefined); // the end of link is told by `closed`
+    createInterface(child.stderr).on("line", (line) => {
+      this.#lastWords = line;
+      log?.(line);
+    });
+    const first = Promise.withResolvers<string>();
+    let isFirst = true;
+    createInterface(child.stdout).on("line", (line) => {
+      if (isFirst) first.resolve(line);
+      else this.#receive(line);
+      isFirst = false;
+    });
+    this.first = first.promise;
+    this.closed = this.#end().then((ended) => {
+      first.reject(ended);
+      return ended.message;
+    });
+  }
+
+  write(value: object): void {
+    this.#child.stdin.write(`${JSON.stringify(value)}\n`);
+  }
+
+  /** @throws RametError as link answers it; `Unavailable` when link has ended */
+  async request(body: object): Promise<void> {
+    if (this.#ended !== undefined) throw this.#ended;
+    const id = this.#nextId++;
+    const answer = Promise.withResolvers<undefined>();
+    this.#waiting.set(id, answer);
+    this.write({ id, ...body });
+    await answer.promise;
+  }
+
+  /** Closes link's input, which ends it. */
+  end(): void {
+    this.#stopped = true;
+    this.#child.stdin.end();
+  }
+
+  #receive(line: string): void {
+    const answer = JsonLine.pipe(LinkAnswer).safeParse(line);
+    if (!answer.success) return;
+    const { id, error } = answer.data;
+    const waiting = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    if (error === undefined) waiting?.resolve(undefined);
+    else waiting?.reject(linkError(error));
+  }
+
+  async #end(): Promise<RametError> {
+    const ended = await new Promise<RametError>((resolve) => {
+      this.#child.once("error", (cause) => {
+        const hint = "Build native/link, or name it in RAMET_LINK";
+        resolve(new RametError("ToolMissing", `ramet-link could not be started: ${cause.message}`, { cause, hint }));
+      });
+      this.#child.once("close", (code, signal) => {
+        resolve(new RametError("Unavailable", this.#reason(code, signal)));
+      });
+    });
+    this.#ended = ended;
+    for (const waiting of this.#waiting.values()) waiting.reject(ended);
+    this.#waiting.clear();
+    return ended;
+  }
+
+  #reason(code: number | null, signal: NodeJS.Signals | null): string {
+    if (this.#stopped) return "link was stopped";
+    const how = signal === null ? `with exit code ${String(code)}` : `by ${signal}`;
+    return `link ended ${how}${this.#lastWords === "" ? "" : `: ${this.#lastWords}`}`;
+  }
+}

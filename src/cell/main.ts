@@ -1,0 +1,61 @@
+import { mkdir } from "node:fs/promises";
+import { once } from "node:events";
+import { join } from "node:path";
+import { cellPort } from "../api/cell.ts";
+import { RametError } from "../api/errors.ts";
+import { cellSetting } from "./cell-setting.ts";
+import { Cell } from "./cell.ts";
+import { EntrypointLog } from "./entrypoint-log.ts";
+import { cellServer } from "./server.ts";
+import { tokenVerifier } from "./token-verifier.ts";
+
+/** How long answers that are on their way may take after the sandbox has ended. */
+const lingerMilliseconds = 250;
+
+/**
+ * The cell's process: the one container of a sandbox Pod. It exits with 0 when it was stopped, with the entrypoint's
+ * exit code when that ended, and with 70 when the sandbox failed.
+ */
+async function main(): Promise<number> {
+  const setting = cellSetting(process.env);
+  const { config, paths, listen } = setting;
+  await mkdir(paths.directory, { recursive: true });
+  const log = await EntrypointLog.open(join(paths.directory, "log"));
+  const cell = new Cell({ setting, log, report });
+  const server = cellServer({ cell, verifier: tokenVerifier(config.publicKey, config.sandbox.uid), logPath: log.path });
+  server.listen(cellPort, listen);
+  await once(server, "listening");
+  const ended = untilEnd(cell);
+  for (const signal of ["SIGTERM", "SIGINT"] as const)
+    process.on(signal, () => void cell.stop(`the cell was asked to end (${signal})`));
+  cell.start().catch(() => undefined);
+  const exitCode = await ended;
+  await log.close();
+  await new Promise((resolve) => setTimeout(resolve, lingerMilliseconds));
+  server.closeAllConnections();
+  return exitCode;
+}
+
+function untilEnd(cell: Cell): Promise<number> {
+  return new Promise((resolve) => {
+    const stop = cell.onChange(({ phase, exitCode }) => {
+      if (phase !== "stopped" && phase !== "failed") return;
+      stop();
+      resolve(phase === "failed" ? 70 : (exitCode ?? 0));
+    });
+  });
+}
+
+/** One line of JSON on stderr: the cell's own log, apart from what the sandbox prints. */
+function report(message: string, detail: Record<string, unknown> = {}): void {
+  process.stderr.write(`${JSON.stringify({ time: new Date().toISOString(), message, ...detail })}\n`);
+}
+
+main().then(
+  (code) => process.exit(code),
+  (error: unknown) => {
+    const { code, message, hint } = RametError.from(error);
+    report("cell cannot start", { code, message, hint });
+    process.exit(70);
+  },
+);

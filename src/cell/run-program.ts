@@ -1,0 +1,63 @@
+import { spawn, type ChildProcess, type StdioOptions } from "node:child_process";
+import { once } from "node:events";
+import { RametError } from "../api/errors.ts";
+
+export interface RunProgramOptions {
+  program: string;
+  args: readonly string[];
+  stdio?: StdioOptions;
+  /** The program is killed and the call fails after this long. It is never tied to a request's life. */
+  timeoutMilliseconds: number;
+}
+
+export interface ProgramResult {
+  child: ChildProcess;
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/**
+ * Runs a program to its end. Its pipes may be inherited by others and outlive it (`runsc create` hands them to the
+ * sandbox), so the end is the process's, not the pipes'.
+ * @throws RametError `ToolMissing` when it cannot be started, `Timeout` when it does not end.
+ */
+export async function runProgram(options: RunProgramOptions): Promise<ProgramResult> {
+  const { program, args, stdio = ["ignore", "pipe", "pipe"], timeoutMilliseconds } = options;
+  const child = spawn(program, args, { stdio });
+  const stdout = collect(child.stdout);
+  const stderr = collect(child.stderr);
+  const timer = setTimeout(() => child.kill("SIGKILL"), timeoutMilliseconds);
+  try {
+    const [code, signal] = (await once(child, "exit")) as [number | null, string | null];
+    if (signal === "SIGKILL" && code === null) {
+      throw new RametError(
+        "Timeout",
+        `${program} ${args.at(0) ?? ""}: did not end in ${timeoutMilliseconds} ms or was killed`,
+      );
+    }
+    // What the process wrote last may still be in the pipe.
+    await new Promise((resolve) => setImmediate(resolve));
+    return { child, code: code ?? 1, stdout: stdout.end(), stderr: stderr.end() };
+  } catch (error) {
+    if (error instanceof RametError) throw error;
+    throw new RametError("ToolMissing", `${program}: cannot be started`, { cause: error });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Gathers a stream's text until `end()` is called; the stream then keeps flowing to whoever listens next. */
+function collect(stream: NodeJS.ReadableStream | null): { end(): string } {
+  let text = "";
+  const take = (chunk: Buffer): void => {
+    text += chunk.toString();
+  };
+  stream?.on("data", take);
+  return {
+    end: () => {
+      stream?.off("data", take);
+      return text;
+    },
+  };
+}
