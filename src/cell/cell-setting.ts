@@ -19,6 +19,8 @@ export interface CellPaths {
   link: string;
   /** The cell's own folder: gVisor's state, sockets, logs. */
   directory: string;
+  /** Where the cell keeps its present state as JSON for the node that runs it; replaced atomically at each change. */
+  stateFile?: string;
 }
 
 export interface CellSetting {
@@ -32,7 +34,7 @@ export interface CellSetting {
 /**
  * Reads what a cell is given from its environment: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
  * (ImageConfig, from the node if it knows it), `RAMET_ROOT_PATH` (where the node has the image's root, when that is
- * not where the Pod says), `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_RUNSC`, `RAMET_GUEST`, `RAMET_LINK`.
+ * not where the Pod says), `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`, `RAMET_GUEST`, `RAMET_LINK`.
  */
 export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   const config = parse("RAMET_CELL", CellConfig, environment["RAMET_CELL"]);
@@ -50,6 +52,9 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
       guest: environment["RAMET_GUEST"] ?? "/usr/local/bin/ramet-guest",
       link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
       directory: environment["RAMET_CELL_DIRECTORY"] ?? "/run/ramet/cell",
+      ...(environment["RAMET_CELL_STATE_FILE"] === undefined
+        ? {}
+        : { stateFile: environment["RAMET_CELL_STATE_FILE"] }),
     },
   };
 }

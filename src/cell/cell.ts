@@ -1,4 +1,5 @@
 import { EventEmitter } from "node:events";
+import type { Duplex } from "node:stream";
 import type {
   CellState,
   CheckpointRequest,
@@ -122,7 +123,7 @@ export class Cell {
   }
 
   /** A raw stream to a port inside the sandbox. */
-  async dial(port: number): ReturnType<Link["dial"]> {
+  async dial(port: number): Promise<Duplex> {
     if (!this.#state.ready)
       throw new RametError("SandboxNotReady", `port ${port}: the sandbox is ${this.#state.phase}`);
     return this.#network().dial(port);

@@ -35,9 +35,10 @@ export async function sendLog(path: string, query: URLSearchParams, response: Se
     response.end();
     return;
   }
+  const sendNext = async (): Promise<void> => void response.write(show(await nextLines()));
   let sending = Promise.resolve();
   const watcher = watch(path, () => {
-    sending = sending.then(async () => void response.write(show(await nextLines()))).catch(() => response.destroy());
+    sending = sending.then(sendNext).catch(() => void response.destroy());
   });
   response.on("close", () => {
     watcher.close();

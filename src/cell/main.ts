@@ -1,7 +1,8 @@
+import { renameSync, writeFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { once } from "node:events";
 import { join } from "node:path";
-import { cellPort } from "../api/cell.ts";
+import { cellPort, type CellState } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import { cellSetting } from "./cell-setting.ts";
 import { Cell } from "./cell.ts";
@@ -26,6 +27,7 @@ async function main(): Promise<number> {
   server.listen(cellPort, listen);
   await once(server, "listening");
   const ended = untilEnd(cell);
+  if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile);
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => void cell.stop(`the cell was asked to end (${signal})`));
   cell.start().catch(() => undefined);
@@ -44,6 +46,16 @@ function untilEnd(cell: Cell): Promise<number> {
       resolve(phase === "failed" ? 70 : (exitCode ?? 0));
     });
   });
+}
+
+/** Keeps the cell's state in a file for the node that runs it. Synchronous: the last state must be there when the process ends. */
+function keepStateFile(cell: Cell, path: string): void {
+  const write = (state: CellState): void => {
+    writeFileSync(`${path}.new`, `${JSON.stringify(state)}\n`);
+    renameSync(`${path}.new`, path);
+  };
+  write(cell.state);
+  cell.onChange(write);
 }
 
 /** One line of JSON on stderr: the cell's own log, apart from what the sandbox prints. */
