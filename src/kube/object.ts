@@ -1,14 +1,5 @@
 import { z } from "zod";
-
-export const OwnerReference = z.looseObject({
-  apiVersion: z.string(),
-  kind: z.string(),
-  name: z.string(),
-  uid: z.string(),
-  controller: z.boolean().optional(),
-  blockOwnerDeletion: z.boolean().optional(),
-});
-export type OwnerReference = z.infer<typeof OwnerReference>;
+import { OwnerReference } from "../api/metadata.ts";
 
 /** The metadata that every object read from the API server has. */
 export const ObjectMeta = z.looseObject({
@@ -34,13 +25,21 @@ export interface KubeObject {
   metadata: ObjectMeta;
 }
 
-/** An object as it is sent: the API server adds the rest of its metadata. */
-export interface KubeManifest {
+/** An object as it is sent: it may have any field beside these, and the API server judges them. */
+export type KubeManifest = ManifestParts | (ManifestParts & AnyFields);
+
+interface ManifestParts {
   apiVersion: string;
   kind: string;
-  metadata: { name?: string; generateName?: string; namespace?: string | undefined; [field: string]: unknown };
-  [field: string]: unknown;
+  metadata: NameParts | (NameParts & AnyFields);
 }
+
+interface NameParts {
+  name?: string | undefined;
+  namespace?: string | undefined;
+}
+
+type AnyFields = Record<string, unknown>;
 
 /** Where an object is. The metadata of an object is one. */
 export interface ObjectName {

@@ -1,0 +1,133 @@
+import { createHash } from "node:crypto";
+import { RametError } from "../api/errors.ts";
+import type { KubeClient } from "./kube-client.ts";
+import { microTime } from "./lease.ts";
+import { silentLog, type Log } from "./log.ts";
+import type { KubeObject } from "./object.ts";
+import { coreResources } from "./resource-ref.ts";
+
+export interface EventRecorderOptions {
+  client: KubeClient;
+  /** Such as `ramet.dev/sandbox-controller`. */
+  reportingController: string;
+  /** Such as the name of the Pod that runs the controller. */
+  reportingInstance: string;
+  log?: Log;
+}
+
+export interface Transition {
+  type: "Normal" | "Warning";
+  /** Why: one CamelCase word. */
+  reason: string;
+  /** What was done or tried: one CamelCase word. */
+  action: string;
+  /** One sentence for a person; what is over 1 kB is cut off, as the API allows no more. */
+  note: string;
+}
+
+/**
+ * Writes Kubernetes Events for transitions (events.k8s.io/v1). The same one again becomes a series: it is counted, and
+ * written once a minute at most. Events are news, not truth: one that cannot be written is logged and given up.
+ */
+export class EventRecorder {
+  readonly #options: EventRecorderOptions;
+  readonly #log: Log;
+  readonly #recent = new Map<string, Recent>();
+  #pending: Promise<void> = Promise.resolve();
+
+  constructor(options: EventRecorderOptions) {
+    this.#options = options;
+    this.#log = options.log ?? silentLog;
+  }
+
+  /** Returns at once; events are written one after another. */
+  record(regarding: KubeObject, transition: Transition): void {
+    this.#pending = this.#pending
+      .then(() => this.#write(regarding, transition))
+      .catch((error: unknown) => {
+        const { message } = RametError.from(error);
+        this.#log.warn({ reason: transition.reason, error: message }, "an Event could not be written");
+      });
+  }
+
+  /** Resolves when all that was recorded so far is written or given up. */
+  async flush(): Promise<void> {
+    await this.#pending;
+  }
+
+  async #write(regarding: KubeObject, transition: Transition): Promise<void> {
+    const { clock } = this.#options.client;
+    this.#forgetOld();
+    const id = identify(regarding, transition);
+    const known = this.#recent.get(id);
+    if (known === undefined) {
+      const name = `${regarding.metadata.name}.${id}`;
+      const now = clock.monotonicMilliseconds();
+      this.#recent.set(id, { name, count: 1, seenAt: now, writtenAt: now });
+      await this.#create(name, regarding, transition);
+      return;
+    }
+    known.count++;
+    known.seenAt = clock.monotonicMilliseconds();
+    if (known.seenAt - known.writtenAt < seriesWriteMilliseconds) return;
+    known.writtenAt = known.seenAt;
+    const series = { count: known.count, lastObservedTime: microTime(clock.now()) };
+    await this.#events().mergePatch({ namespace: namespaceOf(regarding), name: known.name }, { series });
+  }
+
+  async #create(name: string, regarding: KubeObject, { type, reason, action, note }: Transition): Promise<void> {
+    const { client, reportingController, reportingInstance } = this.#options;
+    const { namespace, name: objectName, uid, resourceVersion } = regarding.metadata;
+    const { apiVersion, kind } = regarding;
+    try {
+      await this.#events().create({
+        apiVersion: "events.k8s.io/v1",
+        kind: "Event",
+        metadata: { namespace: namespaceOf(regarding), name },
+        eventTime: microTime(client.clock.now()),
+        type,
+        reason,
+        action,
+        note: note.slice(0, 1024),
+        regarding: { apiVersion, kind, namespace, name: objectName, uid, resourceVersion },
+        reportingController,
+        reportingInstance,
+      });
+    } catch (error) {
+      // An earlier run of this controller said the same: it need not be said twice.
+      if (RametError.from(error).code !== "AlreadyExists") throw error;
+    }
+  }
+
+  #events() {
+    return this.#options.client.resource(coreResources.events);
+  }
+
+  #forgetOld(): void {
+    const now = this.#options.client.clock.monotonicMilliseconds();
+    for (const [id, { seenAt }] of this.#recent) {
+      if (now - seenAt > seriesMilliseconds) this.#recent.delete(id);
+    }
+  }
+}
+
+interface Recent {
+  name: string;
+  count: number;
+  seenAt: number;
+  writtenAt: number;
+}
+
+const seriesMilliseconds = 600_000;
+const seriesWriteMilliseconds = 60_000;
+
+/** Events of what has no namespace live in `default` (the API server refuses others). */
+function namespaceOf(regarding: KubeObject): string {
+  return regarding.metadata.namespace ?? "default";
+}
+
+/** Deterministic, so that an event is not written twice after a restart. */
+function identify(regarding: KubeObject, { type, reason, action, note }: Transition): string {
+  const text = JSON.stringify([regarding.metadata.uid, type, reason, action, note]);
+  return createHash("sha256").update(text).digest("hex").slice(0, 16);
+}

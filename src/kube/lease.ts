@@ -1,0 +1,264 @@
+import { z } from "zod";
+import { RametError } from "../api/errors.ts";
+import { delay, type Clock } from "./clock.ts";
+import type { KubeClient } from "./kube-client.ts";
+import { silentLog, type Log } from "./log.ts";
+import { ObjectMeta, type KubeManifest } from "./object.ts";
+import type { ResourceClient } from "./resource-client.ts";
+import { coreResources } from "./resource-ref.ts";
+
+export interface LeaseOptions {
+  client: KubeClient;
+  namespace: string;
+  name: string;
+  /** Unlike every other candidate's, also that of an earlier run of this program. */
+  identity: string;
+  /** How long others wait for a sign of life before they take the lease. @default 15 */
+  leaseSeconds?: number;
+  /** After how long without a renewal the holder gives up; shorter than the lease. @default 10 */
+  renewDeadlineSeconds?: number;
+  /** Between two tries. @default 5 */
+  retrySeconds?: number;
+  /** Called when the lease is lost, before the work has ended. The process should end soon. */
+  onLost?: (error: RametError) => void;
+  log?: Log;
+}
+
+/**
+ * Waits until this candidate holds the lease, then runs `lead`, and keeps the lease until `lead` returns; then gives it
+ * up, so that the next need not wait. When `signal` is aborted, or the lease is lost, the signal of `lead` is aborted.
+ *
+ * Time is measured by each candidate's own monotonic clock, from when it saw the lease change: clocks need not agree.
+ * The intervals are those of external-snapshotter.
+ *
+ * @throws RametError `Unavailable` if the lease was lost: another may be at work by now, so this process has to stop
+ */
+export async function runWhileLeading(
+  options: LeaseOptions,
+  lead: (signal: AbortSignal) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  const lease = new HeldLease(options);
+  if (!(await lease.acquire(signal))) return;
+  const work = new AbortController();
+  const stopWork = (): void => {
+    work.abort(signal.reason);
+  };
+  if (signal.aborted) stopWork();
+  signal.addEventListener("abort", stopWork, { once: true });
+  const ended = new AbortController();
+  const renewing = lease.keep(ended.signal).catch((thrown: unknown) => {
+    const error = RametError.from(thrown);
+    options.onLost?.(error);
+    work.abort(error);
+    return error;
+  });
+  try {
+    await lead(work.signal);
+  } finally {
+    signal.removeEventListener("abort", stopWork);
+    ended.abort();
+    const lost = await renewing;
+    if (lost === undefined) await lease.release();
+    // What ended the work is the loss, whatever the work made of it.
+    // eslint-disable-next-line no-unsafe-finally
+    else throw lost;
+  }
+}
+
+const LeaseObject = z.looseObject({
+  apiVersion: z.string().optional(),
+  kind: z.string().optional(),
+  metadata: ObjectMeta,
+  spec: z.looseObject({
+    holderIdentity: z.string().nullish(),
+    leaseDurationSeconds: z.number().nullish(),
+    leaseTransitions: z.number().nullish(),
+    acquireTime: z.string().nullish(),
+    renewTime: z.string().nullish(),
+  }),
+});
+type LeaseObject = z.infer<typeof LeaseObject>;
+
+class HeldLease {
+  readonly #options: LeaseOptions;
+  readonly #clock: Clock;
+  readonly #leases: ResourceClient<LeaseObject>;
+  readonly #log: Log;
+  /** The lease as last seen, and since when it has looked like that. */
+  #seen: { lease: LeaseObject; since: number } | undefined;
+  /** When the last renewal that succeeded was begun. */
+  #renewedAt = 0;
+
+  constructor(options: LeaseOptions) {
+    this.#options = options;
+    this.#clock = options.client.clock;
+    this.#leases = options.client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
+    this.#log = options.log ?? silentLog;
+  }
+
+  /** Tries until it succeeds (true) or `signal` is aborted (false). */
+  async acquire(signal: AbortSignal): Promise<boolean> {
+    const ended = (): boolean => signal.aborted;
+    while (!ended()) {
+      try {
+        if (await this.#tryAcquire(signal)) {
+          this.#log.info({ lease: this.#options.name, identity: this.#options.identity }, "leading");
+          return true;
+        }
+      } catch (error) {
+        const { message } = RametError.from(error);
+        if (!ended()) this.#log.warn({ lease: this.#options.name, error: message }, "the lease cannot be taken");
+      }
+      await delay(this.#clock, this.#retryMilliseconds(), signal).catch(() => undefined);
+    }
+    return false;
+  }
+
+  /** Renews until `signal` is aborted. @throws RametError `Unavailable` when the lease is lost */
+  async keep(signal: AbortSignal): Promise<undefined> {
+    for (;;) {
+      try {
+        await delay(this.#clock, this.#retryMilliseconds(), signal);
+      } catch {
+        return undefined;
+      }
+      await this.#renewBeforeDeadline(signal);
+    }
+  }
+
+  async release(): Promise<void> {
+    const lease = this.#seen?.lease;
+    if (lease === undefined) return;
+    try {
+      const given = { holderIdentity: "", leaseDurationSeconds: 1, renewTime: microTime(this.#clock.now()) };
+      await this.#leases.update(this.#manifest(lease, given));
+    } catch (error) {
+      // The next one then waits until it runs out.
+      this.#log.warn({ error: RametError.from(error).message }, "the lease could not be given up");
+    }
+  }
+
+  async #tryAcquire(signal: AbortSignal): Promise<boolean> {
+    const { namespace, name, identity } = this.#options;
+    const started = this.#clock.monotonicMilliseconds();
+    const found = await this.#leases.find({ namespace, name }, { signal });
+    if (found === undefined) return this.#write(started, () => this.#leases.create(this.#manifest(), { signal }));
+    this.#see(found);
+    const holder = found.spec.holderIdentity ?? "";
+    if (holder !== "" && holder !== identity && !this.#hasRunOut()) return false;
+    const transitions = (found.spec.leaseTransitions ?? 0) + (holder === identity ? 0 : 1);
+    const manifest = this.#manifest(found, {
+      leaseTransitions: transitions,
+      acquireTime: microTime(this.#clock.now()),
+    });
+    return this.#write(started, () => this.#leases.update(manifest, { signal }));
+  }
+
+  /** Tries again and again until the deadline. */
+  async #renewBeforeDeadline(signal: AbortSignal): Promise<void> {
+    const deadline = this.#renewedAt + (this.#options.renewDeadlineSeconds ?? 10) * 1000;
+    const late = new AbortController();
+    const left = deadline - this.#clock.monotonicMilliseconds();
+    const cancel = this.#clock.schedule(Math.max(0, left), () => {
+      late.abort();
+    });
+    const either = AbortSignal.any([signal, late.signal]);
+    try {
+      for (;;) {
+        const outcome = await this.#renew(either).catch((error: unknown) => RametError.from(error));
+        if (outcome === true || signal.aborted) return;
+        if (outcome === false) throw this.#lost(`${this.#holder()} holds it now`);
+        this.#log.warn({ lease: this.#options.name, error: outcome.message }, "the lease was not renewed");
+        if (this.#clock.monotonicMilliseconds() >= deadline) throw this.#lost(outcome.message);
+        await delay(this.#clock, 1_000, either).catch(() => undefined);
+      }
+    } finally {
+      cancel();
+    }
+  }
+
+  /** Whether the lease is this one's still. */
+  async #renew(signal: AbortSignal): Promise<boolean> {
+    const { namespace, name, identity } = this.#options;
+    const started = this.#clock.monotonicMilliseconds();
+    const known = this.#seen?.lease;
+    if (known?.spec.holderIdentity === identity) {
+      if (await this.#write(started, () => this.#leases.update(this.#manifest(known), { signal }))) return true;
+    }
+    // Somebody wrote in between, or an answer was lost: look who holds it.
+    const found = await this.#leases.get({ namespace, name }, { signal });
+    this.#see(found);
+    if (found.spec.holderIdentity !== identity) return false;
+    return this.#write(started, () => this.#leases.update(this.#manifest(found), { signal }));
+  }
+
+  /** False if another was faster. */
+  async #write(started: number, write: () => Promise<LeaseObject>): Promise<boolean> {
+    try {
+      this.#see(await write());
+      this.#renewedAt = started;
+      return true;
+    } catch (error) {
+      const { code } = RametError.from(error);
+      if (code === "Conflict" || code === "AlreadyExists" || code === "NotFound") return false;
+      throw error;
+    }
+  }
+
+  #see(lease: LeaseObject): void {
+    if (this.#seen?.lease.metadata.resourceVersion === lease.metadata.resourceVersion) return;
+    this.#seen = { lease, since: this.#clock.monotonicMilliseconds() };
+  }
+
+  #hasRunOut(): boolean {
+    if (this.#seen === undefined) return false;
+    const seconds = this.#seen.lease.spec.leaseDurationSeconds ?? 15;
+    return this.#clock.monotonicMilliseconds() >= this.#seen.since + seconds * 1000;
+  }
+
+  #manifest(known?: LeaseObject, more: object = {}): KubeManifest {
+    const { namespace, name, identity, leaseSeconds } = this.#options;
+    const now = microTime(this.#clock.now());
+    return {
+      apiVersion: "coordination.k8s.io/v1",
+      kind: "Lease",
+      metadata: known?.metadata ?? { namespace, name },
+      spec: {
+        acquireTime: now,
+        leaseTransitions: 0,
+        ...known?.spec,
+        holderIdentity: identity,
+        leaseDurationSeconds: leaseSeconds ?? 15,
+        renewTime: now,
+        ...more,
+      },
+    };
+  }
+
+  #retryMilliseconds(): number {
+    // Up to a fifth more, so that candidates do not try in step.
+    return (this.#options.retrySeconds ?? 5) * 1000 * (1 + 0.2 * this.#options.client.random());
+  }
+
+  #holder(): string {
+    const holder = this.#seen?.lease.spec.holderIdentity ?? "";
+    return holder === "" ? "nobody" : holder;
+  }
+
+  #lost(why: string): RametError {
+    return new RametError(
+      "Unavailable",
+      `The lease ${this.#options.namespace}/${this.#options.name} was lost: ${why}`,
+      {
+        retryable: true,
+        hint: "Start this process again; it then waits for its turn.",
+      },
+    );
+  }
+}
+
+/** `metav1.MicroTime`: the API server refuses a time with milliseconds only (kubernetes-client/javascript#828). */
+export function microTime(date: Date): string {
+  return date.toISOString().replace("Z", "000Z");
+}
