@@ -44,11 +44,13 @@ export interface ReadSession {
   release(): Promise<void>;
 }
 
+/** Called at each point at which a crash would leave another state behind; for tests and logs. */
+export type Step = (name: string) => void | Promise<void>;
+
 export interface OpenOptions {
   /** Milliseconds since 1970, against which a grant expires. */
   now?: () => number;
-  /** Called at each point at which a crash would leave another state behind; for tests and logs. */
-  onStep?: (step: string) => void | Promise<void>;
+  onStep?: Step;
   signal?: AbortSignal;
 }
 

@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { link, mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import type { Step } from "../sessions.ts";
 import { contentDigest } from "../content-digest.ts";
 import type { ManifestFile } from "../manifest.ts";
 import { errnoOf } from "../store-error.ts";
@@ -73,12 +74,13 @@ async function isIntact(path: string, file: ManifestFile): Promise<boolean> {
  * count decides, and it is read after the content has been taken out of reach: a publication that finds it in the last
  * moment either got its link before, which is seen, or keeps its own file.
  */
-export async function collectContent(layout: Layout, digest: string): Promise<number> {
+export async function collectContent(layout: Layout, digest: string, step: Step): Promise<number> {
   const kept = layout.content(digest);
   const stats = await statOf(kept);
   if (stats === undefined || stats.nlink > 1n) return 0;
   const candidate = layout.stagingEntry(contentPrefix, digest.slice("sha256:".length));
   if ((await unless(rename(kept, candidate).then(yes), "ENOENT")) === undefined) return 0;
+  await step("content-taken");
   return settleContent(layout, candidate, digest);
 }
 

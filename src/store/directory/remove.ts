@@ -2,6 +2,7 @@ import { readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { CheckpointRef } from "../checkpoint-id.ts";
 import type { Removal } from "../checkpoint-store.ts";
+import type { Step } from "../sessions.ts";
 import { collectContent } from "./content.ts";
 import { ifPresent, statOf, syncFolders, unless } from "./durable.ts";
 import { doomedPrefix, type Layout } from "./layout.ts";
@@ -11,15 +12,17 @@ import { unverifiedManifest } from "./published.ts";
  * Takes a checkpoint away by one rename, so that it is there whole or not at all, then frees what only it had. A crash
  * after the rename leaves a rest that a sweep removes.
  */
-export async function removeCheckpoint(layout: Layout, ref: CheckpointRef): Promise<Removal> {
+export async function removeCheckpoint(layout: Layout, ref: CheckpointRef, step: Step): Promise<Removal> {
   // Only to know which content may be free now; what this misses, a sweep finds.
   const manifest = await unverifiedManifest(layout, ref).catch(() => undefined);
   const doomed = await doom(layout, layout.checkpoint(ref.checkpointId).path);
   if (doomed === undefined) return { removed: false, freedBytes: 0 };
+  await step("doomed");
   await syncFolders([layout.checkpoints]);
   let freedBytes = await removeRest(doomed);
+  await step("rest-removed");
   const digests = new Set(manifest?.files.map((file) => file.digest));
-  for (const digest of digests) freedBytes += await collectContent(layout, digest);
+  for (const digest of digests) freedBytes += await collectContent(layout, digest, step);
   return { removed: true, freedBytes };
 }
 

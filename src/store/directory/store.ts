@@ -3,7 +3,7 @@ import { RametError } from "../../api/errors.ts";
 import type { DirectoryGrant } from "../../api/grant.ts";
 import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
 import type { CheckpointStore } from "../checkpoint-store.ts";
-import type { PublishedCheckpoint } from "../sessions.ts";
+import type { PublishedCheckpoint, Step } from "../sessions.ts";
 import { storeError } from "../store-error.ts";
 import { namespaceOf, makeNamespaceFolder, requireFolders } from "./namespace-folder.ts";
 import { layoutOf, type Layout } from "./layout.ts";
@@ -24,11 +24,13 @@ export interface DirectoryStoreOptions {
   minimumFreeBytes?: number;
   /** Milliseconds since 1970. Default: the system's clock. */
   now?: () => number;
+  onStep?: Step;
 }
 
 /** A store in a folder of this machine, or of a file system that all nodes mount. */
 export function directoryStore(options: DirectoryStoreOptions): CheckpointStore {
   const { root, now = Date.now } = options;
+  const step: Step = async (name) => options.onStep?.(name);
   const cellPath = options.cellPath ?? ((namespace) => join(root, namespace));
 
   function grantFor(ref: CheckpointRef, access: DirectoryGrant["access"], ttlMilliseconds: number): DirectoryGrant {
@@ -82,9 +84,9 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
       named(`removing checkpoint ${request.checkpointId}`, async () => {
         const ref = checkedRef(request);
         const layout = await folderOf(ref.namespace);
-        return layout === undefined ? { removed: false, freedBytes: 0 } : removeCheckpoint(layout, ref);
+        return layout === undefined ? { removed: false, freedBytes: 0 } : removeCheckpoint(layout, ref, step);
       }),
-    sweep: (request) => named(`sweeping the store ${root}`, () => sweepStore(root, now(), request)),
+    sweep: (request) => named(`sweeping the store ${root}`, () => sweepStore(root, request, { now: now(), step })),
     scrub: (request = {}) => named(`scrubbing the store ${root}`, () => scrubStore(root, request)),
     usage: (namespace) =>
       named(`measuring namespace ${namespace}`, async () => {

@@ -2,6 +2,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
 import type { SweepOptions, SweepReport } from "../checkpoint-store.ts";
+import type { Step } from "../sessions.ts";
 import { collectContent, settleContent } from "./content.ts";
 import { ifPresent, statOf } from "./durable.ts";
 import { stagingKind, type Layout } from "./layout.ts";
@@ -10,18 +11,34 @@ import { doom, removeCheckpoint, removeRest } from "./remove.ts";
 
 /**
  * Removes, in each namespace, rests in `staging`, checkpoints without an object, and then content without a checkpoint.
- * `now` is in milliseconds since 1970, by the clock of the file system's times.
  */
-export async function sweepStore(root: string, now: number, options: SweepOptions): Promise<SweepReport> {
+export async function sweepStore(
+  root: string,
+  options: SweepOptions,
+  { now, step }: SweepContext,
+): Promise<SweepReport> {
   const { found, foreign } = await namespacesIn(root);
   const report: SweepReport = { removedCheckpoints: [], removedRests: 0, removedContents: 0, freedBytes: 0, foreign };
   for (const { namespace, layout } of found) {
-    const sweep: NamespaceSweep = { namespace, layout, options, report, before: now - options.olderThanMilliseconds };
+    const sweep: NamespaceSweep = {
+      namespace,
+      layout,
+      options,
+      report,
+      before: now - options.olderThanMilliseconds,
+      step,
+    };
     await sweepStaging(sweep);
     await sweepCheckpoints(sweep);
     await sweepContents(sweep);
   }
   return report;
+}
+
+export interface SweepContext {
+  /** Milliseconds since 1970, by the clock of the file system's times. */
+  now: number;
+  step: Step;
 }
 
 interface NamespaceSweep {
@@ -31,6 +48,7 @@ interface NamespaceSweep {
   report: SweepReport;
   /** What was touched later than this instant is left alone. */
   before: number;
+  step: Step;
 }
 
 async function sweepStaging(sweep: NamespaceSweep): Promise<void> {
@@ -57,7 +75,7 @@ async function isRest(sweep: NamespaceSweep, path: string, checkpointId: string 
   return (await sweep.options.standing({ namespace: sweep.namespace, checkpointId })) !== "unfinished";
 }
 
-async function sweepCheckpoints({ namespace, layout, options, report, before }: NamespaceSweep): Promise<void> {
+async function sweepCheckpoints({ namespace, layout, options, report, before, step }: NamespaceSweep): Promise<void> {
   for (const checkpointId of await readdir(layout.checkpoints)) {
     options.signal?.throwIfAborted();
     const ref: CheckpointRef = { namespace, checkpointId };
@@ -69,14 +87,14 @@ async function sweepCheckpoints({ namespace, layout, options, report, before }: 
     const stats = await statOf(path);
     // A rename into place sets the change time, so this is the age of the publication.
     if (stats === undefined || Number(stats.ctimeMs) > before || (await options.standing(ref)) !== "absent") continue;
-    const { removed, freedBytes } = await removeCheckpoint(layout, ref);
+    const { removed, freedBytes } = await removeCheckpoint(layout, ref, step);
     if (!removed) continue;
     report.removedCheckpoints.push(ref);
     report.freedBytes += freedBytes;
   }
 }
 
-async function sweepContents({ layout, options, report }: NamespaceSweep): Promise<void> {
+async function sweepContents({ layout, options, report, step }: NamespaceSweep): Promise<void> {
   for (const bucket of await readdir(layout.contentFolder)) {
     for (const hex of (await ifPresent(readdir(join(layout.contentFolder, bucket)))) ?? []) {
       options.signal?.throwIfAborted();
@@ -84,7 +102,7 @@ async function sweepContents({ layout, options, report }: NamespaceSweep): Promi
         report.foreign.push(join(layout.contentFolder, bucket, hex));
         continue;
       }
-      const freedBytes = await collectContent(layout, `sha256:${hex}`);
+      const freedBytes = await collectContent(layout, `sha256:${hex}`, step);
       if (freedBytes === 0) continue;
       report.removedContents += 1;
       report.freedBytes += freedBytes;

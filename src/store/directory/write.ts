@@ -5,7 +5,7 @@ import type { DirectoryGrant } from "../../api/grant.ts";
 import { checkGrant } from "../grant-check.ts";
 import { encodeManifest, manifestFrom, sizeOf, type ManifestDraft } from "../manifest.ts";
 import { roomHint, storeError } from "../store-error.ts";
-import type { OpenForWriteOptions, Publication, PublishedCheckpoint, WriteSession } from "../sessions.ts";
+import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { keepContent } from "./content.ts";
 import { syncFolders, unless, writeDurably } from "./durable.ts";
 import { writeFingerprints } from "./fingerprints.ts";
@@ -51,7 +51,7 @@ interface Attempt {
   layout: Layout;
   attempt: CheckpointLayout;
   grant: DirectoryGrant;
-  step: (name: string) => Promise<void>;
+  step: Step;
   signal: AbortSignal | undefined;
 }
 

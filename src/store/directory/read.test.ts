@@ -1,0 +1,125 @@
+import { mkdir, mkdtemp, readFile, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { openRead, publish, restore } from "../../../test/contract/store/harness.ts";
+import type { CheckpointStore } from "../checkpoint-store.ts";
+import { digestOf } from "../manifest.ts";
+import { openForRead, openForWrite } from "../open.ts";
+import { directoryStore } from "./store.ts";
+
+const ref = { namespace: "team-a", checkpointId: "c1" };
+const files = { "checkpoint.img": "state", "pages.img": "pages" };
+const ttlMilliseconds = 60_000;
+
+let root: string;
+let checkpoint: string;
+let s: { store: CheckpointStore; now: () => number };
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), "ramet-store-read-"));
+  checkpoint = join(root, "team-a", "checkpoints", "c1");
+  s = { store: directoryStore({ root }), now: Date.now };
+});
+afterEach(() => rm(root, { recursive: true }));
+
+async function rehashed(digest: string): Promise<readonly string[]> {
+  const session = await openRead(s, ref, digest);
+  await session.release();
+  return session.rehashed;
+}
+
+test("a changed fingerprint is hashed once, then remembered", async () => {
+  const { manifestDigest } = await publish(s, ref, files);
+  expect(await rehashed(manifestDigest)).toEqual([]);
+  await utimes(join(checkpoint, "image", "pages.img"), 1, 1);
+  expect(await rehashed(manifestDigest)).toEqual(["pages.img"]);
+  expect(await rehashed(manifestDigest)).toEqual([]);
+});
+
+test.each(["absent", "unreadable"])("fingerprints that are %s cost one hash and nothing else", async (how) => {
+  const { manifestDigest } = await publish(s, ref, files);
+  await rm(join(checkpoint, "fingerprints.json"));
+  if (how === "unreadable") await writeFile(join(checkpoint, "fingerprints.json"), "{{");
+  expect(await rehashed(manifestDigest)).toEqual(["checkpoint.img", "pages.img"]);
+  expect(await rehashed(manifestDigest)).toEqual([]);
+});
+
+test("a checkpoint that was copied from another disk is verified, and its files may come from the kept content", async () => {
+  const { manifestDigest } = await publish(s, ref, files);
+  const copy = join(checkpoint, "image", "pages.img.copy");
+  await writeFile(copy, files["pages.img"]);
+  await rename(copy, join(checkpoint, "image", "pages.img"));
+  expect(await rehashed(manifestDigest)).toEqual(["pages.img"]);
+  await rm(join(checkpoint, "image", "pages.img"));
+  expect(await restore(s, ref, manifestDigest)).toEqual(files);
+  await rm(join(root, "team-a", "content"), { recursive: true });
+  await mkdir(join(root, "team-a", "content", "sha256"), { recursive: true });
+  await expect(restore(s, ref, manifestDigest)).rejects.toMatchObject({ code: "CheckpointLost" });
+});
+
+test("a symbolic link in a file's place leads nowhere", async () => {
+  const { manifestDigest } = await publish(s, ref, files);
+  const elsewhere = join(root, "elsewhere");
+  await writeFile(elsewhere, files["pages.img"]);
+  await rm(join(checkpoint, "image", "pages.img"));
+  await symlink(elsewhere, join(checkpoint, "image", "pages.img"));
+  await expect(restore(s, ref, manifestDigest)).rejects.toMatchObject({ code: "CheckpointLost" });
+  expect((await s.store.scrub()).damaged).toMatchObject([{ file: "pages.img" }]);
+});
+
+test("a symbolic link in the staging folder is not published", async () => {
+  const grant = await s.store.grantWrite({ ...ref, ttlMilliseconds });
+  const session = await openForWrite(grant);
+  await symlink("/etc/hostname", join(session.stagingPath, "pages.img"));
+  await expect(session.publish({} as never)).rejects.toMatchObject({ code: "InvalidArgument" });
+});
+
+test("a symbolic link in a folder's place is refused, and removing leaves alone what it leads to", async () => {
+  await publish(s, { ...ref, namespace: "team-b" }, files);
+  await publish(s, ref, files);
+  await rename(join(root, "team-a", "checkpoints"), join(root, "team-a", "moved"));
+  await symlink(join(root, "team-b", "checkpoints"), join(root, "team-a", "checkpoints"));
+  await expect(s.store.remove(ref)).rejects.toMatchObject({ code: "StoreUnavailable" });
+  expect(await s.store.has({ ...ref, namespace: "team-b" })).toBe(true);
+});
+
+test("a grant whose path is another namespace's, or climbs, is refused", async () => {
+  const { manifestDigest } = await publish(s, ref, files);
+  await publish(s, { ...ref, namespace: "team-b" }, files);
+  const grant = await s.store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
+  for (const path of [join(root, "team-b"), `${root}/team-b/../team-a`]) {
+    await expect(openForRead({ ...grant, path })).rejects.toMatchObject({ code: "GrantInvalid" });
+  }
+  for (const path of [root, join(root, "nowhere")]) {
+    await expect(openForRead({ ...grant, path })).rejects.toMatchObject({ code: "StoreUnavailable" });
+  }
+});
+
+test("a manifest of a newer version says so, and one that is about another checkpoint is not taken", async () => {
+  await publish(s, ref, files);
+  const path = join(checkpoint, "manifest.json");
+  const manifest = JSON.parse(await readFile(path, "utf8")) as Record<string, unknown>;
+  const put = async (value: unknown) => {
+    await rm(path, { force: true });
+    await writeFile(path, JSON.stringify(value));
+    return digestOf(Buffer.from(JSON.stringify(value)));
+  };
+  const newer = await put({ ...manifest, v: 2, files: "in another form" });
+  await expect(restore(s, ref, newer)).rejects.toMatchObject({ code: "CheckpointTooNew" });
+  const foreign = await put({ ...manifest, namespace: "team-b" });
+  await expect(restore(s, ref, foreign)).rejects.toMatchObject({
+    code: "CheckpointLost",
+    message: expect.stringContaining("team-b/c1") as string,
+  });
+  expect((await s.store.scrub()).damaged).toHaveLength(1);
+});
+
+test("what is none of the store's is reported by a sweep and left alone", async () => {
+  await publish(s, ref, files);
+  const foreign = [join(root, "lost+found"), join(root, "team-a", "staging", "notes.txt")];
+  await mkdir(foreign[0]!);
+  await writeFile(foreign[1]!, "mine");
+  const report = await s.store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: -60_000 });
+  expect(report.foreign.sort()).toEqual(foreign);
+  expect(await readFile(foreign[1]!, "utf8")).toBe("mine");
+});

@@ -1,0 +1,91 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { directoryStore } from "../../../src/store/directory/store.ts";
+import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
+import { namespace, type Order } from "./order.ts";
+import { publish, restore } from "./harness.ts";
+import { runChild } from "./run-child.ts";
+
+const files = { "checkpoint.img": "state", "pages.img": "p".repeat(100_000), "pages_meta.img": "meta" };
+const neighbour = { namespace, checkpointId: "neighbour" };
+const victim = { namespace, checkpointId: "victim" };
+const now = Date.now;
+
+let root: string;
+let store: CheckpointStore;
+let neighbourDigest: string;
+
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), "ramet-store-kill-"));
+  store = directoryStore({ root });
+  // Shares one file with the victim, so that shared content is in play.
+  ({ manifestDigest: neighbourDigest } = await publish({ store, now }, neighbour, { "checkpoint.img": "state" }));
+});
+afterEach(() => rm(root, { recursive: true }));
+
+async function killAt(operation: Order["operation"], step: string, time = 1): Promise<void> {
+  const order = { operation, root, checkpointId: victim.checkpointId, files, stopAt: { step, time } };
+  expect(await runChild(order)).toBe(`at ${step}`);
+}
+
+/** What must hold after any crash: the neighbour is whole, the store is sound, and a sweep leaves no rests. */
+async function expectSound(contentBytes: number): Promise<void> {
+  expect(await restore({ store, now }, neighbour, neighbourDigest)).toEqual({ "checkpoint.img": "state" });
+  expect((await store.scrub()).damaged).toEqual([]);
+  await store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: -60_000 });
+  expect(await store.usage(namespace)).toMatchObject({ contentBytes, stagingBytes: 0 });
+}
+
+test.each([
+  ["staged", 1],
+  ["sealed", 1],
+  ["content", 1],
+  ["content", 2],
+  ["content", 3],
+  ["manifest", 1],
+  ["synced", 1],
+])("a publisher killed at %s %i leaves nothing but a rest, and the repeat succeeds", async (step, time) => {
+  await killAt("publish", step, time);
+  expect(await store.has(victim)).toBe(false);
+  await expectSound(5);
+  const { manifestDigest } = await publish({ store, now }, victim, files);
+  expect(await restore({ store, now }, victim, manifestDigest)).toEqual(files);
+});
+
+test.each(["renamed", "published"])("a publisher killed at %s leaves the whole checkpoint", async (step) => {
+  await killAt("publish", step);
+  const found = await store.find(victim);
+  expect(await restore({ store, now }, victim, found?.manifestDigest ?? "")).toEqual(files);
+  await expectSound(100_009);
+  const again = await publish({ store, now }, victim, files);
+  expect(again.manifestDigest).toBe(found?.manifestDigest);
+});
+
+test.each([
+  ["doomed", 1],
+  ["rest-removed", 1],
+  ["content-taken", 1],
+  ["content-taken", 2],
+])("a remover killed at %s %i has removed it, and only it", async (step, time) => {
+  await publish({ store, now }, victim, files);
+  await killAt("remove", step, time);
+  expect(await store.has(victim)).toBe(false);
+  expect(await store.remove(victim)).toMatchObject({ removed: false });
+  await expectSound(5);
+});
+
+test("a sweeper killed in the middle has lost nothing", async () => {
+  await killAt("publish", "content", 3);
+  await store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: 60_000 });
+  await killAt("publish", "synced");
+  await publish({ store, now }, victim, files);
+  const published = await store.find(victim);
+  await killAt("remove", "doomed");
+  await killAt("sweep", "content-taken");
+  const again = await publish({ store, now }, victim, files);
+  expect(again.manifestDigest).toBe(published?.manifestDigest);
+  await expectSound(100_009);
+  expect(await restore({ store, now }, victim, again.manifestDigest)).toEqual(files);
+});

@@ -1,0 +1,43 @@
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import type { Order } from "./order.ts";
+
+const program = fileURLToPath(new URL("child.ts", import.meta.url));
+
+/** Runs an order until it prints a line, kills it (-9) if it stands still there, and answers the line. */
+export async function runChild(order: Order): Promise<string> {
+  return firstLine(process.execPath, [program, JSON.stringify(order)]);
+}
+
+/**
+ * Runs `script` (shell, as root of a mount namespace of its own) in which `$DIR` is the folder and `{0}`, `{1}` … run
+ * the orders. Answers the lines that they print.
+ */
+export async function runInOwnMounts(folder: string, script: string, orders: Order[]): Promise<string[]> {
+  const steps = orders.map((order) => `'${process.execPath}' '${program}' '${JSON.stringify(order)}'`);
+  const filled = script.replaceAll(/\{(\d+)\}/g, (_, index: string) => steps[Number(index)] ?? "false");
+  const child = spawn("unshare", ["--user", "--map-root-user", "--mount", "sh", "-euc", filled], {
+    env: { ...process.env, DIR: folder },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const lines: string[] = [];
+  for await (const line of createInterface(child.stdout)) lines.push(line);
+  return lines;
+}
+
+async function firstLine(command: string, args: string[]): Promise<string> {
+  const child = spawn(command, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const ended = new Promise<void>((resolve) =>
+    child.once("exit", () => {
+      resolve();
+    }),
+  );
+  try {
+    for await (const line of createInterface(child.stdout)) return line;
+    throw new Error("the child ended without a word");
+  } finally {
+    child.kill("SIGKILL");
+    await ended;
+  }
+}
