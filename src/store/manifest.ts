@@ -22,13 +22,12 @@ export type ManifestFile = z.infer<typeof ManifestFile>;
  * The container that was captured, as a restore compares it. Of its environment only the names are kept: values may be
  * secrets, and gVisor lets them differ at a restore.
  */
-export const ManifestContainer = ContainerSpec.omit({ env: true }).extend({
+const ManifestContainer = ContainerSpec.omit({ env: true }).extend({
   envNames: z.array(z.string()).default([]),
 });
-export type ManifestContainer = z.infer<typeof ManifestContainer>;
 
 /** What the memory of a checkpoint needs of the node that restores it. */
-export const Engine = z.object({
+const Engine = z.object({
   name: z.literal("gvisor"),
   /** `runsc --version`: gVisor restores only what the very same build has saved. */
   version: z.string().min(1),
@@ -37,7 +36,6 @@ export const Engine = z.object({
   architecture: z.string().min(1),
   cpuFeatures: z.array(z.string()).optional(),
 });
-export type Engine = z.infer<typeof Engine>;
 
 /** What a checkpoint is made of and what a restore of it needs. Its canonical bytes never change once published. */
 export const Manifest = z.object({

@@ -47,7 +47,7 @@ export interface ReadSession {
 /** Called at each point at which a crash would leave another state behind; for tests and logs. */
 export type Step = (name: string) => void | Promise<void>;
 
-export interface OpenOptions {
+interface OpenOptions {
   /** Milliseconds since 1970, against which a grant expires. */
   now?: () => number;
   onStep?: Step;
