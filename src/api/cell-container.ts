@@ -8,7 +8,7 @@ export const rootPath = "/ramet/root";
 const rootVolume = "ramet-root";
 
 /** The cell's capabilities, with all others dropped. None of them reaches the sandbox: gVisor gives it its own. */
-export const cellCapabilities = [
+const cellCapabilities = [
   "NET_ADMIN", // link: namespaces' veth pair, addresses, routes and the proxy's packet rules
   "SYS_ADMIN", // cell and runsc: unshare, mount and pivot_root for the sandbox, setns for link
   "SYS_CHROOT", // runsc: the gofer and the sentry shut themselves into an empty root
@@ -100,7 +100,7 @@ function withSubPath<Mount extends Record<string, unknown>>(mount: Mount, config
 }
 
 /** The kubelet expands `$(NAME)` and `$$` in a variable's value. With no `$` in the text there is nothing to expand. */
-export function cellConfigJson(config: CellConfig): string {
+function cellConfigJson(config: CellConfig): string {
   return JSON.stringify(config).replaceAll("$", "\\u0024");
 }
 

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { group, type KindNames, type PrinterColumn, version } from "./kind.ts";
 import { kinds } from "./kinds.ts";
 
-export type JsonSchema = Record<string, unknown>;
+type JsonSchema = Record<string, unknown>;
 
 export interface CustomResourceDefinition {
   apiVersion: "apiextensions.k8s.io/v1";
@@ -24,7 +24,7 @@ export interface CustomResourceDefinition {
 }
 
 /** What `renderCrd` reads of a kind. */
-export interface CrdSource extends KindNames {
+interface CrdSource extends KindNames {
   description: string;
   manifest: z.ZodType;
   status?: z.ZodType;
@@ -90,7 +90,7 @@ function rootSchema({ manifest, status, description }: CrdSource): JsonSchema {
  * The structural schema of a zod schema. zod's own JSON schema says nearly what Kubernetes takes; `.meta({ crd })`
  * replaces a place wholly, and other `.meta` (formats, `x-kubernetes-*`) is carried over as it is.
  */
-export function structuralSchema(schema: z.ZodType): JsonSchema {
+function structuralSchema(schema: z.ZodType): JsonSchema {
   const { $schema: _dialect, ...rendered } = z.toJSONSchema(schema, {
     io: "input",
     target: "openapi-3.0",

@@ -17,7 +17,7 @@ const unitMilliseconds: Record<string, number> = {
 export const ttlPattern = /^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$/;
 
 /** What Go's time.ParseDuration takes, sign included; `0` needs no unit. */
-export const goDurationPattern = /^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$/;
+export const goDurationPattern = /^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$/;
 
 /**
  * A duration in milliseconds: Go's notation and days.

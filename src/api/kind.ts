@@ -56,6 +56,3 @@ export function defineKind<Kind extends string, Spec extends z.ZodType, Status e
     manifest: withRules(z.object({ ...body, metadata: ManifestMeta }), parts.rules ?? []),
   };
 }
-
-/** Any kind, for code that treats them alike. */
-export type KindDefinition = ReturnType<typeof defineKind>;

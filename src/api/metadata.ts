@@ -1,7 +1,12 @@
 import { z } from "zod";
 
-/** RFC 3339 with any offset, as Kubernetes writes and reads it. */
-export const Time = z.iso.datetime({ offset: true }).meta({ crd: { type: "string", format: "date-time" } });
+const dateTime = z.iso.datetime({ offset: true });
+
+/** RFC 3339 with any offset, as Kubernetes writes and reads it; like its server, of either case. */
+export const Time = z
+  .string()
+  .refine((text) => dateTime.safeParse(text.toUpperCase()).success, "must be a time like 2030-01-01T00:00:00Z")
+  .meta({ crd: { type: "string", format: "date-time" } });
 
 export const OwnerReference = z.looseObject({
   apiVersion: z.string(),

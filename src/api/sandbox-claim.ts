@@ -32,6 +32,7 @@ export const SandboxClaimSpec = z.object({
     .describe("When it is over, the claim completes with what it has."),
   ttlAfterCompleted: z
     .string()
+    .regex(goDurationPattern, "must be a duration like 60m, or a negative one")
     .default("60m")
     .describe("When the claim is deleted after it has completed; the sandboxes stay. Negative: never."),
   labels: StringMap.optional(),

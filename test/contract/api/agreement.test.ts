@@ -1,0 +1,80 @@
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { kinds } from "../../../src/api/kinds.ts";
+import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
+import { ApiClient, collection } from "./api-client.ts";
+
+/**
+ * The API server and the programs judge by one schema, rendered twice. Whatever the server lets through must be readable
+ * here, or one odd object would blind a controller; and what is refused here must not pass there.
+ */
+
+let controlPlane: TestControlPlane;
+let api: ApiClient;
+
+beforeAll(async () => {
+  controlPlane = await startControlPlane();
+  api = new ApiClient(controlPlane);
+  await api.install();
+});
+afterAll(async () => {
+  await api.close();
+  await controlPlane.stop();
+});
+
+const sometimes = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined, freq: 3 });
+const amount = fc.constantFrom("0", "1", "30", "999", "1.5", "1.", ".5", "007", "");
+const unit = fc.constantFrom("ns", "us", "µs", "ms", "s", "m", "h", "d", "w", "S", "");
+const duration = fc
+  .tuple(fc.constantFrom("", "", "", "-", "+"), fc.array(fc.tuple(amount, unit), { maxLength: 3 }))
+  .map(([sign, parts]) => sign + parts.map((part) => part.join("")).join(""));
+const time = fc
+  .tuple(
+    fc.constantFrom("2030-01-01", "2030-02-29", "2028-02-29", "2030-04-31", "2030-13-01", "2030-1-1", "0001-01-01"),
+    fc.constantFrom("T", "t", " ", ""),
+    fc.constantFrom("00:00:00", "23:59:59.123456789", "23:59", "24:00:00", "00:60:00", "23:59:60"),
+    fc.constantFrom("Z", "z", "+08:00", "-0800", ""),
+  )
+  .map((parts) => parts.join(""));
+const name = fc.constantFrom("", "a", "b");
+const contents = fc.array(fc.constantFrom("memory", "filesystem", "ip", "disk"), { maxLength: 3 });
+
+const checkpoint = fc.record({
+  podName: sometimes(name),
+  sandboxName: sometimes(name),
+  keepRunning: sometimes(fc.boolean()),
+  persistentContents: sometimes(contents),
+  ttlAfterFinished: sometimes(duration),
+});
+const sandbox = fc.record({
+  shutdownTime: sometimes(time),
+  persistentContents: sometimes(contents),
+  template: sometimes(fc.constant({})),
+  templateRef: sometimes(fc.constantFrom({ name: "t" }, {})),
+  pauseStrategy: sometimes(fc.record({ type: sometimes(fc.constantFrom("Stop", "stop", "")) })),
+});
+const claim = fc.record({
+  templateName: fc.constant("t"),
+  replicas: sometimes(fc.constantFrom(-1, 0, 1, 2, 1.5)),
+  claimTimeout: sometimes(duration),
+  ttlAfterCompleted: sometimes(duration),
+});
+
+test.each([
+  ["Checkpoint", checkpoint],
+  ["Sandbox", sandbox],
+  ["SandboxClaim", claim],
+] as const)("the API server and the schema agree on any %s", async (kind, specs) => {
+  const { manifest: schema } = kinds.find((one) => one.kind === kind)!;
+  await fc.assert(
+    fc.asyncProperty(specs as fc.Arbitrary<unknown>, async (spec) => {
+      const manifest = { apiVersion: "agents.kruise.io/v1alpha1", kind, metadata: { name: "x" }, spec };
+      const { status, body } = await api.call("POST", `${collection(kind)}?dryRun=All`, manifest);
+      const here = schema.safeParse(JSON.parse(JSON.stringify(manifest)));
+      expect({ accepted: here.success, why: body["message"] ?? here.error?.message }).toMatchObject({
+        accepted: status === 201,
+      });
+    }),
+    { numRuns: 300 },
+  );
+});
