@@ -15,7 +15,7 @@ import type { CellSetting } from "./cell-setting.ts";
 import { GuestControl } from "./client/guest-control.ts";
 import { cut } from "./cut.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import { handOver, untilGuestAnswers } from "./hand-over.ts";
+import { handOver, untilExit, untilGuestAnswers } from "./hand-over.ts";
 import { startLink, type Link } from "./link.ts";
 import { PhaseClock } from "./phase-clock.ts";
 import { Sandbox } from "./sandbox.ts";
@@ -208,8 +208,7 @@ export class Cell {
   async #takeOver(identity: Identity, clone: boolean, clock: PhaseClock): Promise<CellState> {
     const guest = this.#guest();
     await clock.phase("guest", () => untilGuestAnswers(guest, this.#live().ended));
-    const generation = this.#state.generation + 1;
-    await clock.phase("handover", () => handOver(guest, { identity, clone }));
+    const generation = await clock.phase("handover", () => handOver(guest, { identity, clone }));
     await clock.phase("gate", () => this.#network().setGate(true));
     void this.#followEntrypoint(guest);
     return this.#set({ phase: "running", ready: true, generation });
@@ -235,8 +234,9 @@ export class Cell {
 
   /** When the entrypoint ends, so does the sandbox, with its exit code: what Kubernetes means by a container. */
   async #followEntrypoint(guest: GuestControl): Promise<void> {
-    const exitCode = await guest.untilExit(this.#live().ended);
-    if (exitCode === undefined || this.#ending) return;
+    const sandbox = this.#live();
+    const exitCode = await untilExit(guest, sandbox.ended);
+    if (exitCode === undefined || this.#ending || sandbox !== this.#sandbox) return;
     this.#set({ exitCode });
     await this.stop(`the entrypoint ended with exit code ${exitCode}`);
   }

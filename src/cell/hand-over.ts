@@ -6,6 +6,7 @@ import type { GuestControl } from "./client/guest-control.ts";
 const answerTimeoutMilliseconds = 15_000;
 const hookTimeoutMilliseconds = 10_000;
 const betweenTriesMilliseconds = 2;
+const reconnectMilliseconds = 100;
 
 /** Waits until the guest answers on its control port, or the sandbox has ended. */
 export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void>): Promise<void> {
@@ -29,27 +30,43 @@ export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void
 }
 
 /**
- * Gives the guest its identity; a clone runs its `onRestore` hooks. Traffic may be let in only when this has returned.
+ * Gives the guest its identity and returns its generation; a clone runs its `onRestore` hooks. Traffic may be let in
+ * only when this has returned.
  * @throws RametError `HandoverFailed`: the sandbox must then never be reachable
  */
-export async function handOver(guest: GuestControl, wish: { identity: Identity; clone: boolean }): Promise<void> {
+export async function handOver(guest: GuestControl, wish: { identity: Identity; clone: boolean }): Promise<number> {
   const { identity, clone } = wish;
   try {
-    const { generation } = await guest.health();
+    const generation = (await guest.health()).generation + 1;
     const { hooks } = await guest.init({
       ...identity,
       clone,
-      generation: generation + 1,
+      generation,
       now: new Date().toISOString(),
       hookTimeoutMilliseconds,
     });
     const failed = hooks.find(({ exitCode }) => exitCode !== 0);
     if (failed)
       throw new RametError("HandoverFailed", `the hook ${failed.path} ended with exit code ${String(failed.exitCode)}`);
+    return generation;
   } catch (error) {
     if (error instanceof RametError && error.code === "HandoverFailed") throw error;
     throw new RametError("HandoverFailed", `the guest did not take its identity: ${RametError.from(error).message}`, {
       cause: error,
     });
+  }
+}
+
+/** The entrypoint's exit code when it ends; nothing when the sandbox ends first. A connection that a cut breaks is made anew. */
+export async function untilExit(guest: GuestControl, ended: Promise<void>): Promise<number | undefined> {
+  const over = new AbortController();
+  void ended.then(() => over.abort());
+  for (;;) {
+    try {
+      return await guest.exit(over.signal);
+    } catch {
+      if (over.signal.aborted) return undefined;
+      await sleep(reconnectMilliseconds);
+    }
   }
 }

@@ -74,7 +74,14 @@ const capabilities = [
 
 function guestArguments(container: ContainerSpec): string[] {
   const entrypoint = [...container.command, ...container.args];
-  const flags = ["--cwd", container.workingDir ?? "/", "--user", `${container.user.uid}:${container.user.gid}`];
+  const flags = [
+    "--cwd",
+    container.workingDir ?? "/",
+    "--uid",
+    `${container.user.uid}`,
+    "--gid",
+    `${container.user.gid}`,
+  ];
   return entrypoint.length === 0 ? [guestPathInside, ...flags] : [guestPathInside, ...flags, "--", ...entrypoint];
 }
 

@@ -1,0 +1,184 @@
+import type { IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
+import { z } from "zod";
+import { guestError } from "./guest-error.ts";
+import { callGuest, textOf, type GuestDial } from "./guest-http.ts";
+import { processEvents, type ProcessEvent } from "./guest-process-events.ts";
+import { EntriesAnswer, EntryAnswer, envelope, ProcessListAnswer, type FileEntry } from "./guest-wire.ts";
+
+export interface GuestClientOptions {
+  /** Makes a stream to port 49983 of the sandbox. */
+  dial: GuestDial;
+  /** The sandbox's token; see `guestAccessToken`. */
+  accessToken?: string;
+  /** Whom commands and files are for: a name or a number in the image. @default the entrypoint's user */
+  user?: string;
+}
+
+/** A command by what the kernel or its starter calls it. */
+export type ProcessSelector = { pid: number } | { tag: string };
+
+export interface StartProcess {
+  command: string;
+  args?: readonly string[];
+  /** Added to what the container declares and the sandbox's own environment. */
+  environment?: Readonly<Record<string, string>>;
+  /** @default the container's working directory, else the user's home */
+  workingDirectory?: string;
+  /** A name by which the command can be found again, by others too. */
+  tag?: string;
+  /** Whether the command can be given input; without, it reads end-of-file. @default false */
+  stdin?: boolean;
+  /** Gives the command a terminal of this size. */
+  pty?: { columns: number; rows: number };
+  /** After this the command is killed. @default never */
+  timeoutMilliseconds?: number;
+}
+
+/** What clients ask of a sandbox: commands and files, in the shape of E2B's envd (Connect RPC in JSON, and HTTP). */
+export class GuestClient {
+  readonly #dial: GuestDial;
+  readonly #headers: Record<string, string>;
+
+  constructor({ dial, accessToken, user }: GuestClientOptions) {
+    this.#dial = dial;
+    this.#headers = {
+      ...(accessToken === undefined ? {} : { "x-access-token": accessToken }),
+      ...(user === undefined ? {} : { authorization: `Basic ${Buffer.from(`${user}:`).toString("base64")}` }),
+    };
+  }
+
+  /**
+   * Starts a command and follows it to its end. Leaving the loop, or aborting, does not end the command: `connect` finds
+   * it and what it printed meanwhile.
+   *
+   * @throws RametError `InvalidArgument` when it cannot be started, `Timeout` when its time was up, `GuestUnreachable`
+   *   when the connection was cut, as by a restore
+   */
+  startProcess(start: StartProcess, signal?: AbortSignal): AsyncGenerator<ProcessEvent> {
+    const { pty, timeoutMilliseconds } = start;
+    const message = {
+      process: {
+        cmd: start.command,
+        args: start.args ?? [],
+        envs: start.environment ?? {},
+        ...(start.workingDirectory === undefined ? {} : { cwd: start.workingDirectory }),
+      },
+      stdin: start.stdin ?? false,
+      ...(start.tag === undefined ? {} : { tag: start.tag }),
+      ...(pty === undefined ? {} : { pty: { size: { cols: pty.columns, rows: pty.rows } } }),
+    };
+    const timeout: Record<string, string> =
+      timeoutMilliseconds === undefined ? {} : { "connect-timeout-ms": `${Math.ceil(timeoutMilliseconds)}` };
+    const what = `running ${start.command}`;
+    return processEvents(what, () => this.#stream("Start", message, { headers: timeout, signal }), signal);
+  }
+
+  /** Follows a command that was started before: what is kept of its output, then what it prints, then its end. */
+  connect(process: ProcessSelector, signal?: AbortSignal): AsyncGenerator<ProcessEvent> {
+    return processEvents("following a command", () => this.#stream("Connect", { process }, { signal }), signal);
+  }
+
+  /** Returns when the command has taken the bytes or the kernel keeps them for it. */
+  async sendInput(process: ProcessSelector, data: Uint8Array, into: "stdin" | "pty" = "stdin"): Promise<void> {
+    const input = { [into]: Buffer.from(data).toString("base64") };
+    await this.#unary("giving a command input", "process.Process/SendInput", { process, input }, Empty);
+  }
+
+  /** Gives the command end-of-file. */
+  async closeStdin(process: ProcessSelector): Promise<void> {
+    await this.#unary("closing a command's input", "process.Process/CloseStdin", { process }, Empty);
+  }
+
+  /** Reaches the command and everything it started in its process group. */
+  async signal(process: ProcessSelector, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
+    const message = { process, signal: `SIGNAL_${signal}` };
+    await this.#unary("sending a signal", "process.Process/SendSignal", message, Empty);
+  }
+
+  async resize(process: ProcessSelector, size: { columns: number; rows: number }): Promise<void> {
+    const message = { process, pty: { size: { cols: size.columns, rows: size.rows } } };
+    await this.#unary("resizing a terminal", "process.Process/Update", message, Empty);
+  }
+
+  /** The commands that run now. */
+  async listProcesses(): Promise<{ pid: number; tag?: string; command: string; args: string[] }[]> {
+    const { processes } = await this.#unary("listing commands", "process.Process/List", {}, ProcessListAnswer);
+    return processes.map(({ pid, tag, config }) => ({
+      pid,
+      ...(tag === undefined ? {} : { tag }),
+      command: config.cmd,
+      args: config.args,
+    }));
+  }
+
+  /** The file's bytes as they come; destroy the stream to stop early. */
+  async readFile(path: string, signal?: AbortSignal): Promise<Readable> {
+    const response = await callGuest(this.#dial, {
+      method: "GET",
+      path: `/files?${new URLSearchParams({ path }).toString()}`,
+      headers: this.#headers,
+      signal,
+    });
+    return ok(`reading ${path}`, response);
+  }
+
+  /** Writes a file in place, and makes the folders above it. A stream is passed on as it comes. */
+  async writeFile(path: string, content: Buffer | Readable, signal?: AbortSignal): Promise<void> {
+    const response = await callGuest(this.#dial, {
+      method: "POST",
+      path: `/files?${new URLSearchParams({ path }).toString()}`,
+      headers: { ...this.#headers, "content-type": "application/octet-stream" },
+      body: content,
+      signal,
+    });
+    await textOf(await ok(`writing ${path}`, response));
+  }
+
+  async stat(path: string): Promise<FileEntry> {
+    return (await this.#unary(`looking at ${path}`, "filesystem.Filesystem/Stat", { path }, EntryAnswer)).entry;
+  }
+
+  /** What is in a folder, and with a `depth` above 1 in the folders in it. */
+  async list(path: string, depth = 1): Promise<FileEntry[]> {
+    const message = { path, depth };
+    return (await this.#unary(`listing ${path}`, "filesystem.Filesystem/ListDir", message, EntriesAnswer)).entries;
+  }
+
+  /** Removes a file, or a folder with all in it; what is not there is no error. */
+  async remove(path: string): Promise<void> {
+    await this.#unary(`removing ${path}`, "filesystem.Filesystem/Remove", { path }, Empty);
+  }
+
+  async #unary<T extends z.ZodType>(what: string, method: string, message: object, answer: T): Promise<z.infer<T>> {
+    const response = await callGuest(this.#dial, {
+      method: "POST",
+      path: `/${method}`,
+      headers: { ...this.#headers, "content-type": "application/json" },
+      body: Buffer.from(JSON.stringify(message)),
+    });
+    return answer.parse(JSON.parse(await textOf(await ok(what, response))));
+  }
+
+  async #stream(
+    method: "Start" | "Connect",
+    message: object,
+    { headers, signal }: { headers?: Record<string, string>; signal: AbortSignal | undefined },
+  ): Promise<IncomingMessage> {
+    const response = await callGuest(this.#dial, {
+      method: "POST",
+      path: `/process.Process/${method}`,
+      headers: { ...this.#headers, ...headers, "content-type": "application/connect+json" },
+      body: envelope(message),
+      signal,
+    });
+    return ok(`process.Process/${method}`, response);
+  }
+}
+
+const Empty = z.object({});
+
+async function ok(what: string, response: IncomingMessage): Promise<IncomingMessage> {
+  if (response.statusCode === 200) return response;
+  throw guestError(what, response.statusCode ?? 0, await textOf(response));
+}

@@ -1,0 +1,45 @@
+import { z } from "zod";
+import type { ErrorCode } from "../../api/error-codes.ts";
+import { RametError } from "../../api/errors.ts";
+
+/** A failure as the guest tells it: Connect's words, an HTTP status, or a code of ours. */
+const GuestFailure = z.object({ code: z.union([z.string(), z.number()]).optional(), message: z.string().default("") });
+
+/** The guest's answer to a call that failed, as an error of ours. `what` says what was tried. */
+export function guestError(what: string, status: number, body: string): RametError {
+  return guestFailure(what, parsed(body), status);
+}
+
+/** The same for an error that was read already, as at the end of a stream. */
+export function guestFailure(what: string, body: unknown, status = 0): RametError {
+  const { code, message } = GuestFailure.catch({ message: "" }).parse(body);
+  const known = codes.get(String(code)) ?? codes.get(String(status)) ?? "Internal";
+  const why = message === "" ? `the guest answered ${code ?? status}` : message;
+  return new RametError(known, `${what} failed: ${why}`);
+}
+
+const codes = new Map<string, ErrorCode>([
+  ["invalid_argument", "InvalidArgument"],
+  ["failed_precondition", "Conflict"],
+  ["not_found", "NotFound"],
+  ["already_exists", "AlreadyExists"],
+  ["permission_denied", "Forbidden"],
+  ["unauthenticated", "Unauthorized"],
+  ["deadline_exceeded", "Timeout"],
+  ["canceled", "Canceled"],
+  ["InvalidArgument", "InvalidArgument"],
+  ["Conflict", "Conflict"],
+  ["400", "InvalidArgument"],
+  ["401", "Unauthorized"],
+  ["403", "Forbidden"],
+  ["404", "NotFound"],
+  ["409", "Conflict"],
+]);
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return { message: body.slice(0, 200) };
+  }
+}

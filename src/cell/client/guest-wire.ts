@@ -1,0 +1,104 @@
+import { z } from "zod";
+import { RametError } from "../../api/errors.ts";
+
+/** One message of a Connect stream: a byte of flags, four of length (big-endian), JSON. */
+export function envelope(message: unknown): Buffer {
+  const body = Buffer.from(JSON.stringify(message));
+  const header = Buffer.alloc(5);
+  header.writeUInt32BE(body.length, 1);
+  return Buffer.concat([header, body]);
+}
+
+export interface Envelope {
+  /** The last one: `body` then holds the error and the trailers, if any. */
+  end: boolean;
+  body: unknown;
+}
+
+const endFlag = 2;
+const maxMessageBytes = 16 << 20;
+
+/** Takes a Connect stream apart. @throws RametError `GuestUnreachable` when it stops before its end message */
+export async function* envelopes(stream: AsyncIterable<Buffer>): AsyncGenerator<Envelope> {
+  let held = Buffer.alloc(0);
+  for await (const chunk of stream) {
+    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+    for (;;) {
+      if (held.length < 5) break;
+      const length = held.readUInt32BE(1);
+      if (length > maxMessageBytes) throw new RametError("Internal", `the guest sent a message of ${length} bytes`);
+      if (held.length < 5 + length) break;
+      const end = ((held[0] ?? 0) & endFlag) !== 0;
+      yield { end, body: JSON.parse(held.toString("utf8", 5, 5 + length)) as unknown };
+      if (end) return;
+      held = held.subarray(5 + length);
+    }
+  }
+  throw new RametError("GuestUnreachable", "the guest's stream broke off", {
+    retryable: true,
+    hint: "After a checkpoint or a restore connections are cut; connect to the command again by its pid or tag.",
+  });
+}
+
+const bytes = z.base64().transform((text) => Buffer.from(text, "base64"));
+
+/** An answer of process.Process/Start and /Connect; fields that are zero may be missing. */
+export const ProcessAnswer = z.object({
+  event: z.object({
+    start: z.object({ pid: z.number().int() }).optional(),
+    data: z.object({ stdout: bytes.optional(), stderr: bytes.optional(), pty: bytes.optional() }).optional(),
+    end: z
+      .object({
+        exitCode: z.number().int().default(0),
+        exited: z.boolean().default(false),
+        status: z.string().default(""),
+      })
+      .optional(),
+    keepalive: z.object({}).optional(),
+  }),
+});
+
+export const StreamEnd = z.object({
+  error: z.unknown().optional(),
+  metadata: z.record(z.string(), z.array(z.string())).default({}),
+});
+
+export const ProcessListAnswer = z.object({
+  processes: z
+    .array(
+      z.object({
+        config: z.object({ cmd: z.string().default(""), args: z.array(z.string()).default([]) }),
+        pid: z.number().int(),
+        tag: z.string().optional(),
+      }),
+    )
+    .default([]),
+});
+
+export const FileEntry = z.object({
+  name: z.string().default(""),
+  path: z.string().default(""),
+  type: z
+    .enum(["FILE_TYPE_UNSPECIFIED", "FILE_TYPE_FILE", "FILE_TYPE_DIRECTORY", "FILE_TYPE_SYMLINK"])
+    .default("FILE_TYPE_UNSPECIFIED")
+    .transform((name) => fileTypes[name]),
+  /** int64 is text in Connect's JSON. */
+  size: z.coerce.number().default(0),
+  mode: z.number().int().default(0),
+  permissions: z.string().default(""),
+  owner: z.string().default(""),
+  group: z.string().default(""),
+  modifiedTime: z.string().optional(),
+  symlinkTarget: z.string().optional(),
+});
+export type FileEntry = z.infer<typeof FileEntry>;
+
+const fileTypes = {
+  FILE_TYPE_UNSPECIFIED: "other",
+  FILE_TYPE_FILE: "file",
+  FILE_TYPE_DIRECTORY: "directory",
+  FILE_TYPE_SYMLINK: "symlink",
+} as const;
+
+export const EntryAnswer = z.object({ entry: FileEntry });
+export const EntriesAnswer = z.object({ entries: z.array(FileEntry).default([]) });

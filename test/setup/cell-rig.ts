@@ -1,0 +1,128 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { CellConfig, type ContainerSpec, type Identity } from "../../src/api/cell.ts";
+import { CellClient, type CellAddress } from "../../src/cell/client/cell-client.ts";
+import { cellKeyFromPem, guestAccessToken, newCellKeyPem } from "../../src/cell/client/cell-token.ts";
+import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
+
+export interface StartCellOptions {
+  name: string;
+  start: "boot" | "wait";
+  container?: Partial<ContainerSpec>;
+  templateDigest?: string;
+}
+
+export interface RunningCell {
+  address: CellAddress;
+  process: ChildProcess;
+  directory: string;
+  identity: Identity;
+  /** What the cell itself had to tell, line by line. */
+  told: string[];
+}
+
+/**
+ * Runs real cells without a cluster: each in its own namespaces (`ramet-link pod`), at a loopback address of its own, with
+ * one key for all. It does not prove what controllers or nodes do.
+ */
+export class CellRig {
+  readonly directory: string;
+  readonly client: CellClient;
+  readonly #key = cellKeyFromPem(newCellKeyPem());
+  readonly #secret = Buffer.alloc(32, 7);
+  readonly #rootPath: string;
+  readonly #tools: Record<"runsc" | "ramet-guest" | "ramet-link", string>;
+  readonly #cells: RunningCell[] = [];
+  #count = 0;
+
+  private constructor(directory: string, rootPath: string, tools: CellRig["tools"]) {
+    this.directory = directory;
+    this.#rootPath = rootPath;
+    this.#tools = tools;
+    this.client = new CellClient(this.#key);
+  }
+
+  static async open(rootPath: string): Promise<CellRig> {
+    const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
+    return new CellRig(await mkdtemp(join(tmpdir(), "ramet-")), rootPath, tools);
+  }
+
+  get tools(): Record<"runsc" | "ramet-guest" | "ramet-link", string> {
+    return this.#tools;
+  }
+
+  async startCell(options: StartCellOptions): Promise<RunningCell> {
+    const number = ++this.#count;
+    const uid = `${options.name}-${number}-${process.pid}`;
+    const directory = join(this.directory, `c${number}`);
+    const ip = `127.66.${(process.pid % 250) + 1}.${number}`;
+    await mkdir(directory, { recursive: true });
+    const config: CellConfig = CellConfig.parse({
+      v: 1,
+      sandbox: { namespace: "test", name: options.name, uid },
+      container: { name: "main", image: "python", ...options.container },
+      rootPath: this.#rootPath,
+      start: options.start,
+      publicKey: this.#key.publicKey,
+      templateDigest: options.templateDigest ?? `sha256:${"0".repeat(64)}`,
+    });
+    const child = spawn(
+      this.#tools["ramet-link"],
+      ["pod", "--", process.execPath, join(import.meta.dirname, "../../src/cell/main.ts")],
+      {
+        stdio: ["ignore", "pipe", "pipe"],
+        env: {
+          PATH: process.env["PATH"],
+          NODE_NO_WARNINGS: "1",
+          RAMET_CELL: JSON.stringify(config),
+          RAMET_CELL_LISTEN: ip,
+          RAMET_CELL_DIRECTORY: directory,
+          RAMET_RUNSC: this.#tools.runsc,
+          RAMET_GUEST: this.#tools["ramet-guest"],
+          RAMET_LINK: this.#tools["ramet-link"],
+        },
+      },
+    );
+    const told: string[] = [];
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (chunk: Buffer) => told.push(...chunk.toString().trim().split("\n")));
+    const cell: RunningCell = {
+      address: { ip, sandboxUid: uid },
+      process: child,
+      directory,
+      told,
+      identity: {
+        sandboxId: `test--${options.name}`,
+        hostname: options.name,
+        accessToken: guestAccessToken(this.#secret, uid),
+        environment: {},
+      },
+    };
+    this.#cells.push(cell);
+    await this.#listening(cell);
+    return cell;
+  }
+
+  async close(): Promise<void> {
+    for (const { process: child } of this.#cells) {
+      if (child.exitCode === null && child.signalCode === null) {
+        child.kill("SIGKILL");
+        await once(child, "exit");
+      }
+    }
+    this.client.close();
+    await rm(this.directory, { recursive: true, force: true });
+  }
+
+  async #listening({ address, process: child, told }: RunningCell): Promise<void> {
+    for (;;) {
+      if (child.exitCode !== null) throw new Error(`the cell ended before it listened: ${told.join("\n")}`);
+      const state = await this.client.state(address).catch(() => undefined);
+      if (state !== undefined) return;
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
+}
