@@ -15,7 +15,7 @@ import type { CellSetting } from "./cell-setting.ts";
 import { GuestControl } from "./client/guest-control.ts";
 import { cut } from "./cut.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import { handOver, untilExit, untilGuestAnswers } from "./hand-over.ts";
+import { handOver, untilGuestAnswers } from "./hand-over.ts";
 import { startLink, type Link } from "./link.ts";
 import { PhaseClock } from "./phase-clock.ts";
 import { Sandbox } from "./sandbox.ts";
@@ -235,7 +235,7 @@ export class Cell {
   /** When the entrypoint ends, so does the sandbox, with its exit code: what Kubernetes means by a container. */
   async #followEntrypoint(guest: GuestControl): Promise<void> {
     const sandbox = this.#live();
-    const exitCode = await untilExit(guest, sandbox.ended);
+    const exitCode = await guest.untilExit(sandbox.ended);
     if (exitCode === undefined || this.#ending || sandbox !== this.#sandbox) return;
     this.#set({ exitCode });
     await this.stop(`the entrypoint ended with exit code ${exitCode}`);

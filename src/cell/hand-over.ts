@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Identity } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
-import type { GuestControl } from "./client/guest-control.ts";
+import type { GuestControl, GuestInitResult } from "./client/guest-control.ts";
 
 const answerTimeoutMilliseconds = 15_000;
 const hookTimeoutMilliseconds = 10_000;
 const betweenTriesMilliseconds = 2;
-const reconnectMilliseconds = 100;
 
 /** Waits until the guest answers on its control port, or the sandbox has ended. */
 export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void>): Promise<void> {
@@ -46,8 +45,7 @@ export async function handOver(guest: GuestControl, wish: { identity: Identity; 
       hookTimeoutMilliseconds,
     });
     const failed = hooks.find(({ exitCode }) => exitCode !== 0);
-    if (failed)
-      throw new RametError("HandoverFailed", `the hook ${failed.path} ended with exit code ${String(failed.exitCode)}`);
+    if (failed) throw hookFailed(failed);
     return generation;
   } catch (error) {
     if (error instanceof RametError && error.code === "HandoverFailed") throw error;
@@ -57,16 +55,7 @@ export async function handOver(guest: GuestControl, wish: { identity: Identity; 
   }
 }
 
-/** The entrypoint's exit code when it ends; nothing when the sandbox ends first. A connection that a cut breaks is made anew. */
-export async function untilExit(guest: GuestControl, ended: Promise<void>): Promise<number | undefined> {
-  const over = new AbortController();
-  void ended.then(() => over.abort());
-  for (;;) {
-    try {
-      return await guest.exit(over.signal);
-    } catch {
-      if (over.signal.aborted) return undefined;
-      await sleep(reconnectMilliseconds);
-    }
-  }
+function hookFailed({ path, exitCode, timedOut, output }: GuestInitResult["hooks"][number]): RametError {
+  const how = timedOut ? `did not end in ${hookTimeoutMilliseconds} ms` : `ended with exit code ${exitCode}`;
+  return new RametError("HandoverFailed", `the hook ${path} ${how}${output === "" ? "" : `: ${output.trim()}`}`);
 }
