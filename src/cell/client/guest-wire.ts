@@ -20,7 +20,7 @@ const maxMessageBytes = 16 << 20;
 
 /** Takes a Connect stream apart. @throws RametError `GuestUnreachable` when it stops before its end message */
 export async function* envelopes(stream: AsyncIterable<Buffer>): AsyncGenerator<Envelope> {
-  let held = Buffer.alloc(0);
+  let held: Buffer = Buffer.alloc(0);
   for await (const chunk of stream) {
     held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
     for (;;) {

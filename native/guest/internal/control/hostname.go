@@ -16,12 +16,15 @@ const (
 	hostsMark = "# ramet"
 )
 
-// setHostname sets the kernel's name and, where they can be written, the files that repeat it.
+// setHostname sets the kernel's name and, where they can be written, the files that repeat it. The kernel's name needs a
+// power that sandboxes commonly lack; a cell then gives the name with the container's spec, which counts at a restore too.
 func setHostname(name string) error {
-	if err := syscall.Sethostname([]byte(name)); err != nil {
-		return err
+	err := syscall.Sethostname([]byte(name))
+	if now, nameErr := os.Hostname(); nameErr == nil && now == name {
+		err = nil
 	}
 	return errors.Join(
+		err,
 		tolerated(rewrite("/etc/hostname", []byte(name+"\n"))),
 		tolerated(setHosts("/etc/hosts", name)),
 	)
