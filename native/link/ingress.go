@@ -20,7 +20,7 @@ const (
 	// controlPort is the guest's, for the cell only.
 	controlPort   = 49982
 	headerTimeout = 10 * time.Second
-	dialTimeout   = 10 * time.Second
+	dialTimeout   = 5 * time.Second
 	// maxHeaderBytes is far more than a header has.
 	maxHeaderBytes = 512
 	unixPathMax    = 107

@@ -30,6 +30,8 @@ const (
 	answerTimeout      = 8 * time.Second
 	plainUDPBytes      = 512
 	maxUDPBytes        = 4096
+	// truncatedBit stands in the third byte of a message.
+	truncatedBit = 0x02
 )
 
 // ServeUDP answers until the socket is closed. Questions beyond what it handles at once are dropped: clients repeat.
@@ -114,7 +116,7 @@ func (r *Relay) answer(network string, query []byte) []byte {
 		return q.reply(dnsmessage.RCodeServerFailure)
 	}
 	r.learn(q, reply)
-	if network == "udp" && len(reply) > q.maxUDPBytes {
+	if network == "udp" && (len(reply) > q.maxUDPBytes || reply[2]&truncatedBit != 0) {
 		return q.truncated()
 	}
 	return reply

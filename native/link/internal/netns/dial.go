@@ -3,6 +3,7 @@ package netns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -12,9 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial connects to a TCP address from a socket made inside the namespace. It waits outside of the namespace's thread, so
-// many can wait at once.
+const (
+	firstWait = 30 * time.Millisecond
+	maxWait   = time.Second
+)
+
+// Dial connects to a TCP address from a socket made inside the namespace. A sandbox that is just being restored loses
+// what is sent to it, and the kernel would repeat a SYN after a second only; so Dial gives up and asks anew much sooner.
 func (ns *Namespace) Dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
+	for wait := firstWait; ; wait = min(2*wait, maxWait) {
+		attempt, cancel := context.WithTimeout(ctx, wait)
+		conn, err := ns.dialOnce(attempt, to)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return conn, err
+		}
+	}
+}
+
+// dialOnce waits outside of the namespace's thread, so many can wait at once.
+func (ns *Namespace) dialOnce(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	fd, err := ns.socket()
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
@@ -27,7 +45,7 @@ func (ns *Namespace) Dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn,
 	file := os.NewFile(uintptr(fd), "tcp")
 	defer func() { _ = file.Close() }() // FileConn has a descriptor of its own
 	if err := connected(ctx, file); err != nil {
-		return nil, os.NewSyscallError("connect", err)
+		return nil, fmt.Errorf("connect: %w", err)
 	}
 	conn, err := net.FileConn(file)
 	if err != nil {

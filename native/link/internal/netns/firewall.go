@@ -17,10 +17,14 @@ const DNSPort = 53
 // Redirect sets the gateway namespace's rules: each TCP connection from the sandbox, except to the DNS relay, goes to
 // the proxy's port; DNS goes to the relay; nothing else gets in, and nothing is forwarded.
 func (p *Pair) Redirect(proxyPort uint16) error {
-	c, err := nftables.New(nftables.WithNetNSFd(p.Gateway.Fd()))
+	// Opened on the thread that lives there: an ordinary user may enter that namespace and not come back.
+	var c *nftables.Conn
+	var err error
+	p.Gateway.Do(func() { c, err = nftables.New(nftables.AsLasting()) })
 	if err != nil {
 		return fault.Kernel("Opening nftables in the gateway namespace", err)
 	}
+	defer func() { _ = c.CloseLasting() }()
 	nat := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "ramet"})
 	pre := c.AddChain(&nftables.Chain{
 		Name: "prerouting", Table: nat, Type: nftables.ChainTypeNAT,

@@ -1,0 +1,21 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+
+/** An address of the network in which link runs: to link, its own Pod's. */
+export const podAddress = "198.51.100.5";
+
+/**
+ * Writes a program that runs link in a network of its own instead of this machine's, and returns its path. There,
+ * 203.0.113.0/24 is reachable and no interface's own, as the rest of the world is to a Pod.
+ */
+export async function worldScript(folder: string, binary: string): Promise<string> {
+  const path = join(folder, "link-in-world");
+  const setUp = [
+    "ip link set lo up",
+    `ip address add ${podAddress}/32 dev lo`,
+    "ip route add local 203.0.113.0/24 dev lo",
+    'exec "$0" "$@"',
+  ].join(" && ");
+  await writeFile(path, `#!/bin/sh\nexec unshare --net sh -c '${setUp}' ${binary} "$@"\n`, { mode: 0o755 });
+  return path;
+}
