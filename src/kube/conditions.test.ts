@@ -1,0 +1,38 @@
+import { describe, expect, it } from "vitest";
+import { findCondition, isConditionTrue, setCondition } from "./conditions.ts";
+
+const wanted = { type: "Ready", status: "True", reason: "PodReady", message: "It answers." } as const;
+const first = new Date("2026-01-02T03:04:05.678Z");
+const later = new Date("2026-01-02T04:00:00.000Z");
+
+describe("setCondition", () => {
+  it("adds a condition with the instant", () => {
+    const conditions = setCondition([], wanted, first);
+    expect(conditions).toEqual([{ ...wanted, lastTransitionTime: "2026-01-02T03:04:05Z" }]);
+    expect(isConditionTrue(conditions, "Ready")).toBe(true);
+    expect(isConditionTrue(conditions, "Other")).toBe(false);
+  });
+
+  it("answers the same array if nothing differs", () => {
+    const conditions = setCondition([], wanted, first);
+    expect(setCondition(conditions, wanted, later)).toBe(conditions);
+  });
+
+  it("keeps the instant as long as the status stays", () => {
+    const conditions = setCondition([], wanted, first);
+    const changed = setCondition(conditions, { ...wanted, message: "It still answers." }, later);
+    expect(findCondition(changed, "Ready")).toMatchObject({
+      message: "It still answers.",
+      lastTransitionTime: "2026-01-02T03:04:05Z",
+    });
+    const flipped = setCondition(changed, { ...wanted, status: "False", reason: "PodGone" }, later);
+    expect(findCondition(flipped, "Ready")?.lastTransitionTime).toBe("2026-01-02T04:00:00Z");
+  });
+
+  it("leaves the others where they are", () => {
+    const other = { ...wanted, type: "Other", lastTransitionTime: "2026-01-01T00:00:00Z" };
+    const conditions = setCondition([...setCondition([], wanted, first), other], { ...wanted, status: "False" }, later);
+    expect(conditions.map(({ type }) => type)).toEqual(["Ready", "Other"]);
+    expect(conditions[1]).toBe(other);
+  });
+});

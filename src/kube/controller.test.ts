@@ -1,0 +1,167 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventually } from "../../test/contract/kube/eventually.ts";
+import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
+import { RametError } from "../api/errors.ts";
+import { explicitConnection } from "./connection.ts";
+import { controllerKeys, runController, watching, type ControllerOptions } from "./controller.ts";
+import { Informer } from "./informer.ts";
+import { KubeClient } from "./kube-client.ts";
+import { coreResources } from "./resource-ref.ts";
+
+let server: StandInServer;
+let client: KubeClient;
+let clock: ManualClock;
+let stop: AbortController;
+let running: Promise<void>[];
+
+beforeEach(async () => {
+  server = new StandInServer(coreResources.pods);
+  await server.start();
+  client = new KubeClient(explicitConnection({ server: server.url }));
+  clock = new ManualClock();
+  stop = new AbortController();
+  running = [];
+});
+
+afterEach(async () => {
+  stop.abort();
+  await Promise.all(running);
+  await client.close();
+  await server.stop();
+});
+
+function start(reconcile: ControllerOptions["reconcile"], more: Partial<ControllerOptions> = {}) {
+  const informer = new Informer({ resource: client.resource(coreResources.pods) });
+  running.push(informer.run(stop.signal));
+  const controller = runController(
+    {
+      name: "test",
+      watches: [watching(informer)],
+      clock,
+      backoff: { baseMilliseconds: 100, maxMilliseconds: 1_000, jitter: 0 },
+      reconcile,
+      ...more,
+    },
+    stop.signal,
+  );
+  running.push(controller);
+  return { informer, controller };
+}
+
+describe("runController", () => {
+  it("reconciles what is there, what comes, and what goes", async () => {
+    server.put("a");
+    const keys: string[] = [];
+    start((key) => {
+      keys.push(key);
+      return Promise.resolve();
+    });
+    await eventually(() => keys).toEqual(["default/a"]);
+    server.put("b");
+    await eventually(() => keys).toEqual(["default/a", "default/b"]);
+    server.remove("a");
+    await eventually(() => keys).toEqual(["default/a", "default/b", "default/a"]);
+  });
+
+  it("comes back to a key that failed, later each time, and at once when it changes", async () => {
+    server.put("a");
+    let tries = 0;
+    start(() => {
+      tries++;
+      return tries < 4
+        ? Promise.reject(new RametError("Unavailable", "not yet", { retryable: true }))
+        : Promise.resolve();
+    });
+    await eventually(() => clock.waits).toEqual([100]);
+    clock.advance(100);
+    await eventually(() => clock.waits).toEqual([200]);
+    server.put("a", { changed: true });
+    await eventually(() => tries).toBe(3);
+    await eventually(() => clock.waits).toEqual([400]);
+    clock.advance(400);
+    await eventually(() => tries).toBe(4);
+    expect(clock.waits).toEqual([]);
+  });
+
+  it("looks again when reconcile asked for it", async () => {
+    server.put("a");
+    let tries = 0;
+    const results: string[] = [];
+    start(
+      () => {
+        tries++;
+        return Promise.resolve(tries === 1 ? { requeueAfterMilliseconds: 3_600_000 } : undefined);
+      },
+      {
+        metrics: {
+          depth: () => undefined,
+          waited: () => undefined,
+          worked: () => undefined,
+          retried: () => undefined,
+          reconciled: (result) => results.push(result),
+        },
+      },
+    );
+    await eventually(() => clock.waits).toEqual([3_600_000]);
+    clock.advance(3_600_000);
+    await eventually(() => results).toEqual(["requeue", "success"]);
+  });
+
+  it("maps a Pod to the sandbox that controls it, before and after a change", async () => {
+    const owner = (name: string, apiVersion = "agents.kruise.io/v1alpha1") => ({
+      metadata: { ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid: name, controller: true }] },
+    });
+    const pod = (name: string, apiVersion?: string) => ({
+      ...owner(name, apiVersion),
+      metadata: { name: "p", namespace: "x", uid: "1", resourceVersion: "1", ...owner(name, apiVersion).metadata },
+    });
+    const keys = controllerKeys("Sandbox", "agents.kruise.io");
+    expect(keys(pod("s"))).toEqual(["x/s"]);
+    expect(keys(pod("s", "other.io/v1"))).toEqual([]);
+    expect(keys({ metadata: { name: "p", uid: "1", resourceVersion: "1" } })).toEqual([]);
+    await Promise.resolve();
+  });
+
+  it("lets a reconcile finish at the end, and no new one begin", async () => {
+    server.put("a");
+    server.put("b");
+    const started: string[] = [];
+    const gate = Promise.withResolvers<undefined>();
+    const { controller } = start(
+      async (key) => {
+        started.push(key);
+        await gate.promise;
+      },
+      { concurrency: 1 },
+    );
+    await eventually(() => started).toHaveLength(1);
+    stop.abort();
+    let ended = false;
+    void controller.then(() => (ended = true));
+    await eventually(() => clock.waits).toEqual([4_000]);
+    expect(ended).toBe(false);
+    gate.resolve(undefined);
+    await controller;
+    expect(started).toHaveLength(1);
+    expect(clock.waits).toEqual([]);
+  });
+
+  it("aborts what is still running when the time to drain is over", async () => {
+    server.put("a");
+    const begun = Promise.withResolvers<undefined>();
+    const { controller } = start(
+      (_, signal) =>
+        new Promise((_resolve, reject) => {
+          begun.resolve(undefined);
+          signal.addEventListener("abort", () => {
+            reject(new RametError("Canceled", "stopped"));
+          });
+        }),
+    );
+    await begun.promise;
+    stop.abort();
+    clock.advance(4_000);
+    await controller;
+  });
+});

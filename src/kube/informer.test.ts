@@ -1,0 +1,202 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventually } from "../../test/contract/kube/eventually.ts";
+import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
+import { explicitConnection } from "./connection.ts";
+import { Informer, type InformerOptions } from "./informer.ts";
+import { KubeClient } from "./kube-client.ts";
+import type { KubeObject } from "./object.ts";
+import type { ReflectorTimings } from "./reflector.ts";
+import { coreResources } from "./resource-ref.ts";
+
+const timings: ReflectorTimings = {
+  watchTimeoutSeconds: 300,
+  stallMilliseconds: 60_000,
+  relistMilliseconds: 600_000,
+  backoff: { baseMilliseconds: 1, maxMilliseconds: 20 },
+};
+
+let server: StandInServer;
+let client: KubeClient;
+let stop: AbortController;
+let running: Promise<void>[];
+
+beforeEach(async () => {
+  server = new StandInServer(coreResources.configMaps);
+  await server.start();
+  client = new KubeClient(explicitConnection({ server: server.url }), { random: () => 0 });
+  stop = new AbortController();
+  running = [];
+});
+
+afterEach(async () => {
+  stop.abort();
+  await Promise.all(running);
+  await client.close();
+  await server.stop();
+});
+
+async function follow(options: Partial<InformerOptions<KubeObject>> = {}) {
+  const informer = new Informer({ resource: client.resource(coreResources.configMaps), timings, ...options });
+  const seen: string[] = [];
+  informer.onChange(({ type, object }) => seen.push(`${type} ${object.metadata.name}/${object.metadata.uid}`));
+  running.push(informer.run(stop.signal));
+  await informer.synced();
+  await eventually(() => server.watchers).toBe(1);
+  return { informer, seen, names: () => informer.store.list().map((object) => object.metadata.name) };
+}
+
+describe("Informer", () => {
+  it("lists, then follows, and keeps no managedFields", async () => {
+    server.put("a");
+    const { informer, seen } = await follow();
+    server.put("b", { data: { x: "1" } });
+    server.put("b", { data: { x: "2" } });
+    server.remove("a");
+    await eventually(() => seen).toEqual(["added a/uid-1", "added b/uid-2", "updated b/uid-2", "deleted a/uid-1"]);
+    expect(informer.store.get("default/b")).toMatchObject({ kind: "ConfigMap", data: { x: "2" } });
+    expect(informer.store.get("default/b")?.metadata).not.toHaveProperty("managedFields");
+  });
+
+  it("gives what is there already to whoever comes later", async () => {
+    server.put("a");
+    const { informer } = await follow();
+    const late: string[] = [];
+    informer.onChange(({ type, object }) => late.push(`${type} ${object.metadata.name}`));
+    expect(late).toEqual(["added a"]);
+  });
+
+  it("lists again after a 410 in a watch, and tells what it missed", async () => {
+    server.put("a");
+    server.put("b");
+    const { seen, names } = await follow();
+    server.inSilence(() => {
+      server.remove("a");
+      server.put("c");
+    });
+    server.expire();
+    await eventually(names).toEqual(["b", "c"]);
+    expect(seen).toEqual(["added a/uid-1", "added b/uid-2", "deleted a/uid-1", "added c/uid-3"]);
+  });
+
+  it("lists again after a 410 in place of a watch", async () => {
+    server.put("a");
+    const { names } = await follow();
+    server.inSilence(() => server.put("b"));
+    server.refuse({ when: ({ verb }) => verb === "watch", times: 1, httpStatus: 410, reason: "Gone" });
+    server.endWatches();
+    await eventually(names).toEqual(["a", "b"]);
+  });
+
+  it("sees an object that was deleted and made again in a gap as two", async () => {
+    server.put("a");
+    const { seen } = await follow();
+    server.inSilence(() => {
+      server.remove("a");
+      server.put("a");
+    });
+    server.expire();
+    await eventually(() => seen).toEqual(["added a/uid-1", "deleted a/uid-1", "added a/uid-2"]);
+  });
+
+  it("goes on from where it was after a line that was cut off", async () => {
+    const { names } = await follow();
+    server.put("a");
+    await eventually(names).toEqual(["a"]);
+    server.cutLine();
+    server.put("b");
+    await eventually(names).toEqual(["a", "b"]);
+    expect(server.count("list")).toBe(1);
+  });
+
+  it("goes on after the server ended a watch, from the last bookmark", async () => {
+    const { names } = await follow();
+    server.put("a");
+    server.bookmark();
+    await eventually(names).toEqual(["a"]);
+    server.endWatches();
+    await eventually(() => server.count("watch")).toBe(2);
+    const [first, second] = server.requests.filter(({ verb }) => verb === "watch").map(({ query }) => query);
+    expect(first?.get("allowWatchBookmarks")).toBe("true");
+    expect(second?.get("resourceVersion")).toBe("v2.");
+    server.put("b");
+    await eventually(names).toEqual(["a", "b"]);
+  });
+
+  it("notices a connection that went silent", async () => {
+    const { names } = await follow({ timings: { ...timings, stallMilliseconds: 100 } });
+    server.stallWatches();
+    server.put("a");
+    await eventually(names).toEqual(["a"]);
+  });
+
+  it("lists again from time to time, as events may get lost", async () => {
+    const { names } = await follow({ timings: { ...timings, relistMilliseconds: 40, stallMilliseconds: 100 } });
+    server.inSilence(() => server.put("a"));
+    await eventually(names).toEqual(["a"]);
+  });
+
+  it("is not led astray by events that come twice or too late", async () => {
+    const { seen, names } = await follow();
+    const old = server.put("a");
+    server.send("ADDED", old);
+    server.send("MODIFIED", old);
+    const last = server.remove("a");
+    server.send("MODIFIED", old);
+    server.send("DELETED", last);
+    const fresh = server.put("a");
+    server.send("DELETED", last);
+    server.send("MODIFIED", old);
+    server.send("ADDED", fresh);
+    server.put("b");
+    await eventually(names).toEqual(["a", "b"]);
+    expect(seen).toEqual(["added a/uid-1", "deleted a/uid-1", "added a/uid-2", "added b/uid-3"]);
+  });
+
+  it("gets over a 500 on page two of the first list, and over a list that expires between two pages", async () => {
+    for (let i = 0; i < 501; i++) server.put(`m${i}`);
+    server.refuse({ when: ({ query }) => query.has("continue"), times: 7, httpStatus: 500 });
+    server.refuse({ when: ({ query }) => query.has("continue"), times: 1, httpStatus: 410, reason: "Expired" });
+    const hasty = { ...client.clock, schedule: (_: number, run: () => void) => client.clock.schedule(1, run) };
+    const quick = new KubeClient(explicitConnection({ server: server.url }), { clock: hasty });
+    const informer = new Informer({ resource: quick.resource(coreResources.configMaps), timings });
+    running.push(informer.run(stop.signal));
+    await informer.synced();
+    expect(informer.store.size).toBe(501);
+    stop.abort();
+    await quick.close();
+  });
+
+  it("waits for a server that is down, and for one that is started again", async () => {
+    server.put("a");
+    const { names } = await follow();
+    await server.stop();
+    server.put("b");
+    await server.start();
+    await eventually(names).toEqual(["a", "b"]);
+  });
+
+  it("leaves out what is not legal, and keeps the rest", async () => {
+    server.put("a");
+    server.put("bad", { metadata: {} });
+    const resource = client.resource(coreResources.configMaps, (value) => {
+      const object = value as KubeObject;
+      if (object.metadata.name === "bad") throw new Error("no");
+      return object;
+    });
+    const { names } = await follow({ resource });
+    server.put("c");
+    await eventually(names).toEqual(["a", "c"]);
+  });
+
+  it("is not synced before the first list, and gives up waiting when asked to", async () => {
+    server.refuse({ times: 100, httpStatus: 403 });
+    const informer = new Informer({ resource: client.resource(coreResources.configMaps), timings });
+    running.push(informer.run(stop.signal));
+    const wait = new AbortController();
+    const synced = informer.synced(wait.signal);
+    await eventually(() => server.count("list")).toBeGreaterThan(2);
+    expect(informer.isSynced).toBe(false);
+    wait.abort();
+    await expect(synced).rejects.toMatchObject({ code: "Canceled" });
+  });
+});

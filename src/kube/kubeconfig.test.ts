@@ -1,0 +1,166 @@
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { stringify } from "yaml";
+import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { inClusterConnection } from "./connection.ts";
+import { connectionFromKubeconfig } from "./kubeconfig.ts";
+
+let folder: string;
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "ramet-kubeconfig-"));
+});
+afterEach(() => rm(folder, { recursive: true }));
+
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+
+async function kubeconfig(user: object, cluster: object = {}): Promise<string> {
+  const path = join(folder, "config");
+  const config = {
+    apiVersion: "v1",
+    kind: "Config",
+    "current-context": "here",
+    contexts: [
+      { name: "here", context: { cluster: "c", user: "u", namespace: "team-a" } },
+      { name: "there", context: { cluster: "c2", user: "u" } },
+    ],
+    clusters: [
+      { name: "c", cluster: { server: "https://10.0.0.1:6443/", ...cluster } },
+      { name: "c2", cluster: { server: "https://10.0.0.2:6443" } },
+    ],
+    users: [{ name: "u", user }],
+  };
+  await writeFile(path, stringify(config));
+  return path;
+}
+
+describe("connectionFromKubeconfig", () => {
+  it("reads inline data", async () => {
+    const path = await kubeconfig(
+      { "client-certificate-data": base64("CERT"), "client-key-data": base64("KEY") },
+      { "certificate-authority-data": base64("CA"), "tls-server-name": "api" },
+    );
+    const connection = await connectionFromKubeconfig({ path });
+    expect(connection).toMatchObject({
+      server: "https://10.0.0.1:6443",
+      namespace: "team-a",
+      ca: "CA",
+      tlsServerName: "api",
+    });
+    expect(await connection.credentials.current(false)).toEqual({ cert: "CERT", key: "KEY" });
+  });
+
+  it("reads files, relative to the kubeconfig", async () => {
+    await writeFile(join(folder, "ca.crt"), "CA");
+    await writeFile(join(folder, "me.crt"), "CERT");
+    await writeFile(join(folder, "me.key"), "KEY");
+    const path = await kubeconfig(
+      { "client-certificate": "me.crt", "client-key": join(folder, "me.key") },
+      { "certificate-authority": "./ca.crt" },
+    );
+    const connection = await connectionFromKubeconfig({ path });
+    expect(connection.ca).toBe("CA");
+    expect(await connection.credentials.current(false)).toEqual({ cert: "CERT", key: "KEY" });
+  });
+
+  it("takes another context", async () => {
+    const connection = await connectionFromKubeconfig({ path: await kubeconfig({ token: "t" }), context: "there" });
+    expect(connection).toMatchObject({ server: "https://10.0.0.2:6443", namespace: "default" });
+    expect(await connection.credentials.current(false)).toEqual({ token: "t" });
+  });
+
+  it("reads a token file again after a minute, or when the token was refused", async () => {
+    const clock = new ManualClock();
+    await writeFile(join(folder, "token"), "one\n");
+    const { credentials } = await connectionFromKubeconfig({ path: await kubeconfig({ tokenFile: "token" }), clock });
+    expect(await credentials.current(false)).toEqual({ token: "one" });
+    await writeFile(join(folder, "token"), "two\n");
+    expect(await credentials.current(false)).toEqual({ token: "one" });
+    expect(await credentials.current(true)).toEqual({ token: "two" });
+    await writeFile(join(folder, "token"), "three\n");
+    clock.advance(60_001);
+    expect(await credentials.current(false)).toEqual({ token: "three" });
+  });
+
+  it("runs an exec plugin, once until its credential expires or is refused", async () => {
+    const plugin = join(folder, "plugin");
+    await writeFile(
+      plugin,
+      `#!/bin/sh
+echo run >> ${folder}/runs
+test -n "$KUBERNETES_EXEC_INFO" || exit 1
+echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"'$WHO-$1'","expirationTimestamp":"2999-01-01T00:00:00Z"}}'
+`,
+    );
+    await chmod(plugin, 0o755);
+    const exec = {
+      apiVersion: "client.authentication.k8s.io/v1",
+      command: "./plugin",
+      args: ["me"],
+      env: [{ name: "WHO", value: "its" }],
+    };
+    const { credentials } = await connectionFromKubeconfig({ path: await kubeconfig({ exec }) });
+    expect(await credentials.current(false)).toEqual({ token: "its-me" });
+    expect(await credentials.current(false)).toEqual({ token: "its-me" });
+    expect(await runs()).toBe(1);
+    await credentials.current(true);
+    expect(await runs()).toBe(2);
+  });
+
+  async function runs(): Promise<number> {
+    const { readFile } = await import("node:fs/promises");
+    return (await readFile(join(folder, "runs"), "utf8")).trim().split("\n").length;
+  }
+
+  it("says what an exec plugin said when it fails", async () => {
+    const exec = {
+      apiVersion: "client.authentication.k8s.io/v1",
+      command: "sh",
+      args: ["-c", "echo log in first >&2; exit 1"],
+    };
+    const { credentials } = await connectionFromKubeconfig({ path: await kubeconfig({ exec }) });
+    await expect(credentials.current(false)).rejects.toMatchObject({
+      code: "Unauthorized",
+      message: "The credential program sh failed: log in first",
+    });
+  });
+
+  it("names what is missing or not legal", async () => {
+    await expect(connectionFromKubeconfig({ path: join(folder, "none") })).rejects.toMatchObject({ code: "NotFound" });
+    const path = await kubeconfig({ username: "u", password: "p" });
+    await expect(connectionFromKubeconfig({ path })).rejects.toMatchObject({ code: "InvalidArgument" });
+    await expect(connectionFromKubeconfig({ path, context: "nowhere" })).rejects.toMatchObject({
+      message: expect.stringContaining('no context named "nowhere"') as string,
+      hint: "It has: here, there.",
+    });
+    await writeFile(path, "clusters: 7");
+    await expect(connectionFromKubeconfig({ path })).rejects.toMatchObject({
+      code: "InvalidArgument",
+      message: expect.stringContaining("clusters") as string,
+    });
+  });
+});
+
+describe("inClusterConnection", () => {
+  it("reads the service account", async () => {
+    await writeFile(join(folder, "ca.crt"), "CA");
+    await writeFile(join(folder, "token"), "t");
+    await writeFile(join(folder, "namespace"), "ramet-system\n");
+    const connection = await inClusterConnection({
+      environment: { KUBERNETES_SERVICE_HOST: "fd00::1", KUBERNETES_SERVICE_PORT: "6443" },
+      clock: new ManualClock(),
+      directory: folder,
+    });
+    expect(connection).toMatchObject({ server: "https://[fd00::1]:6443", ca: "CA", namespace: "ramet-system" });
+    expect(await connection.credentials.current(false)).toEqual({ token: "t" });
+  });
+
+  it("says what to do outside of a cluster", async () => {
+    await expect(inClusterConnection({ environment: {}, clock: new ManualClock() })).rejects.toMatchObject({
+      code: "InvalidArgument",
+      hint: expect.stringContaining("--kubeconfig") as string,
+    });
+  });
+});

@@ -1,0 +1,165 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventually } from "../../test/contract/kube/eventually.ts";
+import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
+import type { RametError } from "../api/errors.ts";
+import { explicitConnection } from "./connection.ts";
+import { KubeClient } from "./kube-client.ts";
+import { microTime, runWhileLeading } from "./lease.ts";
+import { coreResources } from "./resource-ref.ts";
+
+let server: StandInServer;
+let candidates: Candidate[];
+
+beforeEach(async () => {
+  server = new StandInServer(coreResources.leases);
+  await server.start();
+  candidates = [];
+});
+
+afterEach(async () => {
+  for (const candidate of candidates) await candidate.stop();
+  await server.stop();
+});
+
+/** Each candidate has its own clock: nothing may depend on their agreeing. */
+class Candidate {
+  readonly clock = new ManualClock();
+  readonly log: string[] = [];
+  readonly #stop = new AbortController();
+  readonly #client = new KubeClient(explicitConnection({ server: server.url }), {
+    clock: this.clock,
+    random: () => 0,
+    requestTimeoutMilliseconds: 60_000,
+  });
+  readonly #run: Promise<void>;
+
+  constructor(identity: string) {
+    this.#run = runWhileLeading(
+      {
+        client: this.#client,
+        namespace: "default",
+        name: "ramet",
+        identity,
+        onLost: (error) => this.log.push(`lost: ${error.message}`),
+      },
+      async (signal) => {
+        this.log.push("leads");
+        const ended = Promise.withResolvers<undefined>();
+        signal.addEventListener("abort", () => {
+          ended.resolve(undefined);
+        });
+        await ended.promise;
+        this.log.push("ended");
+      },
+      this.#stop.signal,
+    ).catch((error: unknown) => {
+      this.log.push((error as RametError).code);
+    });
+    candidates.push(this);
+  }
+
+  /** Waits until it sleeps between two tries, then lets time pass. */
+  async pass(milliseconds: number): Promise<void> {
+    await eventually(() => this.clock.waits[0] ?? 0).toBeGreaterThan(0);
+    this.clock.advance(milliseconds);
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#run;
+    await this.#client.close();
+  }
+}
+
+function lease() {
+  return server.get("ramet")?.["spec"] as { holderIdentity: string; leaseTransitions: number; renewTime: string };
+}
+
+describe("runWhileLeading", () => {
+  it("leads when nobody does, renews, and gives the lease up at the end", async () => {
+    const a = new Candidate("a");
+    await eventually(() => a.log).toEqual(["leads"]);
+    const first = lease().renewTime;
+    await a.pass(5_000);
+    await eventually(() => lease().renewTime).not.toBe(first);
+    expect(lease().holderIdentity).toBe("a");
+    await a.stop();
+    expect(a.log).toEqual(["leads", "ended"]);
+    expect(lease().holderIdentity).toBe("");
+  });
+
+  it("lets nobody in while the holder renews, and the next as soon as it has given up", async () => {
+    const a = new Candidate("a");
+    await eventually(() => a.log).toEqual(["leads"]);
+    const b = new Candidate("b");
+    for (let round = 0; round < 5; round++) {
+      const before = lease().renewTime;
+      await a.pass(5_000);
+      await eventually(() => lease().renewTime).not.toBe(before);
+      await b.pass(5_000);
+    }
+    expect(b.log).toEqual([]);
+    await a.stop();
+    await b.pass(5_000);
+    await eventually(() => b.log).toEqual(["leads"]);
+    expect(lease()).toMatchObject({ holderIdentity: "b", leaseTransitions: 1 });
+  });
+
+  it("takes over from a holder that is dead, after the lease's time on its own clock", async () => {
+    server.put("ramet", { spec: { holderIdentity: "dead", leaseDurationSeconds: 15, leaseTransitions: 3 } });
+    const b = new Candidate("b");
+    await b.pass(5_000);
+    await b.pass(5_000);
+    await eventually(() => server.count("get")).toBe(3);
+    expect(b.log).toEqual([]);
+    await b.pass(5_000);
+    await eventually(() => b.log).toEqual(["leads"]);
+    expect(lease()).toMatchObject({ holderIdentity: "b", leaseTransitions: 4 });
+  });
+
+  it("stops at once when somebody else holds the lease", async () => {
+    const a = new Candidate("a");
+    await eventually(() => a.log).toEqual(["leads"]);
+    server.put("ramet", { spec: { ...lease(), holderIdentity: "thief" } });
+    await a.pass(5_000);
+    await eventually(() => a.log).toEqual([
+      "leads",
+      "lost: The lease default/ramet was lost: thief holds it now",
+      "ended",
+      "Unavailable",
+    ]);
+    expect(lease().holderIdentity).toBe("thief");
+  });
+
+  it("stops when it could not renew in time, and not before", async () => {
+    const a = new Candidate("a");
+    await eventually(() => a.log).toEqual(["leads"]);
+    server.refuse({ times: Infinity, httpStatus: 503 });
+    while (a.clock.monotonicMilliseconds() < 9_900) {
+      await a.pass(100);
+      expect(a.log).toEqual(["leads"]);
+    }
+    await a.pass(100);
+    await eventually(() => a.log).toContain("Unavailable");
+    expect(a.log[1]).toMatch(/^lost: The lease default\/ramet was lost/);
+  });
+
+  it("goes on after a short outage", async () => {
+    const a = new Candidate("a");
+    await eventually(() => a.log).toEqual(["leads"]);
+    const before = lease().renewTime;
+    server.refuse({ times: 1, httpStatus: 503 });
+    await a.pass(5_000);
+    await eventually(() => a.clock.waits).toContain(1_000);
+    a.clock.advance(1_000);
+    await eventually(() => lease().renewTime).not.toBe(before);
+    expect(a.log).toEqual(["leads"]);
+  });
+});
+
+describe("microTime", () => {
+  it("has microseconds, which the API server insists on", () => {
+    expect(microTime(new Date("2026-01-02T03:04:05.678Z"))).toBe("2026-01-02T03:04:05.678000Z");
+  });
+});

@@ -1,0 +1,80 @@
+import { describe, expect, it } from "vitest";
+import { ObjectStore } from "./store.ts";
+
+const pod = (name: string, uid: string, resourceVersion: string, node = "n1") => ({
+  metadata: { name, namespace: "x", uid, resourceVersion },
+  node,
+});
+type Pod = ReturnType<typeof pod>;
+
+function newStore() {
+  const errors: unknown[] = [];
+  const store = new ObjectStore<Pod>((error) => errors.push(error));
+  const seen: string[] = [];
+  store.subscribe(({ type, object }) => seen.push(`${type} ${object.metadata.uid}`));
+  return { store, seen, errors };
+}
+
+describe("ObjectStore", () => {
+  it("finds objects by key, UID and index, also after a change and by an index that came later", () => {
+    const { store } = newStore();
+    const onNode = store.index((object) => [object.node]);
+    store.put(pod("a", "1", "v1", "n1"));
+    store.put(pod("b", "2", "v2", "n1"));
+    store.put(pod("b", "2", "v3", "n2"));
+    expect(store.get("x/a")?.metadata.uid).toBe("1");
+    expect(store.byUid("2")?.node).toBe("n2");
+    expect(onNode("n1").map((object) => object.metadata.name)).toEqual(["a"]);
+    expect(store.index((object) => [object.node])("n2")).toHaveLength(1);
+    store.remove(pod("b", "2", "v4", "n2"), true);
+    expect(onNode("n2")).toEqual([]);
+  });
+
+  it("sees an object that was made again under its name as deleted, then added", () => {
+    const { store, seen } = newStore();
+    store.put(pod("a", "1", "v1"));
+    store.put(pod("a", "2", "v2"));
+    expect(seen).toEqual(["added 1", "deleted 1", "added 2"]);
+  });
+
+  it("takes no notice of what comes twice or too late", () => {
+    const { store, seen } = newStore();
+    store.put(pod("a", "1", "v1"));
+    store.put(pod("a", "1", "v1"));
+    store.put(pod("a", "2", "v2"));
+    store.put(pod("a", "1", "v1"));
+    store.remove(pod("a", "1", "v1"), true);
+    expect(seen).toEqual(["added 1", "deleted 1", "added 2"]);
+    store.remove(pod("a", "2", "v3"), true);
+    store.put(pod("a", "2", "v2"));
+    expect(store.size).toBe(0);
+  });
+
+  it("lets an object that left a selection come back", () => {
+    const { store, seen } = newStore();
+    store.put(pod("a", "1", "v1"));
+    store.remove(pod("a", "1", "v2"), false);
+    store.put(pod("a", "1", "v3"));
+    expect(seen).toEqual(["added 1", "deleted 1", "added 1"]);
+  });
+
+  it("tells what a new list changed", () => {
+    const { store, seen } = newStore();
+    for (const [name, uid] of Object.entries({ a: "1", b: "2", c: "3" })) store.put(pod(name, uid, "v1"));
+    seen.length = 0;
+    store.replace([pod("a", "1", "v1"), pod("b", "2", "v9"), pod("c", "4", "v8"), pod("d", "5", "v7")], true);
+    expect(seen).toEqual(["deleted 3", "updated 2", "added 4", "added 5"]);
+  });
+
+  it("calls the other listeners when one throws", () => {
+    const { store, errors } = newStore();
+    store.subscribe(() => {
+      throw new Error("mine");
+    });
+    const later: string[] = [];
+    store.subscribe(({ type }) => later.push(type));
+    store.put(pod("a", "1", "v1"));
+    expect(later).toEqual(["added"]);
+    expect(errors).toHaveLength(1);
+  });
+});

@@ -1,0 +1,151 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { WorkQueue, type QueueItem, type QueueMetrics } from "./work-queue.ts";
+
+const backoff = { baseMilliseconds: 100, maxMilliseconds: 1_000, jitter: 0 };
+
+function newQueue(metrics?: QueueMetrics) {
+  const clock = new ManualClock();
+  return { clock, queue: new WorkQueue({ clock, backoff, ...(metrics === undefined ? {} : { metrics }) }) };
+}
+
+/** The next item if there is one now. */
+async function poll(queue: WorkQueue): Promise<QueueItem | undefined> {
+  return queue.depth === 0 ? undefined : queue.take();
+}
+
+describe("WorkQueue", () => {
+  it("hands a key out once, however often it was added", async () => {
+    const { queue } = newQueue();
+    for (let i = 0; i < 3; i++) queue.add("a");
+    expect((await poll(queue))?.key).toBe("a");
+    expect(await poll(queue)).toBeUndefined();
+  });
+
+  it("hands a key that was added during its work out again, afterwards", async () => {
+    const { queue } = newQueue();
+    queue.add("a");
+    const first = await queue.take();
+    queue.add("a");
+    queue.add("a");
+    expect(await poll(queue)).toBeUndefined();
+    first?.done();
+    expect((await poll(queue))?.key).toBe("a");
+    expect(queue.depth).toBe(0);
+  });
+
+  it("doubles the pause of a key that fails, up to the maximum, until it is forgotten", () => {
+    const { queue } = newQueue();
+    expect([1, 2, 3, 4, 5, 6].map(() => queue.retry("a"))).toEqual([100, 200, 400, 800, 1000, 1000]);
+    expect(queue.retry("b")).toBe(100);
+    queue.forget("a");
+    expect(queue.retry("a")).toBe(100);
+  });
+
+  it("adds a key later, at the earlier of two wishes", () => {
+    const { clock, queue } = newQueue();
+    queue.addAfter("a", 500);
+    queue.addAfter("a", 200);
+    queue.addAfter("a", 900);
+    clock.advance(199);
+    expect(queue.depth).toBe(0);
+    clock.advance(1);
+    expect(queue.depth).toBe(1);
+    expect(clock.waits).toEqual([]);
+  });
+
+  it("takes a later wish as met when a worker has the key before", async () => {
+    const { clock, queue } = newQueue();
+    queue.addAfter("a", 500);
+    queue.add("a");
+    (await queue.take())?.done();
+    clock.advance(1_000);
+    expect(queue.depth).toBe(0);
+  });
+
+  it("lets the workers finish when it is shut down, and hands nothing out any more", async () => {
+    const { clock, queue } = newQueue();
+    queue.add("a");
+    queue.add("b");
+    const item = await queue.take();
+    let drained = false;
+    const shut = queue.shutDown().then(() => (drained = true));
+    queue.add("c");
+    queue.addAfter("d", 1);
+    clock.advance(10);
+    expect(await queue.take()).toBeUndefined();
+    expect(drained).toBe(false);
+    item?.done();
+    await shut;
+    expect(queue.depth).toBe(0);
+    expect(clock.waits).toEqual([]);
+  });
+
+  it("wakes workers that wait when it is shut down", async () => {
+    const { queue } = newQueue();
+    const takers = [queue.take(), queue.take()];
+    await queue.shutDown();
+    expect(await Promise.all(takers)).toEqual([undefined, undefined]);
+  });
+
+  it("tells how deep it is, how long keys waited and were worked on, and of retries", async () => {
+    const seen: string[] = [];
+    const { clock, queue } = newQueue({
+      depth: (n) => seen.push(`depth ${n}`),
+      waited: (n) => seen.push(`waited ${n}`),
+      worked: (n) => seen.push(`worked ${n}`),
+      retried: () => seen.push("retried"),
+    });
+    queue.add("a");
+    clock.advance(30);
+    const item = await queue.take();
+    clock.advance(7);
+    queue.retry("a");
+    item?.done();
+    expect(seen).toEqual(["depth 1", "depth 0", "waited 30", "retried", "worked 7"]);
+  });
+
+  it("never loses a key, and never gives one to two workers", async () => {
+    const key = fc.constantFrom("a", "b", "c");
+    const step = fc.oneof(
+      fc.record({ do: fc.constant("add" as const), key }),
+      fc.record({ do: fc.constant("later" as const), key, milliseconds: fc.integer({ min: 0, max: 50 }) }),
+      fc.record({ do: fc.constant("retry" as const), key }),
+      fc.record({ do: fc.constant("take" as const) }),
+      fc.record({ do: fc.constant("done" as const), which: fc.nat(3) }),
+      fc.record({ do: fc.constant("pass" as const), milliseconds: fc.integer({ min: 1, max: 60 }) }),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+        const { clock, queue } = newQueue();
+        const held: QueueItem[] = [];
+        /** Keys that were wished for and not handed out since. */
+        const owed = new Set<string>();
+        const take = async (): Promise<void> => {
+          const item = await poll(queue);
+          if (item === undefined) return;
+          expect(held.map((other) => other.key)).not.toContain(item.key);
+          owed.delete(item.key);
+          held.push(item);
+        };
+        for (const now of steps) {
+          if (now.do === "add") queue.add(now.key);
+          if (now.do === "later") queue.addAfter(now.key, now.milliseconds);
+          if (now.do === "retry") queue.retry(now.key);
+          if ("key" in now) owed.add(now.key);
+          if (now.do === "take") await take();
+          if (now.do === "done") held.splice(now.which, 1)[0]?.done();
+          if (now.do === "pass") clock.advance(now.milliseconds);
+        }
+        clock.advance(10_000);
+        for (let round = 0; round < 3; round++) {
+          for (const item of held.splice(0)) item.done();
+          while (queue.depth > 0) await take();
+        }
+        expect([...owed]).toEqual([]);
+        expect(clock.waits).toEqual([]);
+      }),
+    );
+  });
+});

@@ -1,0 +1,297 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { apiVersionOf, pathOf, type ResourceRef } from "../../../src/kube/resource-ref.ts";
+
+export interface StandInObject {
+  apiVersion: string;
+  kind: string;
+  metadata: { name: string; namespace: string; uid: string; resourceVersion: string; [field: string]: unknown };
+  [field: string]: unknown;
+}
+
+export interface StandInRequest {
+  method: string;
+  /** Of a get with `watch=true`, `watch`; of a collection, `list`; else the method in lower case. */
+  verb: string;
+  path: string;
+  query: URLSearchParams;
+  headers: IncomingMessage["headers"];
+  body: unknown;
+}
+
+export interface Refusal {
+  /** Which requests; default all. */
+  when?: (request: StandInRequest) => boolean;
+  times: number;
+  httpStatus: number;
+  reason?: string;
+  message?: string;
+  headers?: Record<string, string>;
+}
+
+/**
+ * A stand-in for an API server, over real HTTP, for one namespaced resource, that misbehaves when a test says so. It
+ * proves how our side takes what a server may do; it does not prove what a real server does: it knows no validation, no
+ * server-side apply, no selectors, no authentication.
+ */
+export class StandInServer {
+  readonly requests: StandInRequest[] = [];
+  readonly #resource: ResourceRef;
+  readonly #objects = new Map<string, StandInObject>();
+  readonly #watchers = new Set<ServerResponse>();
+  readonly #sockets = new Set<Socket>();
+  readonly #refusals: Refusal[] = [];
+  #log: { version: number; line: string }[] = [];
+  #version = 0;
+  #uids = 0;
+  #silent = false;
+  #http: Server | undefined;
+  #port = 0;
+
+  constructor(resource: ResourceRef) {
+    this.#resource = resource;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#port}`;
+  }
+
+  get watchers(): number {
+    return this.#watchers.size;
+  }
+
+  get(name: string): StandInObject | undefined {
+    return this.#objects.get(name);
+  }
+
+  count(verb: string): number {
+    return this.requests.filter((request) => request.verb === verb).length;
+  }
+
+  async start(): Promise<void> {
+    const http = createServer((request, response) => {
+      this.#serve(request, response).catch((error: unknown) => response.destroy(error as Error));
+    });
+    http.on("connection", (socket) => {
+      this.#sockets.add(socket);
+      socket.on("close", () => this.#sockets.delete(socket));
+    });
+    await new Promise<void>((resolve) => http.listen(this.#port, "127.0.0.1", resolve));
+    this.#port = (http.address() as AddressInfo).port;
+    this.#http = http;
+  }
+
+  /** Breaks every connection and refuses new ones, as a crash does. */
+  async stop(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#watchers.clear();
+    await new Promise((resolve) => this.#http?.close(resolve));
+  }
+
+  /** Makes or changes an object and tells the watchers. */
+  put(name: string, fields: Record<string, unknown> = {}): StandInObject {
+    const known = this.#objects.get(name);
+    const object = this.#store(name, { ...known, ...fields }, known?.metadata);
+    this.#tell(known === undefined ? "ADDED" : "MODIFIED", object);
+    return object;
+  }
+
+  remove(name: string): StandInObject {
+    const object = this.#objects.get(name);
+    if (object === undefined) throw new Error(`the stand-in has no ${name}`);
+    this.#objects.delete(name);
+    const last = { ...object, metadata: { ...object.metadata, resourceVersion: this.#nextVersion() } };
+    this.#tell("DELETED", last);
+    return last;
+  }
+
+  /** Changes what there is while nobody is told: as if the events had got lost. */
+  inSilence(change: () => void): void {
+    this.#silent = true;
+    change();
+    this.#silent = false;
+  }
+
+  /** Sends watchers an event that may be a lie: once more, or out of order. */
+  send(type: string, object: object): void {
+    for (const watcher of this.#watchers) watcher.write(`${JSON.stringify({ type, object })}\n`);
+  }
+
+  bookmark(): void {
+    this.send("BOOKMARK", { kind: this.#resource.kind, metadata: { resourceVersion: this.#nextVersion() } });
+  }
+
+  /** Sends half an event, and breaks the connections or leaves them open. */
+  cutLine(): void {
+    for (const watcher of this.#watchers)
+      watcher.write('{"type":"ADDED","object":{"metadata":{"na', () => watcher.destroy());
+    this.#watchers.clear();
+  }
+
+  endWatches(): void {
+    for (const watcher of this.#watchers) watcher.end();
+    this.#watchers.clear();
+  }
+
+  /** Keeps the watchers' connections open and never tells them anything again. */
+  stallWatches(): void {
+    this.#watchers.clear();
+  }
+
+  /** Forgets all events: whoever watches is told so, and whoever asks for an old version gets 410. */
+  expire(): void {
+    this.#nextVersion();
+    this.#log = [];
+    this.send("ERROR", status(410, "Expired", "too old resource version"));
+    this.endWatches();
+  }
+
+  refuse(refusal: Refusal): void {
+    this.#refusals.push(refusal);
+  }
+
+  async #serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    const request = await read(incoming, pathOf(this.#resource));
+    this.requests.push(request);
+    const refusal = this.#refusals.find(({ when, times }) => times > 0 && (when?.(request) ?? true));
+    if (refusal !== undefined) {
+      refusal.times--;
+      const { httpStatus, reason, message, headers } = refusal;
+      response.writeHead(httpStatus, headers).end(JSON.stringify(status(httpStatus, reason, message)));
+      return;
+    }
+    if (request.path === "/readyz") response.end("ok");
+    else if (request.verb === "watch") this.#watch(request, response);
+    else if (request.verb === "list") answer(response, 200, this.#list(request));
+    else answer(response, ...this.#one(request));
+  }
+
+  #list({ query }: StandInRequest): object {
+    const limit = Number(query.get("limit") ?? 0);
+    const from = Number(query.get("continue") ?? 0);
+    const all = [...this.#objects.values()].sort((a, b) => a.metadata.name.localeCompare(b.metadata.name));
+    const items = limit === 0 ? all.slice(from) : all.slice(from, from + limit);
+    const more = from + items.length < all.length ? { continue: String(from + items.length) } : {};
+    const metadata = { resourceVersion: opaque(this.#version), ...more };
+    return { kind: `${this.#resource.kind}List`, apiVersion: apiVersionOf(this.#resource), metadata, items };
+  }
+
+  #watch({ query }: StandInRequest, response: ServerResponse): void {
+    const from = unopaque(query.get("resourceVersion") ?? "");
+    const oldest = this.#log[0]?.version ?? this.#version + 1;
+    if (from + 1 < oldest) {
+      answer(response, 410, status(410, "Expired", "too old resource version"));
+      return;
+    }
+    response.writeHead(200, { "content-type": "application/json" });
+    response.flushHeaders();
+    for (const { version, line } of this.#log) if (version > from) response.write(line);
+    this.#watchers.add(response);
+    response.on("close", () => this.#watchers.delete(response));
+  }
+
+  #one({ verb, path, body }: StandInRequest): [number, object] {
+    const parts = path.split("/");
+    const at = parts.indexOf(this.#resource.plural);
+    const sent = (body ?? {}) as StandInObject;
+    const name = parts[at + 1] ?? sent.metadata.name;
+    const known = this.#objects.get(name);
+    if (verb === "post") {
+      if (known !== undefined) return [409, status(409, "AlreadyExists", `${name} already exists`)];
+      return [201, this.put(name, fieldsOf(sent))];
+    }
+    if (known === undefined) return [404, status(404, "NotFound", `${name} not found`)];
+    if (verb === "get") return [200, known];
+    if (verb === "delete") return [200, this.remove(name)];
+    if (verb === "patch") return [200, this.put(name, merged(known, fieldsOf(sent)))];
+    if (sent.metadata.resourceVersion !== known.metadata.resourceVersion) {
+      return [409, status(409, "Conflict", "the object has been modified")];
+    }
+    return [200, this.put(name, fieldsOf(sent))];
+  }
+
+  #store(name: string, fields: Record<string, unknown>, known?: StandInObject["metadata"]): StandInObject {
+    const object: StandInObject = {
+      apiVersion: apiVersionOf(this.#resource),
+      kind: this.#resource.kind,
+      ...fields,
+      metadata: {
+        namespace: "default",
+        managedFields: [{ manager: "somebody" }],
+        generation: 1,
+        ...known,
+        name,
+        uid: known?.uid ?? `uid-${++this.#uids}`,
+        resourceVersion: this.#nextVersion(),
+      },
+    };
+    this.#objects.set(name, object);
+    return object;
+  }
+
+  #tell(type: string, object: StandInObject): void {
+    const line = `${JSON.stringify({ type, object })}\n`;
+    if (this.#silent) return;
+    this.#log.push({ version: this.#version, line });
+    for (const watcher of this.#watchers) watcher.write(line);
+  }
+
+  #nextVersion(): string {
+    return opaque(++this.#version);
+  }
+}
+
+/** Not a number, so that whoever takes it for one fails. */
+function opaque(version: number): string {
+  return `v${version.toString(36)}.`;
+}
+
+function unopaque(text: string): number {
+  return Number.parseInt(text.slice(1, -1), 36);
+}
+
+function status(code: number, reason = "", message = ""): object {
+  return { kind: "Status", apiVersion: "v1", status: "Failure", code, reason, message };
+}
+
+function answer(response: ServerResponse, code: number, body: object): void {
+  response.writeHead(code, { "content-type": "application/json" }).end(JSON.stringify(body));
+}
+
+function fieldsOf({ metadata: _, ...fields }: StandInObject): Record<string, unknown> {
+  return fields;
+}
+
+function merged(known: Record<string, unknown>, patch: Record<string, unknown>): Record<string, unknown> {
+  const result = { ...known };
+  for (const [field, value] of Object.entries(patch)) {
+    const before = result[field];
+    const nested = typeof value === "object" && value !== null && !Array.isArray(value);
+    if (nested) result[field] = merged((before ?? {}) as Record<string, unknown>, value as Record<string, unknown>);
+    else if (value === null) Reflect.deleteProperty(result, field);
+    else result[field] = value;
+  }
+  return result;
+}
+
+async function read(incoming: IncomingMessage, collection: string): Promise<StandInRequest> {
+  const url = new URL(incoming.url ?? "/", "http://stand-in");
+  const method = incoming.method ?? "GET";
+  let text = "";
+  for await (const chunk of incoming) text += String(chunk);
+  const plural = collection.slice(collection.lastIndexOf("/"));
+  const verb =
+    url.searchParams.get("watch") === "true"
+      ? "watch"
+      : method === "GET" && url.pathname.endsWith(plural)
+        ? "list"
+        : method.toLowerCase();
+  return {
+    method,
+    verb,
+    path: url.pathname,
+    query: url.searchParams,
+    headers: incoming.headers,
+    body: text === "" ? undefined : JSON.parse(text),
+  };
+}
