@@ -1,5 +1,5 @@
 import type { BigIntStats } from "node:fs";
-import { rename } from "node:fs/promises";
+import { rename, rm } from "node:fs/promises";
 import { z } from "zod";
 import { canonicalJson } from "../canonical-json.ts";
 import { FileName } from "../manifest.ts";
@@ -44,6 +44,11 @@ export async function writeFingerprints(
   draftPath: string,
   files: Fingerprints,
 ): Promise<void> {
-  await writeDurably(draftPath, Buffer.from(canonicalJson({ v: 1, files })));
-  await rename(draftPath, checkpoint.fingerprints);
+  try {
+    await writeDurably(draftPath, Buffer.from(canonicalJson({ v: 1, files })));
+    await rename(draftPath, checkpoint.fingerprints);
+  } catch (error) {
+    await rm(draftPath, { force: true });
+    throw error;
+  }
 }

@@ -8,6 +8,7 @@ import { imageOf, restore, writeFiles } from "../../../test/contract/store/harne
 import { RametError } from "../../api/errors.ts";
 import { openForRead, openForWrite } from "../open.ts";
 import type { Step } from "../sessions.ts";
+import { errnoOf, storeError } from "../store-error.ts";
 import { directoryStore } from "./store.ts";
 
 const namespace = "team-a";
@@ -73,7 +74,8 @@ async function checkInterleaving(root: string, programs: Operation[][], onStep: 
       const request = { namespace, checkpointId: id, manifestDigest: wanted.digest, ttlMilliseconds: hour };
       const session = await openForRead(await store.grantRead(request), { onStep });
       expect(await imageOf(session)).toEqual({ "pages.img": wanted.page, "checkpoint.img": "shared by all" });
-      expect(session.rehashed).toEqual([]);
+      // A removal takes the fingerprints too, and who then holds the files already has to hash them.
+      if (!removals.has(id)) expect(session.rehashed).toEqual([]);
       await session.release();
     },
     // A harsh one takes every attempt and restore that is going on for a rest. They may fail; nothing may be lost.
@@ -89,7 +91,8 @@ async function checkInterleaving(root: string, programs: Operation[][], onStep: 
         try {
           await operations[each.do](each as never);
         } catch (error) {
-          mayFail(error, programs);
+          // What the test itself writes and reads stands for gVisor, whose folder a harsh sweep may take away.
+          mayFail(errnoOf(error) === undefined ? error : storeError(error, each.do), programs);
         }
       }
     }),
