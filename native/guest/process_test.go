@@ -1,0 +1,393 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"ramet.dev/native/guest/internal/envdtest/processpb"
+	"ramet.dev/native/guest/internal/envdtest/processpb/processpbconnect"
+)
+
+func TestACommandsOutputAndEndReachTheCaller(t *testing.T) {
+	g := startGuest(t)
+	g.init(map[string]any{"environment": map[string]string{"WHO": "sandbox", "BOTH": "sandbox"}})
+	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
+		got := runCommand(t, g.processes(option), &processpb.StartRequest{
+			Process: &processpb.ProcessConfig{
+				Cmd:  "/bin/sh",
+				Args: []string{"-c", "echo $WHO $BOTH $FROM_CONTAINER; echo oops >&2; pwd; exit 7"},
+				Envs: map[string]string{"BOTH": "caller"},
+				Cwd:  ptr("/usr"),
+			},
+			Stdin: ptr(false),
+		})
+		if got.stdout != "sandbox caller yes\n/usr\n" || got.stderr != "oops\n" {
+			t.Errorf("stdout %q, stderr %q", got.stdout, got.stderr)
+		}
+		if got.end.GetExitCode() != 7 || !got.end.GetExited() || got.end.GetStatus() != "exit status 7" {
+			t.Errorf("end %v", got.end)
+		}
+	})
+}
+
+func TestACommandReadsWhatItIsGiven(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
+		client := g.processes(option)
+		tag := "reader-" + t.Name()
+		named := &processpb.ProcessSelector{Selector: &processpb.ProcessSelector_Tag{Tag: tag}}
+		stream := start(t, client, &processpb.StartRequest{
+			Process: &processpb.ProcessConfig{Cmd: "/bin/cat"}, Stdin: ptr(true), Tag: &tag,
+		})
+		input := func(text string) *processpb.ProcessInput {
+			return &processpb.ProcessInput{Input: &processpb.ProcessInput_Stdin{Stdin: []byte(text)}}
+		}
+		ctx := t.Context()
+		if _, err := client.SendInput(ctx, connect.NewRequest(&processpb.SendInputRequest{Process: named, Input: input("one\n")})); err != nil {
+			t.Fatal(err)
+		}
+		typing := client.StreamInput(ctx)
+		must(t, typing.Send(&processpb.StreamInputRequest{Event: &processpb.StreamInputRequest_Start{
+			Start: &processpb.StreamInputRequest_StartEvent{Process: named}}}))
+		must(t, typing.Send(&processpb.StreamInputRequest{Event: &processpb.StreamInputRequest_Data{
+			Data: &processpb.StreamInputRequest_DataEvent{Input: input("two\n")}}}))
+		must(t, typing.Send(&processpb.StreamInputRequest{Event: &processpb.StreamInputRequest_Keepalive{
+			Keepalive: &processpb.StreamInputRequest_KeepAlive{}}}))
+		_, err := typing.CloseAndReceive()
+		must(t, err)
+		_, err = client.CloseStdin(ctx, connect.NewRequest(&processpb.CloseStdinRequest{Process: named}))
+		must(t, err)
+		got := collect(t, stream)
+		if got.stdout != "one\ntwo\n" || got.end.GetExitCode() != 0 {
+			t.Errorf("stdout %q, end %v", got.stdout, got.end)
+		}
+		_, err = client.SendInput(ctx, connect.NewRequest(&processpb.SendInputRequest{Process: named, Input: input("late")}))
+		if connect.CodeOf(err) != connect.CodeFailedPrecondition {
+			t.Errorf("input after the end: %v", err)
+		}
+	})
+}
+
+func TestATerminalHasASizeThatCanChange(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	client := g.processes()
+	stream := start(t, client, &processpb.StartRequest{
+		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "stty size; read x; stty size; tty -s && echo terminal"}},
+		Pty:     &processpb.PTY{Size: &processpb.PTY_Size{Cols: 100, Rows: 30}},
+	})
+	pid := stream.pid(t)
+	for stream.next(t); !strings.Contains(stream.got.pty, "30 100"); stream.next(t) {
+	}
+	named := &processpb.ProcessSelector{Selector: &processpb.ProcessSelector_Pid{Pid: pid}}
+	_, err := client.Update(t.Context(), connect.NewRequest(&processpb.UpdateRequest{
+		Process: named, Pty: &processpb.PTY{Size: &processpb.PTY_Size{Cols: 120, Rows: 40}},
+	}))
+	must(t, err)
+	_, err = client.SendInput(t.Context(), connect.NewRequest(&processpb.SendInputRequest{
+		Process: named, Input: &processpb.ProcessInput{Input: &processpb.ProcessInput_Pty{Pty: []byte("go\n")}},
+	}))
+	must(t, err)
+	got := collect(t, stream)
+	if !strings.Contains(got.pty, "40 120") || !strings.Contains(got.pty, "terminal") || got.end.GetExitCode() != 0 {
+		t.Errorf("terminal said %q, end %v", got.pty, got.end)
+	}
+}
+
+func TestAClientThatComesBackFindsAllOutput(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	client := g.processes()
+	ctx, leave := context.WithCancel(t.Context())
+	first, err := client.Start(ctx, connect.NewRequest(&processpb.StartRequest{
+		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "echo before; read x; echo after $x; exit 3"}},
+		Tag:     ptr("kept"),
+	}))
+	must(t, err)
+	first.Receive()
+	leave()
+	_ = first.Close()
+	named := &processpb.ProcessSelector{Selector: &processpb.ProcessSelector_Tag{Tag: "kept"}}
+	again := func() *follower {
+		stream, err := client.Connect(t.Context(), connect.NewRequest(&processpb.ConnectRequest{Process: named}))
+		must(t, err)
+		return &follower{receive: func() (*processpb.ProcessEvent, bool, error) {
+			ok := stream.Receive()
+			return stream.Msg().GetEvent(), ok, stream.Err()
+		}}
+	}
+	second := again()
+	for second.next(t); second.got.stdout != "before\n"; second.next(t) {
+	}
+	_, err = client.SendInput(t.Context(), connect.NewRequest(&processpb.SendInputRequest{
+		Process: named, Input: &processpb.ProcessInput{Input: &processpb.ProcessInput_Stdin{Stdin: []byte("life\n")}},
+	}))
+	must(t, err)
+	for _, got := range []result{collect(t, second), collect(t, again())} {
+		if got.stdout != "before\nafter life\n" || got.end.GetExitCode() != 3 {
+			t.Errorf("stdout %q, end %v", got.stdout, got.end)
+		}
+	}
+}
+
+func TestWhatCannotBeStartedIsRefusedWithAReason(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	for want, config := range map[string]*processpb.ProcessConfig{
+		"no such file":      {Cmd: "/no/such/program"},
+		"in PATH":           {Cmd: "no-such-program"},
+		"permission denied": {Cmd: "/etc/passwd"},
+		"not a directory":   {Cmd: "/bin/true", Cwd: ptr("/no/such/folder")},
+		"names no command":  {},
+	} {
+		stream, err := g.processes().Start(t.Context(), connect.NewRequest(&processpb.StartRequest{Process: config}))
+		must(t, err)
+		for stream.Receive() {
+		}
+		if connect.CodeOf(stream.Err()) != connect.CodeInvalidArgument || !strings.Contains(stream.Err().Error(), want) {
+			t.Errorf("%v: %v", config, stream.Err())
+		}
+	}
+}
+
+func TestADeadlineEndsTheCommandAndItsChildren(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	client := g.processes()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	stream, err := client.Start(ctx, connect.NewRequest(&processpb.StartRequest{
+		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "sleep 600 & echo $!; wait"}}, Stdin: ptr(false),
+	}))
+	must(t, err)
+	var child int
+	for stream.Receive() {
+		if text := stream.Msg().GetEvent().GetData().GetStdout(); len(text) > 0 {
+			_, _ = fmt.Sscan(string(text), &child)
+		}
+	}
+	if connect.CodeOf(stream.Err()) != connect.CodeDeadlineExceeded {
+		t.Errorf("the stream ended with %v", stream.Err())
+	}
+	eventually(t, "the child is gone", func() bool { return !alive(child) })
+}
+
+func TestASignalReachesTheWholeCommand(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	client := g.processes()
+	stream := start(t, client, &processpb.StartRequest{
+		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "sleep 600 & echo $!; wait"}},
+	})
+	pid := stream.pid(t)
+	for stream.next(t); stream.got.stdout == ""; stream.next(t) {
+	}
+	var child int
+	_, _ = fmt.Sscan(stream.got.stdout, &child)
+	_, err := client.SendSignal(t.Context(), connect.NewRequest(&processpb.SendSignalRequest{
+		Process: &processpb.ProcessSelector{Selector: &processpb.ProcessSelector_Pid{Pid: pid}},
+		Signal:  processpb.Signal_SIGNAL_SIGKILL,
+	}))
+	must(t, err)
+	got := collect(t, stream)
+	if got.end.GetExitCode() != -1 || got.end.GetExited() || got.end.GetStatus() != "signal: killed" {
+		t.Errorf("end %v", got.end)
+	}
+	eventually(t, "the child is gone", func() bool { return !alive(child) })
+	listed, err := client.List(t.Context(), connect.NewRequest(&processpb.ListRequest{}))
+	must(t, err)
+	if len(listed.Msg.GetProcesses()) != 0 {
+		t.Errorf("still listed: %v", listed.Msg)
+	}
+}
+
+func TestACommandEndsThoughAChildHoldsItsOutput(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	began := time.Now()
+	got := runCommand(t, g.processes(), &processpb.StartRequest{
+		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "sleep 5 & echo started"}},
+	})
+	if got.stdout != "started\n" || time.Since(began) > 3*time.Second {
+		t.Errorf("stdout %q after %s", got.stdout, time.Since(began))
+	}
+}
+
+func TestAReaderThatKeepsReadingMissesNothing(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	const size = 24 << 20
+	got := runCommand(t, g.processes(), &processpb.StartRequest{
+		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", fmt.Sprintf("head -c %d /dev/zero", size)}},
+	})
+	if len(got.stdout) != size || got.end.GetExitCode() != 0 {
+		t.Errorf("%d bytes of %d, end %v", len(got.stdout), size, got.end)
+	}
+	if _, high := g.residentKiB(); high > 40<<10 {
+		t.Errorf("the guest took %d KiB for it", high)
+	}
+}
+
+func TestADeadClientDoesNotHoldACommandUp(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	connection, err := net.Dial("tcp", strings.TrimPrefix(g.client, "http://"))
+	must(t, err)
+	defer connection.Close()
+	done := g.dir + "/done"
+	message := fmt.Sprintf(`{"process":{"cmd":"/bin/sh","args":["-c","seq 3000000; touch %s"]},"tag":"loud","stdin":false}`, done)
+	envelope := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
+	_, err = fmt.Fprintf(connection, "POST /process.Process/Start HTTP/1.1\r\nHost: x\r\nX-Access-Token: secret\r\n"+
+		"Content-Type: application/connect+json\r\nContent-Length: %d\r\n\r\n%s%s", len(envelope)+len(message), envelope, message)
+	must(t, err)
+	eventually(t, "the command has run to its end", func() bool {
+		_, err := os.Stat(done)
+		return err == nil
+	})
+	stream, err := g.processes().Connect(t.Context(), connect.NewRequest(&processpb.ConnectRequest{
+		Process: &processpb.ProcessSelector{Selector: &processpb.ProcessSelector_Tag{Tag: "loud"}},
+	}))
+	must(t, err)
+	got := collect(t, &follower{receive: func() (*processpb.ProcessEvent, bool, error) {
+		ok := stream.Receive()
+		return stream.Msg().GetEvent(), ok, stream.Err()
+	}})
+	if !strings.HasSuffix(got.stdout, "\n3000000\n") || len(got.stdout) < 512<<10 {
+		t.Errorf("%d bytes kept, ending %q", len(got.stdout), got.stdout[max(0, len(got.stdout)-20):])
+	}
+	if missed := stream.ResponseTrailer().Get("Ramet-Missed-Bytes"); missed == "" {
+		t.Error("nothing says that output was missed")
+	}
+}
+
+func TestTenThousandLinesASecondPass(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	got := runCommand(t, g.processes(), &processpb.StartRequest{Process: &processpb.ProcessConfig{
+		Cmd: "/bin/sh", Args: []string{"-c", "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done"},
+	}})
+	if lines := strings.Count(got.stdout, "\n"); lines != 20000 {
+		t.Errorf("%d lines", lines)
+	}
+}
+
+func TestOrphansAreReaped(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	got := runCommand(t, g.processes(), &processpb.StartRequest{Process: &processpb.ProcessConfig{
+		Cmd: "/bin/sh", Args: []string{"-c", "(sh -c 'echo $$; sleep 0.2' &) ; sleep 0.1"},
+	}})
+	var orphan int
+	_, _ = fmt.Sscan(got.stdout, &orphan)
+	if orphan == 0 {
+		t.Fatalf("stdout %q", got.stdout)
+	}
+	eventually(t, "the orphan is reaped", func() bool {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d", orphan))
+		return os.IsNotExist(err)
+	})
+}
+
+// result is what came of a command.
+type result struct {
+	stdout, stderr, pty string
+	end                 *processpb.ProcessEvent_EndEvent
+}
+
+// follower reads the events of a command.
+type follower struct {
+	receive func() (*processpb.ProcessEvent, bool, error)
+	started uint32
+	got     result
+}
+
+func start(t *testing.T, client processpbconnect.ProcessClient, request *processpb.StartRequest) *follower {
+	t.Helper()
+	stream, err := client.Start(t.Context(), connect.NewRequest(request))
+	must(t, err)
+	return &follower{receive: func() (*processpb.ProcessEvent, bool, error) {
+		ok := stream.Receive()
+		return stream.Msg().GetEvent(), ok, stream.Err()
+	}}
+}
+
+func runCommand(t *testing.T, client processpbconnect.ProcessClient, request *processpb.StartRequest) result {
+	t.Helper()
+	return collect(t, start(t, client, request))
+}
+
+func collect(t *testing.T, stream *follower) result {
+	t.Helper()
+	var stdout strings.Builder
+	stdout.WriteString(stream.got.stdout)
+	for {
+		stream.got.stdout = ""
+		if !stream.next(t) {
+			stream.got.stdout = stdout.String()
+			return stream.got
+		}
+		stdout.WriteString(stream.got.stdout)
+	}
+}
+
+func (f *follower) pid(t *testing.T) uint32 {
+	t.Helper()
+	for f.started == 0 {
+		f.next(t)
+	}
+	return f.started
+}
+
+func (f *follower) next(t *testing.T) bool {
+	t.Helper()
+	event, ok, err := f.receive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok {
+		return false
+	}
+	if event.GetStart() != nil {
+		f.started = event.GetStart().GetPid()
+	}
+	f.got.stdout += string(event.GetData().GetStdout())
+	f.got.stderr += string(event.GetData().GetStderr())
+	f.got.pty += string(event.GetData().GetPty())
+	if event.GetEnd() != nil {
+		f.got.end = event.GetEnd()
+	}
+	return true
+}
+
+func alive(pid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	return err == nil
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatal("never: " + what)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ptr[T any](value T) *T { return &value }
