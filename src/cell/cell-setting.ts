@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { CellConfig } from "../api/cell.ts";
+import { CellConfig, type ContainerSpec } from "../api/cell.ts";
+import { environmentPrefix } from "../api/container-spec.ts";
 import { RametError } from "../api/errors.ts";
 
 /** What an image says about its first process; used where the Pod's container leaves it out. */
@@ -43,7 +44,7 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
     config: {
       ...config,
       rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath,
-      container: withImage(config, image),
+      container: withResolved(withImage(config, image), environment),
     },
     image,
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
@@ -60,7 +61,7 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
 }
 
 /** The rules of Kubernetes: a command replaces entrypoint and cmd, args replace cmd only. */
-function withImage({ container }: CellConfig, image: ImageConfig): CellConfig["container"] {
+function withImage({ container }: CellConfig, image: ImageConfig): ContainerSpec {
   const named = new Set(container.env.map(({ name }) => name));
   const inherited = image.env.map((pair) => ({
     name: pair.split("=", 1)[0] ?? pair,
@@ -73,6 +74,28 @@ function withImage({ container }: CellConfig, image: ImageConfig): CellConfig["c
     args: container.args.length === 0 && noCommand ? image.cmd : container.args,
     env: [...inherited.filter(({ name }) => !named.has(name)), ...container.env],
     ...(container.workingDir === undefined && image.workingDir !== "" ? { workingDir: image.workingDir } : {}),
+  };
+}
+
+/** Adds the variables that only the kubelet could resolve, under those with literal values, and expands references to them. */
+function withResolved(container: ContainerSpec, environment: NodeJS.ProcessEnv): ContainerSpec {
+  const resolved = Object.entries(environment).flatMap(([name, value]) =>
+    name.startsWith(environmentPrefix) && value !== undefined
+      ? [{ name: name.slice(environmentPrefix.length), value }]
+      : [],
+  );
+  const literal = new Set(container.env.map(({ name }) => name));
+  const values = new Map(resolved.map(({ name, value }) => [name, value]));
+  const expand = (text: string): string =>
+    text.replace(/\$\(([^)]*)\)/g, (reference, name: string) => values.get(name) ?? reference);
+  return {
+    ...container,
+    command: container.command.map(expand),
+    args: container.args.map(expand),
+    env: [
+      ...resolved.filter(({ name }) => !literal.has(name)),
+      ...container.env.map(({ name, value }) => ({ name, value: expand(value) })),
+    ],
   };
 }
 

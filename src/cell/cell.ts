@@ -66,7 +66,9 @@ export class Cell {
   /** Gives the booted sandbox its identity and opens it to traffic. */
   boot(identity: Identity): Promise<CellState> {
     const attempt = (this.#booted ??= this.#boot(identity));
-    attempt.catch(() => (this.#booted = undefined));
+    attempt.catch(() => {
+      this.#booted = undefined;
+    });
     return attempt;
   }
 
@@ -90,7 +92,9 @@ export class Cell {
     }
     const result = this.#checkpoint(request);
     this.#lastCut = { checkpointId, result };
-    result.catch(() => (this.#lastCut = undefined));
+    result.catch(() => {
+      this.#lastCut = undefined;
+    });
     return result;
   }
 
@@ -144,13 +148,12 @@ export class Cell {
         },
         log: report,
       });
-      void this.#link.closed.then((why) =>
-        this.#fail(new RametError("SandboxLost", `the sandbox's network ended: ${why}`)),
-      );
+      void this.#link.closed.then((why) => {
+        this.#fail(new RametError("SandboxLost", `the sandbox's network ended: ${why}`));
+      });
       await this.#makeSandbox(undefined);
-      if (config.start === "wait") return void this.#set({ phase: "waiting" });
-      this.#set({ phase: "booting" });
-      await this.#live().engine.start();
+      this.#set({ phase: config.start === "wait" ? "waiting" : "booting" });
+      if (config.start === "boot") await this.#live().engine.start();
     } catch (error) {
       this.#fail(error);
       throw error;
@@ -178,8 +181,8 @@ export class Cell {
         const state = await this.#takeOver(identity, true, clock);
         return { state, phases: clock.phases };
       } finally {
-        // Pages may still be read in the background; the session's folder goes when the sandbox does.
-        void this.#live().ended.then(() => session.release());
+        // Pages may still be read in the background, through files that gVisor has open.
+        await session.release();
       }
     } catch (error) {
       this.#fail(error);

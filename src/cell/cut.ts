@@ -25,6 +25,7 @@ export async function cut(request: CheckpointRequest, subject: CutSubject): Prom
   const clock = new PhaseClock();
   const { engine } = subject.sandbox;
   const session = await clock.phase("store-open", () => openForWrite(request.grant));
+  if (session.published !== undefined) throw alreadyTaken(request.grant.checkpointId);
   const quiesced = await clock.phase("quiesce", () => quiesce(subject.guest));
   let held = false;
   try {
@@ -76,6 +77,11 @@ async function capture(
   }
   if (mustPause && keepRunning) await clock.phase("resume", () => engine.resume());
   return { cutAt, pausedMilliseconds: Math.round((performance.now() - start) * 10) / 10, held: !keepRunning };
+}
+
+/** The controller looks into the store before it asks again, so this comes only of a call that is out of order. */
+function alreadyTaken(checkpointId: string): RametError {
+  return new RametError("AlreadyExists", `checkpoint ${checkpointId} is in the store already; no new cut was taken`);
 }
 
 /** Asks the guest to flush; a guest that does not answer makes the checkpoint no less usable, only less tidy. */

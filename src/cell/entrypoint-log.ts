@@ -49,7 +49,9 @@ export class EntrypointLog {
   }
 
   async close(): Promise<void> {
-    await new Promise<void>((resolve) => this.#file.end(() => resolve()));
+    await new Promise<void>((resolve) => {
+      this.#file.end(resolve);
+    });
   }
 
   #write(stream: string, lines: string[]): void {

@@ -10,14 +10,17 @@ const betweenTriesMilliseconds = 2;
 /** Waits until the guest answers on its control port, or the sandbox has ended. */
 export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void>): Promise<void> {
   const deadline = Date.now() + answerTimeoutMilliseconds;
-  let over = false;
-  void ended.then(() => (over = true));
+  const over = new AbortController();
+  void ended.then(() => {
+    over.abort();
+  });
   for (;;) {
     try {
       await guest.health();
       return;
     } catch (error) {
-      if (over) throw new RametError("SandboxLost", "the sandbox ended before its guest answered", { cause: error });
+      if (over.signal.aborted)
+        throw new RametError("SandboxLost", "the sandbox ended before its guest answered", { cause: error });
       if (Date.now() > deadline) {
         throw new RametError("GuestUnreachable", `the guest did not answer in ${answerTimeoutMilliseconds} ms`, {
           cause: error,

@@ -40,7 +40,9 @@ export function cellServer(options: CellServerOptions): Server {
 function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Call) => unknown> {
   return {
     "GET state": () => cell.state,
-    "GET events": ({ response }) => streamStates(cell, response),
+    "GET events": ({ response }) => {
+      streamStates(cell, response);
+    },
     "GET logs": ({ response, url }) => sendLog(logPath, url.searchParams, response),
     "POST boot": ({ body }) => cell.boot(parsed(BootRequest, body).identity),
     "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
@@ -54,21 +56,32 @@ function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Cal
 async function answer(options: CellServerOptions, request: IncomingMessage, response: ServerResponse): Promise<void> {
   try {
     const url = new URL(request.url ?? "/", "http://cell");
-    if (url.pathname === "/healthz") return void response.end("ok\n");
-    if (url.pathname === "/readyz")
-      return void response.writeHead(options.cell.state.ready ? 200 : 503).end(`${options.cell.state.phase}\n`);
-    const operation = /^\/v1\/([a-z]+)$/.exec(url.pathname)?.[1] ?? "";
-    const handler = routes(options)[`${request.method ?? ""} ${operation}`];
-    if (handler === undefined)
-      throw new RametError("NotFound", `cell: there is no ${request.method ?? ""} ${url.pathname}`);
-    const body = await readBody(request);
-    const digest = body.length === 0 ? undefined : createHash("sha256").update(body).digest("base64url");
-    await options.verifier.verify(request.headers.authorization, operation, digest);
-    const result = await handler({ request, response, url, body });
+    const probe = probes[url.pathname];
+    if (probe !== undefined) {
+      response.writeHead(probe(options.cell) ? 200 : 503).end(`${options.cell.state.phase}\n`);
+      return;
+    }
+    const result = await perform(options, { request, response, url, body: await readBody(request) });
     if (result !== undefined) sendJson(response, 200, result);
   } catch (error) {
     sendError(response, error);
   }
+}
+
+/** What the kubelet asks without a token: whether the process lives, and whether the sandbox is open to traffic. */
+const probes: Record<string, (cell: Cell) => boolean> = {
+  "/healthz": () => true,
+  "/readyz": (cell) => cell.state.ready,
+};
+
+async function perform(options: CellServerOptions, call: Call): Promise<unknown> {
+  const { method = "", headers } = call.request;
+  const operation = /^\/v1\/([a-z]+)$/.exec(call.url.pathname)?.[1] ?? "";
+  const handler = routes(options)[`${method} ${operation}`];
+  if (handler === undefined) throw new RametError("NotFound", `cell: there is no ${method} ${call.url.pathname}`);
+  const digest = call.body.length === 0 ? undefined : createHash("sha256").update(call.body).digest("base64url");
+  await options.verifier.verify(headers.authorization, operation, digest);
+  return handler(call);
 }
 
 async function upgrade({ cell, verifier }: CellServerOptions, request: IncomingMessage, socket: Duplex): Promise<void> {
