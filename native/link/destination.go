@@ -12,8 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var errNotAllowed = errors.New("not allowed")
-
 // originalDestination is where the sandbox meant a redirected connection to go.
 func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()

@@ -166,31 +166,33 @@ func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPor
 		about.names = e.names.Of(to.Addr())
 		verdict = e.decide(about)
 	}
-	speaks := announcesName(to.Port()) && e.policy.Load().HasNames()
-	if verdict.Allowed && (verdict.Name == "" || !speaks) {
-		return about, nil, true
-	}
-	if !speaks {
-		e.refused.tell("connection to "+to.String(), verdict.Why)
-		return about, nil, false
+	rules := e.policy.Load()
+	settled := verdict.Allowed && verdict.Name == "" && !rules.DeniesNames() || !verdict.Allowed && !rules.AllowsNames()
+	if settled || !announcesName(to.Port()) {
+		return about, nil, e.permits(verdict, to.String())
 	}
 	// Rules go by name, and the address alone does not settle it: it was learned before a clone was made, or other names
 	// live there too. The client says which it means.
 	name, early := readAnnouncedName(inner)
-	if name == "" {
-		e.refused.tell("connection to "+to.String(), verdict.Why+", and the client names no host")
-		return about, nil, false
+	switch {
+	case name != "" && verdict.Allowed && verdict.Name == "":
+		about.names = append(about.names, name)
+	case name != "":
+		about = carriedOut{to: e.locate(ctx, name, to), names: []string{name}}
+	case verdict.Name != "":
+		verdict = policy.Verdict{Why: "rules allow it by name only, and the client names no host"}
 	}
-	found, err := e.resolve(ctx, name, to)
-	if err == nil {
-		about = carriedOut{to: found, names: []string{name}}
+	if name != "" {
 		verdict = e.decide(about)
 	}
-	if err != nil || !verdict.Allowed {
-		e.refused.tell("connection to "+name+" at "+to.String(), verdict.Why)
-		return about, nil, false
+	return about, early, e.permits(verdict, name+" at "+to.String())
+}
+
+func (e *egress) permits(verdict policy.Verdict, to string) bool {
+	if !verdict.Allowed {
+		e.refused.tell("connection to "+to, verdict.Why)
 	}
-	return about, early, true
+	return verdict.Allowed
 }
 
 // relearn asks again for the names that rules spell out: a clone holds addresses in its memory that were learned by the
@@ -206,23 +208,18 @@ func (e *egress) relearn(ctx context.Context, port uint16) bool {
 	return asked
 }
 
-// resolve says where the announced name really is: a client that names an allowed host and connects elsewhere is led to
+// locate says where the announced name really is: a client that names an allowed host and connects elsewhere is led to
 // the host that it named.
-func (e *egress) resolve(ctx context.Context, name string, to netip.AddrPort) (netip.AddrPort, error) {
-	if slices.Contains(e.names.Of(to.Addr()), name) {
-		return to, nil
-	}
-	if !e.policy.Load().Question(name) {
-		return to, errNotAllowed
+func (e *egress) locate(ctx context.Context, name string, to netip.AddrPort) netip.AddrPort {
+	if slices.Contains(e.names.Of(to.Addr()), name) || !e.policy.Load().Question(name) {
+		return to
 	}
 	addresses, err := e.relay.Lookup(ctx, name)
-	switch {
-	case err != nil:
-		return to, err
-	case slices.Contains(addresses, to.Addr()):
-		return to, nil
-	case len(addresses) == 0:
-		return to, errNotAllowed
+	if err != nil || len(addresses) == 0 {
+		return netip.AddrPortFrom(netip.IPv4Unspecified(), to.Port()) // nowhere: refused by every policy
 	}
-	return netip.AddrPortFrom(addresses[0], to.Port()), nil
+	if slices.Contains(addresses, to.Addr()) {
+		return to
+	}
+	return netip.AddrPortFrom(addresses[0], to.Port())
 }

@@ -80,17 +80,15 @@ func (p *Policy) Connection(to netip.AddrPort, names []string, own []netip.Addr)
 		}
 		return Verdict{Why: what + " are refused unless a rule names them"}
 	}
-	for _, r := range p.allow {
-		if r.matchesPort(to.Port()) && r.matchesAddress(to.Addr()) {
-			return Verdict{Allowed: true}
-		}
+	if p.open || slices.ContainsFunc(p.allow, func(r rule) bool { return r.matchesPort(to.Port()) && r.matchesAddress(to.Addr()) }) {
+		return Verdict{Allowed: true}
 	}
 	for _, r := range p.allow {
 		if name := matchesAny(r, names); r.matchesPort(to.Port()) && name != "" {
 			return Verdict{Allowed: true, Name: name}
 		}
 	}
-	return Verdict{Allowed: p.open, Why: "no rule allows it"}
+	return Verdict{Why: "no rule allows it"}
 }
 
 // Question decides whether a name may be asked for at all: a question is itself a way to the outside.
@@ -104,10 +102,11 @@ func (p *Policy) Question(name string) bool {
 	return p.open || slices.ContainsFunc(p.allow, func(r rule) bool { return r.matchesName(name) })
 }
 
-// HasNames says whether some allow rule goes by name.
-func (p *Policy) HasNames() bool {
-	return slices.ContainsFunc(p.allow, func(r rule) bool { return r.name != "" })
-}
+// AllowsNames says whether some allow rule goes by name.
+func (p *Policy) AllowsNames() bool { return slices.ContainsFunc(p.allow, rule.byName) }
+
+// DeniesNames says whether some deny rule goes by name.
+func (p *Policy) DeniesNames() bool { return slices.ContainsFunc(p.deny, rule.byName) }
 
 // SpelledOut are the names in allow rules for that port that stand for themselves alone.
 func (p *Policy) SpelledOut(port uint16) []string {

@@ -57,6 +57,8 @@ func parsePrefix(text string) (netip.Prefix, bool) {
 	return prefix.Masked(), err == nil && prefix.Addr().Is4()
 }
 
+func (r rule) byName() bool { return r.name != "" }
+
 func (r rule) matchesPort(port uint16) bool { return r.port == 0 || r.port == port }
 
 func (r rule) matchesAddress(address netip.Addr) bool {

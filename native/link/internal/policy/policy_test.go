@@ -1,0 +1,110 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConnection(t *testing.T) {
+	own := []netip.Addr{netip.MustParseAddr("10.1.2.3")}
+	refuse := []string{"10.96.0.0/12"}
+	for _, c := range []struct {
+		name  string
+		spec  Spec
+		to    string
+		names []string
+		want  bool
+	}{
+		{"everything by default", Spec{}, "93.184.215.14:443", nil, true},
+		{"nothing when the default is deny", Spec{Default: "deny"}, "93.184.215.14:443", nil, false},
+		{"an address", Spec{Default: "deny", Allow: []string{"93.184.215.14"}}, "93.184.215.14:443", nil, true},
+		{"an address with another port", Spec{Default: "deny", Allow: []string{"93.184.215.14:80"}}, "93.184.215.14:443", nil, false},
+		{"a range", Spec{Default: "deny", Allow: []string{"93.0.0.0/8"}}, "93.184.215.14:443", nil, true},
+		{"a range written from its middle", Spec{Default: "deny", Allow: []string{"93.184.0.1/8"}}, "93.1.1.1:443", nil, true},
+		{"deny before allow", Spec{Allow: []string{"93.184.215.14"}, Deny: []string{"93.0.0.0/8"}}, "93.184.215.14:443", nil, false},
+		{"a name that was asked for", Spec{Default: "deny", Allow: []string{"Example.org."}}, "93.184.215.14:443", []string{"example.org"}, true},
+		{"a name that was not", Spec{Default: "deny", Allow: []string{"example.org"}}, "93.184.215.14:443", nil, false},
+		{"a name below", Spec{Default: "deny", Allow: []string{"*.example.org:443"}}, "93.184.215.14:443", []string{"a.b.example.org"}, true},
+		{"a name below is not the name itself", Spec{Default: "deny", Allow: []string{"*.example.org"}}, "93.184.215.14:443", []string{"example.org"}, false},
+		{"a name that only ends alike", Spec{Default: "deny", Allow: []string{"*.example.org"}}, "93.184.215.14:443", []string{"evilexample.org"}, false},
+		{"a denied name", Spec{Deny: []string{"*.example.org"}}, "93.184.215.14:443", []string{"a.example.org"}, false},
+		{"metadata", Spec{Allow: []string{"*", "0.0.0.0/0", "169.0.0.0/8"}}, "169.254.169.254:80", nil, false},
+		{"metadata, named", Spec{Allow: []string{"169.254.169.254:80"}}, "169.254.169.254:80", nil, true},
+		{"metadata, named with another port", Spec{Allow: []string{"169.254.169.254:80"}}, "169.254.169.254:81", nil, false},
+		{"a name that points to metadata", Spec{Allow: []string{"evil.org"}}, "169.254.169.254:80", []string{"evil.org"}, false},
+		{"loopback", Spec{}, "127.0.0.1:49980", nil, false},
+		{"this Pod", Spec{Allow: []string{"10.0.0.0/8"}}, "10.1.2.3:49980", nil, false},
+		{"the cluster", Spec{Allow: []string{"10.0.0.0/8"}}, "10.96.0.1:443", nil, false},
+		{"a service of the cluster, named", Spec{Allow: []string{"10.96.7.7:5432"}}, "10.96.7.7:5432", nil, true},
+		{"a part of the cluster, named", Spec{Allow: []string{"10.96.7.0/24"}}, "10.96.7.7:5432", nil, true},
+		{"a denied address of the cluster, named", Spec{Allow: []string{"10.96.7.7"}, Deny: []string{"*:5432"}}, "10.96.7.7:5432", nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := New(c.spec, refuse)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := p.Connection(netip.MustParseAddrPort(c.to), c.names, own)
+			if got.Allowed != c.want {
+				t.Errorf("allowed %v, want %v (%s)", got.Allowed, c.want, got.Why)
+			}
+			if !got.Allowed && got.Why == "" {
+				t.Error("refused without a reason")
+			}
+		})
+	}
+}
+
+func TestQuestion(t *testing.T) {
+	p, err := New(Spec{Default: "deny", Allow: []string{"example.org:443", "*.internal", "10.0.0.0/8"}, Deny: []string{"secret.internal"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		"example.org.": true, "EXAMPLE.org.": true, "a.example.org.": false, "db.internal.": true,
+		"secret.internal.": false, "evil.org.": false,
+	} {
+		if got := p.Question(name); got != want {
+			t.Errorf("question for %s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestWrongRulesAreNamed(t *testing.T) {
+	for _, text := range []string{"", "10.0.0.0/33", "10.0.0.999", "a b", "x:0", "x:70000", "::1", "*.", "a..b", "1.2.3"} {
+		_, err := New(Spec{Deny: []string{"10.0.0.1", text}}, nil)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("deny[1] is %q", text)) {
+			t.Errorf("rule %q: %v", text, err)
+		}
+	}
+	if _, err := New(Spec{Default: "maybe"}, nil); err == nil {
+		t.Error("default maybe was taken")
+	}
+	if _, err := New(Spec{}, []string{"example.org"}); err == nil {
+		t.Error("refuse example.org was taken")
+	}
+}
+
+func TestNamesExpireAndStayBounded(t *testing.T) {
+	now := time.Unix(0, 0)
+	names := Names{Now: func() time.Time { return now }}
+	address := netip.MustParseAddr("192.0.2.1")
+	names.Learn("Example.org.", address, time.Hour)
+	now = now.Add(59 * time.Minute)
+	if got := names.Of(address); len(got) != 1 || got[0] != "example.org" {
+		t.Errorf("after 59 minutes: %v", got)
+	}
+	now = now.Add(2 * time.Minute)
+	if got := names.Of(address); len(got) != 0 {
+		t.Errorf("after its time: %v", got)
+	}
+	for i := range 3 * maxNames {
+		names.Learn(fmt.Sprintf("n%d.example.org", i), address, time.Hour)
+	}
+	if got := len(names.Of(address)); got > maxNames || got < maxNames/2 {
+		t.Errorf("%d names are kept, of at most %d", got, maxNames)
+	}
+}
