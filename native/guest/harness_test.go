@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ type guest struct {
 	dir     string
 	control string
 	client  string
-	output  *bytes.Buffer
+	output  *transcript
 	exited  chan struct{}
 }
 
@@ -48,7 +49,7 @@ func startGuest(t *testing.T, arguments ...string) *guest {
 		dir:     t.TempDir(),
 		control: fmt.Sprintf("http://127.0.0.1:%d", controlPort),
 		client:  fmt.Sprintf("http://127.0.0.1:%d", clientPort),
-		output:  &bytes.Buffer{},
+		output:  &transcript{},
 		exited:  make(chan struct{}),
 	}
 	if err := os.Mkdir(filepath.Join(g.dir, "hooks"), 0o755); err != nil {
@@ -80,7 +81,7 @@ func startGuest(t *testing.T, arguments ...string) *guest {
 func (g *guest) untilHealthy() {
 	g.t.Helper()
 	for range 500 {
-		response, err := http.Get(g.control + "/health")
+		response, err := http.Get(g.client + "/health")
 		if err == nil {
 			_ = response.Body.Close()
 			return
@@ -156,6 +157,24 @@ func (g *guest) residentKiB() (now, high int) {
 		_, _ = fmt.Sscanf(lines.Text(), "VmHWM: %d", &high)
 	}
 	return now, high
+}
+
+// transcript keeps what the guest prints while a test reads it.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (t *transcript) Write(text []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(text)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
 }
 
 // withToken adds what SDKs add to each call.

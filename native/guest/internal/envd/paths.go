@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"ramet.dev/native/guest/internal/users"
 )
@@ -35,6 +36,9 @@ func makeParents(dir string, user users.User) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		if os.IsExist(err) && isDirectory(dir) {
 			return nil
+		}
+		if os.IsExist(err) {
+			return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 		}
 		return err
 	}
