@@ -1,0 +1,306 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { RametError } from "../../../src/api/errors.ts";
+import { Applier } from "../../../src/kube/apply.ts";
+import { delay, systemClock } from "../../../src/kube/clock.ts";
+import { runController, watching } from "../../../src/kube/controller.ts";
+import { EventRecorder } from "../../../src/kube/events.ts";
+import { Informer } from "../../../src/kube/informer.ts";
+import { KubeClient, type RequestRecord } from "../../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../../src/kube/kubeconfig.ts";
+import { runWhileLeading } from "../../../src/kube/lease.ts";
+import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
+import { isExpired } from "../../../src/kube/status-error.ts";
+import { StatusWriter, type WithStatus } from "../../../src/kube/status-writer.ts";
+import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
+import { eventually } from "./eventually.ts";
+
+const namespace = "default";
+const deployments: ResourceRef = {
+  group: "apps",
+  version: "v1",
+  plural: "deployments",
+  kind: "Deployment",
+  namespaced: true,
+};
+
+let plane: TestControlPlane;
+let client: KubeClient;
+let requests: RequestRecord[] = [];
+
+beforeAll(async () => {
+  plane = await startControlPlane();
+  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }), {
+    onRequest: (record) => requests.push(record),
+  });
+  const namespaces = client.resource(coreResources.namespaces);
+  await vi.waitUntil(() => namespaces.find({ name: namespace }), { timeout: 30_000 });
+});
+
+afterAll(async () => {
+  await client.close();
+  await plane.stop();
+});
+
+const configMap = (name: string, data: Record<string, string> = {}) => ({
+  apiVersion: "v1",
+  kind: "ConfigMap",
+  metadata: { name, namespace },
+  data,
+});
+
+const pod = (name: string) => ({
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name, namespace },
+  spec: { automountServiceAccountToken: false, containers: [{ name: "main", image: "none" }] },
+});
+
+async function errorOf(promise: Promise<unknown>): Promise<RametError> {
+  const error: unknown = await promise.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  if (error instanceof RametError) return error;
+  throw new Error("nothing was refused");
+}
+
+describe("requests to a real API server", () => {
+  it("are refused with codes and the server's words", async () => {
+    const maps = client.resource(coreResources.configMaps);
+    expect(await errorOf(maps.get({ name: "none" }))).toMatchObject({ code: "NotFound", retryable: false });
+    const unknown = { ...coreResources.configMaps, group: "nowhere.dev", plural: "things" };
+    expect(await errorOf(client.resource(unknown).list())).toMatchObject({ code: "NotFound" });
+    await maps.create(configMap("twice"));
+    expect(await errorOf(maps.create(configMap("twice")))).toMatchObject({ code: "AlreadyExists" });
+    const illegal = await errorOf(
+      client.resource(coreResources.pods).create({ ...pod("bad"), spec: { containers: [] } }),
+    );
+    expect(illegal).toMatchObject({ code: "InvalidArgument" });
+    expect(illegal.message).toContain("spec.containers");
+    const stale = await maps.get({ name: "twice" });
+    await maps.mergePatch({ name: "twice" }, { data: { x: "1" } });
+    expect(await errorOf(maps.update({ ...configMap("twice"), metadata: stale.metadata }))).toMatchObject({
+      code: "Conflict",
+    });
+    const other = await errorOf(maps.delete({ name: "twice" }, { uid: "00000000-0000-0000-0000-000000000000" }));
+    expect(other).toMatchObject({ code: "Conflict" });
+    expect(await maps.delete({ name: "twice" }, { uid: stale.metadata.uid })).toBe(true);
+    expect(await maps.delete({ name: "twice" })).toBe(false);
+  });
+
+  it("apply fields in one name, and say whose a field is", async () => {
+    const maps = client.resource(coreResources.configMaps);
+    await new Applier("one").apply(maps, configMap("applied", { a: "1", b: "1" }));
+    const refused = await errorOf(new Applier("two").apply(maps, configMap("applied", { a: "2" })));
+    expect(refused.code).toBe("Conflict");
+    expect(refused.message).toMatch(/"one".*\.data\.a/s);
+    await new Applier("two").apply(maps, configMap("applied", { a: "2" }), { force: true });
+    expect(await new Applier("one").apply(maps, configMap("applied", {}))).toMatchObject({ data: { a: "2" } });
+    expect(await maps.get({ name: "applied" })).not.toHaveProperty("data.b");
+  });
+
+  it("take one finalizer away, guarded by a test", async () => {
+    const maps = client.resource(coreResources.configMaps);
+    const metadata = { name: "finalized", namespace, finalizers: ["ramet.dev/one", "ramet.dev/two"] };
+    await maps.create({ ...configMap("finalized"), metadata });
+    const remove = (value: string) => [
+      { op: "test" as const, path: "/metadata/finalizers/0", value },
+      { op: "remove" as const, path: "/metadata/finalizers/0" },
+    ];
+    expect(await errorOf(maps.jsonPatch({ name: "finalized" }, remove("ramet.dev/two")))).toMatchObject({
+      code: "InvalidArgument",
+    });
+    expect((await maps.jsonPatch({ name: "finalized" }, remove("ramet.dev/one"))).metadata.finalizers).toEqual([
+      "ramet.dev/two",
+    ]);
+    await maps.jsonPatch({ name: "finalized" }, remove("ramet.dev/two"));
+    await maps.delete({ name: "finalized" });
+  });
+
+  it("reach subresources: scale and binding", async () => {
+    const labels = { app: "x" };
+    const template = { metadata: { labels }, spec: { containers: [{ name: "main", image: "none" }] } };
+    const all = client.resource(deployments);
+    const spec = { replicas: 2, selector: { matchLabels: labels }, template };
+    await all.create({ apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "scaled" }, spec });
+    expect(await all.getSubresource({ name: "scaled" }, "scale")).toMatchObject({ spec: { replicas: 2 } });
+    await all.mergePatch({ name: "scaled" }, { spec: { replicas: 5 } }, { subresource: "scale" });
+    expect(await all.get({ name: "scaled" })).toMatchObject({ spec: { replicas: 5 } });
+
+    const pods = client.resource(coreResources.pods);
+    await pods.create(pod("bound"));
+    const target = { apiVersion: "v1", kind: "Node", name: "here" };
+    const binding = { apiVersion: "v1", kind: "Binding", metadata: { name: "bound", namespace }, target };
+    await pods.postSubresource({ name: "bound" }, "binding", binding);
+    expect(await pods.get({ name: "bound" })).toMatchObject({ spec: { nodeName: "here" } });
+  });
+});
+
+describe("StatusWriter on a real API server", () => {
+  it("writes once, and never to another object of the same name", async () => {
+    const pods = client.resource(coreResources.pods, (value) => value as WithStatus);
+    const first = await pods.create(pod("status"));
+    const writer = new StatusWriter(pods);
+    requests = [];
+    const written = await writer.write(first, { phase: "Running" });
+    expect(written.status).toMatchObject({ phase: "Running" });
+    await writer.write(first, { phase: "Running" });
+    await writer.write(await pods.get({ name: "status" }), { phase: "Running" });
+    expect(requests.filter(({ verb }) => verb === "patch")).toHaveLength(1);
+
+    await pods.delete({ name: "status" }, { gracePeriodSeconds: 0 });
+    await pods.create(pod("status"));
+    expect(await errorOf(writer.write(first, { phase: "Failed" }))).toMatchObject({ code: "Conflict" });
+    expect((await pods.get({ name: "status" })).status).toMatchObject({ phase: "Pending" });
+  });
+});
+
+describe("Informer on a real API server", () => {
+  it("follows, lists in pages, sees a quick delete and create as two, and survives a killed server", async () => {
+    const maps = client.resource(coreResources.configMaps);
+    const stop = new AbortController();
+    const informer = new Informer({
+      resource: maps,
+      namespace,
+      labelSelector: "followed=yes",
+      timings: { backoff: { baseMilliseconds: 50, maxMilliseconds: 500 } },
+    });
+    const seen: string[] = [];
+    informer.onChange(({ type, object }) => seen.push(`${type} ${object.metadata.name}`));
+    const running = informer.run(stop.signal);
+    await informer.synced();
+    const followed = (name: string) => ({
+      ...configMap(name),
+      metadata: { name, namespace, labels: { followed: "yes" } },
+    });
+
+    await maps.create(followed("f"));
+    await maps.delete({ name: "f" });
+    await maps.create(followed("f"));
+    await eventually(() => seen).toEqual(["added f", "deleted f", "added f"]);
+    await maps.mergePatch({ name: "f" }, { metadata: { labels: { followed: "no" } } });
+    await maps.mergePatch({ name: "f" }, { metadata: { labels: { followed: "yes" } } });
+    await eventually(() => seen.slice(3)).toEqual(["deleted f", "added f"]);
+    expect(informer.store.get("default/f")?.metadata).not.toHaveProperty("managedFields");
+
+    await plane.killApiServer();
+    await plane.restartApiServer();
+    await maps.create(followed("g"));
+    await expect.poll(() => informer.store.get("default/g"), { timeout: 30_000 }).toBeDefined();
+    stop.abort();
+    await running;
+  });
+
+  it("is told when a resource version is too old", async () => {
+    const maps = client.resource(coreResources.configMaps);
+    // A server that was just started remembers no events of before.
+    const old = await client.resource(coreResources.namespaces).get({ name: namespace });
+    await plane.restartApiServer();
+    await eventually(() => maps.list()).toBeDefined();
+    const watch = maps.watch({
+      resourceVersion: old.metadata.resourceVersion,
+      timeoutSeconds: 5,
+      stallMilliseconds: 10_000,
+      signal: new AbortController().signal,
+    });
+    const error = await errorOf(watch.next());
+    expect(isExpired(error)).toBe(true);
+  });
+});
+
+describe("a controller on a real API server", () => {
+  it("acts on each object once, with one write, and its own write makes no more", async () => {
+    const maps = client.resource(coreResources.configMaps);
+    const stop = new AbortController();
+    const informer = new Informer({ resource: maps, namespace, labelSelector: "wish" });
+    const running = informer.run(stop.signal);
+    const applier = new Applier("echo");
+    const controller = runController(
+      {
+        name: "echo",
+        clock: systemClock,
+        watches: [watching(informer)],
+        reconcile: async (key, signal) => {
+          const wish = informer.store.get(key);
+          if (wish === undefined) return;
+          const { name } = wish.metadata;
+          await applier.apply(maps, configMap(`${name}-echo`, { of: name }), { signal });
+        },
+      },
+      stop.signal,
+    );
+    await informer.synced();
+    requests = [];
+    const wishes = Array.from({ length: 20 }, (_, i) => `w${i}`);
+    await Promise.all(
+      wishes.map((name) => maps.create({ ...configMap(name), metadata: { name, namespace, labels: { wish: "" } } })),
+    );
+    await eventually(
+      async () =>
+        (await maps.list({ namespace })).items.filter(({ metadata }) => metadata.name.endsWith("-echo")).length,
+    ).toBe(20);
+    expect(requests.filter(({ verb }) => verb === "patch")).toHaveLength(20);
+    stop.abort();
+    await Promise.all([running, controller]);
+  });
+});
+
+describe("leases and Events on a real API server", () => {
+  it("one of two candidates leads, and the other follows at once when it stops", async () => {
+    const log: string[] = [];
+    const candidate = (identity: string) => {
+      const stop = new AbortController();
+      const ended = runWhileLeading(
+        { client, namespace, name: "test", identity, leaseSeconds: 3, renewDeadlineSeconds: 2, retrySeconds: 0.2 },
+        async (signal) => {
+          log.push(`${identity} leads`);
+          await delay(systemClock, 60_000, signal).catch(() => undefined);
+        },
+        stop.signal,
+      );
+      return async () => {
+        stop.abort();
+        await ended;
+      };
+    };
+    const stopA = candidate("a");
+    await eventually(() => log).toEqual(["a leads"]);
+    const stopB = candidate("b");
+    const leases = client.resource(coreResources.leases);
+    const first = await leases.get({ name: "test" });
+    await eventually(async () => (await leases.get({ name: "test" })).metadata.resourceVersion).not.toBe(
+      first.metadata.resourceVersion,
+    );
+    await stopA();
+    await eventually(() => log).toEqual(["a leads", "b leads"]);
+    await stopB();
+    expect(await leases.get({ name: "test" })).toMatchObject({ spec: { holderIdentity: "" } });
+  });
+
+  it("Events and their series are accepted", async () => {
+    const log: string[] = [];
+    const warn = (fields: object, message: string) => log.push(`${message} ${JSON.stringify(fields)}`);
+    const ignore = () => undefined;
+    let jump = 0;
+    const clock = { ...systemClock, monotonicMilliseconds: () => systemClock.monotonicMilliseconds() + jump };
+    const jumping = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }), { clock });
+    const recorder = new EventRecorder({
+      client: jumping,
+      reportingController: "ramet.dev/test",
+      reportingInstance: "me",
+      log: { debug: ignore, info: ignore, error: ignore, warn },
+    });
+    const regarding = await client.resource(coreResources.configMaps).create(configMap("eventful"));
+    const transition = { type: "Normal" as const, reason: "Made", action: "Make", note: "It is there." };
+    recorder.record(regarding, transition);
+    await recorder.flush();
+    jump = 61_000;
+    recorder.record(regarding, transition);
+    await recorder.flush();
+    expect(log).toEqual([]);
+    const { items } = await client.resource(coreResources.events).list({ namespace });
+    const mine = items.filter(({ metadata }) => metadata.name.startsWith("eventful."));
+    expect(mine).toMatchObject([{ reason: "Made", regarding: { name: "eventful" }, series: { count: 2 } }]);
+    await jumping.close();
+  });
+});
