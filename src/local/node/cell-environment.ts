@@ -1,0 +1,68 @@
+import { z } from "zod";
+import { CellConfig } from "../../api/cell.ts";
+import { RametError } from "../../api/errors.ts";
+import type { NodeImage } from "./images.ts";
+import type { PodFolder } from "./pod-folder.ts";
+import type { NodePod } from "./pod.ts";
+
+/** The programs that a cell needs on the node. */
+export interface CellTools {
+  runsc: string;
+  guest: string;
+  link: string;
+}
+
+export interface CellEnvironmentOptions {
+  pod: NodePod;
+  /** The resolved variables of the Pod's container. */
+  variables: ReadonlyMap<string, string>;
+  image: NodeImage;
+  /** Host folders of the container's volume mounts, by the path at which the container has them. */
+  mounts: ReadonlyMap<string, string>;
+  folder: PodFolder;
+  ip: string;
+  tools: CellTools;
+}
+
+/** What a cell is given in its environment (src/cell/cell-setting.ts), beside what every program needs. */
+export function cellEnvironment(options: CellEnvironmentOptions): Record<string, string> {
+  const { variables, image, folder, ip, tools, mounts } = options;
+  const { rootPath, config, digest } = image;
+  return {
+    ...Object.fromEntries(variables),
+    RAMET_CELL: JSON.stringify(withHostPaths(cellConfig(variables.get("RAMET_CELL")), mounts)),
+    RAMET_ROOT_PATH: rootPath,
+    RAMET_IMAGE_CONFIG: JSON.stringify({ ...config, digest }),
+    RAMET_CELL_LISTEN: ip,
+    RAMET_CELL_DIRECTORY: folder.cell,
+    RAMET_CELL_STATE_FILE: folder.stateFile,
+    RAMET_RUNSC: tools.runsc,
+    RAMET_GUEST: tools.guest,
+    RAMET_LINK: tools.link,
+  };
+}
+
+function cellConfig(text: string | undefined): CellConfig {
+  try {
+    return CellConfig.parse(JSON.parse(text ?? ""));
+  } catch (error) {
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    throw new RametError("InvalidArgument", `spec.containers[0].env: RAMET_CELL is not legal: ${why}`, {
+      cause: error,
+    });
+  }
+}
+
+/** In a Pod the container's mounts are where the Pod says; here the cell sees the machine's own folders. */
+function withHostPaths(config: CellConfig, mounts: ReadonlyMap<string, string>): CellConfig {
+  const onHost = (source: string): string => {
+    const host = mounts.get(source);
+    if (host !== undefined) return host;
+    throw new RametError("InvalidArgument", `RAMET_CELL names ${source}, where the container has no volume mount`);
+  };
+  const container = {
+    ...config.container,
+    mounts: config.container.mounts.map((mount) => ({ ...mount, source: onHost(mount.source) })),
+  };
+  return { ...config, container };
+}

@@ -1,0 +1,103 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:https";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { TLSSocket } from "node:tls";
+import { RametError } from "../../api/errors.ts";
+import { statusOf } from "../../cell/http-status.ts";
+import { sendLog } from "../../cell/log-stream.ts";
+import type { Clock } from "../../kube/clock.ts";
+import { nodeClientName } from "../control-plane/api-server.ts";
+import type { PodProcess } from "./pod-process.ts";
+
+export interface KubeletServerOptions {
+  /** PEM: the authority that the API server's certificate comes from, and the node's own pair. */
+  ca: string;
+  certificate: string;
+  key: string;
+  ip: string;
+  /** The process of a Pod. */
+  find: (at: { namespace: string; name: string }) => PodProcess | undefined;
+  clock: Clock;
+}
+
+export interface KubeletServer {
+  port: number;
+  close(): void;
+}
+
+/** What the API server asks a kubelet for: logs. Everything else is refused with a sentence. */
+export async function startKubeletServer(options: KubeletServerOptions): Promise<KubeletServer> {
+  const { ca, certificate, key, ip } = options;
+  const server: Server = createServer(
+    { ca, cert: certificate, key, requestCert: true, rejectUnauthorized: true },
+    (request, response) => {
+      answer(options, request, response).catch((error: unknown) => {
+        sendError(response, error);
+      });
+    },
+  );
+  server.on("upgrade", (_request, socket) => {
+    const body = `${noStreams}\n`;
+    socket.end(
+      `HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
+    );
+  });
+  server.listen(0, ip);
+  await once(server, "listening");
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
+const noStreams =
+  "the local node has no exec, attach or port-forward for Pods: use `ramet sandbox exec`, which reaches into the sandbox";
+
+async function answer(
+  options: KubeletServerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  requireApiServer(request);
+  const url = new URL(request.url ?? "/", "https://node");
+  const [, what = "", namespace = "", name = ""] = url.pathname.split("/").map(decodeURIComponent);
+  if (streams.has(what)) return void response.writeHead(501, { "content-type": "text/plain" }).end(`${noStreams}\n`);
+  if (what !== "containerLogs") throw new RametError("NotFound", `node: there is no ${url.pathname}`);
+  const process = options.find({ namespace, name });
+  if (process === undefined) throw new RametError("NotFound", `Pod ${namespace}/${name} has not been started here`);
+  const query = logQuery(url.searchParams, options.clock.now());
+  // The reader is done when the Pod is; what was printed last is on its way from the file by then.
+  void process.ended.then(() => options.clock.schedule(lastLinesMilliseconds, () => response.end()));
+  await sendLog(process.folder.entrypointLog, query, response);
+}
+
+const streams = new Set(["exec", "attach", "portForward", "run"]);
+
+function requireApiServer({ socket }: IncomingMessage): void {
+  const subject = socket instanceof TLSSocket ? socket.getPeerCertificate().subject.CN : undefined;
+  if (subject === nodeClientName) return;
+  throw new RametError("Forbidden", "node: only the API server may ask, and this is not its certificate");
+}
+
+const lastLinesMilliseconds = 200;
+
+/** The API server hands `sinceSeconds` on as it is. */
+function logQuery(query: URLSearchParams, now: Date): URLSearchParams {
+  if (query.get("previous") === "true")
+    throw new RametError("InvalidArgument", "the container has no previous run: a cell never starts again in place");
+  const seconds = query.get("sinceSeconds");
+  if (seconds === null) return query;
+  const copy = new URLSearchParams(query);
+  copy.set("sinceTime", new Date(now.getTime() - Number(seconds) * 1000).toISOString());
+  return copy;
+}
+
+function sendError(response: ServerResponse, error: unknown): void {
+  if (response.headersSent) return void response.destroy();
+  const { code, message } = RametError.from(error);
+  response.writeHead(statusOf(code), { "content-type": "text/plain" }).end(`${message}\n`);
+}

@@ -1,0 +1,101 @@
+import { cpus, hostname, release, totalmem } from "node:os";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { microTime } from "../../kube/lease.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+
+export interface NodeFacts {
+  name: string;
+  /** Where the API server reaches the node for logs. */
+  ip: string;
+  port: number;
+}
+
+const mostPods = 500;
+/** How often a kubelet renews its Lease (`nodeLeaseDurationSeconds` / 4), and how long that is good for. */
+export const heartbeatMilliseconds = 10_000;
+const leaseSeconds = 40;
+
+/** Makes the Node object, or makes it right, and says whether the node is ready. */
+export async function writeNode(client: KubeClient, facts: NodeFacts, ready: NodeReadiness): Promise<void> {
+  const nodes = client.resource(coreResources.nodes);
+  const manifest = {
+    apiVersion: "v1",
+    kind: "Node",
+    metadata: {
+      name: facts.name,
+      labels: {
+        "kubernetes.io/hostname": facts.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture(),
+        "node.kubernetes.io/instance-type": "ramet-local",
+      },
+    },
+  };
+  const applied = { fieldManager: "ramet-local-node", force: true };
+  await nodes.apply(manifest, applied);
+  await nodes.apply(
+    { ...manifest, ...nodeStatus(facts, ready, client.clock.now()) },
+    { ...applied, subresource: "status" },
+  );
+}
+
+export interface NodeReadiness {
+  ready: boolean;
+  reason: string;
+  message: string;
+}
+
+function nodeStatus({ ip, port, name }: NodeFacts, { ready, reason, message }: NodeReadiness, now: Date): object {
+  const time = now.toISOString().replace(/\.\d+Z$/, "Z");
+  const capacity = { cpu: String(cpus().length), memory: `${Math.floor(totalmem() / 1024)}Ki`, pods: String(mostPods) };
+  return {
+    status: {
+      capacity,
+      allocatable: capacity,
+      addresses: [
+        { type: "InternalIP", address: ip },
+        { type: "Hostname", address: name },
+      ],
+      daemonEndpoints: { kubeletEndpoint: { Port: port } },
+      conditions: [
+        {
+          type: "Ready",
+          status: ready ? "True" : "False",
+          reason,
+          message,
+          lastHeartbeatTime: time,
+          lastTransitionTime: time,
+        },
+      ],
+      nodeInfo: {
+        architecture: architecture(),
+        operatingSystem: "linux",
+        osImage: `the machine ${hostname()} itself`,
+        kernelVersion: release(),
+        containerRuntimeVersion: "ramet://local",
+        kubeletVersion: "v1.36.3-ramet",
+        kubeProxyVersion: "",
+        machineID: "",
+        systemUUID: "",
+        bootID: "",
+      },
+    },
+  };
+}
+
+/** One heartbeat, as kubelets give it. */
+export async function renewNodeLease(client: KubeClient, name: string): Promise<void> {
+  await client.resource(coreResources.leases).apply(
+    {
+      apiVersion: "coordination.k8s.io/v1",
+      kind: "Lease",
+      metadata: { namespace: "kube-node-lease", name },
+      spec: { holderIdentity: name, leaseDurationSeconds: leaseSeconds, renewTime: microTime(client.clock.now()) },
+    },
+    { fieldManager: "ramet-local-node", force: true },
+  );
+}
+
+function architecture(): string {
+  return process.arch === "x64" ? "amd64" : process.arch;
+}

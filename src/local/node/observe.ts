@@ -1,0 +1,39 @@
+import type { CellState } from "../../api/cell.ts";
+import type { PodExit, PodProcess } from "./pod-process.ts";
+import type { Observation } from "./pod-status.ts";
+
+type Ended = Observation & { kind: "ended" };
+
+/** What a Pod's process shows; nothing while it starts. */
+export function observe({ record, folder, state, exit }: PodProcess): Observation | undefined {
+  const { ip, startedAt } = record;
+  if (exit === undefined) return state === undefined ? undefined : { kind: "running", ip, startedAt, cell: state };
+  const end = state === undefined ? neverListened(exit, folder.lastError()) : endOf(state, exit);
+  return { kind: "ended", ip, startedAt, finishedAt: exit.at.toISOString(), ...end };
+}
+
+type End = Pick<Ended, "exitCode" | "reason" | "message">;
+
+/** The cell's last word counts; a process that ended without one took the sandbox with it. */
+function endOf(state: CellState, exit: PodExit): End {
+  if (state.phase === "stopped") {
+    const exitCode = state.exitCode ?? exit.exitCode ?? 0;
+    return { exitCode, reason: exitCode === 0 ? "Completed" : "Error", message: state.message };
+  }
+  if (state.phase === "failed")
+    return { exitCode: exit.exitCode ?? 70, reason: state.code ?? "Error", message: state.message };
+  const how = exit.signal === undefined ? "ended" : `was killed (${exit.signal})`;
+  const message = `the sandbox was lost: its cell ${how} while the sandbox was ${state.phase}`;
+  return { exitCode: killed, reason: "SandboxLost", message };
+}
+
+/** 128 + SIGKILL, as a shell has it. */
+const killed = 137;
+
+function neverListened(exit: PodExit, error: { code: string; message: string } | undefined): End {
+  return {
+    exitCode: exit.exitCode ?? killed,
+    reason: error?.code ?? "StartError",
+    message: error?.message ?? "the cell ended before it listened; its log is in the node's folder of the Pod",
+  };
+}

@@ -1,0 +1,153 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { closeSync, openSync, watch } from "node:fs";
+import type { CellState } from "../../api/cell.ts";
+import { RametError } from "../../api/errors.ts";
+import type { Clock } from "../../kube/clock.ts";
+import { identifyProcess, isProcessRunning, signalProcess } from "../process-identity.ts";
+import type { PodFolder, PodRecord } from "./pod-folder.ts";
+
+export interface PodProcessOptions {
+  folder: PodFolder;
+  clock: Clock;
+  /** Called when the cell's state has changed and when the process has ended. */
+  onChange: () => void;
+}
+
+export interface SpawnOptions extends PodProcessOptions {
+  program: string;
+  args: readonly string[];
+  environment: Record<string, string>;
+  identity: Pick<PodRecord, "uid" | "namespace" | "name" | "ip">;
+}
+
+/** How a Pod's process ended; the code is not known of one that an earlier run of the node had started. */
+export interface PodExit {
+  at: Date;
+  exitCode?: number;
+  signal?: NodeJS.Signals;
+}
+
+const adoptedPollMilliseconds = 1_000;
+
+/**
+ * The process of one Pod: `ramet-link pod`, in whose namespaces everything else of the Pod is. It has a session of its
+ * own and goes on when the node ends; a later run of the node adopts it.
+ */
+export class PodProcess {
+  readonly record: PodRecord;
+  readonly folder: PodFolder;
+  readonly #options: PodProcessOptions;
+  #state: CellState | undefined;
+  #exit: PodExit | undefined;
+  #ended = Promise.withResolvers<undefined>();
+  #stopWatching: () => void = () => undefined;
+  #cancelKill: (() => void) | undefined;
+
+  private constructor(record: PodRecord, options: PodProcessOptions) {
+    this.record = record;
+    this.folder = options.folder;
+    this.#options = options;
+  }
+
+  /** Starts a Pod's process and puts it down in the Pod's folder. */
+  static async spawn(options: SpawnOptions): Promise<PodProcess> {
+    const { folder, program, args, environment, identity, clock } = options;
+    folder.make();
+    const log = openSync(folder.cellLog, "a", 0o600);
+    let child: ChildProcess;
+    try {
+      child = spawn(program, args, { detached: true, stdio: ["ignore", log, log], env: environment, cwd: folder.path });
+    } finally {
+      closeSync(log);
+    }
+    const failure = new Promise<Error>((resolve) => child.once("error", resolve));
+    const process = child.pid === undefined ? undefined : identifyProcess(child.pid);
+    if (process === undefined) {
+      const cause = child.pid === undefined ? await failure : undefined;
+      throw new RametError("ToolMissing", `Starting ${program} failed: ${cause?.message ?? "it ended at once"}`, {
+        cause,
+      });
+    }
+    const started = new PodProcess({ ...identity, process, startedAt: clock.now().toISOString() }, options);
+    folder.writeRecord(started.record);
+    child.once("exit", (code, signal) => {
+      started.#end({ ...(code !== null && { exitCode: code }), ...(signal !== null && { signal }) });
+    });
+    child.unref();
+    started.#watch();
+    return started;
+  }
+
+  /** Takes over what an earlier run of the node started, whether it runs still or has ended meanwhile. */
+  static adopt(record: PodRecord, options: PodProcessOptions): PodProcess {
+    const adopted = new PodProcess(record, options);
+    adopted.#watch();
+    adopted.#poll();
+    return adopted;
+  }
+
+  /** The cell's state as it last wrote it; absent until it listens. */
+  get state(): CellState | undefined {
+    return this.#state;
+  }
+
+  get exit(): PodExit | undefined {
+    return this.#exit;
+  }
+
+  /** Resolves when the process has ended. */
+  get ended(): Promise<undefined> {
+    return this.#ended.promise;
+  }
+
+  /** Asks the cell to end, and ends it if it has not after that long. Of two wishes the shorter counts. */
+  terminate(graceMilliseconds: number): void {
+    if (this.#exit !== undefined) return;
+    const { process } = this.record;
+    if (graceMilliseconds > 0) signalProcess(process, "SIGTERM");
+    this.#cancelKill?.();
+    this.#cancelKill = this.#options.clock.schedule(graceMilliseconds, () => signalProcess(process, "SIGKILL"));
+  }
+
+  #watch(): void {
+    const { folder } = this.#options;
+    const watcher = watch(folder.stateFolder, () => {
+      this.#read();
+    });
+    watcher.on("error", () => {
+      watcher.close();
+    });
+    this.#stopWatching = () => {
+      watcher.close();
+    };
+    this.#read();
+  }
+
+  #read(): void {
+    const state = this.#options.folder.readState();
+    if (state === undefined || JSON.stringify(state) === JSON.stringify(this.#state)) return;
+    this.#state = state;
+    this.#options.onChange();
+  }
+
+  #poll(): void {
+    if (!isProcessRunning(this.record.process)) {
+      this.#end({});
+      return;
+    }
+    this.#options.clock.schedule(adoptedPollMilliseconds, () => {
+      this.#poll();
+    });
+  }
+
+  #end(exit: Omit<PodExit, "at">): void {
+    if (this.#exit !== undefined) return;
+    this.#cancelKill?.();
+    this.#stopWatching();
+    // What the cell wrote last may not have been told yet.
+    this.#state = this.#options.folder.readState() ?? this.#state;
+    this.#exit = { at: this.#options.clock.now(), ...exit };
+    this.#ended.resolve(undefined);
+    this.#options.onChange();
+  }
+}

@@ -1,0 +1,100 @@
+import { join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import { delay } from "../../kube/clock.ts";
+import { runController, watching } from "../../kube/controller.ts";
+import { Informer } from "../../kube/informer.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import type { Log } from "../../kube/log.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import type { CellTools } from "./cell-environment.ts";
+import type { ImageSource } from "./images.ts";
+import { startKubeletServer } from "./kubelet-server.ts";
+import { heartbeatMilliseconds, renewNodeLease, writeNode } from "./node-object.ts";
+import { PodRunner } from "./pod-runner.ts";
+import { PodSources } from "./pod-sources.ts";
+import { NodePod } from "./pod.ts";
+
+export const localNodeName = "ramet-local";
+const nodeIP = "127.0.0.1";
+const podGraceMilliseconds = 5_000;
+
+export interface LocalNodeOptions {
+  client: KubeClient;
+  /** The cluster's folder; Pods have theirs in `pods`. */
+  dir: string;
+  images: ImageSource;
+  tools: CellTools;
+  cell: readonly string[];
+  /** What every cell has in its environment, such as PATH. */
+  environment: Record<string, string>;
+  /** PEM, for the port at which the API server asks for logs. */
+  serving: { ca: string; certificate: string; key: string };
+  log: Log;
+  /** Called when the node takes Pods. */
+  onReady?: () => void;
+}
+
+/**
+ * Runs the one node of a local cluster until `signal` is aborted; then it ends its Pods and says so in their status. If it
+ * is killed instead, its Pods go on, and the next run takes them over.
+ */
+export async function runLocalNode(options: LocalNodeOptions, signal: AbortSignal): Promise<void> {
+  const { client, log, dir } = options;
+  const { clock } = client;
+  const informer = new Informer<NodePod>({
+    resource: client.resource(coreResources.pods, (value) => NodePod.parse(value)),
+    log,
+  });
+  const pods = new PodRunner({
+    ...options,
+    pods: join(dir, "pods"),
+    nodeName: localNodeName,
+    hostIP: nodeIP,
+    informer,
+    sources: new PodSources(),
+    clock,
+  });
+  const server = await startKubeletServer({ ...options.serving, ip: nodeIP, clock, find: (at) => pods.find(at) });
+  const facts = { name: localNodeName, ip: nodeIP, port: server.port };
+  await writeNode(client, facts, { ready: true, reason: "Running", message: "the local node takes Pods" });
+  pods.recover();
+  const stopInforming = new AbortController();
+  const informing = informer.run(stopInforming.signal);
+  const beating = beat(options, signal);
+  const controller = {
+    name: "local-node",
+    watches: [watching(informer)],
+    reconcile: (key: string) => pods.reconcile(key),
+    clock,
+    concurrency: 16,
+    log,
+  };
+  try {
+    await runController(controller, signal, (add) => {
+      pods.onChange(add);
+      options.onReady?.();
+    });
+  } finally {
+    await pods.shutDown(podGraceMilliseconds);
+    await writeNode(client, facts, {
+      ready: false,
+      reason: "NodeShutdown",
+      message: "the local cluster is down",
+    }).catch((error: unknown) => {
+      log.warn({ error: RametError.from(error).message }, "the Node could not be marked as down");
+    });
+    server.close();
+    stopInforming.abort();
+    await informing;
+    await beating;
+  }
+}
+
+async function beat({ client, log }: LocalNodeOptions, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await renewNodeLease(client, localNodeName).catch((error: unknown) => {
+      log.warn({ error: RametError.from(error).message }, "the node's Lease was not renewed");
+    });
+    await delay(client.clock, heartbeatMilliseconds, signal).catch(() => undefined);
+  }
+}

@@ -1,0 +1,71 @@
+import { RametError } from "../../api/errors.ts";
+import type { Container, Volume } from "../../api/pod-template.ts";
+import type { Clock } from "../../kube/clock.ts";
+import { chooseAddress } from "./addresses.ts";
+import { cellEnvironment, type CellTools } from "./cell-environment.ts";
+import type { ImageSource, NodeImage } from "./images.ts";
+import { PodFolder } from "./pod-folder.ts";
+import { PodProcess } from "./pod-process.ts";
+import type { NodePod } from "./pod.ts";
+import type { PodSources } from "./pod-sources.ts";
+
+export interface PodStarterOptions {
+  /** The folder of all Pods' folders. */
+  pods: string;
+  images: ImageSource;
+  sources: PodSources;
+  tools: CellTools;
+  /** The cell's program and its arguments. */
+  cell: readonly string[];
+  /** What every cell has in its environment, such as PATH. */
+  environment: Record<string, string>;
+  clock: Clock;
+}
+
+/**
+ * Starts the process of one Pod.
+ * @throws RametError `ImageNotFound`; `NotFound` for a ConfigMap or Secret that is not there; `InvalidArgument`
+ */
+export async function startPod(
+  options: PodStarterOptions,
+  pod: NodePod,
+  { taken, onChange }: { taken: ReadonlySet<string>; onChange: () => void },
+): Promise<PodProcess> {
+  const { namespace, name, uid } = pod.metadata;
+  const [container] = pod.spec.containers;
+  if (container === undefined) throw new RametError("InvalidArgument", "spec.containers is empty");
+  const folder = new PodFolder(options.pods, uid);
+  const [image, ip] = await Promise.all([podImage(options.images, pod, container), chooseAddress(uid, taken)]);
+  folder.make();
+  const variables = await options.sources.variables(pod, container, ip);
+  const mounts = await options.sources.mounts(pod, container, folder);
+  const { tools, clock } = options;
+  return PodProcess.spawn({
+    folder,
+    clock,
+    onChange,
+    program: tools.link,
+    args: ["pod", "--hostname", name.slice(0, 63), "--", ...options.cell],
+    environment: {
+      ...options.environment,
+      ...cellEnvironment({ pod, variables, image, mounts, folder, ip, tools }),
+    },
+    identity: { uid, namespace, name, ip },
+  });
+}
+
+/** The image of the Pod's image volume: the sandbox's root filesystem. */
+function podImage(images: ImageSource, pod: NodePod, container: Container): Promise<NodeImage> {
+  const mounted = new Set(container.volumeMounts?.map(({ name }) => name));
+  const volume = pod.spec.volumes?.find((one) => mounted.has(one.name) && imageOf(one) !== undefined);
+  const image = volume === undefined ? undefined : imageOf(volume);
+  if (image === undefined) {
+    throw new RametError("InvalidArgument", "spec.volumes: there is no image volume, and so no root for the sandbox");
+  }
+  return images.image(image.reference, image.pullPolicy ?? "IfNotPresent");
+}
+
+function imageOf(volume: Volume): { reference: string; pullPolicy?: "Always" | "IfNotPresent" | "Never" } | undefined {
+  // The API server has checked it: this is what the Pod API says of `image`.
+  return volume["image"] as ReturnType<typeof imageOf>;
+}
