@@ -38,6 +38,8 @@ export async function callGuest(dial: GuestDial, call: GuestCall): Promise<Incom
       },
       ...(signal && { signal }),
     });
+    // A connection that is reset after the answer began tells the request as well as the answer; only the latter counts.
+    request.on("error", () => undefined);
     const answered = once(request, "response") as Promise<[IncomingMessage]>;
     if (body === undefined || Buffer.isBuffer(body)) request.end(body);
     // A guest that refuses an upload answers before it has read all of it: the answer counts, not the broken pipe.

@@ -1,0 +1,141 @@
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import { expect, test } from "vitest";
+import type { GuestClient } from "../../../src/cell/client/guest-client.ts";
+import type { ProcessEvent } from "../../../src/cell/client/guest-process-events.ts";
+import { RunningGuest } from "./running-guest.ts";
+
+test("a command's output, input and end", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity({ environment: { WHO: "me" } }));
+  const client = guest.client();
+  const events = client.startProcess({
+    command: "/bin/sh",
+    args: ["-c", "echo $WHO $MORE; cat; echo oops >&2; exit 7"],
+    environment: { MORE: "more" },
+    tag: "reader",
+    stdin: true,
+  });
+  const seen = await collect(events, async (event) => {
+    if (event.type !== "start") return;
+    expect(await client.listProcesses()).toMatchObject([{ pid: event.pid, tag: "reader", command: "/bin/sh" }]);
+    await client.sendInput({ tag: "reader" }, Buffer.from("given\n"));
+    await client.closeStdin({ pid: event.pid });
+  });
+  expect(seen).toEqual({ stdout: "me more\ngiven\n", stderr: "oops\n", exitCode: 7, missedBytes: 0 });
+});
+
+test("a command outlives its client, and is found again with all it printed", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity());
+  const client = guest.client();
+  const command = { command: "/bin/sh", args: ["-c", "echo before; read x; echo after $x"], tag: "kept", stdin: true };
+  for await (const event of client.startProcess(command)) if (event.type === "data") break;
+  await client.sendInput({ tag: "kept" }, Buffer.from("leaving\n"));
+  expect(await collect(client.connect({ tag: "kept" }))).toMatchObject({
+    stdout: "before\nafter leaving\n",
+    exitCode: 0,
+  });
+});
+
+test("a clone cuts old connections, and the command goes on", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity());
+  const events = guest.client().startProcess({ command: "/bin/sh", args: ["-c", "echo one; sleep 60"], tag: "on" });
+  const cut = collect(events, async (event) => {
+    if (event.type === "data")
+      await guest.control.init(guest.identity({ sandboxId: "two", generation: 2, clone: true, accessToken: "new" }));
+  });
+  await expect(cut).rejects.toMatchObject({ code: "GuestUnreachable", retryable: true });
+  await expect(guest.client().listProcesses()).rejects.toMatchObject({ code: "Unauthorized" });
+  const client = guest.client("new");
+  expect(await client.listProcesses()).toMatchObject([{ tag: "on" }]);
+  await client.signal({ tag: "on" }, "SIGKILL");
+  expect(await collect(client.connect({ tag: "on" }))).toMatchObject({ stdout: "one\n", exitCode: 137 });
+});
+
+test("a terminal, resized", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity());
+  const client = guest.client();
+  const events = client.startProcess({
+    command: "/bin/sh",
+    args: ["-c", "stty size; read x; stty size"],
+    tag: "terminal",
+    pty: { columns: 100, rows: 30 },
+  });
+  let typed = false;
+  const { stdout } = await collect(events, async (event) => {
+    if (event.type !== "data" || typed) return;
+    typed = true;
+    await client.resize({ tag: "terminal" }, { columns: 120, rows: 40 });
+    await client.sendInput({ tag: "terminal" }, Buffer.from("go\n"), "pty");
+  });
+  expect(stdout).toMatch(/30 100[^]*40 120/);
+});
+
+test("files", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity());
+  const client = guest.client();
+  const path = `${guest.directory}/new/file`;
+  const content = Buffer.alloc(5 << 20, "abc");
+  await client.writeFile(path, Readable.from([content]));
+  expect((await buffer(await client.readFile(path))).equals(content)).toBe(true);
+  expect(await client.stat(path)).toMatchObject({ type: "file", size: content.length, name: "file" });
+  expect(await client.list(guest.directory, 2)).toContainEqual(expect.objectContaining({ path, type: "file" }));
+  await client.remove(path);
+  await expect(client.stat(path)).rejects.toMatchObject({ code: "NotFound" });
+  await expect(client.readFile(path)).rejects.toMatchObject({ code: "NotFound" });
+  await expect(client.writeFile("/dev", Buffer.from("x"))).rejects.toMatchObject({ code: "InvalidArgument" });
+});
+
+test("failures say what and why", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity());
+  const client = guest.client();
+  await expect(collect(client.startProcess({ command: "/no/such" }))).rejects.toMatchObject({
+    code: "InvalidArgument",
+    message: expect.stringContaining("no such file") as string,
+  });
+  const slow = { command: "/bin/sleep", args: ["60"], timeoutMilliseconds: 200 };
+  await expect(collect(client.startProcess(slow))).rejects.toMatchObject({ code: "Timeout" });
+  const giveUp = new AbortController();
+  const given = collect(client.startProcess({ command: "/bin/sleep", args: ["60"] }, giveUp.signal), () => {
+    giveUp.abort();
+  });
+  await expect(given).rejects.toMatchObject({ code: "Canceled" });
+  await expect(client.signal({ pid: 999_999 }, "SIGTERM")).rejects.toMatchObject({ code: "NotFound" });
+});
+
+test("identity, hooks and the entrypoint's end", async () => {
+  await using guest = await RunningGuest.start("/bin/sh", "-c", "sleep 0.3; exit 9");
+  await mkdir(`${guest.directory}/hooks`);
+  await writeFile(`${guest.directory}/hooks/10-greet`, "#!/bin/sh\necho $RAMET_SANDBOX_ID; exit 3\n", { mode: 0o755 });
+  const untilExit = guest.control.untilExit(new Promise(() => undefined));
+  expect(await guest.control.health()).toMatchObject({ generation: 0, entrypoint: { state: "running" } });
+  const wish = guest.identity({ sandboxId: "two", generation: 2, clone: true });
+  const result = await guest.control.init(wish);
+  expect(result.hooks).toMatchObject([{ exitCode: 3, output: "two\n", timedOut: false }]);
+  expect(await guest.control.init(wish)).toEqual(result);
+  await expect(guest.control.init({ ...wish, generation: 1 })).rejects.toMatchObject({ code: "Conflict" });
+  expect(await readFile(`${guest.directory}/state/generation`, "utf8")).toBe("2\n");
+  await guest.control.quiesce();
+  expect(await untilExit).toBe(9);
+  expect(await guest.control.health()).toMatchObject({ entrypoint: { state: "exited", exitCode: 9 } });
+  expect(await guest.control.untilExit(Promise.resolve())).toSatisfy((code) => code === 9 || code === undefined);
+});
+
+async function collect(
+  events: ReturnType<GuestClient["connect"]>,
+  each: (event: ProcessEvent) => Promise<void> | void = () => undefined,
+): Promise<{ stdout: string; stderr: string; exitCode: number; missedBytes: number }> {
+  const seen = { stdout: "", stderr: "", exitCode: -1, missedBytes: -1 };
+  for await (const event of events) {
+    if (event.type === "data") seen[event.stream === "stderr" ? "stderr" : "stdout"] += event.data.toString();
+    if (event.type === "end") Object.assign(seen, { exitCode: event.exitCode, missedBytes: event.missedBytes });
+    await each(event);
+  }
+  return seen;
+}
