@@ -2,6 +2,8 @@ import { renameSync, writeFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { once } from "node:events";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { z } from "zod";
 import { cellPort, type CellState } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import { cellSetting } from "./cell-setting.ts";
@@ -18,7 +20,7 @@ const lingerMilliseconds = 250;
  * exit code when that ended, and with 70 when the sandbox failed.
  */
 async function main(): Promise<number> {
-  const setting = cellSetting(process.env);
+  const setting = cellSetting(process.env["RAMET_CELL_SETTING"] === "stdin" ? await lateEnvironment() : process.env);
   const { config, paths, listen } = setting;
   await mkdir(paths.directory, { recursive: true });
   const log = await EntrypointLog.open(join(paths.directory, "log"));
@@ -46,6 +48,17 @@ function untilEnd(cell: Cell): Promise<number> {
       resolve(phase === "failed" ? 70 : (exitCode ?? 0));
     });
   });
+}
+
+/**
+ * A node may start cells before it knows whose they will be: such a spare has everything loaded and gets its environment
+ * as one line of JSON. It ends when its input does, so none outlives the node that keeps it.
+ */
+async function lateEnvironment(): Promise<NodeJS.ProcessEnv> {
+  for await (const line of createInterface({ input: process.stdin })) {
+    return z.record(z.string(), z.string()).parse(JSON.parse(line));
+  }
+  process.exit(0);
 }
 
 /** Keeps the cell's state in a file for the node that runs it. Synchronous: the last state must be there when the process ends. */
