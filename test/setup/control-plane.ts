@@ -7,6 +7,8 @@ import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 export interface TestControlPlaneOptions {
   /** @default a new folder, removed by `stop` */
   dir?: string;
+  /** `all`: also Deployments and what else nobody acts on here. @default "needed" */
+  apis?: "needed" | "all";
   signal?: AbortSignal;
   log?: (line: string) => void;
 }
@@ -38,7 +40,13 @@ export async function startControlPlane(options: TestControlPlaneOptions = {}): 
     ...(log === undefined ? {} : { progress: log }),
   });
   const dir = options.dir ?? (await mkdtemp(join(tmpdir(), "ramet-test-")));
-  const plane = await start({ dir, programs, durable: false, ...(signal === undefined ? {} : { signal }) });
+  const plane = await start({
+    dir,
+    programs,
+    durable: false,
+    apis: options.apis ?? "needed",
+    ...(signal === undefined ? {} : { signal }),
+  });
   return {
     server: plane.server,
     kubeconfigPath: plane.kubeconfigPath,

@@ -1,7 +1,7 @@
 import { chmod, mkdir } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { once } from "node:events";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { systemClock, type Clock } from "../../kube/clock.ts";
 import { portWasTaken, startApiServer } from "./api-server.ts";
 import type { KeyPair } from "./certificate.ts";
@@ -23,6 +23,8 @@ export interface ControlPlaneOptions {
   name?: string;
   /** The API server's port. @default a free one */
   port?: number;
+  /** Which built-in APIs are served; see `ApiServerOptions`. @default "needed" */
+  apis?: "needed" | "all";
   clock?: Clock;
   /** Gives up the start; it does not stop what has been started. */
   signal?: AbortSignal;
@@ -52,7 +54,8 @@ export interface ControlPlane {
 
 /** Starts etcd, then the API server, and waits until it is ready: about 2 s when warm. */
 export async function startControlPlane(options: ControlPlaneOptions): Promise<ControlPlane> {
-  const { dir, programs, signal } = options;
+  const { programs, signal } = options;
+  const dir = resolve(options.dir);
   const clock = options.clock ?? systemClock;
   const name = options.name ?? "ramet";
   await mkdir(dir, { recursive: true, mode: 0o700 });
@@ -62,7 +65,7 @@ export async function startControlPlane(options: ControlPlaneOptions): Promise<C
   const etcd = await startEtcd({ ...shared, program: programs.etcd, durable: options.durable ?? true });
   try {
     const serve = (port: number, own = shared): Promise<Child> =>
-      startApiServer({ ...own, program: programs["kube-apiserver"], pki, port });
+      startApiServer({ ...own, program: programs["kube-apiserver"], pki, port, apis: options.apis ?? "needed" });
     const started = await onFreePort(options.port, serve);
     const { port } = started;
     let apiServer = started.child;

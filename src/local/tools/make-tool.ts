@@ -35,7 +35,9 @@ export async function makeTool(tool: Tool, parent: string, options: MakeOptions)
       return how;
     } catch (error) {
       options.signal?.throwIfAborted();
-      failures.push(RametError.from(error).message);
+      const { message } = RametError.from(error);
+      options.line.note(message);
+      failures.push(message);
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
@@ -67,7 +69,6 @@ async function build(tool: Tool, folder: string, options: MakeOptions): Promise<
   const { line, signal } = options;
   const go = await findGo(options.environment);
   if (go === undefined) throw new RametError("ToolMissing", "Go is not installed, so it cannot be built");
-  line.doing("waiting for another build");
   await options.builds(async () => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
     await goBuild(go, tool.build, join(folder, tool.name), signal === undefined ? {} : { signal });
