@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -141,6 +143,9 @@ func TestNetworkPrepareMendsWhatTheEngineTakesAway(t *testing.T) {
 }
 
 func TestNetworkIsSmall(t *testing.T) {
+	if build, ok := debug.ReadBuildInfo(); ok && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector is not")
+	}
 	w := newWorld(t, nil)
 	w.serve(443)
 	w.do("gate", map[string]any{"open": true})

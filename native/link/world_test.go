@@ -216,8 +216,12 @@ func (w *world) call(to, text string) (answer string) {
 		}
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-		_, _ = io.WriteString(conn, text)
+		// A reset is told once, to whichever call comes first.
+		_, writeErr := io.WriteString(conn, text)
 		data, err := io.ReadAll(conn)
+		if err == nil {
+			err = writeErr
+		}
 		if answer = string(data); err != nil {
 			answer = "cut"
 		}

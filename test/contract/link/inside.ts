@@ -30,7 +30,7 @@ export async function callFromInside(link: Link, host: string, port: number): Pr
   const program = `
     const s = require("net").connect({ host: process.argv[1], port: Number(process.argv[2]) });
     s.setTimeout(4000, () => { console.log("ETIMEDOUT"); process.exit(); });
-    s.on("error", (e) => { console.log(e.code); process.exit(); });
+    s.on("error", (e) => { console.log(e.code === "EPIPE" ? "ECONNRESET" : e.code); process.exit(); });
     s.on("close", () => console.log("closed"));
     s.once("data", (d) => { console.log(String(d)); process.exit(); });
     s.write("hello");`;

@@ -3,6 +3,7 @@ package netns
 import (
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -119,8 +120,30 @@ func (p *Pair) connect() error {
 			return fault.Kernel("Setting lo up", err)
 		}
 	}
-	return p.Prepare()
+	if err := p.Prepare(); err != nil {
+		return err
+	}
+	return awaitCarrier(gateway)
 }
+
+// awaitCarrier waits until the gateway's end, which was set up first, sends. Setting its peer up only asks the kernel to
+// look at it again, and until then it drops packets. Since Linux 6.8 asking for its state makes the kernel look at once.
+func awaitCarrier(h *netlink.Handle) error {
+	for deadline := time.Now().Add(carrierTimeout); ; time.Sleep(time.Millisecond) {
+		link, err := h.LinkByName(GatewayInterface)
+		if err != nil {
+			return fault.Kernel("Finding the veth's gateway end", err)
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fault.New("HostUnsupported", "", "Making the veth pair failed: it has no carrier after %v", carrierTimeout)
+		}
+	}
+}
+
+const carrierTimeout = 5 * time.Second
 
 func handleIn(ns *Namespace) (*netlink.Handle, error) {
 	var h *netlink.Handle
