@@ -182,9 +182,10 @@ func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPor
 	case verdict.Name != "":
 		verdict = policy.Verdict{Why: "rules allow it by name only, and the client names no host"}
 	}
-	if name != "" {
-		verdict = e.decide(about)
+	if name == "" {
+		return about, early, e.permits(verdict, to.String())
 	}
+	verdict = e.decide(about)
 	return about, early, e.permits(verdict, name+" at "+to.String())
 }
 
