@@ -35,7 +35,7 @@ describe("StatusWriter", () => {
   beforeEach(() => connect(coreResources.pods));
 
   it("writes what differs, with the generation, and takes away what is not wanted", async () => {
-    server.put("a", { status: { phase: "Pending", podIP: "10.0.0.1", nested: { keep: "1", drop: "2" } } });
+    server.put("a", { status: { phase: "Pending", podIP: "10.0.0.1", nested: { keep: "1", drop: "2" }, foreign: 1 } });
     const pod = await pods.get({ name: "a" });
     const written = await new StatusWriter(pods).write(pod, { phase: "Running", nested: { keep: "1" } });
     expect(written.status).toEqual({ phase: "Running", nested: { keep: "1" }, observedGeneration: 1 });
@@ -68,6 +68,9 @@ describe("StatusWriter", () => {
     const pod = await pods.get({ name: "a" });
     server.remove("a");
     await expect(new StatusWriter(pods).write(pod, { phase: "Running" })).rejects.toMatchObject({ code: "NotFound" });
+    server.put("a");
+    await expect(new StatusWriter(pods).write(pod, { phase: "Running" })).rejects.toMatchObject({ code: "Conflict" });
+    expect(server.get("a")).not.toHaveProperty("status");
   });
 });
 

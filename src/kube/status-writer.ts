@@ -1,6 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
-import type { KubeObject } from "./object.ts";
-import type { CallOptions, ResourceClient } from "./resource-client.ts";
+import { RametError } from "../api/errors.ts";
+import { keyOf, type KubeObject } from "./object.ts";
+import type { CallOptions, JsonPatchOperation, ResourceClient } from "./resource-client.ts";
+import { apiStatusOf } from "./status-error.ts";
 
 export type WithStatus = KubeObject & { status?: object | undefined };
 
@@ -12,6 +14,11 @@ export class StatusWriter<T extends WithStatus> {
   readonly #resource: ResourceClient<T>;
   /** By the object on which a write was based: what the server made of it. Goes when the cache drops the object. */
   readonly #written = new WeakMap<T, T>();
+  /**
+   * By UID: what was last wanted, and what the server made of that. It may keep or drop fields on its own (a Pod's
+   * `qosClass`, what a schema does not know), and to ask for the same again would change nothing.
+   */
+  readonly #settled = new Map<string, { wanted: object; made: object }>();
 
   readonly #withGeneration: boolean;
 
@@ -37,30 +44,61 @@ export class StatusWriter<T extends WithStatus> {
     const { generation, uid } = object.metadata;
     const wanted = plain(this.#withGeneration ? { ...status, observedGeneration: generation } : status);
     const known = plain(seen.status ?? {});
-    if (isDeepStrictEqual(known, wanted)) return seen;
-    const patch = { metadata: { uid }, status: mergePatchTo(known, wanted) };
-    const written = await this.#resource.mergePatch(object.metadata, patch, { subresource: "status", ...options });
+    if (isDeepStrictEqual(known, wanted) || this.#isSettled(uid, known, wanted)) return seen;
+    const changes =
+      seen.status === undefined ? [{ op: "add" as const, path: "/status", value: wanted }] : changesTo(known, wanted);
+    const written = await this.#patch(seen, changes, options);
     this.#written.set(object, written);
+    this.#settle(uid, wanted, plain(written.status ?? {}));
     return written;
   }
+
+  async #patch(object: T, changes: JsonPatchOperation[], options: CallOptions): Promise<T> {
+    const { uid } = object.metadata;
+    // A merge patch with the UID would not do: of a custom resource's status, the API server reads the status alone.
+    const guarded = [{ op: "test" as const, path: "/metadata/uid", value: uid }, ...changes];
+    try {
+      return await this.#resource.jsonPatch(object.metadata, guarded, { subresource: "status", ...options });
+    } catch (error) {
+      if (apiStatusOf(error)?.httpStatus !== 422) throw error;
+      const now = await this.#resource.get(object.metadata, options);
+      if (now.metadata.uid === uid) throw error;
+      const { kind } = this.#resource.ref;
+      const what = `Writing the status of ${kind} ${keyOf(object.metadata)} failed`;
+      throw new RametError("Conflict", `${what}: it is gone, and another one bears its name`, { cause: error });
+    }
+  }
+
+  #isSettled(uid: string, known: object, wanted: object): boolean {
+    const settled = this.#settled.get(uid);
+    return settled !== undefined && isDeepStrictEqual(settled, { wanted, made: known });
+  }
+
+  #settle(uid: string, wanted: object, made: object): void {
+    this.#settled.delete(uid);
+    // What the server took as it was is found equal without being remembered.
+    if (!isDeepStrictEqual(wanted, made)) this.#settled.set(uid, { wanted, made });
+    for (const oldest of this.#settled.keys()) {
+      if (this.#settled.size <= mostSettled) return;
+      this.#settled.delete(oldest);
+    }
+  }
 }
+
+/** A forgotten one costs a write that changes nothing. */
+const mostSettled = 10_000;
 
 /** As JSON carries it: without fields that are undefined. */
 function plain(value: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(JSON.parse(JSON.stringify(value)) as object));
 }
 
-/** All that is wanted, with null for what is known and not wanted (RFC 7396). */
-function mergePatchTo(known: Record<string, unknown>, wanted: Record<string, unknown>): Record<string, unknown> {
-  const patch: Record<string, unknown> = { ...wanted };
-  for (const [field, before] of Object.entries(known)) {
-    const after = wanted[field];
-    if (after === undefined) patch[field] = null;
-    else if (isRecord(before) && isRecord(after)) patch[field] = mergePatchTo(before, after);
-  }
-  return patch;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+function changesTo(known: Record<string, unknown>, wanted: Record<string, unknown>): JsonPatchOperation[] {
+  const path = (field: string): string => `/status/${field.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+  const gone = Object.keys(known).filter((field) => !(field in wanted));
+  const changed = Object.entries(wanted).filter(([field, value]) => !isDeepStrictEqual(known[field], value));
+  return [
+    ...gone.map((field) => ({ op: "remove" as const, path: path(field) })),
+    ...changed.map(([field, value]) => ({ op: "add" as const, path: path(field), value })),
+  ];
 }

@@ -155,6 +155,52 @@ describe("StatusWriter on a real API server", () => {
   });
 });
 
+describe("StatusWriter on a custom resource", () => {
+  it("converges though the server drops a field, and never writes to another object of the same name", async () => {
+    const crds = client.resource(coreResources.crds);
+    const schema = {
+      type: "object",
+      properties: {
+        status: { type: "object", properties: { phase: { type: "string" }, message: { type: "string" } } },
+      },
+    };
+    const versions = [
+      { name: "v1", served: true, storage: true, schema: { openAPIV3Schema: schema }, subresources: { status: {} } },
+    ];
+    await crds.create({
+      apiVersion: "apiextensions.k8s.io/v1",
+      kind: "CustomResourceDefinition",
+      metadata: { name: "plants.test.ramet.dev" },
+      spec: { group: "test.ramet.dev", scope: "Namespaced", names: { plural: "plants", kind: "Plant" }, versions },
+    });
+    const plant = { apiVersion: "test.ramet.dev/v1", kind: "Plant", metadata: { name: "p", namespace } };
+    const ref = { group: "test.ramet.dev", version: "v1", plural: "plants", kind: "Plant", namespaced: true };
+    const plants = client.resource(ref, (value) => value as WithStatus);
+    await vi.waitUntil(
+      () =>
+        plants.list().then(
+          () => true,
+          () => false,
+        ),
+      { timeout: 30_000 },
+    );
+
+    const first = await plants.create(plant);
+    const writer = new StatusWriter(plants);
+    requests = [];
+    await writer.write(first, { phase: "Growing", message: "It grows." });
+    await writer.write(await plants.get({ name: "p" }), { phase: "Growing", message: "It grows." });
+    expect(requests.filter(({ verb }) => verb === "patch")).toHaveLength(1);
+    const changed = await writer.write(await plants.get({ name: "p" }), { phase: "Grown" });
+    expect(changed.status).toEqual({ phase: "Grown" });
+
+    await plants.delete({ name: "p" });
+    await plants.create(plant);
+    expect(await errorOf(writer.write(first, { phase: "Dead" }))).toMatchObject({ code: "Conflict" });
+    expect(await plants.get({ name: "p" })).not.toHaveProperty("status");
+  });
+});
+
 describe("Informer on a real API server", () => {
   it("follows, lists in pages, sees a quick delete and create as two, and survives a killed server", async () => {
     const maps = client.resource(coreResources.configMaps);

@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
+import type { JsonPatchOperation } from "../../../src/kube/resource-client.ts";
 import { apiVersionOf, pathOf, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 
 export interface StandInObject {
@@ -91,7 +92,7 @@ export class StandInServer {
   /** Makes or changes an object and tells the watchers. */
   put(name: string, fields: Record<string, unknown> = {}): StandInObject {
     const known = this.#objects.get(name);
-    const object = this.#store(name, { ...known, ...fields }, known?.metadata);
+    const object = this.#store(name, fields, known?.metadata);
     this.#tell(known === undefined ? "ADDED" : "MODIFIED", object);
     return object;
   }
@@ -203,6 +204,12 @@ export class StandInServer {
     if (known === undefined) return [404, status(404, "NotFound", `${name} not found`)];
     if (verb === "get") return [200, known];
     if (verb === "delete") return [200, this.remove(name)];
+    if (Array.isArray(body)) {
+      const patched = jsonPatched(known, body as JsonPatchOperation[]);
+      return patched === undefined
+        ? [422, status(422, "Invalid", "test failed")]
+        : [200, this.put(name, fieldsOf(patched))];
+    }
     if (verb === "patch") return [200, this.put(name, merged(known, fieldsOf(sent)))];
     if (sent.metadata.resourceVersion !== known.metadata.resourceVersion) {
       return [409, status(409, "Conflict", "the object has been modified")];
@@ -270,6 +277,20 @@ function merged(known: Record<string, unknown>, patch: Record<string, unknown>):
     if (nested) result[field] = merged((before ?? {}) as Record<string, unknown>, value as Record<string, unknown>);
     else if (value === null) Reflect.deleteProperty(result, field);
     else result[field] = value;
+  }
+  return result;
+}
+
+/** Only what is used: members of objects, no positions of lists. */
+function jsonPatched(known: StandInObject, patch: JsonPatchOperation[]): StandInObject | undefined {
+  const result = structuredClone(known);
+  for (const { op, path, value } of patch) {
+    const fields = path.split("/").slice(1);
+    const last = fields.pop() ?? "";
+    const parent = fields.reduce<Record<string, unknown>>((at, field) => (at[field] ?? {}) as typeof at, result);
+    if (op === "test" && parent[last] !== value) return undefined;
+    if (op === "remove" && !Reflect.deleteProperty(parent, last)) return undefined;
+    if (op === "add" || op === "replace") parent[last] = value;
   }
   return result;
 }
