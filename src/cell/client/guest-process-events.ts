@@ -7,7 +7,7 @@ import { envelopes, ProcessAnswer, StreamEnd } from "./guest-wire.ts";
 export type ProcessEvent =
   { type: "start"; pid: number } | { type: "data"; stream: "stdout" | "stderr" | "pty"; data: Buffer } | ProcessEnd;
 
-export interface ProcessEnd {
+interface ProcessEnd {
   type: "end";
   /** As a shell reports it: 128 and the signal's number for a command that a signal ended. */
   exitCode: number;
