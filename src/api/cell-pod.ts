@@ -23,6 +23,8 @@ export interface CellPodOptions {
   start: "boot" | "wait";
   dns?: z.input<typeof CellConfig>["dns"];
   egress?: z.input<typeof CellConfig>["egress"];
+  /** IPv4 ranges of Pods, Services and nodes, which a sandbox does not reach unless a rule names an address in them. */
+  clusterRanges?: string[];
 }
 
 /**
@@ -43,6 +45,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
     publicKey: options.publicKey,
     ...(options.dns && { dns: options.dns }),
     ...(options.egress && { egress: options.egress }),
+    ...(options.clusterRanges && { clusterRanges: options.clusterRanges }),
   } satisfies z.input<typeof CellConfig>);
   return {
     apiVersion: "v1",

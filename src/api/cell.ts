@@ -49,6 +49,8 @@ export const CellConfig = z.strictObject({
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: z.string().min(1),
   dns: z.strictObject({ upstreams: z.array(z.string()) }).default({ upstreams: [] }),
+  /** IPv4 ranges of the cluster (Pods, Services, nodes): refused unless an egress rule names an address inside them. */
+  clusterRanges: z.array(z.string()).default([]),
   egress: z
     .strictObject({
       allow: z.array(z.string()).default([]),

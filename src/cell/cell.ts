@@ -145,6 +145,7 @@ export class Cell {
           ports: config.container.ports,
           egress: config.egress,
           dns: config.dns,
+          refuse: config.clusterRanges,
         },
         log: report,
       });
