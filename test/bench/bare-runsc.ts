@@ -1,0 +1,137 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ContainerSpec } from "../../src/api/cell.ts";
+import { startLink, type Link } from "../../src/cell/link.ts";
+import { ociSpec } from "../../src/cell/oci-spec.ts";
+import { workloadCommand, workloadPort } from "./workload.ts";
+
+/** The flags with which the cell calls `runsc` (src/cell/engine.ts): bare means without Ramet, not with other settings. */
+const flags = [
+  "--ignore-cgroups",
+  "--overlay2=root:memory",
+  "--network=sandbox",
+  "--host-settings=ignore",
+  "--allow-suid",
+  "--allow-rootfs-tar-annotation",
+];
+
+export interface BareRunscOptions {
+  runsc: string;
+  /** `ramet-link`, which makes the network namespaces; not part of what is measured. */
+  link: string;
+  guest: string;
+  rootPath: string;
+  directory: string;
+}
+
+/** `runsc` keeps an empty network namespace mounted below its state; in a Pod that goes with the Pod. */
+export async function unmountBareState({ directory }: BareRunscOptions): Promise<void> {
+  const unmount = spawn("umount", ["--quiet", "--lazy", join(directory, "runsc", "null-netns")], { stdio: "ignore" });
+  await once(unmount, "exit");
+}
+
+/** A sandbox run by hand: gVisor and nothing of ours around it. The workload itself is PID 1. */
+export class BareSandbox {
+  readonly ip: string;
+  readonly #options: BareRunscOptions;
+  readonly #id: string;
+  readonly #link: Link;
+  #removed: Promise<void> | undefined;
+
+  private constructor(options: BareRunscOptions, place: { id: string; ip: string; link: Link }) {
+    this.#options = options;
+    this.#id = place.id;
+    this.ip = place.ip;
+    this.#link = place.link;
+  }
+
+  /** Makes network namespace and bundle, as they would lie ready for a person who types `runsc`. */
+  static async prepare(options: BareRunscOptions, number: number, sizeMiB: number): Promise<BareSandbox> {
+    const ip = `127.67.${(process.pid % 250) + 1}.${(number % 250) + 1}`;
+    const id = `bare-${process.pid}-${number}`;
+    const bundle = join(options.directory, id);
+    await mkdir(bundle, { recursive: true });
+    const link = await startLink({
+      binary: options.link,
+      config: {
+        socket: join(bundle, "link.sock"),
+        listen: ip,
+        ports: [workloadPort],
+        egress: { allow: [], deny: [], default: "allow" },
+        dns: { upstreams: [] },
+      },
+    });
+    await link.prepare();
+    await link.setGate(true);
+    const sandbox = new BareSandbox(options, { id, ip, link });
+    await writeFile(join(bundle, "resolv.conf"), "nameserver 169.254.17.1\n");
+    await writeFile(join(bundle, "config.json"), JSON.stringify(sandbox.#spec(sizeMiB)));
+    return sandbox;
+  }
+
+  async createAndStart(): Promise<void> {
+    await this.#runsc("create", "--bundle", this.#bundle, this.#id);
+    await this.#runsc("start", this.#id);
+  }
+
+  async checkpoint(imagePath: string): Promise<void> {
+    await this.#runsc("checkpoint", "--leave-running", "--image-path", imagePath, this.#id);
+  }
+
+  async restore(imagePath: string): Promise<void> {
+    await this.#runsc(
+      "restore",
+      "--detach",
+      "--background",
+      "--bundle",
+      this.#bundle,
+      "--image-path",
+      imagePath,
+      this.#id,
+    );
+  }
+
+  /** Ends everything of it; can be called again. */
+  remove(): Promise<void> {
+    this.#removed ??= this.#remove();
+    return this.#removed;
+  }
+
+  async #remove(): Promise<void> {
+    await this.#runsc("delete", "-force", this.#id);
+    await this.#link.stop();
+    await rm(this.#bundle, { recursive: true, force: true });
+  }
+
+  get #bundle(): string {
+    return join(this.#options.directory, this.#id);
+  }
+
+  #spec(sizeMiB: number): Record<string, unknown> {
+    const command = workloadCommand(sizeMiB);
+    const spec = ociSpec({
+      container: ContainerSpec.parse({ name: "main", image: "python", command }),
+      hostname: "bare",
+      rootPath: this.#options.rootPath,
+      guestPath: this.#options.guest,
+      etcPath: this.#bundle,
+      netnsPath: this.#link.netnsPath,
+    });
+    return { ...spec, process: { ...(spec["process"] as object), args: command } };
+  }
+
+  /** Its output goes to files: a pipe would be inherited by the sandbox and kept open. */
+  async #runsc(...args: string[]): Promise<void> {
+    const log = join(this.#bundle, "output");
+    const output = openSync(log, "a");
+    const child = spawn(this.#options.runsc, [...flags, "--root", join(this.#options.directory, "runsc"), ...args], {
+      stdio: ["ignore", output, output],
+    });
+    closeSync(output);
+    const [code] = (await once(child, "exit")) as [number | null];
+    if (code !== 0) throw new Error(`runsc ${args[0] ?? ""} ended with ${code}: ${await readFile(log, "utf8")}`);
+  }
+}

@@ -1,0 +1,16 @@
+/** What has to be undone, last made first undone; also when the run was broken off. */
+export class CleanUp {
+  readonly #steps: (() => Promise<unknown>)[] = [];
+
+  add(step: () => Promise<unknown>): void {
+    this.#steps.push(step);
+  }
+
+  async run(): Promise<void> {
+    for (let step = this.#steps.pop(); step !== undefined; step = this.#steps.pop()) {
+      await step().catch((error: unknown) => {
+        console.error("clean-up:", error);
+      });
+    }
+  }
+}

@@ -1,0 +1,20 @@
+import { readFile, writeFile } from "node:fs/promises";
+
+const folder = "/sys/kernel/mm/transparent_hugepage";
+const wanted = { shmem_enabled: "advise", defrag: "defer" } as const;
+
+/**
+ * Lets the kernel give gVisor's memory file huge pages, for the whole machine; what is returned sets back what was there.
+ * Needs root.
+ */
+export async function allowHugePages(): Promise<() => Promise<void>> {
+  const before = new Map<string, string>();
+  for (const [file, value] of Object.entries(wanted)) {
+    const path = `${folder}/${file}`;
+    before.set(path, /\[(.+?)\]/.exec(await readFile(path, "utf8"))?.[1] ?? "never");
+    await writeFile(path, value);
+  }
+  return async () => {
+    for (const [path, value] of before) await writeFile(path, value);
+  };
+}
