@@ -80,6 +80,9 @@ const LeaseObject = z.looseObject({
 });
 type LeaseObject = z.infer<typeof LeaseObject>;
 
+/** A process that ends does not wait longer for a server that hangs. */
+const releaseMilliseconds = 5_000;
+
 class HeldLease {
   readonly #options: LeaseOptions;
   readonly #clock: Clock;
@@ -128,14 +131,22 @@ class HeldLease {
   }
 
   async release(): Promise<void> {
-    const lease = this.#seen?.lease;
-    if (lease === undefined) return;
+    const { namespace, name, identity } = this.#options;
+    const late = new AbortController();
+    const cancel = this.#clock.schedule(releaseMilliseconds, () => {
+      late.abort();
+    });
     try {
+      // Read again: the answer to the last renewal may have been cut off, and what was seen last be outdated.
+      const lease = await this.#leases.get({ namespace, name }, late);
+      if (lease.spec.holderIdentity !== identity) return;
       const given = { holderIdentity: "", leaseDurationSeconds: 1, renewTime: microTime(this.#clock.now()) };
-      await this.#leases.update(this.#manifest(lease, given));
+      await this.#leases.update(this.#manifest(lease, given), late);
     } catch (error) {
       // The next one then waits until it runs out.
       this.#log.warn({ error: RametError.from(error).message }, "the lease could not be given up");
+    } finally {
+      cancel();
     }
   }
 
