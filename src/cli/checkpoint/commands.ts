@@ -1,0 +1,38 @@
+import type { Command } from "commander";
+import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
+import { commaList, truth, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import type { Act } from "../program.ts";
+import type { CreateCheckpointOptions } from "./create.ts";
+
+/** `ramet checkpoint …`. */
+export function checkpointCommands(checkpoint: Command, act: Act): void {
+  const create = checkpoint
+    .command("create")
+    .description("Capture a sandbox, and print the checkpoint's id as the last line.")
+    .argument("<sandbox>", "the sandbox to capture")
+    .option("--contents <list>", "memory,filesystem or filesystem (default: the sandbox's own, else both)", commaList)
+    .option("--ttl <duration>", "remove it so long after it has finished, like 30m, 12h or 30d (default: never)")
+    .option("--keep-running <true|false>", "whether the sandbox goes on afterwards (default: true)", truth)
+    .option("--name <name>", "its name (default: generated)");
+  withWaitFlags(create, "until it can be cloned");
+  withOutputFlag(create, "the id alone, with --no-wait the name");
+  withClusterFlags(create)
+    .action(
+      act(async (sandbox: string, options: Omit<CreateCheckpointOptions, "sandbox">) => {
+        const { createCheckpoint } = await import("./create.ts");
+        return (io) => createCheckpoint(io, { ...options, sandbox });
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ ramet checkpoint create a
+  $ ramet checkpoint create a --contents filesystem --ttl 30d
+  $ ramet sandbox create --from "$(ramet checkpoint create a)"
+`,
+    );
+  listCommand(checkpoint, "checkpoint", act);
+  getCommand(checkpoint, "checkpoint", act);
+  removeCommand(checkpoint, "checkpoint", act);
+}

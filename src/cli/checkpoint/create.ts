@@ -1,0 +1,86 @@
+import type { Checkpoint, CheckpointManifest } from "../../api/checkpoint.ts";
+import { ttlPattern } from "../../api/duration.ts";
+import { RametError } from "../../api/errors.ts";
+import { apiVersion } from "../../api/kind.ts";
+import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { writeAll, type Io } from "../io.ts";
+import { checkName, generateName } from "../names.ts";
+import { renderObject, type OutputFormat } from "../output/render.ts";
+import { reportFailure } from "../report-error.ts";
+import { checkpointColumns } from "./columns.ts";
+import { untilSucceeded } from "./until-succeeded.ts";
+
+export interface CreateCheckpointOptions extends ClusterOptions {
+  sandbox: string;
+  name?: string;
+  /** `filesystem`, or `memory` and `filesystem`. @default the sandbox's own */
+  contents?: readonly string[];
+  /** Like `30s`, `30m`, `30h`, `30d`. */
+  ttl?: string;
+  keepRunning?: boolean;
+  wait: boolean;
+  /** Milliseconds; undefined is for ever. */
+  timeout?: number | undefined;
+  /** `table` prints the id alone. */
+  output: OutputFormat;
+}
+
+/**
+ * `ramet checkpoint create`: captures a sandbox. The last line that it prints is the checkpoint's id, or its name if it
+ * does not wait.
+ */
+export async function createCheckpoint(io: Io, options: CreateCheckpointOptions): Promise<number> {
+  check(options);
+  return withCluster(io, options, async (cluster) => {
+    await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
+    const created = await cluster.checkpoints.create(manifest(cluster, options), { signal: io.signal });
+    const settled = options.wait ? await untilSucceeded(io, cluster, created, options.timeout) : { object: created };
+    if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
+    await writeAll(io.stdout, rendered(settled.object, options, io.clock.now()));
+    return exitCodes.ok;
+  });
+}
+
+function rendered(checkpoint: Checkpoint, { output }: CreateCheckpointOptions, now: Date): string {
+  if (output === "json" || output === "yaml") {
+    return renderObject(checkpoint, { output, columns: checkpointColumns, now });
+  }
+  const name = checkpoint.metadata.name;
+  return `${output === "name" ? name : (checkpoint.status?.checkpointId ?? name)}\n`;
+}
+
+function check({ name, contents, ttl }: CreateCheckpointOptions): void {
+  if (name !== undefined) checkName(name, "--name");
+  if (contents !== undefined && !legalContents.has([...contents].sort().join(","))) {
+    throw new RametError("InvalidArgument", `--contents cannot be ${JSON.stringify(contents.join(","))}`, {
+      hint: "Give filesystem, or memory,filesystem: memory without the files it refers to cannot be restored.",
+    });
+  }
+  if (ttl !== undefined && !ttlPattern.test(ttl)) {
+    throw new RametError("InvalidArgument", `--ttl is no duration: ${JSON.stringify(ttl)}`, {
+      hint: "Write a number and a unit, like 30s, 30m, 30h or 30d.",
+    });
+  }
+}
+
+const legalContents: ReadonlySet<string> = new Set(["filesystem", "filesystem,memory"]);
+
+function manifest(cluster: Cluster, options: CreateCheckpointOptions): CheckpointManifest {
+  const { sandbox, name, contents, ttl, keepRunning } = options;
+  const naming: { name: string } | { generateName: string } =
+    name === undefined ? { generateName: generateName(sandbox) } : { name };
+  return {
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: { ...naming, namespace: cluster.namespace },
+    spec: {
+      sandboxName: sandbox,
+      ...(keepRunning === undefined ? {} : { keepRunning }),
+      ...(contents === undefined ? {} : { persistentContents: contents.includes("memory") ? both : ["filesystem"] }),
+      ...(ttl === undefined ? {} : { ttlAfterFinished: ttl }),
+    },
+  };
+}
+
+const both: ("memory" | "filesystem")[] = ["memory", "filesystem"];

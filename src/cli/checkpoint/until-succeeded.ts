@@ -1,0 +1,63 @@
+import type { Checkpoint } from "../../api/checkpoint.ts";
+import { RametError } from "../../api/errors.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import type { Io } from "../io.ts";
+import { size } from "../output/size.ts";
+import { describeState, failureOf, type Settled } from "../wait/outcome.ts";
+import { startProgress } from "../wait/progress.ts";
+import { waitUntil } from "../wait/wait-until.ts";
+import { wishStays } from "../wait/wish-stays.ts";
+
+/** Waits until a checkpoint has succeeded or failed. @throws RametError `Timeout` or `Canceled` */
+export async function untilSucceeded(
+  io: Io,
+  cluster: Cluster,
+  created: Checkpoint,
+  timeoutMilliseconds: number | undefined,
+): Promise<Settled<Checkpoint>> {
+  const { name } = created.metadata;
+  const progress = startProgress(io);
+  let last: Checkpoint | undefined = created;
+  try {
+    await waitUntil({
+      resource: cluster.checkpoints,
+      from: created,
+      until: (checkpoint) => {
+        last = checkpoint;
+        return checkpoint === undefined || hasEnded(checkpoint);
+      },
+      onState: (checkpoint) => {
+        progress(`checkpoint ${name}: ${describeProgress(checkpoint)}`);
+      },
+      timeoutMilliseconds,
+      signal: io.signal,
+    });
+  } catch (error) {
+    const state = describeState(last);
+    throw wishStays(error, { what: `the checkpoint ${name}`, state, look: `ramet checkpoint get ${name}` });
+  }
+  return settled(name, last);
+}
+
+function hasEnded({ metadata, status }: Checkpoint): boolean {
+  return metadata.deletionTimestamp !== undefined || status?.phase === "Succeeded" || status?.phase === "Failed";
+}
+
+function settled(name: string, checkpoint: Checkpoint | undefined): Settled<Checkpoint> {
+  if (checkpoint?.status?.phase === "Failed") {
+    return { failure: failureOf(`The checkpoint ${name} failed`, checkpoint, "Internal") };
+  }
+  if (checkpoint?.status?.phase !== "Succeeded") {
+    return { failure: new RametError("Conflict", `The checkpoint ${name} was removed while it was waited for`) };
+  }
+  return { object: checkpoint };
+}
+
+function describeProgress(checkpoint: Checkpoint | undefined): string {
+  const state = describeState(checkpoint);
+  const ramet = checkpoint?.status?.ramet;
+  if (checkpoint?.status?.phase !== "Succeeded" || ramet?.sizeBytes === undefined) return state;
+  const paused =
+    ramet.pausedMilliseconds === undefined ? "" : `, paused for ${Math.round(ramet.pausedMilliseconds)} ms`;
+  return `${state} (${size(ramet.sizeBytes)}${paused})`;
+}

@@ -1,0 +1,95 @@
+import { z } from "zod";
+import { guestClientPort } from "../../api/cell.ts";
+import { RametError } from "../../api/errors.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { cellCredentials, type CellCredentials } from "../../backends/cell-credentials.ts";
+import { CellClient } from "../../cell/client/cell-client.ts";
+import { GuestClient } from "../../cell/client/guest-client.ts";
+import { systemNamespace } from "../../controllers/identity.ts";
+import { isConditionTrue } from "../../kube/conditions.ts";
+import { ObjectMeta } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import type { Cluster } from "./cluster.ts";
+
+export interface GuestAccessOptions {
+  /** Whom commands and files are for. @default the entrypoint's user */
+  user?: string | undefined;
+  signal: AbortSignal;
+}
+
+/**
+ * Runs `use` with a client of the sandbox's guest, reached through its cell. Whoever may read the Secret with the
+ * cluster's cell key may do that, and nobody else.
+ *
+ * @throws RametError `Forbidden` without that right, `SandboxNotReady` when the sandbox does not run
+ */
+export async function withGuest<T>(
+  cluster: Cluster,
+  sandbox: Sandbox,
+  options: GuestAccessOptions,
+  use: (guest: GuestClient) => Promise<T>,
+): Promise<T> {
+  const { name, uid } = sandbox.metadata;
+  const ip = sandbox.status?.sandboxIp ?? sandbox.status?.podInfo?.podIP;
+  if (ip === undefined || !isConditionTrue(sandbox.status?.conditions, "Ready")) {
+    throw new RametError("SandboxNotReady", `The sandbox ${name} does not run: it is ${phaseOf(sandbox)}`, {
+      hint: `See why with: ramet sandbox get ${name} -o yaml`,
+    });
+  }
+  const credentials = await readCredentials(cluster, options.signal);
+  const cells = new CellClient(credentials.key);
+  try {
+    return await use(
+      new GuestClient({
+        dial: () => cells.dial({ ip, sandboxUid: uid }, guestClientPort),
+        accessToken: credentials.guestToken(uid),
+        ...(options.user === undefined ? {} : { user: options.user }),
+      }),
+    );
+  } finally {
+    cells.close();
+  }
+}
+
+function phaseOf({ status }: Sandbox): string {
+  const phase = status?.phase ?? "not seen by a controller yet";
+  return phase === "Running" ? "Running and not ready" : phase;
+}
+
+const secretName = "ramet-cell-key";
+
+/** Reads and never makes: that is the controller's. */
+async function readCredentials({ client }: Cluster, signal: AbortSignal): Promise<CellCredentials> {
+  const secrets = client.resource(coreResources.secrets, (value) => CredentialsSecret.parse(value));
+  try {
+    const { data } = await secrets.get({ namespace: systemNamespace, name: secretName }, { signal });
+    return cellCredentials({
+      privateKeyPem: Buffer.from(data["private-key.pem"], "base64").toString("utf8"),
+      clusterSecret: data["cluster-secret"],
+    });
+  } catch (error) {
+    throw explained(RametError.from(error));
+  }
+}
+
+function explained(error: RametError): RametError {
+  const secret = `the Secret ${secretName} in namespace ${systemNamespace}`;
+  if (error.code === "Forbidden") {
+    return new RametError("Forbidden", `You may not enter sandboxes: ${error.message}`, {
+      hint: `Whoever may read ${secret} may enter every sandbox of the cluster; ask its administrator for that right.`,
+      cause: error,
+    });
+  }
+  if (error.code === "NotFound") {
+    return new RametError("Unavailable", `Sandboxes cannot be entered: ${secret} does not exist`, {
+      hint: "The controller makes it when it starts: see that it runs.",
+      cause: error,
+    });
+  }
+  return error;
+}
+
+const CredentialsSecret = z.looseObject({
+  metadata: ObjectMeta,
+  data: z.looseObject({ "private-key.pem": z.string().min(1), "cluster-secret": z.string().min(1) }),
+});

@@ -1,0 +1,115 @@
+import { Checkpoint, checkpointKind } from "../../api/checkpoint.ts";
+import { RametError } from "../../api/errors.ts";
+import { group, version, type KindNames } from "../../api/kind.ts";
+import { Sandbox, sandboxKind } from "../../api/sandbox.ts";
+import { SandboxTemplate, sandboxTemplateKind } from "../../api/sandbox-template.ts";
+import { KubeClient } from "../../kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import type { ResourceRef } from "../../kube/resource-ref.ts";
+import { apiStatusOf } from "../../kube/status-error.ts";
+import type { Io } from "../io.ts";
+import { kubeconfigPath } from "./kubeconfig-path.ts";
+
+/** Which cluster and namespace a command is about. */
+export interface ClusterOptions {
+  kubeconfig?: string;
+  context?: string;
+  namespace?: string;
+}
+
+/** The user's cluster, as the user. */
+export class Cluster {
+  readonly client: KubeClient;
+  /** Of objects that are named without one. */
+  readonly namespace: string;
+  readonly sandboxes: ResourceClient<Sandbox>;
+  readonly checkpoints: ResourceClient<Checkpoint>;
+  readonly templates: ResourceClient<SandboxTemplate>;
+
+  constructor(client: KubeClient, namespace: string) {
+    this.client = client;
+    this.namespace = namespace;
+    this.sandboxes = client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+    this.checkpoints = client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
+    this.templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
+  }
+
+  /** Objects of a kind as the API server has them, with every field. */
+  raw(kind: KindNames): ResourceClient<KubeObject> {
+    return this.client.resource(refOf(kind));
+  }
+
+  /** @throws RametError `NotFound`, with how to list what there is */
+  async get<T extends KubeObject>(resource: ResourceClient<T>, name: string, signal: AbortSignal): Promise<T> {
+    try {
+      return await resource.get({ namespace: this.namespace, name }, { signal });
+    } catch (error) {
+      if (!(error instanceof RametError) || error.code !== "NotFound" || isUnknownKind(error)) throw error;
+      throw notFound(resource.ref, name, this.namespace, error);
+    }
+  }
+
+  close(): Promise<void> {
+    return this.client.close();
+  }
+}
+
+/**
+ * Runs `use` with the cluster that the options and the environment name.
+ *
+ * @throws RametError `NotFound` when there is no kubeconfig, `Unavailable` when the cluster has no Ramet
+ */
+export async function withCluster<T>(
+  io: Io,
+  options: ClusterOptions,
+  use: (cluster: Cluster) => Promise<T>,
+): Promise<T> {
+  const path = await kubeconfigPath(io.environment, options.kubeconfig);
+  const connection = await connectionFromKubeconfig({
+    path,
+    clock: io.clock,
+    ...(options.context === undefined ? {} : { context: options.context }),
+  });
+  const client = new KubeClient(connection, { clock: io.clock, userAgent: "ramet-cli", connections: 4 });
+  const cluster = new Cluster(client, options.namespace ?? connection.namespace);
+  try {
+    return await use(cluster);
+  } catch (error) {
+    throw isUnknownKind(error) ? noRamet(error) : error;
+  } finally {
+    await cluster.close();
+  }
+}
+
+export function refOf({ kind, plural }: KindNames): ResourceRef {
+  return { group, version, plural, kind, namespaced: true };
+}
+
+function notFound(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {
+  const noun = nouns.get(ref.kind) ?? ref.kind;
+  return new RametError("NotFound", `The ${noun} ${name} does not exist in namespace ${namespace}`, {
+    hint: `List what there is with: ramet ${noun} ls -n ${namespace}`,
+    cause,
+  });
+}
+
+const nouns: ReadonlyMap<string, string> = new Map([
+  ["Sandbox", "sandbox"],
+  ["Checkpoint", "checkpoint"],
+  ["SandboxTemplate", "template"],
+]);
+
+/** A 404 about an object names it; one about a kind that the server does not know has no details. */
+function isUnknownKind(error: unknown): boolean {
+  const status = apiStatusOf(error);
+  return status?.httpStatus === 404 && /could not find the requested resource|404 page not found/.test(status.message);
+}
+
+function noRamet(cause: unknown): RametError {
+  return new RametError("Unavailable", "The cluster does not know Ramet's kinds: its CRDs are not installed", {
+    hint: "Start the controller there (ramet controller --install-crds), or a local cluster with: ramet local up",
+    cause,
+  });
+}

@@ -1,0 +1,57 @@
+import { InvalidArgumentError, type Command } from "commander";
+import { withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import type { Act } from "../program.ts";
+import type { ListOptions } from "./list.ts";
+import type { GetOptions } from "./get.ts";
+import type { RemoveOptions } from "./remove.ts";
+import type { UserKindName } from "./user-kind.ts";
+
+/** `ramet get` and `ramet rm`, for the hands that know kubectl. */
+export function objectCommands(program: Command, act: Act): void {
+  const get = program
+    .command("get")
+    .description("Show objects, as kubectl does: of a kind, or by name.")
+    .argument("<kind>", kindHelp, kindName)
+    .argument("[name...]", "names, and for checkpoints ids (default: all)")
+    .option("-A, --all-namespaces", "of every namespace");
+  withOutputFlag(get);
+  withClusterFlags(get).action(
+    act(async (kind: UserKindName, names: string[], options: Omit<ListOptions & GetOptions, "kind" | "names">) => {
+      if (names.length === 0) {
+        const { listObjects } = await import("./list.ts");
+        return (io) => listObjects(io, { ...options, kind });
+      }
+      const { getObjects } = await import("./get.ts");
+      return (io) => getObjects(io, { ...options, kind, names });
+    }),
+  );
+  const remove = program
+    .command("rm")
+    .description("Remove objects by name.")
+    .argument("<kind>", kindHelp, kindName)
+    .argument("<name...>", "names, and for checkpoints ids")
+    .option("--ignore-not-found", "take what does not exist as removed");
+  withWaitFlags(remove, "until it is gone");
+  withClusterFlags(remove).action(
+    act(async (kind: UserKindName, names: string[], options: Omit<RemoveOptions, "kind" | "names">) => {
+      const { removeObjects } = await import("./remove.ts");
+      return (io) => removeObjects(io, { ...options, kind, names });
+    }),
+  );
+}
+
+const kindHelp = "sandbox, checkpoint or template";
+
+/** Every spelling of each kind: ours, and kubectl's plurals and short names. */
+const spellings: Readonly<Record<UserKindName, readonly string[]>> = {
+  sandbox: ["sandbox", "sandboxes", "sbx"],
+  checkpoint: ["checkpoint", "checkpoints", "cp"],
+  template: ["template", "templates", "sandboxtemplate", "sandboxtemplates", "sbt"],
+};
+
+function kindName(text: string): UserKindName {
+  const word = text.toLowerCase();
+  const found = (["sandbox", "checkpoint", "template"] as const).find((name) => spellings[name].includes(word));
+  if (found === undefined) throw new InvalidArgumentError(`It must be ${kindHelp}.`);
+  return found;
+}

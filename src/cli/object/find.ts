@@ -1,0 +1,28 @@
+import { Checkpoint } from "../../api/checkpoint.ts";
+import { RametError } from "../../api/errors.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import { userKinds, type UserKindName } from "./user-kind.ts";
+
+/**
+ * The object of a name; a checkpoint is also found by its id, which is what `ramet checkpoint create` prints.
+ *
+ * @throws RametError `NotFound`
+ */
+export async function findObject(
+  cluster: Cluster,
+  kindName: UserKindName,
+  name: string,
+  signal: AbortSignal,
+): Promise<KubeObject> {
+  const resource = cluster.raw(userKinds[kindName].kind);
+  try {
+    return await cluster.get(resource, name, signal);
+  } catch (error) {
+    if (kindName !== "checkpoint" || !(error instanceof RametError) || error.code !== "NotFound") throw error;
+    const { items } = await resource.list({ namespace: cluster.namespace, signal });
+    const found = items.find((item) => Checkpoint.safeParse(item).data?.status?.checkpointId === name);
+    if (found === undefined) throw error;
+    return found;
+  }
+}

@@ -1,0 +1,73 @@
+import { RametError } from "../../api/errors.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { printLine, type Io } from "../io.ts";
+import { startProgress } from "../wait/progress.ts";
+import { waitUntil } from "../wait/wait-until.ts";
+import { wishStays } from "../wait/wish-stays.ts";
+import { findObject } from "./find.ts";
+import { userKinds, type UserKindName } from "./user-kind.ts";
+
+export interface RemoveOptions extends ClusterOptions {
+  kind: UserKindName;
+  names: readonly string[];
+  /** What does not exist is as good as removed. */
+  ignoreNotFound?: boolean;
+  /** Until the objects, and what belongs to them, are gone. */
+  wait: boolean;
+  /** Milliseconds; undefined is for ever. */
+  timeout?: number | undefined;
+}
+
+/** `ramet sandbox rm` and its like. Names each object that was removed. */
+export async function removeObjects(io: Io, options: RemoveOptions): Promise<number> {
+  return withCluster(io, options, async (cluster) => {
+    const found = await Promise.all(options.names.map((name) => findUnlessIgnored(io, cluster, options, name)));
+    const objects = found.filter((object) => object !== undefined);
+    await Promise.all(objects.map((object) => removeOne(io, cluster, options, object)));
+    return exitCodes.ok;
+  });
+}
+
+async function findUnlessIgnored(
+  io: Io,
+  cluster: Cluster,
+  options: RemoveOptions,
+  name: string,
+): Promise<KubeObject | undefined> {
+  try {
+    return await findObject(cluster, options.kind, name, io.signal);
+  } catch (error) {
+    if (options.ignoreNotFound === true && error instanceof RametError && error.code === "NotFound") return undefined;
+    throw error;
+  }
+}
+
+async function removeOne(io: Io, cluster: Cluster, options: RemoveOptions, object: KubeObject): Promise<void> {
+  const { noun, kind } = userKinds[options.kind];
+  const resource = cluster.raw(kind);
+  const { name, namespace, uid } = object.metadata;
+  await resource.delete({ namespace, name }, { uid, propagationPolicy: "Background", signal: io.signal });
+  if (!options.wait) {
+    printLine(io.stdout, `${noun} ${name} is being removed`);
+    return;
+  }
+  const progress = startProgress(io);
+  try {
+    await waitUntil({
+      resource,
+      from: object,
+      until: (state) => state === undefined,
+      onState: (state) => {
+        progress(`${noun} ${name}: ${state === undefined ? "gone" : "being removed"}`);
+      },
+      timeoutMilliseconds: options.timeout,
+      signal: io.signal,
+    });
+  } catch (error) {
+    const look = `ramet ${noun} ls`;
+    throw wishStays(error, { what: `the end of the ${noun} ${name}`, state: "being removed", look });
+  }
+  printLine(io.stdout, `${noun} ${name} removed`);
+}

@@ -1,0 +1,74 @@
+import { InvalidArgumentError, Option, type Command } from "commander";
+import { parseDuration } from "../api/duration.ts";
+
+/** Which cluster and which namespace. */
+export function withClusterFlags(command: Command): Command {
+  return command
+    .option("-n, --namespace <name>", "the namespace (default: the kubeconfig's)")
+    .option("--kubeconfig <file>", "the kubeconfig (default: $KUBECONFIG, ~/.kube/config, the local cluster's)")
+    .option("--context <name>", "the kubeconfig's context (default: its current one)");
+}
+
+/** @param table what `table` means here */
+export function withOutputFlag(command: Command, table = "a table"): Command {
+  return command.addOption(
+    new Option("-o, --output <format>", `what to print; table is ${table}`)
+      .choices(["table", "json", "yaml", "name"])
+      .default("table"),
+  );
+}
+
+/** @param what is waited for */
+export function withWaitFlags(command: Command, what: string): Command {
+  return command
+    .option("--wait", `wait ${what}`, true)
+    .option("--no-wait", "return as soon as the cluster has the wish")
+    .addOption(
+      new Option("--timeout <duration>", "how long to wait; 0 is for ever")
+        .default(60_000, "60s")
+        .argParser(timeoutMilliseconds),
+    );
+}
+
+/** Undefined for `0`: no limit. */
+function timeoutMilliseconds(text: string): number | undefined {
+  const milliseconds = parsed(() => parseDuration(text, "--timeout"));
+  if (milliseconds < 0) throw new InvalidArgumentError("It must not be negative.");
+  return milliseconds === 0 ? undefined : milliseconds;
+}
+
+/** Collects `--env NAME=VALUE` over and over. */
+export function collectVariable(text: string, before: Record<string, string> = {}): Record<string, string> {
+  const at = text.indexOf("=");
+  if (at < 1) throw new InvalidArgumentError("Write it as NAME=VALUE.");
+  return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
+}
+
+/** `true` or `false`. */
+export function truth(text: string): boolean {
+  if (text === "true") return true;
+  if (text === "false") return false;
+  throw new InvalidArgumentError("It must be true or false.");
+}
+
+/** Items separated by commas. */
+export function commaList(text: string): string[] {
+  return text
+    .split(",")
+    .map((item) => item.trim())
+    .filter((item) => item !== "");
+}
+
+export function wholeNumber(text: string): number {
+  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be a whole number.");
+  return Number(text);
+}
+
+/** Commander tells of its own error class where and how the option was wrong. */
+function parsed<T>(parse: () => T): T {
+  try {
+    return parse();
+  } catch (error) {
+    throw new InvalidArgumentError(error instanceof Error ? error.message : String(error));
+  }
+}

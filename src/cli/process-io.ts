@@ -1,0 +1,46 @@
+import { systemClock } from "../kube/clock.ts";
+import type { Io, Terminal } from "./io.ts";
+
+/** The io of this process. Call it once: it takes over the signals. */
+export function processIo(): Io {
+  const { stdin, stdout, stderr } = process;
+  const aborter = new AbortController();
+  const abort = (): void => {
+    aborter.abort();
+  };
+  const takers: ((signal: NodeJS.Signals) => void)[] = [];
+  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(name, () => {
+      (takers.at(-1) ?? abort)(name);
+    });
+  }
+  return {
+    stdin,
+    stdout,
+    stderr,
+    progressIsSeen: stderr.isTTY,
+    ...(stdin.isTTY && stdout.isTTY ? { terminal: terminalOf(stdin, stdout) } : {}),
+    environment: process.env,
+    signal: aborter.signal,
+    takeSignals(listener) {
+      takers.push(listener);
+      return () => {
+        takers.splice(takers.lastIndexOf(listener), 1);
+      };
+    },
+    clock: systemClock,
+  };
+}
+
+function terminalOf(stdin: typeof process.stdin, stdout: typeof process.stdout): Terminal {
+  return {
+    size: () => ({ columns: stdout.columns, rows: stdout.rows }),
+    onResize: (listener) => {
+      stdout.on("resize", listener);
+      return () => stdout.off("resize", listener);
+    },
+    setRaw: (raw) => {
+      stdin.setRawMode(raw);
+    },
+  };
+}

@@ -1,0 +1,65 @@
+import { Command, CommanderError } from "commander";
+import { checkpointCommands } from "./checkpoint/commands.ts";
+import { exitCodes } from "./exit-codes.ts";
+import type { Io } from "./io.ts";
+import { objectCommands } from "./object/commands.ts";
+import { reportError } from "./report-error.ts";
+import { sandboxCommands } from "./sandbox/commands.ts";
+import { serverCommands } from "./server/commands.ts";
+
+/** What a command does: it answers the exit code. Loaded when it is called, so that `--help` loads nothing. */
+export type Perform = (io: Io) => Promise<number>;
+
+/** Turns a command line into a call: what commander calls with arguments and options. */
+export type Act = <Arguments extends unknown[]>(
+  prepare: (...given: Arguments) => Promise<Perform>,
+) => (...given: Arguments) => Promise<void>;
+
+/** Runs `ramet` with these arguments. Never throws: what fails is told on stderr. */
+export async function runProgram(io: Io, args: readonly string[]): Promise<number> {
+  let exitCode: number = exitCodes.ok;
+  let output: string | undefined;
+  const program = buildProgram(io, (prepare) => async (...given) => {
+    exitCode = await (await prepare(...given))(io);
+  });
+  program.hook("preAction", (_, command) => {
+    const given: unknown = command.opts()["output"];
+    output = typeof given === "string" ? given : undefined;
+  });
+  try {
+    await program.parseAsync(args, { from: "user" });
+    return exitCode;
+  } catch (error) {
+    // Commander has told what is wrong with the command line; help and version end like that too.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
+    return reportError(io, error, output);
+  }
+}
+
+/** The whole command line, without anything that it does. */
+export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Command {
+  const program = new Command("ramet")
+    .description("Checkpoint, name and clone agent sandboxes on Kubernetes.")
+    .exitOverride()
+    .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
+    .configureHelp({ showGlobalOptions: false })
+    .showSuggestionAfterError()
+    .showHelpAfterError("(see --help)")
+    .addHelpText("after", programExamples);
+  sandboxCommands(program.command("sandbox").alias("sbx").description("Make, enter and remove sandboxes."), act);
+  checkpointCommands(program.command("checkpoint").alias("cp").description("Capture sandboxes."), act);
+  objectCommands(program, act);
+  serverCommands(program, act);
+  return program;
+}
+
+const programExamples = `
+Examples:
+  $ ramet local up                                        start a cluster on this machine
+  $ ramet sandbox create --template python --name a       make a sandbox
+  $ ramet sandbox exec a -- python3 -c 'print(1)'         run a command in it
+  $ id=$(ramet checkpoint create a)                       capture it, with its memory
+  $ ramet sandbox create --from "$id" --name b            clone it
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 took too long, 130 interrupted.
+`;

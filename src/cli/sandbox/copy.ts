@@ -1,0 +1,90 @@
+import { createReadStream, createWriteStream } from "node:fs";
+import { rename, rm, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { posix } from "node:path";
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { RametError } from "../../api/errors.ts";
+import type { GuestClient } from "../../cell/client/guest-client.ts";
+import { withGuest } from "../cluster/cell-access.ts";
+import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { writeAll, type Io } from "../io.ts";
+
+export interface CopyOptions extends ClusterOptions {
+  /** A file here, `NAME:/path`, or `-`. */
+  from: string;
+  to: string;
+  user?: string;
+}
+
+/** `ramet sandbox cp`: one file into or out of a sandbox. */
+export async function copyFile(io: Io, options: CopyOptions): Promise<number> {
+  const from = inSandbox(options.from);
+  const to = inSandbox(options.to);
+  const inside = from ?? to;
+  if (inside === undefined || (from !== undefined && to !== undefined)) {
+    throw new RametError("InvalidArgument", "One of the two must be a file in a sandbox, and the other one here", {
+      hint: "Write a file in a sandbox as NAME:/path.",
+    });
+  }
+  return withCluster(io, options, async (cluster) => {
+    const sandbox = await cluster.get(cluster.sandboxes, inside.sandbox, io.signal);
+    const access = { user: options.user, signal: io.signal };
+    await withGuest(cluster, sandbox, access, (guest) =>
+      from === undefined ? upload(io, guest, options.from, inside.path) : download(io, guest, from.path, options.to),
+    );
+    return exitCodes.ok;
+  });
+}
+
+function inSandbox(text: string): { sandbox: string; path: string } | undefined {
+  const [, sandbox, path] = /^([a-z0-9][-a-z0-9]*):(\/.*)$/s.exec(text) ?? [];
+  return sandbox === undefined || path === undefined ? undefined : { sandbox, path };
+}
+
+async function upload(io: Io, guest: GuestClient, from: string, to: string): Promise<void> {
+  if (from === "-") {
+    await guest.writeFile(to, io.stdin, io.signal);
+    return;
+  }
+  const found = await stat(from).catch((error: unknown) => {
+    throw new RametError("NotFound", `${from} cannot be read: ${String(error)}`, { cause: error });
+  });
+  if (!found.isFile()) throw noFile(from);
+  const path = to.endsWith("/") ? posix.join(to, basename(from)) : to;
+  await guest.writeFile(path, createReadStream(from), io.signal);
+}
+
+async function download(io: Io, guest: GuestClient, from: string, to: string): Promise<void> {
+  const { type } = await guest.stat(from);
+  if (type === "directory") throw noFile(from);
+  const content = await guest.readFile(from, io.signal);
+  if (to === "-") {
+    for await (const chunk of content as AsyncIterable<Buffer>) await writeAll(io.stdout, chunk);
+    return;
+  }
+  const isFolder = await stat(to).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+  await writeWhole(content, isFolder ? join(to, posix.basename(from)) : to);
+}
+
+/** A download that breaks off leaves nothing that looks like the file. */
+async function writeWhole(content: Readable, path: string): Promise<void> {
+  const part = `${path}.ramet-part`;
+  try {
+    await pipeline(content, createWriteStream(part));
+    await rename(part, path);
+  } catch (error) {
+    await rm(part, { force: true });
+    throw RametError.from(error, `${path} cannot be written`);
+  }
+}
+
+function noFile(path: string): RametError {
+  return new RametError("InvalidArgument", `${path} is no file`, {
+    hint: "Copy a folder with tar: ramet sandbox exec NAME -- tar c FOLDER | tar x",
+  });
+}

@@ -1,0 +1,74 @@
+import { RametError } from "../../api/errors.ts";
+import { apiVersion } from "../../api/kind.ts";
+import { restoreFromAnnotations } from "../../api/labels.ts";
+import type { SandboxManifest } from "../../api/sandbox.ts";
+import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { writeAll, type Io } from "../io.ts";
+import { checkLabel, checkName, generateName } from "../names.ts";
+import { renderObject, type OutputFormat } from "../output/render.ts";
+import { reportFailure } from "../report-error.ts";
+import { sandboxColumns } from "./columns.ts";
+import { sandboxSource, type SourceOptions } from "./source.ts";
+import { untilReady } from "./until-ready.ts";
+
+export interface CreateSandboxOptions extends ClusterOptions, SourceOptions {
+  name?: string;
+  wait: boolean;
+  /** Milliseconds; undefined is for ever. */
+  timeout?: number | undefined;
+  /** `table` prints the name alone. */
+  output: OutputFormat;
+}
+
+/** `ramet sandbox create`: from a template, an image or a checkpoint. Prints the sandbox's name when it is ready. */
+export async function createSandbox(io: Io, options: CreateSandboxOptions): Promise<number> {
+  check(options);
+  return withCluster(io, options, async (cluster) => {
+    const created = await cluster.sandboxes.create(await manifest(cluster, options, io.signal), { signal: io.signal });
+    const { name } = created.metadata;
+    const settled = options.wait
+      ? await untilReady(io, cluster, { sandbox: created, timeoutMilliseconds: options.timeout })
+      : { object: created };
+    if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
+    const plain = options.output === "table" || options.output === "name";
+    const rendering = { output: options.output, columns: sandboxColumns, now: io.clock.now() };
+    await writeAll(io.stdout, plain ? `${name}\n` : renderObject(settled.object, rendering));
+    return exitCodes.ok;
+  });
+}
+
+function check({ name, template, image, from }: CreateSandboxOptions): void {
+  if (name !== undefined) checkLabel(name, "--name");
+  if (template !== undefined) checkName(template, "--template");
+  if (template !== undefined && image !== undefined) {
+    throw new RametError("InvalidArgument", "--template and --image exclude each other", {
+      hint: "A template has its image; give one of the two.",
+    });
+  }
+  if (template === undefined && image === undefined && from === undefined) {
+    throw new RametError("InvalidArgument", "What the sandbox is to be made from is missing", {
+      hint: "Give --template NAME, --image IMAGE or --from CHECKPOINT-ID.",
+    });
+  }
+}
+
+async function manifest(
+  cluster: Cluster,
+  options: CreateSandboxOptions,
+  signal: AbortSignal,
+): Promise<SandboxManifest> {
+  const { name, from, template } = options;
+  const naming: { name: string } | { generateName: string } =
+    name === undefined ? { generateName: generateName(template ?? "sandbox") } : { name };
+  return {
+    apiVersion,
+    kind: "Sandbox",
+    metadata: {
+      ...naming,
+      namespace: cluster.namespace,
+      ...(from === undefined ? {} : { annotations: { [restoreFromAnnotations[0]]: from } }),
+    },
+    spec: await sandboxSource(cluster, options, signal),
+  };
+}

@@ -1,0 +1,29 @@
+import { withGuest } from "../cluster/cell-access.ts";
+import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { printLine, type Io } from "../io.ts";
+import { runCommand } from "./run-command.ts";
+
+export interface ExecOptions extends ClusterOptions {
+  name: string;
+  command: readonly [string, ...string[]];
+  /** Whether the command gets our stdin; without, it reads end-of-file. */
+  stdin?: boolean;
+  /** Whether the command gets a terminal, if we have one. */
+  tty?: boolean;
+  env?: Readonly<Record<string, string>>;
+  cwd?: string;
+  user?: string;
+}
+
+/** `ramet sandbox exec`: runs a command in a sandbox and ends with its exit code. */
+export async function execInSandbox(io: Io, options: ExecOptions): Promise<number> {
+  const terminal = options.tty === true ? io.terminal : undefined;
+  if (options.tty === true && terminal === undefined) {
+    printLine(io.stderr, "-t is ignored: stdin and stdout are no terminal");
+  }
+  return withCluster(io, options, async (cluster) => {
+    const sandbox = await cluster.get(cluster.sandboxes, options.name, io.signal);
+    const access = { user: options.user, signal: io.signal };
+    return withGuest(cluster, sandbox, access, (guest) => runCommand(io, guest, { ...options, terminal }));
+  });
+}

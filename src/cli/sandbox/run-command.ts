@@ -1,0 +1,104 @@
+import { RametError } from "../../api/errors.ts";
+import type { GuestClient, ProcessSelector, StartProcess } from "../../cell/client/guest-client.ts";
+import { printLine, writeAll, type Io, type Terminal } from "../io.ts";
+import type { ExecOptions } from "./exec.ts";
+import { feedStdin } from "./feed-stdin.ts";
+
+export type CommandToRun = Pick<ExecOptions, "command" | "stdin" | "env" | "cwd"> & {
+  terminal: Terminal | undefined;
+};
+
+/**
+ * Runs a command through the guest: its output to ours, our input and signals to it. Answers its exit code, as a shell
+ * has it.
+ *
+ * @throws RametError when it cannot be started or the connection breaks
+ */
+export async function runCommand(io: Io, guest: GuestClient, wish: CommandToRun): Promise<number> {
+  const broken = new AbortController();
+  const fail = (error: unknown): void => {
+    broken.abort(error);
+  };
+  const undo: (() => void)[] = [];
+  const events = guest.startProcess(startOf(io, wish), AbortSignal.any([io.signal, broken.signal]));
+  try {
+    for await (const event of events) {
+      if (event.type === "start") undo.push(...connectInputs({ io, guest, command: { pid: event.pid }, wish, fail }));
+      else if (event.type === "data") {
+        await writeAll(event.stream === "stderr" ? io.stderr : io.stdout, event.data);
+      } else {
+        if (event.missedBytes > 0)
+          printLine(io.stderr, `${event.missedBytes} bytes of output came too fast and are lost`);
+        return event.exitCode;
+      }
+    }
+  } catch (error) {
+    throw broken.signal.aborted ? RametError.from(broken.signal.reason) : error;
+  } finally {
+    for (const step of undo.reverse()) step();
+  }
+  throw new RametError("GuestUnreachable", `Running ${wish.command[0]} failed: its end was not told`);
+}
+
+function startOf(io: Io, { command, stdin, env, cwd, terminal }: CommandToRun): StartProcess {
+  const [program, ...args] = command;
+  const term = terminal === undefined ? undefined : io.environment["TERM"];
+  return {
+    command: program,
+    args,
+    environment: { ...(term === undefined ? {} : { TERM: term }), ...env },
+    ...(cwd === undefined ? {} : { workingDirectory: cwd }),
+    stdin: stdin ?? false,
+    ...(terminal === undefined ? {} : { pty: terminal.size() }),
+  };
+}
+
+interface Connected {
+  io: Io;
+  guest: GuestClient;
+  command: ProcessSelector;
+  wish: CommandToRun;
+  fail: (error: unknown) => void;
+}
+
+/** Input, signals and the terminal's size go to the command. Answers what undoes it. */
+function connectInputs({ io, guest, command, wish, fail }: Connected): (() => void)[] {
+  const { terminal, stdin } = wish;
+  // A command that has ended takes nothing more; its end is on its way.
+  const unlessEnded = (error: unknown): void => {
+    if (!(error instanceof RametError) || error.code !== "NotFound") fail(error);
+  };
+  const undo = [io.takeSignals(signalSender(guest, command, unlessEnded))];
+  if (terminal !== undefined) {
+    terminal.setRaw(stdin === true);
+    undo.push(() => {
+      terminal.setRaw(false);
+    });
+    undo.push(
+      terminal.onResize(() => {
+        guest.resize(command, terminal.size()).catch(unlessEnded);
+      }),
+    );
+  }
+  if (stdin === true) {
+    const into = terminal === undefined ? "stdin" : "pty";
+    const receiver = {
+      take: (data: Buffer) => guest.sendInput(command, data, into),
+      end: () => (terminal === undefined ? guest.closeStdin(command) : guest.sendInput(command, endOfInput, into)),
+    };
+    undo.push(feedStdin(io.stdin, receiver, unlessEnded));
+  }
+  return undo;
+}
+
+/** Ctrl-D: how a terminal says end-of-file. */
+const endOfInput = Buffer.from([4]);
+
+/** The guest knows two signals: the first of ours asks the command to end, the next one ends it. */
+function signalSender(guest: GuestClient, command: ProcessSelector, onError: (error: unknown) => void): () => void {
+  let asked = false;
+  return () => {
+    guest.signal(command, asked ? "SIGKILL" : "SIGTERM").catch(onError);
+    asked = true;
+  };
+}

@@ -1,0 +1,69 @@
+import { Checkpoint } from "../../api/checkpoint.ts";
+import { RametError } from "../../api/errors.ts";
+import { parsePodTemplate, type PodTemplateSpec } from "../../api/pod-template.ts";
+import type { SandboxManifest } from "../../api/sandbox.ts";
+import type { SandboxTemplateSpec } from "../../api/sandbox-template.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import { findObject } from "../object/find.ts";
+
+/** What a sandbox is to be made from. */
+export interface SourceOptions {
+  /** A SandboxTemplate of the namespace. */
+  template?: string;
+  image?: string;
+  /** A checkpoint's id. */
+  from?: string;
+  /** Added to what the template sets. */
+  env?: Readonly<Record<string, string>>;
+}
+
+type Spec = NonNullable<SandboxManifest["spec"]>;
+
+/**
+ * The spec of a sandbox. A template is named, so that it is resolved where the sandbox is made; only where variables are
+ * added it is written out. A clone without a template of its own gets its source's from the controller.
+ */
+export async function sandboxSource(cluster: Cluster, options: SourceOptions, signal: AbortSignal): Promise<Spec> {
+  const { template, image, from } = options;
+  const environment = Object.entries(options.env ?? {});
+  if (image !== undefined) {
+    return { template: withEnvironment({ spec: { containers: [{ name: "sandbox", image }] } }, environment) };
+  }
+  if (template !== undefined) {
+    if (environment.length === 0) return { templateRef: { name: template } };
+    return writtenOut(await cluster.get(cluster.templates, template, signal), environment);
+  }
+  if (from === undefined || environment.length === 0) return {};
+  return writtenOut(await templateOfCheckpoint(cluster, from, signal), environment);
+}
+
+/** The controller keeps the template of each checkpoint's source under the checkpoint's name. */
+async function templateOfCheckpoint(cluster: Cluster, id: string, signal: AbortSignal) {
+  const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", id, signal));
+  const { name, namespace } = checkpoint.metadata;
+  const template = await cluster.templates.find({ name, namespace }, { signal });
+  if (template !== undefined) return template;
+  throw new RametError("InvalidArgument", `--env cannot be added: the template of the checkpoint ${id} is not kept`, {
+    hint: "Name the template that its source was made from: --template NAME.",
+  });
+}
+
+function writtenOut(source: { metadata: { name: string }; spec: SandboxTemplateSpec }, environment: Variables): Spec {
+  const { template, ...rest } = source.spec;
+  const field = `the template ${source.metadata.name}: spec.template`;
+  return { ...rest, template: withEnvironment(parsePodTemplate(template, field), environment) };
+}
+
+type Variables = readonly (readonly [name: string, value: string])[];
+
+/** Later entries of a container's `env` win, as they do in Kubernetes; one that is replaced is left out. */
+function withEnvironment(template: PodTemplateSpec, environment: Variables): PodTemplateSpec {
+  const [main, ...others] = template.spec.containers;
+  if (main === undefined || environment.length === 0) return template;
+  const names = new Set(environment.map(([name]) => name));
+  const env = [
+    ...(main.env ?? []).filter(({ name }) => !names.has(name)),
+    ...environment.map(([name, value]) => ({ name, value })),
+  ];
+  return { ...template, spec: { ...template.spec, containers: [{ ...main, env }, ...others] } };
+}

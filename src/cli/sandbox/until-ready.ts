@@ -1,0 +1,75 @@
+import type { Sandbox } from "../../api/sandbox.ts";
+import { RametError } from "../../api/errors.ts";
+import { isConditionTrue } from "../../kube/conditions.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import type { Io } from "../io.ts";
+import { describeState, failureOf, type Settled } from "../wait/outcome.ts";
+import { startProgress } from "../wait/progress.ts";
+import { waitUntil } from "../wait/wait-until.ts";
+import { wishStays } from "../wait/wish-stays.ts";
+
+export interface SandboxWait {
+  /** As it was created or changed. */
+  sandbox: Sandbox;
+  timeoutMilliseconds?: number | undefined;
+  /** @default whether it is Running and Ready */
+  isReached?: (sandbox: Sandbox) => boolean;
+}
+
+/**
+ * Waits until a sandbox answers, or is as `isReached` says, or cannot get there any more.
+ *
+ * @throws RametError `Timeout` or `Canceled`
+ */
+export async function untilReady(io: Io, cluster: Cluster, wait: SandboxWait): Promise<Settled<Sandbox>> {
+  const { name } = wait.sandbox.metadata;
+  const isReached = wait.isReached ?? isReady;
+  const progress = startProgress(io);
+  let last: Sandbox | undefined = wait.sandbox;
+  try {
+    await waitUntil({
+      resource: cluster.sandboxes,
+      from: wait.sandbox,
+      until: (sandbox) => {
+        last = sandbox;
+        return sandbox === undefined || hasEnded(sandbox) || isReached(sandbox);
+      },
+      onState: (sandbox) => {
+        progress(
+          `sandbox ${name}: ${sandbox !== undefined && isReached(sandbox) ? reached(sandbox) : describeState(sandbox)}`,
+        );
+      },
+      timeoutMilliseconds: wait.timeoutMilliseconds,
+      signal: io.signal,
+    });
+  } catch (error) {
+    const state = describeState(last);
+    throw wishStays(error, { what: `the sandbox ${name}`, state, look: `ramet sandbox get ${name}` });
+  }
+  return settled(name, last, isReached);
+}
+
+function settled(
+  name: string,
+  sandbox: Sandbox | undefined,
+  isReached: (sandbox: Sandbox) => boolean,
+): Settled<Sandbox> {
+  if (sandbox === undefined || sandbox.metadata.deletionTimestamp !== undefined) {
+    return { failure: new RametError("Conflict", `The sandbox ${name} was removed while it was waited for`) };
+  }
+  if (isReached(sandbox)) return { object: sandbox };
+  const ended = sandbox.status?.phase === "Succeeded" ? "has ended" : "failed";
+  return { failure: failureOf(`The sandbox ${name} ${ended}`, sandbox, "SandboxNotReady") };
+}
+
+function isReady({ status }: Sandbox): boolean {
+  return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready");
+}
+
+function hasEnded({ metadata, status }: Sandbox): boolean {
+  return metadata.deletionTimestamp !== undefined || status?.phase === "Failed" || status?.phase === "Succeeded";
+}
+
+function reached({ status }: Sandbox): string {
+  return status?.phase === "Running" ? "Running and ready" : (status?.phase ?? "");
+}
