@@ -211,8 +211,8 @@ export class Cell {
   /** Between start or restore and traffic: the guest takes its identity, then both directions open. */
   async #takeOver(identity: Identity, clone: boolean, clock: PhaseClock): Promise<CellState> {
     const guest = this.#guest();
-    await clock.phase("guest", () => untilGuestAnswers(guest, this.#live().ended));
-    const generation = await clock.phase("handover", () => handOver(guest, { identity, clone }));
+    const before = await clock.phase("guest", () => untilGuestAnswers(guest, this.#live().ended));
+    const generation = await clock.phase("handover", () => handOver(guest, { identity, clone, before }));
     await clock.phase("gate", () => this.#network().setGate(true));
     void this.#followEntrypoint(guest);
     return this.#set({ phase: "running", ready: true, generation });

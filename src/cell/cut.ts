@@ -24,9 +24,11 @@ const quiesceTimeoutMilliseconds = 2_000;
 export async function cut(request: CheckpointRequest, subject: CutSubject): Promise<CheckpointResult> {
   const clock = new PhaseClock();
   const { engine } = subject.sandbox;
-  const session = await clock.phase("store-open", () => openForWrite(request.grant));
+  const [session, quiesced] = await Promise.all([
+    clock.phase("store-open", () => openForWrite(request.grant)),
+    clock.phase("quiesce", () => quiesce(subject.guest)),
+  ]);
   if (session.published !== undefined) throw alreadyTaken(request.grant.checkpointId);
-  const quiesced = await clock.phase("quiesce", () => quiesce(subject.guest));
   let held = false;
   try {
     const captured = await capture(request, engine, { path: session.stagingPath, clock });

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Identity } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
-import type { GuestControl, GuestInitResult } from "./client/guest-control.ts";
+import type { GuestControl, GuestHealth, GuestInitResult } from "./client/guest-control.ts";
 
 const answerTimeoutMilliseconds = 15_000;
 const hookTimeoutMilliseconds = 10_000;
 const betweenTriesMilliseconds = 2;
 
-/** Waits until the guest answers on its control port, or the sandbox has ended. */
-export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void>): Promise<void> {
+/** Waits until the guest answers on its control port, or the sandbox has ended; returns how the guest is. */
+export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void>): Promise<GuestHealth> {
   const deadline = Date.now() + answerTimeoutMilliseconds;
   const over = new AbortController();
   void ended.then(() => {
@@ -16,8 +16,7 @@ export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void
   });
   for (;;) {
     try {
-      await guest.health();
-      return;
+      return await guest.health();
     } catch (error) {
       if (over.signal.aborted)
         throw new RametError("SandboxLost", "the sandbox ended before its guest answered", { cause: error });
@@ -31,15 +30,22 @@ export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void
   }
 }
 
+export interface HandOverWish {
+  identity: Identity;
+  clone: boolean;
+  /** How the guest was when it first answered. */
+  before: GuestHealth;
+}
+
 /**
  * Gives the guest its identity and returns its generation; a clone runs its `onRestore` hooks. Traffic may be let in
  * only when this has returned.
  * @throws RametError `HandoverFailed`: the sandbox must then never be reachable
  */
-export async function handOver(guest: GuestControl, wish: { identity: Identity; clone: boolean }): Promise<number> {
-  const { identity, clone } = wish;
+export async function handOver(guest: GuestControl, wish: HandOverWish): Promise<number> {
+  const { identity, clone, before } = wish;
+  const generation = before.generation + 1;
   try {
-    const generation = (await guest.health()).generation + 1;
     const { hooks } = await guest.init({
       ...identity,
       clone,

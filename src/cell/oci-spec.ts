@@ -74,14 +74,10 @@ const capabilities = [
 
 function guestArguments(container: ContainerSpec): string[] {
   const entrypoint = [...container.command, ...container.args];
-  const flags = [
-    "--cwd",
-    container.workingDir ?? "/",
-    "--uid",
-    `${container.user.uid}`,
-    "--gid",
-    `${container.user.gid}`,
-  ];
+  const { uid, gid } = container.user;
+  // Without a working directory of the container's own, commands start in their user's home.
+  const cwd = container.workingDir === undefined ? [] : ["--cwd", container.workingDir];
+  const flags = [...cwd, "--uid", `${uid}`, "--gid", `${gid}`];
   return entrypoint.length === 0 ? [guestPathInside, ...flags] : [guestPathInside, ...flags, "--", ...entrypoint];
 }
 

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
+import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { z } from "zod";
 import {
@@ -88,6 +88,7 @@ export class CellClient {
     });
     const upgraded = once(request, "upgrade") as Promise<[IncomingMessage, Duplex]>;
     const refused = once(request, "response") as Promise<[IncomingMessage]>;
+    ignoreLateErrors(request);
     request.end();
     try {
       const result = await Promise.race([upgraded, refused]);
@@ -133,6 +134,7 @@ export class CellClient {
       },
       ...(call.signal && { signal: call.signal }),
     });
+    ignoreLateErrors(request);
     request.end(body);
     try {
       const [response] = (await once(request, "response")) as [IncomingMessage];
@@ -142,6 +144,11 @@ export class CellClient {
       throw unreachable(cell, error);
     }
   }
+}
+
+/** A connection may break after its answer was read; what matters of that shows in the answer's own stream. */
+function ignoreLateErrors(request: ClientRequest): void {
+  request.on("error", () => undefined);
 }
 
 async function failure(response: IncomingMessage): Promise<RametError> {
