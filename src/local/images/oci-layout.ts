@@ -1,0 +1,126 @@
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { mkdir, readFile, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { Transform } from "node:stream";
+import { createGunzip, createZstdDecompress } from "node:zlib";
+import { z } from "zod";
+import { RametError } from "../../api/errors.ts";
+import type { ImageConfig } from "./image.ts";
+import { mergeLayer } from "./merge-layer.ts";
+import { unpackTar } from "./unpack-tar.ts";
+
+/** Whether a folder is an OCI image layout (image-spec, image-layout.md). */
+export async function isOciLayout(folder: string): Promise<boolean> {
+  return stat(join(folder, "oci-layout")).then(
+    (found) => found.isFile(),
+    () => false,
+  );
+}
+
+/**
+ * Unpacks the image of a layout into `root`, an empty folder: the layers in order, each verified by its digest and
+ * unpacked by itself before it is merged. `scratch` is used meanwhile; it must lie in the same file system.
+ */
+export async function unpackOciLayout(
+  layout: string,
+  root: string,
+  scratch: string,
+  signal?: AbortSignal,
+): Promise<{ config: ImageConfig; digest: string }> {
+  const index = Index.parse(JSON.parse(await readFile(join(layout, "index.json"), "utf8")));
+  const manifest = Manifest.parse(await readJson(layout, await chooseManifest(layout, index)));
+  const { config } = Config.parse(await readJson(layout, manifest.config));
+  for (const layer of manifest.layers) {
+    await rm(scratch, { recursive: true, force: true });
+    await mkdir(scratch, { mode: 0o755 });
+    await unpackLayer(layout, layer, scratch, signal);
+    await mergeLayer(scratch, root);
+  }
+  return {
+    digest: manifest.config.digest,
+    config: {
+      entrypoint: config.Entrypoint ?? [],
+      cmd: config.Cmd ?? [],
+      env: config.Env ?? [],
+      workingDir: config.WorkingDir === undefined || config.WorkingDir === "" ? "/" : config.WorkingDir,
+      user: config.User ?? "",
+    },
+  };
+}
+
+const Descriptor = z.object({
+  mediaType: z.string().default(""),
+  digest: z.string().regex(/^sha256:[0-9a-f]{64}$/, "must be sha256: and 64 hex digits"),
+  platform: z.object({ architecture: z.string(), os: z.string() }).optional(),
+});
+type Descriptor = z.infer<typeof Descriptor>;
+const Index = z.object({ manifests: z.array(Descriptor).min(1) });
+type Index = z.infer<typeof Index>;
+const Manifest = z.object({ config: Descriptor, layers: z.array(Descriptor) });
+const Config = z.object({
+  config: z
+    .object({
+      Entrypoint: z.array(z.string()).nullish(),
+      Cmd: z.array(z.string()).nullish(),
+      Env: z.array(z.string()).nullish(),
+      WorkingDir: z.string().optional(),
+      User: z.string().optional(),
+    })
+    .default({}),
+});
+
+/** The manifest for this machine; an index may stand in an index. */
+async function chooseManifest(layout: string, index: Index): Promise<Descriptor> {
+  const architecture = process.arch === "x64" ? "amd64" : process.arch;
+  const fits = ({ platform }: Descriptor): boolean =>
+    platform === undefined || (platform.os === "linux" && platform.architecture === architecture);
+  const chosen = index.manifests.find(fits);
+  if (chosen === undefined) {
+    throw new RametError("InvalidArgument", `The image has no manifest for linux/${architecture}`, {
+      hint: "Copy the image for this architecture, for example with skopeo's --override-arch.",
+    });
+  }
+  const isIndex = /image\.index|manifest\.list/.test(chosen.mediaType);
+  return isIndex ? chooseManifest(layout, Index.parse(await readJson(layout, chosen))) : chosen;
+}
+
+function blobPath(layout: string, { digest }: Descriptor): string {
+  return join(layout, "blobs", "sha256", digest.slice("sha256:".length));
+}
+
+async function readJson(layout: string, descriptor: Descriptor): Promise<unknown> {
+  const content = await readFile(blobPath(layout, descriptor));
+  requireDigest(createHash("sha256").update(content).digest("hex"), descriptor);
+  return JSON.parse(content.toString());
+}
+
+async function unpackLayer(layout: string, layer: Descriptor, folder: string, signal?: AbortSignal): Promise<void> {
+  const hash = createHash("sha256");
+  const hashed = new Transform({
+    transform: (chunk: Buffer, _encoding, done) => {
+      hash.update(chunk);
+      done(null, chunk);
+    },
+  });
+  const compressed = createReadStream(blobPath(layout, layer))
+    .on("error", (error) => hashed.destroy(error))
+    .pipe(hashed);
+  if (layer.mediaType.endsWith("gzip")) await unpackTar(through(compressed, createGunzip()), folder, signal);
+  else if (layer.mediaType.endsWith("zstd"))
+    await unpackTar(through(compressed, createZstdDecompress()), folder, signal);
+  else await unpackTar(compressed, folder, signal);
+  requireDigest(hash.digest("hex"), layer);
+}
+
+function through(input: Transform, decompress: Transform): Transform {
+  input.on("error", (error) => decompress.destroy(error));
+  return input.pipe(decompress);
+}
+
+function requireDigest(actual: string, { digest }: Descriptor): void {
+  if (digest === `sha256:${actual}`) return;
+  throw new RametError("InvalidArgument", `The image's blob ${digest} has other content than its name says`, {
+    hint: "Copy the image again.",
+  });
+}

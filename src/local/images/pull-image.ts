@@ -1,0 +1,56 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import { isExecutable } from "../tools/find-installed.ts";
+import { runProgram } from "../tools/run-program.ts";
+import { imageNotFound, type ImageStore } from "./image-store.ts";
+import type { Image } from "./image.ts";
+
+export interface PullOptions {
+  /** Where the download lies meanwhile. */
+  scratch: string;
+  environment?: NodeJS.ProcessEnv;
+  progress?: (line: string) => void;
+  signal?: AbortSignal;
+}
+
+/**
+ * The image of that name: the store's, or else pulled with `skopeo` where that is installed. (`umoci` is not needed: the
+ * store unpacks OCI layouts itself.)
+ *
+ * @throws RametError `ImageNotFound`, saying why it could not be pulled.
+ */
+export async function getOrPullImage(store: ImageStore, name: string, options: PullOptions): Promise<Image> {
+  const there = await store.find(name);
+  if (there !== undefined) return there;
+  const { progress, signal } = options;
+  if (!(await isOnPath("skopeo", options.environment ?? process.env))) throw notPulled(name, "skopeo is not installed");
+  const folder = await mkdtemp(join(options.scratch, "pull-"));
+  try {
+    progress?.(`Image ${name}: pulling with skopeo`);
+    await runProgram("skopeo", ["copy", "--quiet", `docker://${name}`, `oci:${join(folder, "layout")}:latest`], {
+      what: `Pulling ${name}`,
+      ...(signal && { signal }),
+    }).catch((error: unknown) => {
+      signal?.throwIfAborted();
+      throw notPulled(name, RametError.from(error).message, error);
+    });
+    return await store.add(name, join(folder, "layout"), { ...(signal && { signal }) });
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+function notPulled(name: string, why: string, cause?: unknown): RametError {
+  const { code, message, hint } = imageNotFound(name);
+  return new RametError(code, `${message}, and pulling it is not possible: ${why}`, {
+    ...(hint === undefined ? {} : { hint }),
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+async function isOnPath(program: string, environment: NodeJS.ProcessEnv): Promise<boolean> {
+  const folders = (environment["PATH"] ?? "").split(":").filter((folder) => folder !== "");
+  const found = await Promise.all(folders.map((folder) => isExecutable(join(folder, program))));
+  return found.includes(true);
+}

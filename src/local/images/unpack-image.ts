@@ -1,0 +1,74 @@
+import { createReadStream } from "node:fs";
+import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { createGunzip, createZstdDecompress } from "node:zlib";
+import { RametError } from "../../api/errors.ts";
+import { ImageConfig } from "./image.ts";
+import { isOciLayout, unpackOciLayout } from "./oci-layout.ts";
+import { treeDigest } from "./tree-digest.ts";
+import { copyFolder, isRoot, unpackTar } from "./unpack-tar.ts";
+
+export interface UnpackedImage {
+  /** The root filesystem, inside the staging folder. */
+  root: string;
+  config: ImageConfig;
+  /** The image's own digest. */
+  digest: string;
+  /** The digest of the files. */
+  content: string;
+}
+
+export interface UnpackOptions {
+  write: (line: string) => void;
+  signal?: AbortSignal;
+}
+
+/** Unpacks a root folder, a tar of one, or an OCI layout into the folder `staging`, which is the caller's to remove. */
+export async function unpackImage(path: string, staging: string, options: UnpackOptions): Promise<UnpackedImage> {
+  const { signal, write } = options;
+  const root = join(staging, "root");
+  await mkdir(root, { mode: 0o755 });
+  const layout = await fill(path, root, staging, signal);
+  if (!isRoot()) write(`All files of ${path} now belong to you: only root can keep an image's own owners`);
+  const scratch = join(staging, "layer");
+  const oci = layout === undefined ? undefined : await unpackOciLayout(layout, root, scratch, signal);
+  if ((await readdir(root)).length === 0) {
+    throw new RametError("InvalidArgument", `Unpacking the image at ${path} failed: it is empty`);
+  }
+  const content = await treeDigest(root, signal);
+  return { root, content, digest: oci?.digest ?? content, config: oci?.config ?? ImageConfig.parse({}) };
+}
+
+/** Puts the files into `root`, or, if what is there is an OCI layout, leaves `root` empty and returns the layout's folder. */
+async function fill(path: string, root: string, staging: string, signal?: AbortSignal): Promise<string | undefined> {
+  const found = await stat(path).catch((cause: unknown) => {
+    throw new RametError("NotFound", `Reading the image at ${path} failed: there is nothing`, { cause });
+  });
+  if (found.isDirectory()) {
+    if (await isOciLayout(path)) return path;
+    await copyFolder(path, root, signal);
+    return undefined;
+  }
+  await unpackTar(await decompressed(path), root, signal);
+  if (!(await isOciLayout(root))) return undefined;
+  const layout = join(staging, "layout");
+  await rm(layout, { recursive: true, force: true });
+  await rename(root, layout);
+  await mkdir(root, { mode: 0o755 });
+  return layout;
+}
+
+/** Gzip and Zstandard are known by their first bytes; anything else is given to tar as it is. */
+async function decompressed(path: string): Promise<NodeJS.ReadableStream> {
+  const file = await open(path, "r");
+  const { buffer } = await file.read(Buffer.alloc(4), 0, 4, 0);
+  await file.close();
+  const raw = createReadStream(path);
+  const through = (stream: NodeJS.ReadWriteStream): NodeJS.ReadableStream => {
+    raw.on("error", (error) => stream.emit("error", error));
+    return raw.pipe(stream);
+  };
+  if (buffer.readUInt16BE() === 0x1f8b) return through(createGunzip());
+  if (buffer.readUInt32LE() === 0xfd2fb528) return through(createZstdDecompress());
+  return raw;
+}

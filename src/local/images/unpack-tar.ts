@@ -1,0 +1,61 @@
+import { spawn } from "node:child_process";
+import { RametError } from "../../api/errors.ts";
+import { runProgram } from "../tools/run-program.ts";
+
+/**
+ * Unpacks a tar stream into an empty folder and nowhere else. GNU tar sees to that as long as the folder is empty at the
+ * start: it takes `/` and `..` off names, and makes links that lead out only after everything else, so that no file can
+ * be written through one. What stands in `dev`, `proc` and `sys` is left out: a sandbox brings its own.
+ *
+ * Owners are kept as numbers for root; an ordinary user becomes the owner of everything.
+ */
+export async function unpackTar(input: NodeJS.ReadableStream, folder: string, signal?: AbortSignal): Promise<void> {
+  const owners = isRoot() ? ["--same-owner"] : ["--no-same-owner"];
+  const leftOut = ["dev", "proc", "sys"].flatMap((name) => [`--exclude=./${name}/*`, `--exclude=${name}/*`]);
+  await runProgram(
+    "tar",
+    [
+      ...["-x", "-f", "-", "-C", folder, "--numeric-owner", "-p", "--delay-directory-restore"],
+      ...owners,
+      "--anchored",
+      ...leftOut,
+    ],
+    { input, what: "Unpacking the image", ...(signal && { signal }) },
+  );
+  // So that its owner can read all of it and remove it again.
+  if (!isRoot()) await runProgram("chmod", ["-R", "u+rwX", folder]);
+}
+
+/** Copies a folder as `unpackTar` would unpack it; it does not go into other file systems that are mounted in it. */
+export async function copyFolder(source: string, target: string, signal?: AbortSignal): Promise<void> {
+  const leftOut = ["./dev/*", "./proc/*", "./sys/*"].map((pattern) => `--exclude=${pattern}`);
+  const args = ["-c", "-f", "-", "-C", source, "--numeric-owner", "--one-file-system", "--anchored", ...leftOut, "."];
+  const tar = spawn("tar", args, { stdio: ["ignore", "pipe", "pipe"] });
+  let said = "";
+  tar.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  const ended = new Promise<string | undefined>((resolve) => {
+    tar.once("error", (error) => {
+      resolve(error.message);
+    });
+    tar.once("close", (code) => {
+      resolve(code === 0 ? undefined : said.trim().split("\n").slice(-3).join("; "));
+    });
+  });
+  try {
+    await unpackTar(tar.stdout, target, signal);
+  } catch (error) {
+    tar.kill();
+    throw error;
+  }
+  const failure = await ended;
+  if (failure !== undefined) {
+    throw new RametError("InvalidArgument", `Reading the folder ${source} failed: ${failure}`, {
+      hint: "Every file in it must be readable; as an ordinary user, make a tar of it as root and add that.",
+    });
+  }
+}
+
+/** Whether files can be given to other users here. */
+export function isRoot(): boolean {
+  return process.getuid?.() === 0;
+}
