@@ -1,0 +1,103 @@
+import { RametError } from "../api/errors.ts";
+import { backoffMilliseconds } from "../kube/backoff.ts";
+import type { Clock } from "../kube/clock.ts";
+
+/** How a call that takes its time stands. `failures`: how often in a row the other side could not be reached. */
+export type Attempt<T> =
+  | { state: "running"; failures: number; lastError?: RametError }
+  | { state: "done"; value: T }
+  | { state: "failed"; error: RametError };
+
+export interface AttemptsOptions {
+  clock: Clock;
+  random: () => number;
+  /** Until when somebody who cannot be reached is called again. @default no end */
+  giveUpAfterMilliseconds?: number;
+}
+
+/**
+ * Calls to cells that run beside the reconciles, so that no reconcile waits for one: a reconcile starts a call, ends, and
+ * comes again when the call has ended. One call for each id. A call that finds nobody is repeated after a growing pause.
+ */
+export class Attempts<T> {
+  readonly #options: AttemptsOptions;
+  readonly #attempts = new Map<string, Entry<T>>();
+
+  constructor(options: AttemptsOptions) {
+    this.#options = options;
+  }
+
+  get(id: string): Attempt<T> | undefined {
+    return this.#attempts.get(id)?.attempt;
+  }
+
+  /** Starts the call unless it was started already. `onChange` hears of its end and of its first failure. */
+  start(id: string, call: () => Promise<T>, onChange: () => void): void {
+    if (this.#attempts.has(id)) return;
+    const entry: Entry<T> = { attempt: { state: "running", failures: 0 }, cancel: () => undefined };
+    this.#attempts.set(id, entry);
+    const deadline =
+      this.#options.clock.monotonicMilliseconds() + (this.#options.giveUpAfterMilliseconds ?? Number.POSITIVE_INFINITY);
+    this.#run({ id, entry, call, onChange, deadline });
+  }
+
+  /** The outcome is not needed any more; a call that runs goes on and nobody hears of its end. */
+  forget(id: string): void {
+    this.#attempts.get(id)?.cancel();
+    this.#attempts.delete(id);
+  }
+
+  /** Nothing is called again. What is under way in cells goes on, and whoever asks again joins it. */
+  close(): void {
+    for (const id of [...this.#attempts.keys()]) this.forget(id);
+  }
+
+  #run(run: Run<T>): void {
+    const settle = (attempt: Attempt<T>): void => {
+      if (this.#attempts.get(run.id) !== run.entry) return;
+      run.entry.attempt = attempt;
+      run.onChange();
+    };
+    run.call().then(
+      (value) => {
+        settle({ state: "done", value });
+      },
+      (thrown: unknown) => {
+        const error = RametError.from(thrown);
+        if (!this.#mayRepeat(error, run.deadline)) settle({ state: "failed", error });
+        else if (this.#attempts.get(run.id) === run.entry) this.#repeatLater(run, error);
+      },
+    );
+  }
+
+  #repeatLater(run: Run<T>, lastError: RametError): void {
+    const { clock, random } = this.#options;
+    const { attempt } = run.entry;
+    const failures = attempt.state === "running" ? attempt.failures : 0;
+    run.entry.attempt = { state: "running", failures: failures + 1, lastError };
+    if (failures === 0) run.onChange();
+    run.entry.cancel = clock.schedule(backoffMilliseconds(pauses, failures, random), () => {
+      this.#run(run);
+    });
+  }
+
+  #mayRepeat({ code, retryable }: RametError, deadline: number): boolean {
+    return retryable && code === "Unavailable" && this.#options.clock.monotonicMilliseconds() < deadline;
+  }
+}
+
+/** A cell that has just been started listens within some milliseconds. */
+const pauses = { baseMilliseconds: 10, maxMilliseconds: 2_000 };
+
+interface Entry<T> {
+  attempt: Attempt<T>;
+  cancel: () => void;
+}
+
+interface Run<T> {
+  id: string;
+  entry: Entry<T>;
+  call: () => Promise<T>;
+  onChange: () => void;
+  deadline: number;
+}

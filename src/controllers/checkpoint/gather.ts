@@ -1,0 +1,75 @@
+import { checkpointWish, type Checkpoint, type CheckpointWish } from "../../api/checkpoint.ts";
+import { RametError } from "../../api/errors.ts";
+import { keyOf } from "../../kube/object.ts";
+import { isUnfinished } from "../pause-checkpoint.ts";
+import { checkpointIdOf } from "./checkpoint-id.ts";
+import type { CheckpointDependencies } from "./dependencies.ts";
+import { sourceOf } from "./source.ts";
+import type { CheckpointState, Source } from "./state.ts";
+
+/** Reads what a plan needs: from the cache, and where that would have it refuse, from the API server as well. */
+export async function gather(checkpoint: Checkpoint, dependencies: CheckpointDependencies): Promise<CheckpointState> {
+  const { cuts, clock } = dependencies;
+  const { uid, namespace } = checkpoint.metadata;
+  const wish = wishOf(checkpoint, dependencies);
+  const cut = cuts.get(uid);
+  const isOver = !isUnfinished(checkpoint) || checkpoint.metadata.deletionTimestamp !== undefined;
+  const source: Source =
+    "problem" in wish ? wish : await findSource(namespace, wish, { ...dependencies, cacheIsEnough: isOver || !!cut });
+  return {
+    checkpoint,
+    checkpointId: checkpoint.status?.checkpointId ?? checkpointIdOf(checkpoint.metadata),
+    wish,
+    source,
+    rival: "problem" in source ? undefined : rivalOf(checkpoint, source.pod.metadata.uid, dependencies),
+    cut,
+    now: clock.now(),
+  };
+}
+
+function wishOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): CheckpointState["wish"] {
+  try {
+    const { sandboxName, podName } = checkpoint.spec;
+    const sandbox = cache.sandbox(`${checkpoint.metadata.namespace}/${sandboxName ?? podName ?? ""}`);
+    const template =
+      sandbox?.spec.templateRef && cache.template(`${checkpoint.metadata.namespace}/${sandbox.spec.templateRef.name}`);
+    return checkpointWish(checkpoint.spec, sandbox?.spec.persistentContents ?? template?.spec.persistentContents);
+  } catch (error) {
+    return { problem: RametError.from(error) };
+  }
+}
+
+async function findSource(
+  namespace: string,
+  wish: CheckpointWish,
+  { cache, informers, cacheIsEnough }: CheckpointDependencies & { cacheIsEnough: boolean },
+): Promise<Source> {
+  const at = { namespace, name: wish.sandboxName };
+  const cached = sourceOf(wish, cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
+  if (!("problem" in cached) || cacheIsEnough) return cached;
+  // Whoever asks may have seen the sandbox become ready before this cache did.
+  const [sandbox, pod] = await Promise.all([informers.sandboxes.resource.find(at), informers.pods.resource.find(at)]);
+  return sourceOf(wish, sandbox, pod);
+}
+
+/** One Pod, one cut at a time. First is whose cut has begun; else the older one, and of two of one second, any but always the same. */
+function rivalOf(
+  checkpoint: Checkpoint,
+  podUid: string,
+  { cache, taking }: CheckpointDependencies,
+): Checkpoint | undefined {
+  const { uid, namespace } = checkpoint.metadata;
+  const taken = taking.get(podUid);
+  if (taken === uid) return undefined;
+  if (taken !== undefined) return cache.checkpointByUid(taken);
+  const { sandboxName, podName } = checkpoint.spec;
+  return cache
+    .checkpointsOf(`${namespace}/${sandboxName ?? podName ?? ""}`)
+    .find((other) => other.metadata.uid !== uid && isUnfinished(other) && isBefore(other, checkpoint));
+}
+
+function isBefore(a: Checkpoint, b: Checkpoint): boolean {
+  const rank = ({ metadata, status }: Checkpoint): string =>
+    `${status?.phase === "Creating" ? 0 : 1} ${metadata.creationTimestamp} ${metadata.uid}`;
+  return rank(a) < rank(b);
+}

@@ -1,0 +1,112 @@
+import { RametError } from "../../api/errors.ts";
+import { finalizers } from "../../api/labels.ts";
+import type { CheckpointRecord } from "../../backends/backend.ts";
+import { podUidAnnotation } from "../pause-checkpoint.ts";
+import type { CapturableSource, CheckpointAction, CheckpointPlan, CheckpointState } from "./state.ts";
+
+/** What to do about a checkpoint: a pure function of what is known. The rules stand in docs/controllers.md. */
+export function planCheckpoint(state: CheckpointState): CheckpointPlan {
+  const { metadata, status } = state.checkpoint;
+  const isFinished = status?.phase === "Succeeded" || status?.phase === "Failed";
+  if (metadata.deletionTimestamp !== undefined && !isBeingTaken(state)) return planRemoval(state);
+  return isFinished ? planFinished(state) : planCut(state);
+}
+
+/** A cut that has begun is brought to its end, also when the Checkpoint was deleted meanwhile. */
+function isBeingTaken({ checkpoint, cut, source }: CheckpointState): boolean {
+  if (cut !== undefined) return cut.state === "running";
+  return checkpoint.status?.phase === "Creating" && !("problem" in source) && isFrom(checkpoint, source);
+}
+
+function planCut(state: CheckpointState): CheckpointPlan {
+  const { checkpoint, cut, source, rival, wish } = state;
+  if (cut?.state === "done") return succeeded(state, cut.value);
+  if (cut?.state === "failed") return failed(state, cut.error);
+  if (cut?.state === "running") return { actions: [] };
+  if ("problem" in wish) return failed(state, wish.problem);
+  if ("problem" in source) return failed(state, source.problem);
+  if (wasBegun(checkpoint) && !isFrom(checkpoint, source)) return failed(state, otherPod(checkpoint.metadata.name));
+  if (rival !== undefined) return failed(state, tooMany(rival.metadata.name, wish.sandboxName));
+  return { actions: [{ do: "startCut", source, wish }] };
+}
+
+function succeeded(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {
+  const { checkpoint, checkpointId, now } = state;
+  return {
+    actions: [],
+    status: {
+      ...checkpoint.status,
+      phase: "Succeeded",
+      message: "",
+      checkpointId,
+      completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
+      ramet: record,
+    },
+    transitions: [
+      { type: "Normal", reason: "CheckpointSucceeded", action: "Checkpoint", note: `Its id is ${checkpointId}` },
+    ],
+  };
+}
+
+function failed({ checkpoint, checkpointId, now }: CheckpointState, error: RametError): CheckpointPlan {
+  const message = error.describe();
+  return {
+    actions: [],
+    status: {
+      ...checkpoint.status,
+      phase: "Failed",
+      message,
+      checkpointId,
+      completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
+    },
+    transitions: [{ type: "Warning", reason: "CheckpointFailed", action: "Checkpoint", note: message }],
+  };
+}
+
+/** The source ends only now that the status has the manifest's digest; then the TTL runs. */
+function planFinished(state: CheckpointState): CheckpointPlan {
+  const { checkpoint, wish, now } = state;
+  if ("problem" in wish) return { actions: [] };
+  const stop = checkpoint.status?.phase === "Succeeded" ? endSource(state) : [];
+  const { completionTime } = checkpoint.status ?? {};
+  if (wish.ttlMilliseconds === undefined || completionTime === undefined) return { actions: stop };
+  const endsAt = new Date(new Date(completionTime).getTime() + wish.ttlMilliseconds);
+  return endsAt <= now ? { actions: [...stop, { do: "deleteCheckpoint" }] } : { actions: stop, lookAgainAt: endsAt };
+}
+
+/** For `keepRunning: false`: the source stands still since the cut. One that has ended already is left alone. */
+function endSource({ checkpoint, wish, source }: CheckpointState): CheckpointAction[] {
+  if ("problem" in wish || wish.keepRunning || "problem" in source) return [];
+  return isFrom(checkpoint, source) ? [{ do: "stopSource", source }] : [];
+}
+
+function planRemoval(state: CheckpointState): CheckpointPlan {
+  const { checkpoint, cut } = state;
+  if (!(checkpoint.metadata.finalizers?.includes(finalizers.checkpoint) ?? false)) return { actions: [] };
+  const wasTaken = cut?.state === "done" || checkpoint.status?.phase === "Succeeded";
+  return {
+    actions: [...(wasTaken ? endSource(state) : []), { do: "removeData" }],
+    status: { ...checkpoint.status, phase: "Terminating" },
+  };
+}
+
+/** Whether this is the Pod that the checkpoint was begun with: another of its name has another UID. */
+function isFrom({ metadata }: CheckpointState["checkpoint"], { pod }: CapturableSource): boolean {
+  return metadata.annotations?.[podUidAnnotation] === pod.metadata.uid;
+}
+
+function wasBegun({ metadata }: CheckpointState["checkpoint"]): boolean {
+  return metadata.annotations?.[podUidAnnotation] !== undefined;
+}
+
+function tooMany(first: string, sandbox: string): RametError {
+  return new RametError("Conflict", `The checkpoint was not taken: ${first} of the sandbox ${sandbox} is unfinished`, {
+    hint: `Create another Checkpoint when ${first} has ended`,
+  });
+}
+
+function otherPod(name: string): RametError {
+  return new RametError("SandboxLost", `The checkpoint ${name} was not taken: the Pod that it was begun with is gone`, {
+    hint: "Create another Checkpoint",
+  });
+}

@@ -1,0 +1,42 @@
+import type { Checkpoint, CheckpointStatus, CheckpointWish } from "../../api/checkpoint.ts";
+import type { RametError } from "../../api/errors.ts";
+import type { Pod } from "../../api/pod.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import type { CheckpointRecord } from "../../backends/backend.ts";
+import type { Transition } from "../../kube/events.ts";
+import type { Attempt } from "../attempts.ts";
+
+/** All that a decision about one checkpoint is made from. */
+export interface CheckpointState {
+  checkpoint: Checkpoint;
+  checkpointId: string;
+  wish: CheckpointWish | { problem: RametError };
+  source: Source;
+  /** An unfinished checkpoint of the same Pod that was first. */
+  rival: Checkpoint | undefined;
+  /** The call that takes it. */
+  cut: Attempt<CheckpointRecord> | undefined;
+  now: Date;
+}
+
+/** What is to be captured; or why it cannot be. */
+export type Source = CapturableSource | { problem: RametError };
+
+export interface CapturableSource {
+  sandbox: Sandbox;
+  pod: Pod;
+}
+
+export type CheckpointAction =
+  | { do: "startCut"; source: CapturableSource; wish: CheckpointWish }
+  | { do: "stopSource"; source: CapturableSource }
+  | { do: "deleteCheckpoint" }
+  | { do: "removeData" };
+
+export interface CheckpointPlan {
+  /** Carried out in order, before the status is written. */
+  actions: CheckpointAction[];
+  status?: CheckpointStatus;
+  transitions?: Transition[];
+  lookAgainAt?: Date;
+}

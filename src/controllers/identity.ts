@@ -1,0 +1,72 @@
+import { z } from "zod";
+import type { Identity } from "../api/cell.ts";
+import { RametError } from "../api/errors.ts";
+import { cellCredentials, newCellCredentials, type CellCredentials } from "../backends/cell-credentials.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
+import { ObjectMeta } from "../kube/object.ts";
+import { coreResources } from "../kube/resource-ref.ts";
+
+/** Where Ramet's own objects are. */
+export const systemNamespace = "ramet-system";
+const secretName = "ramet-cell-key";
+
+/** Reads the credentials of this cluster's cells from their Secret, and makes it if there is none. */
+export async function clusterCredentials(client: KubeClient, signal?: AbortSignal): Promise<CellCredentials> {
+  const secrets = client.resource(coreResources.secrets, (value) => CredentialsSecret.parse(value));
+  const at = { namespace: systemNamespace, name: secretName };
+  const found = (await secrets.find(at, { signal })) ?? (await createSecret());
+  return cellCredentials({
+    privateKeyPem: Buffer.from(found.data["private-key.pem"], "base64").toString("utf8"),
+    clusterSecret: found.data["cluster-secret"],
+  });
+
+  async function createSecret(): Promise<CredentialsSecret> {
+    await createSystemNamespace(client, signal);
+    const { privateKeyPem, clusterSecret } = newCellCredentials();
+    const secret = {
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: at,
+      // Whoever could change the key could not speak to running cells any more.
+      immutable: true,
+      data: { "private-key.pem": Buffer.from(privateKeyPem).toString("base64"), "cluster-secret": clusterSecret },
+    };
+    try {
+      return await secrets.create(secret, { signal });
+    } catch (error) {
+      // Another controller was faster: its key is the cluster's.
+      if (RametError.from(error).code !== "AlreadyExists") throw error;
+      return secrets.get(at, { signal });
+    }
+  }
+}
+
+export async function createSystemNamespace(client: KubeClient, signal?: AbortSignal): Promise<void> {
+  const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
+  try {
+    await client.resource(coreResources.namespaces).create(namespace, { signal });
+  } catch (error) {
+    if (RametError.from(error).code !== "AlreadyExists") throw error;
+  }
+}
+
+/** Who a sandbox is. Deterministic: a repeated boot gives the same identity, and two sandboxes never share one. */
+export function identityOf(
+  sandbox: { metadata: { namespace: string; name: string; uid: string } },
+  environment: Record<string, string>,
+  credentials: Pick<CellCredentials, "guestToken">,
+): Identity {
+  const { namespace, name, uid } = sandbox.metadata;
+  return {
+    sandboxId: `${namespace}--${name}`,
+    hostname: name,
+    accessToken: credentials.guestToken(uid),
+    environment,
+  };
+}
+
+const CredentialsSecret = z.looseObject({
+  metadata: ObjectMeta,
+  data: z.looseObject({ "private-key.pem": z.string().min(1), "cluster-secret": z.string().min(1) }),
+});
+type CredentialsSecret = z.infer<typeof CredentialsSecret>;

@@ -1,0 +1,51 @@
+import { z } from "zod";
+import { renderCrds } from "../api/crd.ts";
+import { Condition } from "../api/metadata.ts";
+import { RametError } from "../api/errors.ts";
+import { Applier } from "../kube/apply.ts";
+import { delay } from "../kube/clock.ts";
+import { isConditionTrue } from "../kube/conditions.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
+import { ObjectMeta } from "../kube/object.ts";
+import { coreResources } from "../kube/resource-ref.ts";
+
+/** Brings the CRDs to this version and waits until the API server serves them. */
+export async function installCrds(client: KubeClient, signal?: AbortSignal): Promise<void> {
+  const crds = client.resource(coreResources.crds, (value) => CrdObject.parse(value));
+  const applier = new Applier("ramet-crds");
+  await Promise.all(
+    renderCrds().map(async (crd) => {
+      // What older versions of Ramet and other installers left is replaced: this version has to work with it.
+      let found = await applier.apply(crds, { ...crd }, { force: true, signal });
+      for (let tries = 0; !isConditionTrue(found.status?.conditions, "Established"); tries++) {
+        if (tries === mostTries) throw notServed(crd.metadata.name);
+        await delay(client.clock, pauseMilliseconds, signal);
+        found = await crds.get(crd.metadata, { signal });
+      }
+    }),
+  );
+}
+
+const pauseMilliseconds = 50;
+const mostTries = 600;
+
+function notServed(name: string): RametError {
+  return new RametError("Timeout", `The API server does not serve ${name} although it has taken the CRD`, {
+    retryable: true,
+    hint: `Look at the conditions of: kubectl get crd ${name} -o yaml`,
+  });
+}
+
+const CrdObject = z.looseObject({
+  apiVersion: z.string().optional(),
+  kind: z.string().optional(),
+  metadata: ObjectMeta,
+  status: z
+    .looseObject({
+      conditions: z
+        .array(Condition)
+        .nullish()
+        .transform((list) => list ?? []),
+    })
+    .optional(),
+});

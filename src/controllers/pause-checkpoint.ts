@@ -1,0 +1,44 @@
+import { createHash } from "node:crypto";
+import type { Checkpoint, CheckpointManifest } from "../api/checkpoint.ts";
+import { apiVersion } from "../api/kind.ts";
+import { labels } from "../api/labels.ts";
+import type { Sandbox } from "../api/sandbox.ts";
+
+/** On a Checkpoint: the UID of the Pod that it was taken from. Names come again, UIDs do not. */
+export const podUidAnnotation = "ramet.dev/pod-uid";
+/** On a Checkpoint that a pause made, and that goes with the resume: `pause`. */
+export const purposeLabel = "ramet.dev/purpose";
+
+/** The Checkpoint that keeps a sandbox over a pause. A later pause of the same sandbox has another one. */
+export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
+  const { name, namespace, uid } = sandbox.metadata;
+  const contents = persistentContents.filter((content) => content === "memory" || content === "filesystem");
+  const digest = createHash("sha256")
+    .update(`${uid}/${sandbox.metadata.generation ?? 0}`)
+    .digest("hex");
+  return {
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: {
+      name: `${name}-pause-${digest.slice(0, 8)}`,
+      namespace,
+      labels: { [purposeLabel]: "pause", [labels.sandboxName]: name },
+      ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true }],
+    },
+    spec: {
+      sandboxName: name,
+      keepRunning: false,
+      persistentContents: contents.includes("filesystem") && !contents.includes("memory") ? ["filesystem"] : both,
+    },
+  };
+}
+
+export function isPauseCheckpoint({ metadata }: Checkpoint): boolean {
+  return metadata.labels?.[purposeLabel] === "pause";
+}
+
+export function isUnfinished({ status }: Checkpoint): boolean {
+  return status?.phase !== "Succeeded" && status?.phase !== "Failed";
+}
+
+const both: ("memory" | "filesystem")[] = ["memory", "filesystem"];

@@ -1,0 +1,107 @@
+import { RametError } from "../../api/errors.ts";
+import { group } from "../../api/kind.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
+import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
+import { sandboxKeysOfCheckpoint, sandboxKeysOfTemplate } from "../cache.ts";
+import { applyAction } from "./apply.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import { gather } from "./gather.ts";
+import { planSandbox } from "./plan.ts";
+import type { SandboxPlan, SandboxState } from "./state.ts";
+import { notReady } from "./status.ts";
+
+/** Of which changes the Sandbox controller hears. */
+export function sandboxWatches({ informers, cache }: SandboxDependencies): ControllerWatch[] {
+  return [
+    watching(informers.sandboxes),
+    watching(informers.pods, controllerKeys("Sandbox", group)),
+    watching(informers.checkpoints, (checkpoint) => sandboxKeysOfCheckpoint(cache, checkpoint)),
+    watching(informers.templates, (template) => sandboxKeysOfTemplate(cache, template)),
+  ];
+}
+
+/** Makes one sandbox what its spec says. */
+export async function reconcileSandbox(key: string, dependencies: SandboxDependencies): Promise<ReconcileResult> {
+  const { cache, statuses } = dependencies;
+  const cached = cache.sandbox(key);
+  await deleteOrphan(key, cached, dependencies);
+  if (cached === undefined) return;
+  const sandbox = statuses.latest(cached);
+  const state = await gather(sandbox, dependencies);
+  const plan = planSandbox(state);
+  forgetWhatIsOver(state, dependencies);
+  await carryOut(cached, state, plan, dependencies);
+  return lookAgain(state, plan, dependencies);
+}
+
+async function carryOut(
+  cached: Sandbox,
+  state: SandboxState,
+  plan: SandboxPlan,
+  dependencies: SandboxDependencies,
+): Promise<void> {
+  const outcomes = await Promise.allSettled(
+    plan.actions.map((action) => applyAction(state.sandbox, action, dependencies)),
+  );
+  const podAt = plan.actions.findIndex((action) => action.do === "createPod");
+  const podOutcome = outcomes[podAt];
+  if (podOutcome?.status === "rejected") await reportPodError(cached, state, podOutcome.reason, dependencies);
+  const failure = outcomes.find((outcome, at) => outcome.status === "rejected" && at !== podAt);
+  if (failure?.status === "rejected") throw failure.reason;
+  if (plan.status === undefined) return;
+  await dependencies.statuses.write(cached, plan.status);
+  for (const transition of plan.transitions ?? []) dependencies.events.record(cached, transition);
+}
+
+/** What is wrong with the template changes only when somebody changes that; everything else is tried again. */
+async function reportPodError(
+  cached: Sandbox,
+  state: SandboxState,
+  reason: unknown,
+  { statuses, events }: SandboxDependencies,
+): Promise<void> {
+  const error = RametError.from(reason);
+  const note = `The Pod cannot be made: ${error.describe()}`;
+  await statuses.write(cached, notReady(state, "PodCreateFailed", note));
+  events.record(cached, { type: "Warning", reason: "PodCreateFailed", action: "CreatePod", note });
+  if (error.code !== "InvalidArgument") throw error;
+}
+
+/** A Pod whose Sandbox is gone: a crash between two writes leaves it, and not every cluster has a garbage collector. */
+async function deleteOrphan(
+  key: string,
+  sandbox: Sandbox | undefined,
+  { cache, informers }: SandboxDependencies,
+): Promise<void> {
+  const pod = cache.pod(key);
+  const owner = pod && controllerOf(pod);
+  if (owner?.kind !== "Sandbox" || owner.uid === sandbox?.metadata.uid) return;
+  if (pod === undefined || pod.metadata.deletionTimestamp !== undefined) return;
+  const living = await informers.sandboxes.resource.find(nameOfKey(key));
+  if (living?.metadata.uid === owner.uid) return;
+  await informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
+}
+
+function forgetWhatIsOver({ sandbox, pod }: SandboxState, { starts, slowStart, cache }: SandboxDependencies): void {
+  const phase = cache.sandbox(keyOf(sandbox.metadata))?.status?.phase;
+  const starting = phase === undefined || phase === "Pending" || phase === "Resuming";
+  if (starting && sandbox.metadata.deletionTimestamp === undefined) return;
+  slowStart.forget(sandbox.metadata.uid);
+  if (pod !== undefined) starts.forget(pod.metadata.uid);
+}
+
+function lookAgain(
+  { sandbox, now }: SandboxState,
+  { lookAgainAt }: SandboxPlan,
+  { slowStart }: SandboxDependencies,
+): ReconcileResult {
+  const phase = sandbox.status?.phase;
+  const slowIn = phase === undefined || phase === "Resuming" ? slowStart.millisecondsLeft(sandbox.metadata.uid) : 0;
+  const waits = [
+    ...(slowIn > 0 ? [slowIn] : []),
+    ...(lookAgainAt === undefined ? [] : [lookAgainAt.getTime() - now.getTime()]),
+  ];
+  if (waits.length === 0) return;
+  return { requeueAfterMilliseconds: Math.max(1, Math.min(...waits)) };
+}

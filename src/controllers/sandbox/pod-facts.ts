@@ -1,0 +1,36 @@
+import type { Pod } from "../../api/pod.ts";
+
+/** Whether the container that runs the cell runs, at an address. Sidecars may still be starting. */
+export function cellRuns(pod: Pod): boolean {
+  if (pod.status?.podIP === undefined || pod.status.podIP === "") return false;
+  const container = cellStatus(pod);
+  return container === undefined ? pod.status.phase === "Running" : container.state?.running !== undefined;
+}
+
+export function isEnded(pod: Pod): boolean {
+  return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
+}
+
+/** Why a Pod has ended, in the words of the cell where there are any. */
+export function endMessage(pod: Pod): string {
+  const ended = cellStatus(pod)?.state?.terminated;
+  const own = ended?.message ?? pod.status?.message;
+  if (own !== undefined && own.trim() !== "") return own.trim();
+  return ended === undefined ? `The Pod ${pod.metadata.name} has ended` : `It ended with exit code ${ended.exitCode}`;
+}
+
+/** What keeps a container from starting that will not go away by waiting a moment: an image that cannot be had, say. */
+export function startProblem(pod: Pod): string | undefined {
+  for (const { name, state } of pod.status?.containerStatuses ?? []) {
+    const { reason, message } = state?.waiting ?? {};
+    if (reason === undefined || reason === "PodInitializing" || reason === "ContainerCreating") continue;
+    return `The container ${name} cannot be started: ${reason}${message === undefined ? "" : `: ${message}`}`;
+  }
+  const unscheduled = pod.status?.conditions?.find(({ type, status }) => type === "PodScheduled" && status === "False");
+  return unscheduled === undefined ? undefined : `No node takes the Pod: ${unscheduled.message ?? "no reason given"}`;
+}
+
+function cellStatus(pod: Pod) {
+  const name = pod.spec.containers[0]?.name;
+  return pod.status?.containerStatuses?.find((container) => container.name === name);
+}

@@ -1,0 +1,80 @@
+import type { Checkpoint } from "../../api/checkpoint.ts";
+import type { Contents } from "../../api/contents.ts";
+import type { RametError } from "../../api/errors.ts";
+import type { Pod } from "../../api/pod.ts";
+import type { PodTemplateSpec } from "../../api/pod-template.ts";
+import type { Sandbox, SandboxStatus } from "../../api/sandbox.ts";
+import type { CheckpointHandle, Started } from "../../backends/backend.ts";
+import type { Transition } from "../../kube/events.ts";
+import type { Attempt } from "../attempts.ts";
+
+/** All that a decision about one sandbox is made from. */
+export interface SandboxState {
+  sandbox: Sandbox;
+  /** The sandbox's own Pod. */
+  pod: Pod | undefined;
+  /** A Pod of the sandbox's name that is somebody else's. */
+  foreignPod: Pod | undefined;
+  template: ResolvedTemplate | { problem: RametError };
+  /** Where the sandbox's contents come from when its Pod is made. */
+  origin: Origin;
+  /** The call that boots or restores what is in `pod`. */
+  start: Attempt<StartOutcome> | undefined;
+  /** The checkpoint of the pause that is under way or in force. */
+  pauseCheckpoint: Checkpoint | undefined;
+  /** Checkpoints of earlier pauses. */
+  leftovers: Checkpoint[];
+  /** A checkpoint that somebody else takes of this sandbox just now. */
+  otherCheckpoint: Checkpoint | undefined;
+  /** Whether the start takes so long that a status should say for what it waits. */
+  slow: boolean;
+  now: Date;
+}
+
+export interface ResolvedTemplate {
+  template: PodTemplateSpec;
+  /** The sandbox names no template: this is its checkpoint's. */
+  borrowed: boolean;
+  persistentContents: readonly string[];
+  pauseStrategy: string | undefined;
+}
+
+export type Origin =
+  | { kind: "new" }
+  | { kind: "waiting"; message: string }
+  | { kind: "impossible"; error: RametError }
+  | { kind: "checkpoint"; source: CloneSource };
+
+export interface CloneSource {
+  handle: CheckpointHandle;
+  manifestDigest: string;
+  contents: Contents;
+}
+
+export interface StartOutcome extends Started {
+  /** From the Pod's creation; absent if an earlier controller created it. */
+  bootMilliseconds?: number;
+  /** The id of the checkpoint that it was restored from. */
+  checkpointId?: string;
+}
+
+/** What is to be done. All at once; then the status is written. */
+export type SandboxAction =
+  | { do: "addFinalizer"; template?: PodTemplateSpec }
+  | { do: "removeFinalizer" }
+  | { do: "createPod"; template: PodTemplateSpec; start: "boot" | "wait" }
+  | { do: "deletePod"; pod: Pod }
+  | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: CloneSource | undefined }
+  | { do: "createPauseCheckpoint"; persistentContents: readonly string[] }
+  | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
+  | { do: "deleteSandbox" }
+  | { do: "setPaused"; shutdownTime?: string };
+
+export interface SandboxPlan {
+  actions: SandboxAction[];
+  /** The whole status, if it may have changed. */
+  status?: SandboxStatus;
+  transitions?: Transition[];
+  /** Until something is due although nothing changes. */
+  lookAgainAt?: Date;
+}

@@ -1,0 +1,66 @@
+import type { Checkpoint } from "../../api/checkpoint.ts";
+import { RametError } from "../../api/errors.ts";
+import { parsePodTemplate } from "../../api/pod-template.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import type { SandboxTemplate } from "../../api/sandbox-template.ts";
+import type { Cache } from "../cache.ts";
+import type { ResolvedTemplate } from "./state.ts";
+
+/** Whether a Sandbox leaves it to its checkpoint what it is made from. */
+export function borrowsTemplate({ spec }: Pick<Sandbox, "spec">): boolean {
+  return spec.template === undefined && spec.templateRef === undefined;
+}
+
+/**
+ * What a sandbox is made from: its own template, the SandboxTemplate that it names, or, where it names none, the one that
+ * was kept with the checkpoint it is to be restored from.
+ */
+export function resolveTemplate(
+  sandbox: Sandbox,
+  cache: Pick<Cache, "template" | "templatesOwnedBy">,
+  checkpoint?: Checkpoint,
+): ResolvedTemplate | { problem: RametError } {
+  const { spec, metadata } = sandbox;
+  try {
+    if (spec.template !== undefined) {
+      const template = parsePodTemplate(spec.template);
+      return { template, borrowed: false, persistentContents: [], pauseStrategy: undefined };
+    }
+    const { templateRef } = spec;
+    if (templateRef !== undefined) {
+      const found = cache.template(`${metadata.namespace}/${templateRef.name}`);
+      return found === undefined ? { problem: unknown(sandbox, templateRef.name) } : fromObject(found, false);
+    }
+    const kept = checkpoint && cache.templatesOwnedBy(checkpoint.metadata.uid)[0];
+    return kept === undefined ? { problem: none(checkpoint) } : fromObject(kept, true);
+  } catch (error) {
+    return { problem: RametError.from(error) };
+  }
+}
+
+function fromObject({ metadata, spec }: SandboxTemplate, borrowed: boolean): ResolvedTemplate {
+  return {
+    template: parsePodTemplate(spec.template, `SandboxTemplate ${metadata.name}: spec.template`),
+    borrowed,
+    persistentContents: spec.persistentContents ?? [],
+    pauseStrategy: spec.pauseStrategy?.type,
+  };
+}
+
+function unknown({ metadata: { namespace } }: Sandbox, name: string): RametError {
+  return new RametError("NotFound", `The SandboxTemplate ${name} does not exist in the namespace ${namespace}`, {
+    hint: `Create it, and the sandbox starts; kubectl get sandboxtemplates -n ${namespace} lists those there are`,
+  });
+}
+
+function none(checkpoint: Checkpoint | undefined): RametError {
+  if (checkpoint === undefined) {
+    return new RametError("InvalidArgument", "The sandbox has neither spec.template nor spec.templateRef", {
+      hint: "Give one of the two, or name a checkpoint with the annotation ramet.dev/restore-from",
+    });
+  }
+  const { name } = checkpoint.metadata;
+  return new RametError("NotFound", `No template was kept with the checkpoint ${name}`, {
+    hint: "Give the sandbox spec.template or spec.templateRef, as the checkpoint's source had it",
+  });
+}
