@@ -15,13 +15,14 @@ import { startControlPlane, type TestControlPlane } from "../../setup/control-pl
 import { eventually } from "./eventually.ts";
 
 const namespace = "default";
-const deployments: ResourceRef = {
-  group: "apps",
-  version: "v1",
-  plural: "deployments",
-  kind: "Deployment",
-  namespaced: true,
-};
+const group = "test.ramet.dev";
+const plantsRef: ResourceRef = { group, version: "v1", plural: "plants", kind: "Plant", namespaced: true };
+const plant = (name: string, spec: object = {}) => ({
+  apiVersion: `${group}/v1`,
+  kind: "Plant",
+  metadata: { name, namespace },
+  spec,
+});
 
 let plane: TestControlPlane;
 let client: KubeClient;
@@ -34,7 +35,38 @@ beforeAll(async () => {
   });
   const namespaces = client.resource(coreResources.namespaces);
   await vi.waitUntil(() => namespaces.find({ name: namespace }), { timeout: 30_000 });
+  await installPlants();
 });
+
+/** A custom resource with subresources, whose schema knows two fields of the status. */
+async function installPlants(): Promise<void> {
+  const text = { type: "string" };
+  const number = { type: "integer" };
+  const properties = {
+    spec: { type: "object", properties: { replicas: number } },
+    status: { type: "object", properties: { phase: text, message: text, replicas: number } },
+  };
+  const scale = { specReplicasPath: ".spec.replicas", statusReplicasPath: ".status.replicas" };
+  const version = {
+    name: "v1",
+    served: true,
+    storage: true,
+    schema: { openAPIV3Schema: { type: "object", properties } },
+    subresources: { status: {}, scale },
+  };
+  await client.resource(coreResources.crds).create({
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: { name: `plants.${group}` },
+    spec: { group, scope: "Namespaced", names: { plural: "plants", kind: "Plant" }, versions: [version] },
+  });
+  const served = () =>
+    client
+      .resource(plantsRef)
+      .list()
+      .then(Boolean, () => false);
+  await vi.waitUntil(served, { timeout: 30_000 });
+}
 
 afterAll(async () => {
   await client.close();
@@ -118,14 +150,11 @@ describe("requests to a real API server", () => {
   });
 
   it("reach subresources: scale and binding", async () => {
-    const labels = { app: "x" };
-    const template = { metadata: { labels }, spec: { containers: [{ name: "main", image: "none" }] } };
-    const all = client.resource(deployments);
-    const spec = { replicas: 2, selector: { matchLabels: labels }, template };
-    await all.create({ apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "scaled" }, spec });
-    expect(await all.getSubresource({ name: "scaled" }, "scale")).toMatchObject({ spec: { replicas: 2 } });
-    await all.mergePatch({ name: "scaled" }, { spec: { replicas: 5 } }, { subresource: "scale" });
-    expect(await all.get({ name: "scaled" })).toMatchObject({ spec: { replicas: 5 } });
+    const plants = client.resource(plantsRef);
+    await plants.create(plant("scaled", { replicas: 2 }));
+    expect(await plants.getSubresource({ name: "scaled" }, "scale")).toMatchObject({ spec: { replicas: 2 } });
+    await plants.mergePatch({ name: "scaled" }, { spec: { replicas: 5 } }, { subresource: "scale" });
+    expect(await plants.get({ name: "scaled" })).toMatchObject({ spec: { replicas: 5 } });
 
     const pods = client.resource(coreResources.pods);
     await pods.create(pod("bound"));
@@ -157,35 +186,8 @@ describe("StatusWriter on a real API server", () => {
 
 describe("StatusWriter on a custom resource", () => {
   it("converges though the server drops a field, and never writes to another object of the same name", async () => {
-    const crds = client.resource(coreResources.crds);
-    const schema = {
-      type: "object",
-      properties: {
-        status: { type: "object", properties: { phase: { type: "string" }, message: { type: "string" } } },
-      },
-    };
-    const versions = [
-      { name: "v1", served: true, storage: true, schema: { openAPIV3Schema: schema }, subresources: { status: {} } },
-    ];
-    await crds.create({
-      apiVersion: "apiextensions.k8s.io/v1",
-      kind: "CustomResourceDefinition",
-      metadata: { name: "plants.test.ramet.dev" },
-      spec: { group: "test.ramet.dev", scope: "Namespaced", names: { plural: "plants", kind: "Plant" }, versions },
-    });
-    const plant = { apiVersion: "test.ramet.dev/v1", kind: "Plant", metadata: { name: "p", namespace } };
-    const ref = { group: "test.ramet.dev", version: "v1", plural: "plants", kind: "Plant", namespaced: true };
-    const plants = client.resource(ref, (value) => value as WithStatus);
-    await vi.waitUntil(
-      () =>
-        plants.list().then(
-          () => true,
-          () => false,
-        ),
-      { timeout: 30_000 },
-    );
-
-    const first = await plants.create(plant);
+    const plants = client.resource(plantsRef, (value) => value as WithStatus);
+    const first = await plants.create(plant("p"));
     const writer = new StatusWriter(plants);
     requests = [];
     await writer.write(first, { phase: "Growing", message: "It grows." });
@@ -195,7 +197,7 @@ describe("StatusWriter on a custom resource", () => {
     expect(changed.status).toEqual({ phase: "Grown" });
 
     await plants.delete({ name: "p" });
-    await plants.create(plant);
+    await plants.create(plant("p"));
     expect(await errorOf(writer.write(first, { phase: "Dead" }))).toMatchObject({ code: "Conflict" });
     expect(await plants.get({ name: "p" })).not.toHaveProperty("status");
   });
