@@ -1,0 +1,160 @@
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { workloadPort } from "../bench/workload.ts";
+import type { RunningCell } from "../setup/cell-rig.ts";
+import { CellWorld } from "./cell-world.ts";
+import { Instants } from "./instants.ts";
+import { descendants, killNow, processAppears, processesWith } from "./processes.ts";
+
+/** Enough that a checkpoint lasts a few hundred milliseconds and can be met in the middle. */
+const sizeMiB = 128;
+
+describe("a cell and what it started, killed in the middle", () => {
+  const instants = new Instants();
+  let world: CellWorld;
+
+  beforeAll(async () => {
+    world = await CellWorld.open();
+  });
+  afterAll(() => world.close());
+
+  async function nothingIsLeftOf(cell: RunningCell): Promise<void> {
+    await expect.poll(() => processesWith(cell.directory), { interval: 20, timeout: 10_000 }).toEqual([]);
+  }
+
+  test("the cell in a checkpoint: the store has all of it or nothing, and the earlier one still clones", async () => {
+    const first = await world.source("earlier", sizeMiB);
+    await world.checkpoint(first, "earlier-1");
+    await world.end(first);
+    for (let round = 0; round < 4; round++) {
+      const checkpointId = `killed-${round}`;
+      const source = await world.source("source", sizeMiB);
+      const attempt = world.checkpoint(source, checkpointId).then(
+        () => "succeeded",
+        () => "failed",
+      );
+      const instant = instants.below(700);
+      await sleep(instant);
+      source.process.kill("SIGKILL");
+      const outcome = await attempt;
+      console.log(`faults: cell killed ${instant} ms after the wish: the call ${outcome}`);
+      await nothingIsLeftOf(source);
+      const published = await world.published(checkpointId);
+      if (outcome === "succeeded") expect(published).toBeDefined();
+      if (published !== undefined) expect(await world.countInClone(checkpointId, sizeMiB)).toBe(2);
+    }
+    await world.sweptRests();
+    expect(await world.stagingBytes()).toBe(0);
+    expect(await world.countInClone("earlier-1", sizeMiB)).toBe(2);
+  });
+
+  test("runsc in a checkpoint: the wish fails, the source goes on, and the repeated wish succeeds", async () => {
+    const source = await world.source("source", sizeMiB);
+    const attempt = world.checkpoint(source, "engine-1");
+    const failed = expect(attempt).rejects.toThrow(/the sandbox goes on as it was/);
+    killNow((await processAppears(source.directory, " checkpoint ")).pid);
+    await failed;
+    expect(await world.count(source)).toBe(2);
+    await world.checkpoint(source, "engine-1");
+    expect(await world.count(source)).toBe(3);
+    expect(await world.countInClone("engine-1", sizeMiB)).toBe(3);
+    await world.end(source);
+  });
+
+  test("runsc in a restore: the clone fails, was never reachable, and the next clone comes to life", async () => {
+    const source = await world.source("source", sizeMiB);
+    await world.checkpoint(source, "restored-1");
+    const { cell, restore } = await world.cloneOf("doomed", "restored-1", sizeMiB);
+    const exited = once(cell.process, "exit");
+    const attempt = expect(restore()).rejects.toMatchObject({ name: "RametError" });
+    killNow((await processAppears(cell.directory, " restore ")).pid);
+    await attempt;
+    await refuses(cell);
+    expect(await exited).toEqual([70, null]);
+    await nothingIsLeftOf(cell);
+    expect(await world.countInClone("restored-1", sizeMiB)).toBe(2);
+    expect(await world.count(source)).toBe(2);
+    await world.end(source);
+  });
+
+  test("the cell in a restore, at random instants: nothing is left and the next clone comes to life", async () => {
+    const source = await world.source("source", sizeMiB);
+    await world.checkpoint(source, "interrupted-1");
+    for (let round = 0; round < 3; round++) {
+      const { cell, restore } = await world.cloneOf("doomed", "interrupted-1", sizeMiB);
+      const attempt = restore().catch(() => undefined);
+      const instant = instants.below(400);
+      await sleep(instant);
+      cell.process.kill("SIGKILL");
+      await attempt;
+      console.log(`faults: cell killed ${instant} ms after the wish to clone`);
+      await nothingIsLeftOf(cell);
+    }
+    expect(await world.countInClone("interrupted-1", sizeMiB)).toBe(2);
+    expect(await world.count(source)).toBe(2);
+    await world.end(source);
+  });
+
+  test.each([
+    ["link", "ramet-link net"],
+    ["gVisor's sandbox", "runsc-sandbox"],
+  ])("%s: the cell says that the sandbox is lost, ends, and leaves nothing", async (_, commandLine) => {
+    const source = await world.source("lost");
+    const exited = once(source.process, "exit");
+    const [victim] = await victims(source, commandLine);
+    killNow(victim ?? 0);
+    expect(await exited).toEqual([70, null]);
+    expect(source.told.join("\n")).toContain("SandboxLost");
+    await nothingIsLeftOf(source);
+  });
+
+  test("a hook that never ends: the clone fails and was never reachable", async () => {
+    const source = await world.source("hooked");
+    const hook = "/etc/ramet/on-restore.d/10-stuck";
+    await world.run(
+      source,
+      `mkdir -p /etc/ramet/on-restore.d; printf '#!/bin/sh\\nsleep 600\\n' > ${hook}; chmod +x ${hook}`,
+    );
+    await world.checkpoint(source, "hooked-1");
+    const { cell, restore } = await world.cloneOf("stuck", "hooked-1");
+    const exited = once(cell.process, "exit");
+    const attempt = restore().then(
+      () => "restored",
+      (error: unknown) => error,
+    );
+    let reached = 0;
+    let over = false;
+    const watching = (async () => {
+      while (!over) {
+        if (await answers(cell)) reached++;
+        await sleep(20);
+      }
+    })();
+    expect(await attempt).toMatchObject({ code: "HandoverFailed", message: expect.stringContaining(hook) as string });
+    await exited;
+    over = true;
+    await watching;
+    expect(reached).toBe(0);
+    await nothingIsLeftOf(cell);
+    await world.end(source);
+  });
+});
+
+/** Whether the sandbox's declared port takes a connection and answers. */
+async function answers({ address }: RunningCell): Promise<boolean> {
+  return fetch(`http://${address.ip}:${workloadPort}`, { signal: AbortSignal.timeout(500) }).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function refuses(cell: RunningCell): Promise<void> {
+  expect(await answers(cell)).toBe(false);
+}
+
+/** Link has no folder in its command line, so it is found as a child of the cell's processes. */
+async function victims(cell: RunningCell, commandLine: string): Promise<number[]> {
+  const family = await descendants(cell.process.pid ?? 0);
+  return family.filter((found) => found.commandLine.includes(commandLine)).map(({ pid }) => pid);
+}

@@ -1,0 +1,54 @@
+import { readdir, readFile } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+
+export interface FoundProcess {
+  pid: number;
+  commandLine: string;
+}
+
+/** Processes whose command line holds all of these, this one excepted. Kill what is found by its pid only. */
+export async function processesWith(...parts: string[]): Promise<FoundProcess[]> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name)).map(Number);
+  const found = await Promise.all(
+    pids.map(async (pid) => {
+      const text = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+      return { pid, commandLine: text.replaceAll("\0", " ").trim() };
+    }),
+  );
+  return found.filter(
+    ({ pid, commandLine }) => pid !== process.pid && parts.every((part) => commandLine.includes(part)),
+  );
+}
+
+/** Waits until there is such a process; looks each millisecond, since what is waited for may last only some. */
+export async function processAppears(...parts: string[]): Promise<FoundProcess> {
+  for (const deadline = Date.now() + 30_000; Date.now() < deadline; await sleep(1)) {
+    const [found] = await processesWith(...parts);
+    if (found !== undefined) return found;
+  }
+  throw new Error(`no process with ${parts.join(", ")} appeared`);
+}
+
+/** SIGKILL; one that has just ended by itself is fine. */
+export function killNow(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
+/** A process's children and theirs, also across PID namespaces. */
+export async function descendants(pid: number): Promise<FoundProcess[]> {
+  const all = await processesWith();
+  const parents = new Map<number, number>();
+  for (const one of all) {
+    const status = await readFile(`/proc/${one.pid}/status`, "utf8").catch(() => "");
+    parents.set(one.pid, Number(/^PPid:\s+(\d+)/m.exec(status)?.[1] ?? 0));
+  }
+  const isBelow = (one: number): boolean => {
+    const parent = parents.get(one);
+    return parent !== undefined && parent !== 0 && (parent === pid || isBelow(parent));
+  };
+  return all.filter((one) => isBelow(one.pid));
+}

@@ -1,0 +1,13 @@
+import { defineConfig } from "vitest/config";
+
+/** `npm run test:faults`: one file at a time, because what they start is what they kill and count. */
+export default defineConfig({
+  test: {
+    include: ["test/faults/**/*.test.ts"],
+    globalSetup: ["test/setup/tools.ts"],
+    testTimeout: 300_000,
+    hookTimeout: 120_000,
+    fileParallelism: false,
+    bail: 0,
+  },
+});
