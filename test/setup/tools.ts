@@ -1,7 +1,11 @@
+import { ensurePythonImage } from "../../src/local/images/python-image.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { toolNames } from "../../src/local/tools/pinned-tools.ts";
 
-/** Vitest's global set-up: the tools are there before the first test starts, and their making has no time limit. */
+/** Vitest's global set-up: what the tests run on is there before the first one starts, and its making has no time limit. */
 export async function setup(): Promise<void> {
-  await acquireTools({ names: toolNames, progress: console.log });
+  await Promise.all([
+    acquireTools({ names: toolNames, progress: console.log }),
+    ensurePythonImage({ progress: console.log }),
+  ]);
 }

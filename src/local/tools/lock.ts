@@ -2,7 +2,9 @@ import { randomBytes } from "node:crypto";
 import { link, mkdir, readFile, stat, unlink, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { z } from "zod";
+import { RametError } from "../../api/errors.ts";
 import { delay, type Clock } from "../../kube/clock.ts";
+import { identifyProcess, isProcessRunning, ProcessIdentity } from "../process-identity.ts";
 
 export interface LockOptions {
   clock: Clock;
@@ -17,7 +19,9 @@ export interface LockOptions {
  */
 export async function withLock<T>(path: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
   await mkdir(dirname(path), { recursive: true });
-  const owner: Owner = { ...(await self()), nonce: randomBytes(8).toString("hex") };
+  const self = identifyProcess(process.pid);
+  if (self === undefined) throw new RametError("HostUnsupported", "Locking failed: /proc is not mounted");
+  const owner: Owner = { ...self, nonce: randomBytes(8).toString("hex") };
   // Written first and then linked, so that a lock is never seen empty.
   const mine = `${path}.${owner.nonce}`;
   await writeFile(mine, JSON.stringify(owner));
@@ -33,7 +37,7 @@ export async function withLock<T>(path: string, options: LockOptions, work: () =
   }
 }
 
-const Owner = z.object({ pid: z.number(), startedAt: z.string(), boot: z.string(), nonce: z.string() });
+const Owner = ProcessIdentity.extend({ nonce: z.string() });
 type Owner = z.infer<typeof Owner>;
 
 async function obtain(path: string, mine: string, { clock, signal, onWait }: LockOptions): Promise<void> {
@@ -41,7 +45,7 @@ async function obtain(path: string, mine: string, { clock, signal, onWait }: Loc
   while (!(await linked(mine, path))) {
     const other = await readOwner(path);
     if (other === undefined) continue;
-    if (!(await isRunning(other))) {
+    if (!isProcessRunning(other)) {
       await breakLock(path, other, clock);
       continue;
     }
@@ -91,23 +95,4 @@ async function remove(path: string): Promise<void> {
 async function readOwner(path: string): Promise<Owner | undefined> {
   const text = await readFile(path, "utf8").catch(() => undefined);
   return text === undefined ? undefined : Owner.parse(JSON.parse(text));
-}
-
-async function self(): Promise<Omit<Owner, "nonce">> {
-  return { pid: process.pid, startedAt: (await startTime(process.pid)) ?? "", boot: await bootId() };
-}
-
-async function isRunning(owner: Owner): Promise<boolean> {
-  return owner.boot === (await bootId()) && owner.startedAt === (await startTime(owner.pid));
-}
-
-async function bootId(): Promise<string> {
-  return (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
-}
-
-/** Field 22 of `/proc/<pid>/stat` (proc_pid_stat(5)): clock ticks since boot; absent when there is no such process. */
-async function startTime(pid: number): Promise<string | undefined> {
-  const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => undefined);
-  // The second field is the program's name in parentheses and may hold spaces.
-  return text?.slice(text.lastIndexOf(")") + 2).split(" ")[19];
 }

@@ -1,0 +1,41 @@
+// Bundles the programs into dist/. Run by `npm ci` (as `prepare`) and `npm run build`.
+import { existsSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** @type {import("esbuild").BuildOptions} */
+const shared = {
+  absWorkingDir: root,
+  bundle: true,
+  platform: "node",
+  format: "esm",
+  target: "node22.19",
+  sourcemap: true,
+  logLevel: "warning",
+};
+
+/** @type {import("esbuild").BuildOptions[]} */
+const programs = [
+  // Its packages are installed beside it.
+  { entryPoints: ["src/cli/main.ts"], outfile: "dist/ramet.js", packages: "external" },
+  // It starts once per sandbox and also in images where nothing is installed: one small file.
+  {
+    entryPoints: ["src/cell/main.ts"],
+    outfile: "dist/cell.js",
+    minifySyntax: true,
+    minifyWhitespace: true,
+    legalComments: "none",
+    // Packages that are CommonJS ask for Node's modules with `require`, which an ES module does not have.
+    banner: {
+      js: "import { createRequire as ___createRequire } from 'node:module'; const require = ___createRequire(import.meta.url);",
+    },
+  },
+  { entryPoints: ["src/index.ts"], outfile: "dist/index.js", packages: "external" },
+];
+
+rmSync(join(root, "dist"), { recursive: true, force: true });
+const present = programs.filter(({ entryPoints }) => existsSync(join(root, entryPoints[0])));
+await Promise.all(present.map((program) => build({ ...shared, ...program })));
