@@ -87,7 +87,10 @@ export class CellWorld {
       dial: () => this.rig.client.dial(cell.address, guestClientPort),
       accessToken: cell.identity.accessToken,
     });
-    for await (const event of guest.startProcess({ command: "sh", args: ["-c", script] })) void event;
+    const run = guest.startProcess({ command: "sh", args: ["-c", script] });
+    for await (const event of run) {
+      if (event.type === "end" && event.exitCode !== 0) throw new Error(`${script}: exit code ${event.exitCode}`);
+    }
   }
 
   /** Sweeps as a controller would that knows no unfinished checkpoint, and returns what was left of broken attempts. */

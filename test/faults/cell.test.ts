@@ -124,16 +124,16 @@ describe("a cell and what it started, killed in the middle", () => {
       (error: unknown) => error,
     );
     let reached = 0;
-    let over = false;
+    const over = new AbortController();
     const watching = (async () => {
-      while (!over) {
+      while (!over.signal.aborted) {
         if (await answers(cell)) reached++;
         await sleep(20);
       }
     })();
     expect(await attempt).toMatchObject({ code: "HandoverFailed", message: expect.stringContaining(hook) as string });
     await exited;
-    over = true;
+    over.abort();
     await watching;
     expect(reached).toBe(0);
     await nothingIsLeftOf(cell);

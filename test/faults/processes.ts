@@ -22,9 +22,10 @@ export async function processesWith(...parts: string[]): Promise<FoundProcess[]>
 
 /** Waits until there is such a process; looks each millisecond, since what is waited for may last only some. */
 export async function processAppears(...parts: string[]): Promise<FoundProcess> {
-  for (const deadline = Date.now() + 30_000; Date.now() < deadline; await sleep(1)) {
+  for (const deadline = Date.now() + 30_000; Date.now() < deadline;) {
     const [found] = await processesWith(...parts);
     if (found !== undefined) return found;
+    await sleep(1);
   }
   throw new Error(`no process with ${parts.join(", ")} appeared`);
 }
