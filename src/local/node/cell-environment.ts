@@ -3,7 +3,6 @@ import { CellConfig } from "../../api/cell.ts";
 import { RametError } from "../../api/errors.ts";
 import type { NodeImage } from "./images.ts";
 import type { PodFolder } from "./pod-folder.ts";
-import type { NodePod } from "./pod.ts";
 
 /** The programs that a cell needs on the node. */
 export interface CellTools {
@@ -13,12 +12,12 @@ export interface CellTools {
 }
 
 export interface CellEnvironmentOptions {
-  pod: NodePod;
   /** The resolved variables of the Pod's container. */
   variables: ReadonlyMap<string, string>;
   image: NodeImage;
   /** Host folders of the container's volume mounts, by the path at which the container has them. */
   mounts: ReadonlyMap<string, string>;
+  /** The Pod's folder as the cell sees it. */
   folder: PodFolder;
   ip: string;
   tools: CellTools;

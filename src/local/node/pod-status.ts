@@ -112,9 +112,13 @@ function endFacts({ exitCode, reason, message, startedAt, finishedAt }: Observat
   };
 }
 
+/** Told as one, so that a start is one write of the status and not four. */
+const startPhases: ReadonlySet<CellState["phase"]> = new Set(["preparing", "waiting", "booting", "restoring"]);
+
 function readiness(cell: CellState): Facts["ready"] {
   if (cell.ready) return { status: "True", reason: "SandboxReady", message: "the sandbox answers" };
-  const message = cell.message ?? `the sandbox is ${cell.phase}`;
+  const message =
+    cell.message ?? (startPhases.has(cell.phase) ? "the sandbox is starting" : `the sandbox is ${cell.phase}`);
   return { status: "False", reason: "ContainersNotReady", message };
 }
 

@@ -1,3 +1,4 @@
+import { realpathSync } from "node:fs";
 import { RametError } from "../../api/errors.ts";
 import type { Container, Volume } from "../../api/pod-template.ts";
 import type { Clock } from "../../kube/clock.ts";
@@ -8,6 +9,7 @@ import { PodFolder } from "./pod-folder.ts";
 import { PodProcess } from "./pod-process.ts";
 import type { NodePod } from "./pod.ts";
 import type { PodSources } from "./pod-sources.ts";
+import { podFolderVariable } from "./strays.ts";
 
 export interface PodStarterOptions {
   /** The folder of all Pods' folders. */
@@ -45,13 +47,34 @@ export async function startPod(
     clock,
     onChange,
     program: tools.link,
-    args: ["pod", "--hostname", name.slice(0, 63), "--", ...options.cell],
+    args: ["pod", "--hostname", name.slice(0, 63), ...viewFlags(folder), "--", ...options.cell],
     environment: {
       ...options.environment,
-      ...cellEnvironment({ pod, variables, image, mounts, folder, ip, tools }),
+      ...cellEnvironment({ variables, image, mounts, ip, tools, folder: new PodFolder(insidePods, ".") }),
+      [podFolderVariable]: folder.path,
     },
     identity: { uid, namespace, name, ip },
   });
+}
+
+/**
+ * Where a cell sees its Pod's folder. Paths of Unix sockets end at 107 bytes, and the folder itself may lie deep. The
+ * machine's own `/run` is not shown, so that sockets which gVisor leaves there go with the Pod.
+ */
+const insidePods = "/run/ramet";
+
+function viewFlags(folder: PodFolder): string[] {
+  return ["--hide", "/run", "--bind", `${folder.path}:${insidePods}`, ...resolverFlags()];
+}
+
+/** Where the machine's resolv.conf is a link into `/run`, as systemd-resolved has it, its target is shown still. */
+function resolverFlags(): string[] {
+  try {
+    const path = realpathSync("/etc/resolv.conf");
+    return path.startsWith("/run/") ? ["--bind", `${path}:${path}:ro`] : [];
+  } catch {
+    return [];
+  }
 }
 
 /** The image of the Pod's image volume: the sandbox's root filesystem. */

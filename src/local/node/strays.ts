@@ -1,18 +1,21 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { identifyProcess, type ProcessIdentity } from "../process-identity.ts";
 
+/** The variable by which every process of a Pod can be told: the Pod's folder on the machine. */
+export const podFolderVariable = "RAMET_POD_FOLDER";
+
 /**
  * Processes of Pods in this folder, by their environment: also those of which a crash left no record. Found are the
  * outer process of each Pod and what it started with its own environment.
  */
 export function podProcesses(pods: string): { uid: string; process: ProcessIdentity }[] {
-  const prefix = `RAMET_CELL_DIRECTORY=${pods}/`;
+  const prefix = `${podFolderVariable}=${pods}/`;
   return readdirSync("/proc").flatMap((entry) => {
     const pid = Number(entry);
     if (!Number.isInteger(pid)) return [];
     const variable = environmentOf(pid).find((text) => text.startsWith(prefix));
     const process = variable === undefined ? undefined : identifyProcess(pid);
-    const uid = variable?.slice(prefix.length).split("/")[0];
+    const uid = variable?.slice(prefix.length);
     return process === undefined || uid === undefined ? [] : [{ uid, process }];
   });
 }

@@ -1,0 +1,113 @@
+import { Option, type Command } from "commander";
+import { defaultClusterName } from "../../local/cluster-folder.ts";
+import { logParts, type LogPart } from "../../local/log-files.ts";
+import type { Act } from "../program.ts";
+import type { DownOptions } from "./down.ts";
+import type { AddImageOptions, ListImagesOptions } from "./image.ts";
+import type { LogsOptions } from "./logs.ts";
+import type { StatusOptions } from "./status.ts";
+import type { UpOptions } from "./up.ts";
+
+/** `ramet local …`. */
+export function localCommands(local: Command, act: Act): void {
+  upCommands(local, act);
+  lookCommands(local, act);
+  imageCommands(local.command("image").description("The images that sandboxes on this machine are made from."), act);
+  partCommands(local, act);
+}
+
+function upCommands(local: Command, act: Act): void {
+  withName(local.command("up"))
+    .description("Start a cluster on this machine, or say that it runs. It goes on until `ramet local down`.")
+    .option("--tune", "set huge pages for shared memory, for the whole machine (root only)")
+    .action(
+      act(async (options: UpOptions) => {
+        const { localUp } = await import("./up.ts");
+        return (io) => localUp(io, options);
+      }),
+    );
+  withName(local.command("down"))
+    .description("End the cluster and everything in it. What it keeps is there at the next `up`.")
+    .option("--purge", "remove what it keeps too: objects, checkpoints and logs")
+    .action(
+      act(async (options: DownOptions) => {
+        const { localDown } = await import("./down.ts");
+        return (io) => localDown(io, options);
+      }),
+    );
+  local
+    .command("setup")
+    .description("Get everything that `up` needs onto this machine, and start nothing.")
+    .action(
+      act(async () => {
+        const { localSetup } = await import("./setup.ts");
+        return (io) => localSetup(io);
+      }),
+    );
+}
+
+function lookCommands(local: Command, act: Act): void {
+  withName(local.command("status"))
+    .description("Show the cluster's parts and this machine's setting. Exits with 1 when the cluster is not up.")
+    .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))
+    .action(
+      act(async (options: StatusOptions) => {
+        const { localStatus } = await import("./status.ts");
+        return (io) => localStatus(io, options);
+      }),
+    );
+  withName(local.command("logs"))
+    .description("Show the end of the log of a part of the cluster.")
+    .argument("[part]", `one of ${logParts.join(", ")}`, "node")
+    .option("-f, --follow", "go on until Ctrl-C")
+    .action(
+      act(async (part: LogPart, options: Omit<LogsOptions, "part">) => {
+        const { localLogs } = await import("./logs.ts");
+        return (io) => localLogs(io, { ...options, part });
+      }),
+    );
+}
+
+function imageCommands(image: Command, act: Act): void {
+  image
+    .command("add")
+    .description("Add an image, or put another in place of what has the name.")
+    .argument("<name>", "what templates call it, such as python or registry.example/tools/python:3.12")
+    .argument("<path>", "a root folder, a tar of one (plain, gzip or zstd), or an OCI image layout")
+    .action(
+      act(async (name: string, path: string) => {
+        const { addImage } = await import("./image.ts");
+        return (io) => addImage(io, { name, path } satisfies AddImageOptions);
+      }),
+    );
+  image
+    .command("ls")
+    .description("List the images.")
+    .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))
+    .action(
+      act(async (options: ListImagesOptions) => {
+        const { listImages } = await import("./image.ts");
+        return (io) => listImages(io, options);
+      }),
+    );
+}
+
+/** What `up` starts: not for people. */
+function partCommands(local: Command, act: Act): void {
+  withName(local.command("node", { hidden: true })).action(
+    act(async (options: { name: string }) => {
+      const { localNode } = await import("./parts.ts");
+      return (io) => localNode(io, options);
+    }),
+  );
+  withName(local.command("supervise", { hidden: true })).action(
+    act(async (options: { name: string }) => {
+      const { localSupervise } = await import("./parts.ts");
+      return (io) => localSupervise(io, options);
+    }),
+  );
+}
+
+function withName(command: Command): Command {
+  return command.option("--name <name>", "the cluster's name; a machine can have several", defaultClusterName);
+}

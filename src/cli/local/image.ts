@@ -1,0 +1,43 @@
+import { resolve } from "node:path";
+import { openImageStore, type ImageStore } from "../../local/images/image-store.ts";
+import { imagesFolder } from "../../local/images/python-image.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { printLine, type Io } from "../io.ts";
+import { table } from "../output/table.ts";
+
+export interface AddImageOptions {
+  name: string;
+  path: string;
+}
+
+export interface ListImagesOptions {
+  output: "table" | "json";
+}
+
+/** `ramet local image add`: prints the image's digest. */
+export async function addImage(io: Io, { name, path }: AddImageOptions): Promise<number> {
+  const image = await images(io).add(name, resolve(path), { signal: io.signal });
+  printLine(io.stdout, image.digest);
+  return exitCodes.ok;
+}
+
+/** `ramet local image ls`. */
+export async function listImages(io: Io, { output }: ListImagesOptions): Promise<number> {
+  const found = await images(io).list();
+  if (output === "json") printLine(io.stdout, JSON.stringify(found, undefined, 2));
+  else
+    io.stdout.write(
+      table(
+        ["NAME", "DIGEST", "PATH"],
+        found.map((one) => [one.name, one.digest.slice(0, 19), one.rootPath]),
+      ),
+    );
+  return exitCodes.ok;
+}
+
+function images(io: Io): ImageStore {
+  const progress = (line: string): void => {
+    printLine(io.stderr, line);
+  };
+  return openImageStore({ dir: imagesFolder(), clock: io.clock, progress });
+}

@@ -1,0 +1,25 @@
+import { RametError } from "../../api/errors.ts";
+import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
+import { logParts, sendPartLog, type LogPart } from "../../local/log-files.ts";
+import { exitCodes } from "../exit-codes.ts";
+import type { Io } from "../io.ts";
+
+export interface LogsOptions {
+  part: LogPart;
+  name?: string;
+  follow?: boolean;
+}
+
+/** `ramet local logs [part]`. */
+export async function localLogs(
+  io: Io,
+  { part, name = defaultClusterName, follow = false }: LogsOptions,
+): Promise<number> {
+  if (!logParts.includes(part)) {
+    throw new RametError("InvalidArgument", `There is no part "${part}" of a local cluster`, {
+      hint: `Its parts are ${logParts.join(", ")}.`,
+    });
+  }
+  await sendPartLog(clusterFolder(name, io.environment), io.stdout, { part, follow, signal: io.signal });
+  return exitCodes.ok;
+}

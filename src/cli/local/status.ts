@@ -1,0 +1,49 @@
+import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
+import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
+import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { printLine, type Io } from "../io.ts";
+import { table } from "../output/table.ts";
+
+export interface StatusOptions {
+  name?: string;
+  output: "table" | "json";
+}
+
+/** `ramet local status`: exits with 1 when the cluster is not up, so that scripts can ask. */
+export async function localStatus(io: Io, { name = defaultClusterName, output }: StatusOptions): Promise<number> {
+  const folder = clusterFolder(name, io.environment);
+  const known = readStatus(folder.status);
+  const status = isSupervised(known) ? known : undefined;
+  const hugePages = await readHugePages();
+  const phase = status?.phase ?? "down";
+  if (output === "json") {
+    const { kubeconfig, store, path } = folder;
+    const shown = { name, phase, path, kubeconfig, store, hugePages, ...status };
+    printLine(io.stdout, JSON.stringify(shown, undefined, 2));
+  } else {
+    printLine(io.stdout, `cluster ${name}: ${phase}${diedBecause(known, status)}`);
+    if (status !== undefined) io.stdout.write(`\n${partTable(status)}\n`);
+    printLine(io.stdout, `kubeconfig   ${folder.kubeconfig}`);
+    printLine(io.stdout, `data         ${folder.path}`);
+    printLine(io.stdout, `huge pages   ${describeHugePages(hugePages)}`);
+  }
+  return phase === "up" ? exitCodes.ok : exitCodes.failed;
+}
+
+/** A status that says "up" with no supervisor left is what a kill left behind. */
+function diedBecause(known: ClusterStatus | undefined, running: ClusterStatus | undefined): string {
+  if (running !== undefined || known === undefined || known.phase === "down") return "";
+  return known.phase === "failed" ? ` (${known.message ?? "it failed"})` : " (its supervisor was killed)";
+}
+
+function partTable({ parts }: ClusterStatus): string {
+  const rows = parts.map(({ name, state, process, restarts, message }) => [
+    name,
+    state,
+    process === undefined ? "" : String(process.pid),
+    String(restarts),
+    message ?? "",
+  ]);
+  return table(["PART", "STATE", "PID", "RESTARTS", "LAST END"], rows);
+}

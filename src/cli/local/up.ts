@@ -1,0 +1,40 @@
+import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
+import { isSupervised, readStatus } from "../../local/cluster-status.ts";
+import { describeHugePages, readHugePages, tuneHugePages } from "../../local/huge-pages.ts";
+import { prepareCluster } from "../../local/prepare-cluster.ts";
+import { startCluster } from "../../local/up.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { printLine, type Io } from "../io.ts";
+
+export interface UpOptions {
+  name?: string;
+  tune?: boolean;
+}
+
+/** `ramet local up`: what is done goes to stderr, how to use the cluster to stdout. */
+export async function localUp(io: Io, { name = defaultClusterName, tune = false }: UpOptions): Promise<number> {
+  const folder = clusterFolder(name, io.environment);
+  const { clock, signal } = io;
+  const progress = (line: string): void => {
+    printLine(io.stderr, line);
+  };
+  if (tune) await tuneHugePages();
+  const begun = clock.monotonicMilliseconds();
+  const known = readStatus(folder.status);
+  if (isSupervised(known) && known.phase === "up") {
+    progress(`The local cluster ${name} is up, since ${known.startedAt}.`);
+  } else {
+    const setting = await prepareCluster({ name, clock, signal, progress });
+    const { already } = await startCluster({ folder, setting, clock, signal, progress });
+    const seconds = ((clock.monotonicMilliseconds() - begun) / 1000).toFixed(1);
+    progress(already ? `The local cluster ${name} is up.` : `The local cluster ${name} is up, after ${seconds} s.`);
+  }
+  progress(`Huge pages: ${describeHugePages(await readHugePages())}`);
+  progress("To use it with kubectl:");
+  printLine(io.stdout, `export KUBECONFIG=${shellWord(folder.kubeconfig)}`);
+  return exitCodes.ok;
+}
+
+function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,60 @@
+import { watch } from "node:fs";
+import { open, stat } from "node:fs/promises";
+import type { Writable } from "node:stream";
+import { RametError } from "../api/errors.ts";
+import type { ClusterFolder } from "./cluster-folder.ts";
+
+/** The parts of a cluster that have a log. */
+export const logParts = ["supervisor", "etcd", "api-server", "controller", "node"] as const;
+export type LogPart = (typeof logParts)[number];
+
+export interface SendLogOptions {
+  part: LogPart;
+  follow: boolean;
+  signal: AbortSignal;
+}
+
+const shownBytes = 64 * 1024;
+
+/** Writes the end of a part's log, and with `follow` what comes, until `signal` is aborted. */
+export async function sendPartLog(folder: ClusterFolder, to: Writable, options: SendLogOptions): Promise<void> {
+  const path = folder.log(options.part);
+  const size = await stat(path).then(
+    (found) => found.size,
+    (cause: unknown) => {
+      throw new RametError("NotFound", `There is no log of ${options.part}: it has not been started`, { cause });
+    },
+  );
+  const file = await open(path, "r");
+  try {
+    let at = Math.max(0, size - shownBytes);
+    const send = async (): Promise<void> => {
+      for (;;) {
+        const { bytesRead, buffer } = await file.read(Buffer.alloc(65536), 0, 65536, at);
+        if (bytesRead === 0) return;
+        at += bytesRead;
+        to.write(buffer.subarray(0, bytesRead));
+      }
+    };
+    await send();
+    if (options.follow) await onEachChange(path, send, options.signal);
+  } finally {
+    await file.close();
+  }
+}
+
+function onEachChange(path: string, act: () => Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let acting = Promise.resolve();
+    const watcher = watch(path, () => {
+      acting = acting.then(act);
+      acting.catch(reject);
+    });
+    const stop = (): void => {
+      watcher.close();
+      acting.then(resolve, reject);
+    };
+    if (signal.aborted) stop();
+    else signal.addEventListener("abort", stop, { once: true });
+  });
+}

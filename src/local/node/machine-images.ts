@@ -1,0 +1,27 @@
+import { mkdir } from "node:fs/promises";
+import { openImageStore } from "../images/image-store.ts";
+import { getOrPullImage } from "../images/pull-image.ts";
+import { imagesFolder } from "../images/python-image.ts";
+import type { ImageSource } from "./images.ts";
+
+/**
+ * The images that are unpacked on this machine, and those that it can pull. What is there is taken as it is, also for
+ * `Always`: a machine without a network must be able to run what it has; `ramet local image add` puts a newer one in place.
+ */
+export function machineImages(progress: (line: string) => void): ImageSource {
+  const dir = imagesFolder();
+  const store = openImageStore({ dir, progress });
+  return {
+    image: async (reference, pull) => {
+      const { rootPath, config, digest } =
+        (await store.find(reference)) ?? (pull === "Never" ? await store.get(reference) : await pulled(reference));
+      const { entrypoint, cmd, env, workingDir } = config;
+      return { rootPath, digest, config: { entrypoint, cmd, env, workingDir } };
+    },
+  };
+
+  async function pulled(reference: string) {
+    await mkdir(dir, { recursive: true });
+    return getOrPullImage(store, reference, { scratch: dir, progress });
+  }
+}

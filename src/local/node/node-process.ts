@@ -1,0 +1,52 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { pino } from "pino";
+import { systemClock } from "../../kube/clock.ts";
+import { KubeClient } from "../../kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import type { ClusterFolder } from "../cluster-folder.ts";
+import { readSetting } from "../cluster-setting.ts";
+import { openPki } from "../control-plane/pki.ts";
+import { readySignPath, signReady } from "../ready-sign.ts";
+import { machineImages } from "./machine-images.ts";
+import { localNodeName, runLocalNode } from "./run-node.ts";
+
+/** The process `ramet local node`: the node of the cluster in this folder, until `signal` is aborted. */
+export async function runNodeProcess(folder: ClusterFolder, signal: AbortSignal): Promise<void> {
+  const setting = await readSetting(folder.setting);
+  const pki = await openPki(join(folder.path, "pki"), () => systemClock.now());
+  const serving = pki.issue({ commonName: localNodeName, use: "server", hosts: ["127.0.0.1"] });
+  const client = new KubeClient(await connectionFromKubeconfig({ path: folder.kubeconfig }), {
+    userAgent: "ramet-local-node",
+  });
+  const { runsc, "ramet-guest": guest, "ramet-link": link } = setting.tools;
+  const compileCache = join(folder.path, "compile-cache");
+  mkdirSync(compileCache, { recursive: true, mode: 0o700 });
+  const log = pino({ name: "local-node" }, pino.destination(2));
+  try {
+    await runLocalNode(
+      {
+        client,
+        dir: folder.path,
+        images: machineImages((line) => {
+          log.info({}, line);
+        }),
+        tools: { runsc, guest, link },
+        cell: setting.cell,
+        environment: {
+          PATH: process.env["PATH"] ?? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+          HOME: process.env["HOME"] ?? "/",
+          NODE_COMPILE_CACHE: compileCache,
+        },
+        serving: { ca: pki.ca, ...serving },
+        log,
+        onReady: () => {
+          signReady(readySignPath(folder, "node"));
+        },
+      },
+      signal,
+    );
+  } finally {
+    await client.close();
+  }
+}

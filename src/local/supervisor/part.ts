@@ -1,0 +1,90 @@
+import { RametError } from "../../api/errors.ts";
+import { backoffMilliseconds } from "../../kube/backoff.ts";
+import { delay, type Clock } from "../../kube/clock.ts";
+import type { PartStatus } from "../cluster-status.ts";
+import type { Child } from "../control-plane/child.ts";
+import { identifyProcess } from "../process-identity.ts";
+
+export interface PartOptions {
+  name: string;
+  /** Starts the process and resolves when it can be used. */
+  start: (signal: AbortSignal) => Promise<Child>;
+  clock: Clock;
+  onChange: (status: PartStatus) => void;
+  /** How long the process may take to end after SIGTERM. */
+  graceMilliseconds: number;
+}
+
+/** Having run this long, a process counts as sound: its next restart comes soon again. */
+const soundAfterMilliseconds = 30_000;
+const restartBackoff = { baseMilliseconds: 100, maxMilliseconds: 10_000, jitter: 0.2 };
+
+/** One process of a cluster, which is started again whenever it ends. */
+export class Part {
+  readonly #options: PartOptions;
+  readonly #stop = new AbortController();
+  #status: PartStatus;
+  #child: Child | undefined;
+  #kept: Promise<void> = Promise.resolve();
+
+  constructor(options: PartOptions) {
+    this.#options = options;
+    this.#status = { name: options.name, state: "waiting", restarts: 0 };
+  }
+
+  /** Resolves when the process can be used for the first time. @throws what its first start failed with */
+  async run(): Promise<void> {
+    const child = await this.#start();
+    this.#kept = this.#keep(child);
+  }
+
+  /** Ends the process for good; resolves when it is gone. */
+  async stop(): Promise<void> {
+    if (this.#status.state === "waiting") return;
+    this.#set({ state: "stopping" });
+    this.#stop.abort();
+    await this.#child?.stop(this.#options.graceMilliseconds);
+    await this.#kept;
+    this.#set({ state: "stopped", process: undefined });
+  }
+
+  async #start(): Promise<Child> {
+    this.#set({ state: this.#status.restarts === 0 ? "starting" : "restarting", process: undefined });
+    const child = await this.#options.start(this.#stop.signal);
+    this.#child = child;
+    this.#set({ state: "running", process: identifyProcess(child.pid) });
+    return child;
+  }
+
+  async #keep(first: Child): Promise<void> {
+    const { clock } = this.#options;
+    const { signal } = this.#stop;
+    let child: Child | undefined = first;
+    for (let failures = 0; !signal.aborted;) {
+      const since = clock.monotonicMilliseconds();
+      if (child !== undefined) this.#set({ message: `ended with ${await child.ended}` });
+      if (isAborted(signal)) return;
+      if (clock.monotonicMilliseconds() - since > soundAfterMilliseconds) failures = 0;
+      this.#set({ state: "restarting", process: undefined, restarts: this.#status.restarts + 1 });
+      const pause = backoffMilliseconds(restartBackoff, failures, Math.random);
+      failures += 1;
+      await delay(clock, pause, signal).catch(() => undefined);
+      if (isAborted(signal)) return;
+      child = await this.#start().catch((error: unknown) => {
+        this.#set({ message: RametError.from(error).message });
+        return undefined;
+      });
+    }
+  }
+
+  #set(change: Partial<{ [Key in keyof PartStatus]: PartStatus[Key] | undefined }>): void {
+    const merged = Object.entries({ ...this.#status, ...change }).filter(([, value]) => value !== undefined);
+    this.#status = Object.fromEntries(merged) as PartStatus;
+    this.#options.onChange(this.#status);
+  }
+}
+
+/** Asked in a function of its own: the compiler believes that a signal that was not aborted stays so. */
+function isAborted(signal: AbortSignal): boolean {
+  return signal.aborted;
+}

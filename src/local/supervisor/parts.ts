@@ -1,0 +1,142 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import type { Clock } from "../../kube/clock.ts";
+import type { ClusterFolder } from "../cluster-folder.ts";
+import type { ClusterSetting } from "../cluster-setting.ts";
+import type { PartStatus } from "../cluster-status.ts";
+import { startApiServer } from "../control-plane/api-server.ts";
+import { startChild, type Child } from "../control-plane/child.ts";
+import { startEtcd } from "../control-plane/etcd.ts";
+import { writeKubeconfig } from "../control-plane/kubeconfig.ts";
+import { openPki, type Pki } from "../control-plane/pki.ts";
+import { waitUntilReady } from "../control-plane/readiness.ts";
+import { hasSignedReady, readySignPath } from "../ready-sign.ts";
+import { clusterPort, freePort } from "./cluster-port.ts";
+import { Part } from "./part.ts";
+
+/** The processes of a cluster, in the order of their start. */
+export interface ClusterParts {
+  etcd: Part;
+  apiServer: Part;
+  node: Part;
+  controller: Part;
+}
+
+export interface ClusterPartsOptions {
+  folder: ClusterFolder;
+  setting: ClusterSetting;
+  clock: Clock;
+  onChange: (status: PartStatus) => void;
+}
+
+export function clusterParts(options: ClusterPartsOptions): ClusterParts {
+  const { folder, setting, clock, onChange } = options;
+  const shared = { clock, onChange };
+  return {
+    etcd: new Part({
+      ...shared,
+      name: "etcd",
+      graceMilliseconds: 5_000,
+      start: (signal) => startEtcd({ program: setting.tools.etcd, dir: folder.path, durable: true, clock, signal }),
+    }),
+    apiServer: new Part({
+      ...shared,
+      name: "api-server",
+      graceMilliseconds: 5_000,
+      start: (signal) => serveApi(options, signal),
+    }),
+    node: new Part({
+      ...shared,
+      name: "node",
+      // It ends its Pods first.
+      graceMilliseconds: 20_000,
+      start: (signal) => startNode(options, signal),
+    }),
+    controller: new Part({
+      ...shared,
+      name: "controller",
+      graceMilliseconds: 10_000,
+      start: (signal) => startController(options, signal),
+    }),
+  };
+}
+
+async function serveApi({ folder, setting, clock }: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
+  const pki = await openPki(join(folder.path, "pki"), () => clock.now());
+  const program = setting.tools["kube-apiserver"];
+  return clusterPort(folder, async (port) => {
+    const child = await startApiServer({ program, dir: folder.path, port, pki, clock, signal });
+    await writeClusterKubeconfig(folder, pki, port);
+    return child;
+  });
+}
+
+async function writeClusterKubeconfig(folder: ClusterFolder, pki: Pki, port: number): Promise<void> {
+  const client = pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" });
+  const name = folder.name === "default" ? "ramet" : `ramet-${folder.name}`;
+  await writeKubeconfig(folder.kubeconfig, { name, server: `https://127.0.0.1:${port}`, ca: pki.ca, client });
+}
+
+async function startController(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
+  const { folder, setting } = options;
+  const port = await freePort();
+  const args = ["controller", "--kubeconfig", folder.kubeconfig, "--store-directory", folder.store];
+  const child = await startRamet(options, "controller", [
+    ...args,
+    ...["--cell-image", setting.cellImage, "--metrics-port", String(port)],
+  ]);
+  await untilReady(child, "the controller", options, { signal, ready: () => answersReady(port) });
+  return child;
+}
+
+async function startNode(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
+  const { folder } = options;
+  const sign = readySignPath(folder, "node");
+  rmSync(sign, { force: true });
+  const child = await startRamet(options, "node", ["local", "node", "--name", folder.name]);
+  await untilReady(child, "the node", options, {
+    signal,
+    ready: () => Promise.resolve(hasSignedReady(sign, child.pid)),
+  });
+  return child;
+}
+
+/** Starts a part that is this very program under another name. */
+function startRamet({ folder, setting, clock }: ClusterPartsOptions, part: string, args: string[]): Promise<Child> {
+  const [program = process.execPath, ...before] = setting.program;
+  return startChild({
+    program,
+    args: [...before, ...args],
+    cwd: folder.path,
+    logPath: folder.log(part),
+    clock,
+    environment: passedOn(folder),
+  });
+}
+
+function untilReady(
+  child: Child,
+  what: string,
+  { clock }: ClusterPartsOptions,
+  rest: { signal: AbortSignal; ready: () => Promise<boolean> },
+): Promise<void> {
+  return waitUntilReady(child, { what, clock, timeoutMilliseconds: 30_000, ...rest });
+}
+
+async function answersReady(port: number): Promise<boolean> {
+  try {
+    return (await fetch(`http://127.0.0.1:${port}/readyz`)).status === 200;
+  } catch {
+    return false;
+  }
+}
+
+/** What the parts need of this process's environment. */
+function passedOn(folder: ClusterFolder): Record<string, string> {
+  const names = ["XDG_DATA_HOME", "XDG_CACHE_HOME", "TZ", "TMPDIR"];
+  const values = names.flatMap((name) => {
+    const value = process.env[name];
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return { ...Object.fromEntries(values), NODE_COMPILE_CACHE: join(folder.path, "compile-cache") };
+}

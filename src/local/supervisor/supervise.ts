@@ -1,0 +1,107 @@
+import { mkdir } from "node:fs/promises";
+import { RametError } from "../../api/errors.ts";
+import type { Clock } from "../../kube/clock.ts";
+import { KubeClient } from "../../kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import type { ClusterFolder } from "../cluster-folder.ts";
+import type { ClusterSetting } from "../cluster-setting.ts";
+import { writeStatus, type ClusterStatus, type PartStatus } from "../cluster-status.ts";
+import { identifyProcess } from "../process-identity.ts";
+import { clusterParts, type ClusterParts } from "./parts.ts";
+import { seedCluster } from "./seed.ts";
+
+export interface SuperviseOptions {
+  folder: ClusterFolder;
+  setting: ClusterSetting;
+  clock: Clock;
+}
+
+/**
+ * Keeps a local cluster running until `signal` is aborted: etcd, the API server, the controller and the node, each
+ * started again when it ends. What it knows stands in the cluster's status file, where `up`, `down` and `status` read it.
+ */
+export async function superviseCluster(
+  { folder, setting, clock }: SuperviseOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  await mkdir(folder.store, { recursive: true, mode: 0o700 });
+  const report = new Report(folder, clock);
+  const onChange = (part: PartStatus): void => {
+    report.part(part);
+  };
+  const parts = clusterParts({ folder, setting, clock, onChange });
+  const failure = await bringUp(folder, parts, report, signal).catch((error: unknown) => RametError.from(error));
+  if (failure === undefined) await aborted(signal);
+  report.phase("stopping");
+  await bringDown(parts);
+  if (failure === undefined || signal.aborted) report.phase("down");
+  else report.phase("failed", failure.describe());
+}
+
+async function bringUp(
+  folder: ClusterFolder,
+  parts: ClusterParts,
+  report: Report,
+  signal: AbortSignal,
+): Promise<undefined> {
+  await parts.etcd.run();
+  await parts.apiServer.run();
+  const client = new KubeClient(await connectionFromKubeconfig({ path: folder.kubeconfig }));
+  try {
+    // Pods of an earlier run may be at work still, so the node need not wait for the kinds.
+    await Promise.all([parts.node.run(), seedCluster(client, signal).then(() => parts.controller.run())]);
+  } finally {
+    await client.close();
+  }
+  if (!signal.aborted) report.phase("up");
+  return undefined;
+}
+
+/** In the order in which each still has what it needs: the node ends its Pods and tells the API server. */
+async function bringDown({ controller, node, apiServer, etcd }: ClusterParts): Promise<void> {
+  await controller.stop();
+  await node.stop();
+  await apiServer.stop();
+  await etcd.stop();
+}
+
+class Report {
+  readonly #path: string;
+  #status: ClusterStatus;
+
+  constructor({ name, status }: ClusterFolder, clock: Clock) {
+    const supervisor = identifyProcess(process.pid);
+    if (supervisor === undefined) throw new RametError("Internal", "This process is not in /proc");
+    this.#path = status;
+    const startedAt = clock.now().toISOString();
+    this.#status = { v: 1, name, phase: "starting", supervisor, startedAt, parts: [] };
+    this.#write({});
+  }
+
+  phase(phase: ClusterStatus["phase"], message?: string): void {
+    this.#write({ phase, ...(message !== undefined && { message }) });
+  }
+
+  part(part: PartStatus): void {
+    const others = this.#status.parts.filter(({ name }) => name !== part.name);
+    this.#write({ parts: [...others, part] });
+  }
+
+  #write(change: Partial<ClusterStatus>): void {
+    this.#status = { ...this.#status, ...change };
+    writeStatus(this.#path, this.#status);
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener(
+      "abort",
+      () => {
+        resolve();
+      },
+      { once: true },
+    );
+  });
+}

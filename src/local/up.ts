@@ -1,0 +1,115 @@
+import { spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { RametError } from "../api/errors.ts";
+import { canceled, delay, type Clock } from "../kube/clock.ts";
+import type { ClusterFolder } from "./cluster-folder.ts";
+import { writeSetting, type ClusterSetting } from "./cluster-setting.ts";
+import { isSupervised, readStatus, type ClusterStatus } from "./cluster-status.ts";
+import { endLeftovers } from "./leftovers.ts";
+import { identifyProcess, isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
+import { withLock } from "./tools/lock.ts";
+
+export interface UpOptions {
+  folder: ClusterFolder;
+  setting: ClusterSetting;
+  clock: Clock;
+  signal: AbortSignal;
+  /** Told each part as it comes up. */
+  progress?: (line: string) => void;
+}
+
+export interface UpResult {
+  status: ClusterStatus;
+  /** Whether it ran before. */
+  already: boolean;
+}
+
+const pollMilliseconds = 25;
+
+/**
+ * Starts a cluster, or finds that it runs. The supervisor that is started goes on when the caller ends. Two callers at
+ * once start one cluster.
+ * @throws RametError `Unavailable` with the reason if the cluster does not come up; nothing of it runs then
+ */
+export async function startCluster(options: UpOptions): Promise<UpResult> {
+  const { folder, setting, clock, signal } = options;
+  await mkdir(folder.path, { recursive: true, mode: 0o700 });
+  return withLock(folder.lock, { clock, signal }, async () => {
+    const known = readStatus(folder.status);
+    if (isSupervised(known) && known.phase === "up") return { status: known, already: true };
+    if (isSupervised(known) && known.phase === "starting") {
+      return { status: await untilUp(options, known.supervisor), already: true };
+    }
+    if (isSupervised(known)) await untilGone(known.supervisor, clock, signal);
+    await endLeftovers(folder, { pods: false, clock });
+    await writeSetting(folder.setting, setting);
+    const supervisor = spawnSupervisor(folder, setting);
+    try {
+      return { status: await untilUp(options, supervisor), already: false };
+    } catch (error) {
+      signalProcess(supervisor, "SIGTERM");
+      throw error;
+    }
+  });
+}
+
+function spawnSupervisor(folder: ClusterFolder, { program }: ClusterSetting): ProcessIdentity {
+  const log = openSync(folder.log("supervisor"), "a", 0o600);
+  const [node = process.execPath, ...before] = program;
+  try {
+    const child = spawn(node, [...before, "local", "supervise", "--name", folder.name], {
+      detached: true,
+      stdio: ["ignore", log, log],
+      cwd: folder.path,
+    });
+    child.on("error", () => undefined);
+    child.unref();
+    const supervisor = child.pid === undefined ? undefined : identifyProcess(child.pid);
+    if (supervisor === undefined) throw new RametError("ToolMissing", `Starting ${node} failed`);
+    return supervisor;
+  } finally {
+    closeSync(log);
+  }
+}
+
+async function untilUp(options: UpOptions, supervisor: ProcessIdentity): Promise<ClusterStatus> {
+  const { folder, clock, signal } = options;
+  const tell = teller(options.progress);
+  for (;;) {
+    if (signal.aborted) throw canceled("Starting the local cluster", signal);
+    // Read before the status: a supervisor that has ended has written its last one.
+    const running = isProcessRunning(supervisor);
+    const status = readStatus(folder.status);
+    if (status?.supervisor.startedAt === supervisor.startedAt && status.supervisor.pid === supervisor.pid) {
+      if (status.phase === "up") return status;
+      if (status.phase === "failed") throw failed(folder, status.message ?? "it did not say why");
+      tell(status);
+    }
+    if (!running) throw failed(folder, "its supervisor ended before the cluster was up");
+    await delay(clock, pollMilliseconds, signal);
+  }
+}
+
+/** Tells each part once. */
+function teller(progress: (line: string) => void = () => undefined): (status: ClusterStatus) => void {
+  const told = new Set<string>();
+  return ({ parts }) => {
+    for (const { name, state } of parts) {
+      if (state !== "running" || told.has(name)) continue;
+      told.add(name);
+      progress(`${name} runs`);
+    }
+  };
+}
+
+/** Waits for a supervisor that is on its way out. */
+async function untilGone(supervisor: ProcessIdentity, clock: Clock, signal: AbortSignal): Promise<void> {
+  while (isProcessRunning(supervisor)) await delay(clock, pollMilliseconds, signal);
+}
+
+function failed(folder: ClusterFolder, why: string): RametError {
+  return new RametError("Unavailable", `The local cluster ${folder.name} did not come up: ${why}`, {
+    hint: `The logs of its parts lie in ${folder.path}.`,
+  });
+}
