@@ -4,9 +4,10 @@ import { canceled, systemClock, type Clock } from "../../kube/clock.ts";
 import { cacheFolder } from "./cache-folder.ts";
 import { makeDownloader, type Downloader } from "./download.ts";
 import { findInstalled, isExecutable } from "./find-installed.ts";
+import { findGo } from "./go-build.ts";
 import { limiter, type Limiter } from "./limiter.ts";
 import { withLock } from "./lock.ts";
-import { makeTool } from "./make-tool.ts";
+import { makeTool, type MakeOptions } from "./make-tool.ts";
 import { pinnedTool, type ToolName } from "./pinned-tools.ts";
 import { progressLine } from "./progress.ts";
 
@@ -19,6 +20,8 @@ export interface AcquireOptions<Name extends ToolName> {
   cacheDir?: string;
   /** Read for `PATH`, `KUBEBUILDER_ASSETS` and `XDG_CACHE_HOME`. @default this process's */
   environment?: NodeJS.ProcessEnv;
+  /** Where the `go` program is. @default in `PATH`, or where Go's installation instructions put it */
+  findGo?: MakeOptions["findGo"];
   clock?: Clock;
 }
 
@@ -34,7 +37,8 @@ export async function acquireTools<Name extends ToolName>(options: AcquireOption
   const context: Context = {
     environment,
     folder: join(options.cacheDir ?? cacheFolder(environment), "tools"),
-    downloader: makeDownloader(),
+    downloader: makeDownloader(environment),
+    findGo: options.findGo ?? (() => findGo(environment)),
     // Go uses all cores for one build; a second one fills the gaps while the first waits for modules or links.
     builds: limiter(2),
     clock: options.clock ?? systemClock,
@@ -63,6 +67,7 @@ interface Context {
   folder: string;
   downloader: Downloader;
   builds: Limiter;
+  findGo: MakeOptions["findGo"];
   clock: Clock;
   write: (line: string) => void;
   signal?: AbortSignal;

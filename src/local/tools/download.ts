@@ -25,9 +25,13 @@ export interface Downloader {
 
 const connectMilliseconds = 5000;
 
-export function makeDownloader(): Downloader {
-  // Takes HTTP_PROXY and its companions from the environment, as curl does.
+/** Goes through the proxies that `HTTPS_PROXY` and its companions in the environment name, as curl does. */
+export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
+  const setting = (name: string): string => environment[name.toLowerCase()] ?? environment[name] ?? "";
   const dispatcher = new EnvHttpProxyAgent({
+    httpProxy: setting("HTTP_PROXY"),
+    httpsProxy: setting("HTTPS_PROXY"),
+    noProxy: setting("NO_PROXY"),
     connect: { timeout: connectMilliseconds },
     headersTimeout: connectMilliseconds,
     bodyTimeout: 30_000,

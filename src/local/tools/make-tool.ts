@@ -2,13 +2,14 @@ import { mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../api/errors.ts";
 import type { Downloader } from "./download.ts";
-import { findGo, goBuild } from "./go-build.ts";
+import { goBuild } from "./go-build.ts";
 import type { Limiter } from "./limiter.ts";
 import type { ProgressLine } from "./progress.ts";
 import type { Tool } from "./tool.ts";
 
 export interface MakeOptions {
-  environment: NodeJS.ProcessEnv;
+  /** Path of the `go` program, if there is one. */
+  findGo: () => Promise<string | undefined>;
   downloader: Downloader;
   /** Limits how many builds run at once. */
   builds: Limiter;
@@ -67,7 +68,7 @@ async function download(tool: Tool, folder: string, options: MakeOptions): Promi
 
 async function build(tool: Tool, folder: string, options: MakeOptions): Promise<string> {
   const { line, signal } = options;
-  const go = await findGo(options.environment);
+  const go = await options.findGo();
   if (go === undefined) throw new RametError("ToolMissing", "Go is not installed, so it cannot be built");
   await options.builds(async () => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);

@@ -1,0 +1,81 @@
+import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { acquireTools, type AcquireOptions } from "./acquire-tools.ts";
+import type { ToolName } from "./pinned-tools.ts";
+
+let dir: string;
+let lines: string[];
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "ramet-tools-"));
+  lines = [];
+});
+afterEach(() => rm(dir, { recursive: true, force: true }));
+
+/** A program that does nothing but say its version: it stands in for the real one where only finding is tested. */
+async function program(folder: string, name: string, says: string): Promise<string> {
+  await mkdir(join(dir, folder), { recursive: true });
+  const path = join(dir, folder, name);
+  await writeFile(path, `#!/bin/sh\necho '${says}'\n`);
+  await chmod(path, 0o755);
+  return path;
+}
+
+function acquire<Name extends ToolName>(
+  names: readonly Name[],
+  options: Partial<AcquireOptions<Name>> = {},
+): Promise<Record<Name, string>> {
+  return acquireTools({
+    names,
+    cacheDir: join(dir, "cache"),
+    progress: (line) => lines.push(line),
+    environment: { PATH: join(dir, "bin"), KUBEBUILDER_ASSETS: join(dir, "assets") },
+    ...options,
+  });
+}
+
+it("takes a fitting program from PATH before one from KUBEBUILDER_ASSETS", async () => {
+  const etcd = await program("bin", "etcd", "etcd Version: 3.6.9");
+  const server = await program("assets", "kube-apiserver", "Kubernetes v1.36.1");
+  await program("assets", "etcd", "etcd Version: 3.6.12");
+  expect(await acquire(["etcd", "kube-apiserver"])).toEqual({ etcd, "kube-apiserver": server });
+  expect(lines.join("\n")).toContain(`found in PATH: ${etcd}`);
+});
+
+it("passes over another version and says so", async () => {
+  const old = await program("bin", "etcd", "etcd Version: 3.5.1");
+  const fitting = await program("assets", "etcd", "etcd Version: 3.6.1");
+  expect(await acquire(["etcd"])).toEqual({ etcd: fitting });
+  expect(lines.join("\n")).toContain(`passed over ${old}`);
+});
+
+it.each([
+  ["runsc version release-20260907.0", true],
+  ["runsc version 20260905.0", true],
+  ["runsc version release-20260817.0", false],
+  ["runsc version VERSION_MISSING", false],
+])("judges a runsc that says %s", async (says, fits) => {
+  const offered = await program("bin", "runsc", says);
+  const cached = await program("cache/tools/runsc/20260905", "runsc", "");
+  expect(await acquire(["runsc"])).toEqual({ runsc: fits ? offered : cached });
+});
+
+it("wants the sidecars beside a runsc that does not run without them", async () => {
+  const offered = await program("bin", "runsc", "runsc version release-20261102.0");
+  const cached = await program("cache/tools/runsc/20260905", "runsc", "");
+  expect(await acquire(["runsc"])).toEqual({ runsc: cached });
+  await program("bin/gvisor-bin", "gvisor_sentry", "");
+  expect(await acquire(["runsc"])).toEqual({ runsc: offered });
+});
+
+it("names every tool that is missing and every choice, in one error", async () => {
+  const nowhere = { PATH: join(dir, "bin"), HTTPS_PROXY: "http://127.0.0.1:9" };
+  const failure = acquire(["etcd", "kube-apiserver"], { environment: nowhere, findGo: () => Promise.resolve(undefined) });
+  await expect(failure).rejects.toMatchObject({
+    code: "ToolMissing",
+    message: expect.stringMatching(/(?=.*etcd: )(?=.*kube-apiserver: )/s) as string,
+    hint: expect.stringMatching(/PATH.*KUBEBUILDER_ASSETS.*Go 1\.26.*internet/s) as string,
+  });
+  expect(await readdir(join(dir, "cache/tools/etcd"))).toEqual([]);
+});

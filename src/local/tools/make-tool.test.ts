@@ -1,0 +1,151 @@
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { zstdCompressSync } from "node:zlib";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { systemClock } from "../../kube/clock.ts";
+import { makeDownloader } from "./download.ts";
+import { findGo } from "./go-build.ts";
+import { limiter } from "./limiter.ts";
+import { makeTool, type MakeOptions } from "./make-tool.ts";
+import { progressLine } from "./progress.ts";
+import { runProgram } from "./run-program.ts";
+import type { Release, Tool } from "./tool.ts";
+
+let dir: string;
+let lines: string[];
+let server: Server;
+let base: string;
+let requests: string[];
+let served: Map<string, Buffer>;
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "ramet-make-"));
+  lines = [];
+  requests = [];
+  served = new Map();
+  server = createServer((request, response) => {
+    requests.push(request.url ?? "");
+    const body = served.get(request.url ?? "");
+    response.writeHead(body === undefined ? 404 : 200).end(body);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterEach(async () => {
+  server.close();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const go = await findGo(process.env);
+
+function options(overrides: Partial<MakeOptions> = {}): MakeOptions {
+  return {
+    findGo: () => Promise.resolve(go),
+    downloader: makeDownloader({}),
+    builds: limiter(1),
+    line: progressLine("hello", (line) => lines.push(line), systemClock),
+    ...overrides,
+  };
+}
+
+function released(path: string, format: Release["format"]): Release {
+  return { url: base + path, checksum: { url: `${base}/sums`, algorithm: "sha512" }, format };
+}
+
+/** A Go program of four lines. */
+async function helloTool(release?: Release, source = 'package main\n\nfunc main() { println("hello") }\n'): Promise<Tool> {
+  const module = join(dir, "module");
+  await mkdir(module, { recursive: true });
+  await writeFile(join(module, "go.mod"), "module example.test/hello\n\ngo 1.21\n");
+  await writeFile(join(module, "main.go"), source);
+  return {
+    name: "hello",
+    version: "1",
+    build: { module, package: ".", set: {}, coldSeconds: 1 },
+    ...(release && { release }),
+  };
+}
+
+function publish(path: string, content: Buffer, sums?: string): void {
+  const digest = createHash("sha512").update(content).digest("hex");
+  served.set(path, content);
+  served.set("/sums", Buffer.from(sums ?? `${digest}  ${path.slice(1)}\n`));
+}
+
+it("downloads a program whose checksum is the published one", async () => {
+  publish("/hello", Buffer.from("#!/bin/sh\necho released\n"));
+  const tool = await helloTool(released("/hello", { kind: "program" }));
+  const parent = join(dir, "cache");
+  await mkdir(parent);
+  expect(await makeTool(tool, parent, options())).toBe("downloaded");
+  expect((await runProgram(join(parent, "1", "hello"), [])).stdout).toBe("released\n");
+  expect(await readdir(parent)).toEqual(["1"]);
+});
+
+it("takes a set of programs out of a Zstandard archive", async () => {
+  await mkdir(join(dir, "set", "gvisor-bin"), { recursive: true });
+  for (const name of ["hello", "gvisor-bin/helper", "unwanted"]) await writeFile(join(dir, "set", name), name);
+  await runProgram("tar", ["-c", "-C", join(dir, "set"), "-f", join(dir, "set.tar"), "hello", "gvisor-bin", "unwanted"]);
+  publish("/set.tar.zst", zstdCompressSync(await readFile(join(dir, "set.tar"))));
+  const members = ["hello", "gvisor-bin"];
+  const tool = await helloTool(released("/set.tar.zst", { kind: "tar.zst", strip: 0, members }));
+  await mkdir(join(dir, "cache"));
+  await makeTool(tool, join(dir, "cache"), options());
+  expect((await readdir(join(dir, "cache", "1"), { recursive: true })).sort()).toEqual([
+    "gvisor-bin",
+    "gvisor-bin/helper",
+    "hello",
+  ]);
+});
+
+it.skipIf(go === undefined)("does not use a download with another checksum, says so, and builds instead", async () => {
+  publish("/hello", Buffer.from("changed on the way"), `${"0".repeat(128)}  hello\n`);
+  const tool = await helloTool(released("/hello", { kind: "program" }));
+  await mkdir(join(dir, "cache"));
+  expect(await makeTool(tool, join(dir, "cache"), options())).toBe("built");
+  expect((await runProgram(join(dir, "cache", "1", "hello"), [])).stderr).toBe("hello\n");
+  expect(lines.join("\n")).toContain("does not have the checksum");
+});
+
+it("tries a host that does not answer once", async () => {
+  server.close();
+  await once(server, "close");
+  const tool = await helloTool(released("/hello", { kind: "program" }));
+  await mkdir(join(dir, "cache"));
+  const shared = options({ findGo: () => Promise.resolve(undefined) });
+  for (let attempt = 0; attempt < 2; attempt += 1) {
+    await expect(makeTool(tool, join(dir, "cache"), shared)).rejects.toMatchObject({
+      code: "ToolMissing",
+      message: expect.stringMatching(/could not be reached.*Go is not installed/) as string,
+    });
+  }
+  expect(await readdir(join(dir, "cache"))).toEqual([]);
+});
+
+it.skipIf(go === undefined)("clears away what a killed run left behind", async () => {
+  await mkdir(join(dir, "cache", "1.making-abcdef", "1"), { recursive: true });
+  expect(await makeTool(await helloTool(), join(dir, "cache"), options())).toBe("built");
+  expect(await readdir(join(dir, "cache"))).toEqual(["1"]);
+});
+
+it.skipIf(go === undefined)("passes on what the compiler says, and leaves nothing", async () => {
+  const tool = await helloTool(undefined, "package main\n\nfunc main() { nonsense() }\n");
+  await mkdir(join(dir, "cache"));
+  await expect(makeTool(tool, join(dir, "cache"), options())).rejects.toMatchObject({
+    message: expect.stringContaining("undefined: nonsense") as string,
+  });
+  expect(await readdir(join(dir, "cache"))).toEqual([]);
+});
+
+it.skipIf(go === undefined)("stops at once when told to", async () => {
+  const abort = new AbortController();
+  abort.abort();
+  await mkdir(join(dir, "cache"));
+  await expect(makeTool(await helloTool(), join(dir, "cache"), options({ signal: abort.signal }))).rejects.toThrow();
+  expect(await readdir(join(dir, "cache"))).toEqual([]);
+});
