@@ -8,9 +8,9 @@ export async function addFinalizer<T extends KubeObject>(
   object: T,
   finalizer: string,
   patch: { metadata?: object; spec?: object } = {},
-): Promise<void> {
+): Promise<T> {
   const { uid, resourceVersion, finalizers = [] } = object.metadata;
-  await resource.mergePatch(object.metadata, {
+  return resource.mergePatch(object.metadata, {
     ...patch,
     // A list is replaced whole, so the write is guarded against another's finalizer.
     metadata: { ...patch.metadata, uid, resourceVersion, finalizers: [...new Set([...finalizers, finalizer])] },

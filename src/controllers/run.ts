@@ -16,6 +16,7 @@ import { checkpointWatches, reconcileCheckpoint } from "./checkpoint/controller.
 import { clusterCredentials, createSystemNamespace, systemNamespace } from "./identity.ts";
 import { installCrds } from "./install-crds.ts";
 import type { ControllersMetrics } from "./metrics.ts";
+import { OwnWrites } from "./own-writes.ts";
 import { createInformers, type Informers } from "./resources.ts";
 import { reconcileSandbox, sandboxWatches } from "./sandbox/controller.ts";
 import type { SandboxDependencies } from "./sandbox/dependencies.ts";
@@ -102,6 +103,7 @@ async function work(options: RunControllersOptions, parts: Parts, signal: AbortS
     ...shared,
     podOptions: { cellImage, ...(dns && { dns }), ...(egress && { egress }) },
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
+    ownWrites: new OwnWrites(informers.sandboxes, clock),
     starts: new Attempts({ clock, random }),
     newPods: new NewPods(informers.pods, clock),
     slowStart: new SlowStart(clock),
@@ -112,6 +114,7 @@ async function work(options: RunControllersOptions, parts: Parts, signal: AbortS
   const checkpoints = {
     ...shared,
     statuses: new StatusWriter<Checkpoint>(informers.checkpoints.resource),
+    ownWrites: new OwnWrites(informers.checkpoints, clock),
     cuts: new Attempts<CheckpointRecord>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
     taking: new Map<string, string>(),
     enqueue: (key: string) => {

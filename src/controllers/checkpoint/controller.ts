@@ -18,11 +18,12 @@ export function checkpointWatches({ informers }: CheckpointDependencies): Contro
 
 /** Takes one checkpoint, ends it when its time is over, and removes its data when it is deleted. */
 export async function reconcileCheckpoint(key: string, dependencies: CheckpointDependencies): Promise<ReconcileResult> {
-  const { cache, statuses, cuts } = dependencies;
+  const { cache, statuses, ownWrites, cuts } = dependencies;
   const cached = cache.checkpoint(key);
   if (cached === undefined) return;
   if (!isUnfinished(cached)) forget(cached, dependencies);
-  const state = await gather(statuses.latest(cached), dependencies);
+  const checkpoint = ownWrites.latest(cached);
+  const state = await gather(checkpoint, dependencies);
   const plan = planCheckpoint(state);
   for (const action of plan.actions) await applyAction(state, action, dependencies);
   if (plan.actions.some((action) => action.do === "removeData")) {
@@ -30,9 +31,10 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
     cuts.forget(cached.metadata.uid);
     return;
   }
-  if (plan.status !== undefined) {
-    await statuses.write(cached, plan.status);
-    for (const transition of plan.transitions ?? []) dependencies.events.record(cached, transition);
+  const { status } = plan;
+  if (status !== undefined) {
+    await ownWrites.write(checkpoint.metadata.uid, () => statuses.write(checkpoint, status));
+    for (const transition of plan.transitions ?? []) dependencies.events.record(checkpoint, transition);
   }
   return lookAgain(state, plan);
 }

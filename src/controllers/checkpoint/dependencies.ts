@@ -5,6 +5,7 @@ import type { Clock } from "../../kube/clock.ts";
 import type { EventRecorder } from "../../kube/events.ts";
 import type { Log } from "../../kube/log.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { OwnWrites } from "../own-writes.ts";
 import type { Attempts } from "../attempts.ts";
 import type { Cache } from "../cache.ts";
 import type { Informers } from "../resources.ts";
@@ -14,6 +15,7 @@ export interface CheckpointDependencies {
   cache: Cache;
   backend: CellBackend;
   statuses: StatusWriter<Checkpoint>;
+  ownWrites: OwnWrites<Checkpoint>;
   cuts: Attempts<CheckpointRecord>;
   /** By the UID of a Pod: the UID of the Checkpoint that this process takes of it. */
   taking: Map<string, string>;

@@ -16,25 +16,29 @@ export function sourceOf(
   pod: Pod | undefined,
 ): Source {
   if (pod === undefined || sandbox === undefined) {
-    return problem("NotFound", `there is no sandbox ${name} with a Pod in this namespace`, whenReady);
+    return problem("NotFound", `there is no sandbox ${name} with a Pod in this namespace`);
   }
   if (controllerOf(pod)?.uid !== sandbox.metadata.uid) {
-    return problem("SandboxNotReady", `the Pod ${name} belongs to another sandbox than ${name}`, whenReady);
+    return problem("SandboxNotReady", `the Pod ${name} is not that of the sandbox ${name}`);
   }
-  if (pod.metadata.deletionTimestamp !== undefined || pod.status?.phase !== "Running") {
-    const state = pod.metadata.deletionTimestamp === undefined ? (pod.status?.phase ?? "Pending") : "being deleted";
-    return problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`, whenReady);
-  }
+  const state = stateOf(pod);
+  if (state !== "Running") return problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`);
   const ready = findCondition(sandbox.status?.conditions, "Ready");
   if (ready?.status !== "True" && !isPodReady(pod)) {
-    const why = ready?.message === undefined || ready.message === "" ? "it has not answered yet" : ready.message;
-    return problem("SandboxNotReady", `the sandbox ${name} is not Ready: ${why}`, whenReady);
+    return problem(
+      "SandboxNotReady",
+      `the sandbox ${name} is not Ready: ${ready?.message ?? "it has not answered yet"}`,
+    );
   }
   return { sandbox, pod };
 }
 
+function stateOf({ metadata, status }: Pod): string {
+  return metadata.deletionTimestamp === undefined ? (status?.phase ?? "Pending") : "being deleted";
+}
+
 const whenReady = "Create another Checkpoint when the sandbox is Ready";
 
-function problem(code: "NotFound" | "SandboxNotReady", why: string, hint: string): Source {
-  return { problem: new RametError(code, `The checkpoint was not taken: ${why}`, { hint }) };
+function problem(code: "NotFound" | "SandboxNotReady", why: string): Source {
+  return { problem: new RametError(code, `The checkpoint was not taken: ${why}`, { hint: whenReady }) };
 }

@@ -40,7 +40,7 @@ async function capture(
 }
 
 /** Before the first effect: the finalizer, and of which Pod this is. */
-async function mark(taking: Taking, { informers, cache }: CheckpointDependencies): Promise<void> {
+async function mark(taking: Taking, { informers, cache, ownWrites }: CheckpointDependencies): Promise<void> {
   const { resource } = informers.checkpoints;
   const { metadata } = taking.checkpoint;
   let latest = cache.checkpoint(keyOf(metadata)) ?? taking.checkpoint;
@@ -48,7 +48,10 @@ async function mark(taking: Taking, { informers, cache }: CheckpointDependencies
     if (latest.metadata.uid !== metadata.uid) throw gone(metadata.name);
     if (isMarked(latest, taking.source)) return;
     try {
-      await addFinalizer(resource, latest, finalizers.checkpoint, { metadata: marks(taking) });
+      const base = latest;
+      await ownWrites.write(metadata.uid, () =>
+        addFinalizer(resource, base, finalizers.checkpoint, { metadata: marks(taking) }),
+      );
       return;
     } catch (error) {
       // Somebody wrote a label, say, since the cache saw it.
@@ -84,11 +87,13 @@ const mostMarkTries = 5;
 /** News, not truth: a failure to say that it is being taken must not keep it from being taken. */
 async function showCreating(
   { checkpoint, checkpointId }: Taking,
-  { statuses, log }: CheckpointDependencies,
+  { statuses, ownWrites, log }: CheckpointDependencies,
 ): Promise<void> {
   if (checkpoint.status?.phase === "Creating") return;
   try {
-    await statuses.write(checkpoint, { ...checkpoint.status, phase: "Creating", checkpointId });
+    await ownWrites.write(checkpoint.metadata.uid, () =>
+      statuses.write(checkpoint, { ...checkpoint.status, phase: "Creating", checkpointId }),
+    );
   } catch (error) {
     log.debug({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "status not written");
   }

@@ -21,11 +21,13 @@ export async function applyAction(
   const { uid, resourceVersion } = sandbox.metadata;
   switch (action.do) {
     case "addFinalizer":
-      await addFinalizer(
-        sandboxes.resource,
-        sandbox,
-        finalizers.sandbox,
-        action.template && { spec: { template: action.template } },
+      await dependencies.ownWrites.write(uid, () =>
+        addFinalizer(
+          sandboxes.resource,
+          sandbox,
+          finalizers.sandbox,
+          action.template && { spec: { template: action.template } },
+        ),
       );
       return;
     case "removeFinalizer":

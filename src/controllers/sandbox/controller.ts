@@ -1,6 +1,6 @@
 import { RametError } from "../../api/errors.ts";
 import { group } from "../../api/kind.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import type { Sandbox, SandboxStatus } from "../../api/sandbox.ts";
 import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfTemplate } from "../cache.ts";
@@ -23,48 +23,45 @@ export function sandboxWatches({ informers, cache }: SandboxDependencies): Contr
 
 /** Makes one sandbox what its spec says. */
 export async function reconcileSandbox(key: string, dependencies: SandboxDependencies): Promise<ReconcileResult> {
-  const { cache, statuses } = dependencies;
+  const { cache, ownWrites } = dependencies;
   const cached = cache.sandbox(key);
   await deleteOrphan(key, cached, dependencies);
   if (cached === undefined) return;
-  const sandbox = statuses.latest(cached);
-  const state = await gather(sandbox, dependencies);
+  const state = await gather(ownWrites.latest(cached), dependencies);
   const plan = planSandbox(state);
   forgetWhatIsOver(state, dependencies);
-  await carryOut(cached, state, plan, dependencies);
+  await carryOut(state, plan, dependencies);
   return lookAgain(state, plan, dependencies);
 }
 
-async function carryOut(
-  cached: Sandbox,
-  state: SandboxState,
-  plan: SandboxPlan,
-  dependencies: SandboxDependencies,
-): Promise<void> {
+async function carryOut(state: SandboxState, plan: SandboxPlan, dependencies: SandboxDependencies): Promise<void> {
   const outcomes = await Promise.allSettled(
     plan.actions.map((action) => applyAction(state.sandbox, action, dependencies)),
   );
   const podAt = plan.actions.findIndex((action) => action.do === "createPod");
   const podOutcome = outcomes[podAt];
-  if (podOutcome?.status === "rejected") await reportPodError(cached, state, podOutcome.reason, dependencies);
+  if (podOutcome?.status === "rejected") await reportPodError(state, podOutcome.reason, dependencies);
   const failure = outcomes.find((outcome, at) => outcome.status === "rejected" && at !== podAt);
   if (failure?.status === "rejected") throw failure.reason;
   if (plan.status === undefined) return;
-  await dependencies.statuses.write(cached, plan.status);
-  for (const transition of plan.transitions ?? []) dependencies.events.record(cached, transition);
+  await writeStatus(state.sandbox, plan.status, dependencies);
+  for (const transition of plan.transitions ?? []) dependencies.events.record(state.sandbox, transition);
+}
+
+async function writeStatus(
+  sandbox: Sandbox,
+  status: SandboxStatus,
+  { statuses, ownWrites }: SandboxDependencies,
+): Promise<void> {
+  await ownWrites.write(sandbox.metadata.uid, () => statuses.write(sandbox, status));
 }
 
 /** What is wrong with the template changes only when somebody changes that; everything else is tried again. */
-async function reportPodError(
-  cached: Sandbox,
-  state: SandboxState,
-  reason: unknown,
-  { statuses, events }: SandboxDependencies,
-): Promise<void> {
+async function reportPodError(state: SandboxState, reason: unknown, dependencies: SandboxDependencies): Promise<void> {
   const error = RametError.from(reason);
   const note = `The Pod cannot be made: ${error.describe()}`;
-  await statuses.write(cached, notReady(state, "PodCreateFailed", note));
-  events.record(cached, { type: "Warning", reason: "PodCreateFailed", action: "CreatePod", note });
+  await writeStatus(state.sandbox, notReady(state, "PodCreateFailed", note), dependencies);
+  dependencies.events.record(state.sandbox, { type: "Warning", reason: "PodCreateFailed", action: "CreatePod", note });
   if (error.code !== "InvalidArgument") throw error;
 }
 

@@ -5,6 +5,7 @@ import type { Clock } from "../../kube/clock.ts";
 import type { EventRecorder } from "../../kube/events.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
+import type { OwnWrites } from "../own-writes.ts";
 import type { Attempts } from "../attempts.ts";
 import type { Cache } from "../cache.ts";
 import type { Informers } from "../resources.ts";
@@ -20,6 +21,7 @@ export interface SandboxDependencies {
   /** Of every Pod that is made. */
   podOptions: Omit<CellPodOptions, "start" | "publicKey">;
   statuses: StatusWriter<Sandbox>;
+  ownWrites: OwnWrites<Sandbox>;
   starts: Attempts<StartOutcome>;
   newPods: NewPods;
   slowStart: SlowStart;

@@ -7,6 +7,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { isPauseCheckpoint, isUnfinished, podUidAnnotation } from "../pause-checkpoint.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
+import { pauseLost } from "./plan-paused.ts";
 import { originFrom, unknownCheckpoint } from "./origin.ts";
 import type { Origin, SandboxState } from "./state.ts";
 import { resolveTemplate } from "./template.ts";
@@ -61,23 +62,29 @@ async function lookForOrigin(
   sandbox: Sandbox,
   dependencies: SandboxDependencies,
 ): Promise<{ checkpoint?: Checkpoint; origin: FindOrigin }> {
-  const { metadata, status } = sandbox;
-  if (status?.phase === "Resuming") return { origin: () => resumeOrigin(sandbox, dependencies) };
-  if (status?.phase !== undefined && status.phase !== "Pending") return { origin: () => ({ kind: "new" }) };
+  const phase = sandbox.status?.phase;
+  if (phase === "Resuming") return { origin: () => resumeOrigin(sandbox, dependencies) };
+  if (phase !== undefined && phase !== "Pending") return { origin: () => ({ kind: "new" }) };
+  const { namespace } = sandbox.metadata;
   try {
-    const { templateRef } = sandbox.spec;
-    const named = templateRef && dependencies.cache.template(`${metadata.namespace}/${templateRef.name}`);
-    const id = restoreFrom(sandbox, sandbox.spec.template ?? named?.spec.template);
+    const id = wishedCheckpoint(sandbox, dependencies);
     if (id === undefined) return { origin: () => ({ kind: "new" }) };
-    const checkpoint = await findCheckpoint(metadata.namespace, id, dependencies);
+    const checkpoint = await findCheckpoint(namespace, id, dependencies);
     if (checkpoint !== undefined) return { checkpoint, origin: (template) => originFrom(checkpoint, template) };
-    const namesake = dependencies.cache.checkpoint(`${metadata.namespace}/${id}`);
-    return { origin: () => unknownCheckpoint(metadata.namespace, id, namesake) };
+    const namesake = dependencies.cache.checkpoint(`${namespace}/${id}`);
+    return { origin: () => unknownCheckpoint(namespace, id, namesake) };
   } catch (thrown) {
     const error = RametError.from(thrown);
     if (error.code !== "InvalidArgument") throw error;
     return { origin: () => ({ kind: "impossible", error }) };
   }
+}
+
+/** @throws RametError `InvalidArgument` when two annotations differ */
+function wishedCheckpoint(sandbox: Sandbox, { cache }: SandboxDependencies): string | undefined {
+  const { template, templateRef } = sandbox.spec;
+  const named = templateRef && cache.template(`${sandbox.metadata.namespace}/${templateRef.name}`);
+  return restoreFrom(sandbox, template ?? named?.spec.template);
 }
 
 /** A checkpoint of the same namespace: the namespace is the wall, so no other is ever looked at. */
@@ -98,10 +105,7 @@ function resumeOrigin(sandbox: Sandbox, { cache }: SandboxDependencies): Origin 
   if (paused?.reason !== "SnapshotPauseSucceed") return { kind: "new" };
   const checkpoint = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));
   if (checkpoint !== undefined) return originFrom(checkpoint, undefined);
-  const error = new RametError("CheckpointLost", "The sandbox cannot be resumed: the checkpoint of its pause is gone", {
-    hint: "Delete the Sandbox, and create it anew from its template or from another checkpoint",
-  });
-  return { kind: "impossible", error };
+  return { kind: "impossible", error: pauseLost() };
 }
 
 /** Of the Pod that the sandbox has, or had before its pause; one that came to something goes before one that did not. */

@@ -8,38 +8,43 @@ import type { Origin } from "./state.ts";
 /** Whether, and from what, a sandbox of this template can be restored from this checkpoint. */
 export function originFrom(checkpoint: Checkpoint, template: PodTemplateSpec | undefined): Origin {
   const { metadata, status } = checkpoint;
-  const id = status?.checkpointId ?? "";
-  if (status?.phase === "Failed" || status?.phase === "Terminating" || metadata.deletionTimestamp !== undefined) {
-    const state = status?.phase === "Failed" ? "has failed" : "is being deleted";
-    return impossible(
-      new RametError("CheckpointNotReady", `The checkpoint ${id} (${metadata.name}) cannot be cloned: it ${state}`, {
-        hint: "Take another checkpoint of the source, and restore from that",
-      }),
-    );
-  }
+  const checkpointId = status?.checkpointId ?? "";
+  const unusable = endOf(checkpoint);
+  if (unusable !== undefined) return impossible(notCloneable(checkpoint, `it ${unusable}`));
   if (status?.phase !== "Succeeded") {
     return { kind: "waiting", message: `Waiting for the checkpoint ${metadata.name} to succeed` };
   }
   const { manifestDigest, contents, template: captured } = status.ramet ?? {};
-  if (manifestDigest === undefined || contents === undefined) {
-    return impossible(
-      new RametError("CheckpointLost", `The checkpoint ${id} cannot be cloned: Ramet has no record of its data`, {
-        hint: "It may have been taken by another controller; take it again with Ramet",
-      }),
-    );
-  }
+  if (manifestDigest === undefined || contents === undefined) return impossible(unrecorded(checkpointId));
   const mismatch = captured && template && templateDifference(captured, restoreSpec(template));
-  if (mismatch !== undefined) {
-    return impossible(
-      new RametError(
-        "TemplateMismatch",
-        `The sandbox cannot be restored from the checkpoint ${id}: ${describeDifference(mismatch)}`,
-        { hint: "Give the sandbox the template of the checkpoint's source, or leave spec.template out to take that" },
-      ),
-    );
-  }
-  const handle = { namespace: metadata.namespace, checkpointId: id };
+  if (mismatch !== undefined) return impossible(mismatched(checkpointId, describeDifference(mismatch)));
+  const handle = { namespace: metadata.namespace, checkpointId };
   return { kind: "checkpoint", source: { handle, manifestDigest, contents } };
+}
+
+function endOf({ metadata, status }: Checkpoint): string | undefined {
+  if (status?.phase === "Failed") return "has failed";
+  const isGoing = status?.phase === "Terminating" || metadata.deletionTimestamp !== undefined;
+  return isGoing ? "is being deleted" : undefined;
+}
+
+function notCloneable({ metadata, status }: Checkpoint, why: string): RametError {
+  const what = `The checkpoint ${status?.checkpointId ?? ""} (${metadata.name}) cannot be cloned: ${why}`;
+  return new RametError("CheckpointNotReady", what, {
+    hint: "Take another checkpoint of the source, and restore from that",
+  });
+}
+
+function unrecorded(id: string): RametError {
+  return new RametError("CheckpointLost", `The checkpoint ${id} cannot be cloned: Ramet has no record of its data`, {
+    hint: "It may have been taken by another controller; take it again with Ramet",
+  });
+}
+
+function mismatched(id: string, difference: string): RametError {
+  return new RametError("TemplateMismatch", `The sandbox cannot be restored from the checkpoint ${id}: ${difference}`, {
+    hint: "Give the sandbox the template of the checkpoint's source, or leave spec.template out to take that",
+  });
 }
 
 /** For an id that no Checkpoint of the namespace has. `named`: a Checkpoint that has it as its name. */

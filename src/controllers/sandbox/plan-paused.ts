@@ -1,41 +1,40 @@
 import { RametError } from "../../api/errors.ts";
+import type { Condition } from "../../api/metadata.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, failed } from "./status.ts";
 
 /** The Pod goes; when it has gone the pause is in force; and then a resume may be asked for. */
 export function planPaused(state: SandboxState): SandboxPlan {
-  const { sandbox, pod, pauseCheckpoint, leftovers } = state;
+  const { sandbox, pod, leftovers } = state;
   const tidyUp = leftovers.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
   if (pod !== undefined) {
     const going = pod.metadata.deletionTimestamp !== undefined;
     return { actions: [...(going ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp] };
   }
   const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
-  const withCheckpoint = condition?.reason === "CheckpointSucceeded" || condition?.reason === "SnapshotPauseSucceed";
-  if (condition?.status !== "True") {
-    const reason = withCheckpoint ? "SnapshotPauseSucceed" : "StopPauseSucceed";
-    const message = withCheckpoint ? (condition?.message ?? "") : "Its memory and files are not kept";
-    return {
-      actions: tidyUp,
-      status: changed(state, "Paused", { conditions: [{ type: "SandboxPaused", status: "True", reason, message }] }),
-    };
-  }
+  if (condition?.status !== "True") return { actions: tidyUp, status: inForce(state, condition) };
   if (sandbox.spec.paused === true) return { actions: tidyUp };
-  if (withCheckpoint && pauseCheckpoint === undefined) {
-    const error = new RametError(
-      "CheckpointLost",
-      "The sandbox cannot be resumed: the checkpoint of its pause is gone",
-      {
-        hint: "Delete the Sandbox, and create it anew from its template or from another checkpoint",
-      },
-    );
-    return { actions: tidyUp, status: failed(state, error) };
-  }
-  return {
-    actions: tidyUp,
-    status: changed(state, "Resuming", {
-      conditions: [{ type: "SandboxResumed", status: "False", reason: "CreatePod", message: "A Pod is being made" }],
-    }),
-  };
+  return { actions: tidyUp, status: resuming(state, condition) };
+}
+
+function inForce(state: SandboxState, condition: Condition | undefined) {
+  const kept = condition?.reason === "CheckpointSucceeded";
+  const reason = kept ? "SnapshotPauseSucceed" : "StopPauseSucceed";
+  const message = kept ? condition.message : "Its memory and files are not kept";
+  return changed(state, "Paused", { conditions: [{ type: "SandboxPaused", status: "True", reason, message }] });
+}
+
+function resuming(state: SandboxState, { reason }: Condition) {
+  if (reason === "SnapshotPauseSucceed" && state.pauseCheckpoint === undefined) return failed(state, pauseLost());
+  return changed(state, "Resuming", {
+    conditions: [{ type: "SandboxResumed", status: "False", reason: "CreatePod", message: "A Pod is being made" }],
+  });
+}
+
+/** The one thing that a paused sandbox consists of was deleted. */
+export function pauseLost(): RametError {
+  return new RametError("CheckpointLost", "The sandbox cannot be resumed: the checkpoint of its pause is gone", {
+    hint: "Delete the Sandbox, and create it anew from its template or from another checkpoint",
+  });
 }

@@ -7,19 +7,8 @@ import { changed, type ConditionChange } from "./status.ts";
  * the sandbox running as it was; with the strategy Stop it moves at once.
  */
 export function planPausing(state: SandboxState): SandboxPlan {
-  const { template, pauseCheckpoint, otherCheckpoint, sandbox } = state;
-  const resolved = "problem" in template ? undefined : template;
-  const strategy = sandbox.spec.pauseStrategy?.type ?? resolved?.pauseStrategy;
-  if (pauseCheckpoint === undefined) {
-    if (strategy === "Stop") return paused(state, "Pending", "The Pod is deleted; its memory and files are not kept");
-    if (otherCheckpoint !== undefined) {
-      const message = `The pause waits for the checkpoint ${otherCheckpoint.metadata.name}, which is being taken`;
-      return stillRunning(state, "Pending", message);
-    }
-    const persistentContents = sandbox.spec.persistentContents ?? resolved?.persistentContents ?? [];
-    const plan = stillRunning(state, "CheckpointCreating", "A checkpoint is being taken");
-    return { ...plan, actions: [{ do: "createPauseCheckpoint", persistentContents }] };
-  }
+  const { pauseCheckpoint } = state;
+  if (pauseCheckpoint === undefined) return planBeginning(state);
   const { name } = pauseCheckpoint.metadata;
   if (isUnfinished(pauseCheckpoint)) {
     return stillRunning(state, "CheckpointCreating", `The checkpoint ${name} is being taken`);
@@ -30,6 +19,20 @@ export function planPausing(state: SandboxState): SandboxPlan {
     return stillRunning(state, "CheckpointFailed", message);
   }
   return paused(state, "CheckpointSucceeded", `The checkpoint ${name} holds it`);
+}
+
+function planBeginning(state: SandboxState): SandboxPlan {
+  const { template, otherCheckpoint, sandbox } = state;
+  const resolved = "problem" in template ? undefined : template;
+  const strategy = sandbox.spec.pauseStrategy?.type ?? resolved?.pauseStrategy;
+  if (strategy === "Stop") return paused(state, "Pending", "The Pod is deleted; its memory and files are not kept");
+  if (otherCheckpoint !== undefined) {
+    const message = `The pause waits for the checkpoint ${otherCheckpoint.metadata.name}, which is being taken`;
+    return stillRunning(state, "Pending", message);
+  }
+  const persistentContents = sandbox.spec.persistentContents ?? resolved?.persistentContents ?? [];
+  const plan = stillRunning(state, "CheckpointCreating", "A checkpoint is being taken");
+  return { ...plan, actions: [{ do: "createPauseCheckpoint", persistentContents }] };
 }
 
 function stillRunning(state: SandboxState, reason: string, message: string): SandboxPlan {

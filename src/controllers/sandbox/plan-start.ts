@@ -1,5 +1,6 @@
 import { finalizers } from "../../api/labels.ts";
 import type { Pod } from "../../api/pod.ts";
+import type { PodTemplateSpec } from "../../api/pod-template.ts";
 import { cellRuns, endMessage, isEnded, startProblem } from "./pod-facts.ts";
 import type { ResolvedTemplate, SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { changed, failed, notReady, running } from "./status.ts";
@@ -42,22 +43,27 @@ function planForeignPod(state: SandboxState, { metadata }: Pod): SandboxPlan {
 }
 
 function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod): SandboxPlan {
-  const { start, origin } = state;
+  const { start } = state;
   if (start?.state === "done") return { actions: [], status: running(state, pod, start.value) };
   if (isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
-  if (!cellRuns(pod)) {
-    const problem = startProblem(pod);
-    if (problem !== undefined) return { actions: [], status: notReady(state, "StartContainerFailed", problem) };
-    return slowly(state, `Waiting for the Pod ${pod.metadata.name} to start`);
-  }
-  if (start?.state === "running") {
-    return slowly(state, start.lastError?.message ?? "Waiting for the sandbox to answer");
-  }
+  if (!cellRuns(pod)) return planWaiting(state, pod);
+  if (start !== undefined) return slowly(state, start.lastError?.message ?? "Waiting for the sandbox to answer");
+  return planContents(state, template, pod);
+}
+
+function planContents(state: SandboxState, template: PodTemplateSpec, pod: Pod): SandboxPlan {
+  const { origin } = state;
   if (origin.kind === "impossible") return { actions: [], status: failed(state, origin.error) };
   if (origin.kind === "waiting") return slowly(state, origin.message);
   const source = origin.kind === "checkpoint" ? origin.source : undefined;
   return { actions: [{ do: "startSandbox", pod, template, source }] };
+}
+
+function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
+  const problem = startProblem(pod);
+  if (problem !== undefined) return { actions: [], status: notReady(state, "StartContainerFailed", problem) };
+  return slowly(state, `Waiting for the Pod ${pod.metadata.name} to start`);
 }
 
 function ended(state: SandboxState, pod: Pod) {

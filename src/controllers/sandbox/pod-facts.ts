@@ -20,15 +20,17 @@ export function endMessage(pod: Pod): string {
 }
 
 /** What keeps a container from starting that will not go away by waiting a moment: an image that cannot be had, say. */
-export function startProblem(pod: Pod): string | undefined {
-  for (const { name, state } of pod.status?.containerStatuses ?? []) {
+export function startProblem({ status }: Pod): string | undefined {
+  for (const { name, state } of status?.containerStatuses ?? []) {
     const { reason, message } = state?.waiting ?? {};
-    if (reason === undefined || reason === "PodInitializing" || reason === "ContainerCreating") continue;
-    return `The container ${name} cannot be started: ${reason}${message === undefined ? "" : `: ${message}`}`;
+    if (reason === undefined || passing.has(reason)) continue;
+    return `The container ${name} cannot be started: ${[reason, message].filter(Boolean).join(": ")}`;
   }
-  const unscheduled = pod.status?.conditions?.find(({ type, status }) => type === "PodScheduled" && status === "False");
-  return unscheduled === undefined ? undefined : `No node takes the Pod: ${unscheduled.message ?? "no reason given"}`;
+  const unscheduled = status?.conditions?.find((one) => one.type === "PodScheduled" && one.status === "False");
+  return unscheduled && `No node takes the Pod: ${unscheduled.message ?? "no reason given"}`;
 }
+
+const passing = new Set(["PodInitializing", "ContainerCreating"]);
 
 function cellStatus(pod: Pod) {
   const name = pod.spec.containers[0]?.name;

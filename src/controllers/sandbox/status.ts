@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import type { RametError } from "../../api/errors.ts";
 import { labels } from "../../api/labels.ts";
 import type { Condition } from "../../api/metadata.ts";
 import type { Pod } from "../../api/pod.ts";

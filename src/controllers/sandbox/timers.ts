@@ -16,20 +16,27 @@ export interface Timers {
  * second it is paused. With `agents.kruise.io/reserve-paused-sandbox-duration` a pause that is due moves the shutdown out
  * by that much, and so goes before a shutdown that is due as well.
  */
-export function timers({ metadata, spec, status }: Sandbox, now: Date): Timers {
+export function timers(sandbox: Sandbox, now: Date): Timers {
+  const { metadata, spec } = sandbox;
   const shutdownAt = instant(spec.shutdownTime);
-  const isPausable = spec.paused !== true && status?.phase === "Running";
-  const pauseAt = isPausable ? instant(spec.pauseTime) : undefined;
-  const reserved = reserveMilliseconds(metadata.annotations?.[annotations.reservePausedSandboxDuration]);
+  const pauseAt = isPausable(sandbox) ? instant(spec.pauseTime) : undefined;
   const pauseIsDue = pauseAt !== undefined && pauseAt <= now;
+  const reserved = reserveMilliseconds(metadata.annotations?.[annotations.reservePausedSandboxDuration]);
   if (pauseIsDue && reserved !== undefined) {
     return { action: { do: "setPaused", shutdownTime: new Date(now.getTime() + reserved).toISOString() } };
   }
   if (shutdownAt !== undefined && shutdownAt <= now) return { action: { do: "deleteSandbox" } };
-  const nextAt = [shutdownAt, ...(pauseIsDue ? [] : [pauseAt])]
-    .filter((at) => at !== undefined)
-    .sort((a, b) => a.getTime() - b.getTime())[0];
+  const nextAt = earlier(shutdownAt, pauseIsDue ? undefined : pauseAt);
   return { ...(pauseIsDue && { action: { do: "setPaused" } }), ...(nextAt && { nextAt }) };
+}
+
+function isPausable({ spec, status }: Sandbox): boolean {
+  return spec.paused !== true && status?.phase === "Running";
+}
+
+function earlier(a: Date | undefined, b: Date | undefined): Date | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  return a < b ? a : b;
 }
 
 function instant(time: string | undefined): Date | undefined {

@@ -1,0 +1,57 @@
+import type { Clock } from "../kube/clock.ts";
+import type { Informer } from "../kube/informer.ts";
+import type { KubeObject } from "../kube/object.ts";
+
+/**
+ * Objects as this process has just written them, until the informer shows them: a decision made from what was there before
+ * one's own write would do it again. Resource versions are compared for equality only.
+ */
+export class OwnWrites<T extends KubeObject> {
+  readonly #clock: Clock;
+  readonly #informer: Informer<T>;
+  readonly #unseen = new Map<string, { object: T; at: number }>();
+  /** Of writes that are under way, the versions that the informer has shown meanwhile: it may be faster than the answer. */
+  readonly #underWay = new Set<{ uid: string; shown: Set<string> }>();
+
+  constructor(informer: Informer<T>, clock: Clock) {
+    this.#informer = informer;
+    this.#clock = clock;
+    informer.store.subscribe(({ type, object }) => {
+      const { uid, resourceVersion } = object.metadata;
+      for (const write of this.#underWay) if (write.uid === uid) write.shown.add(resourceVersion);
+      const unseen = this.#unseen.get(uid);
+      if (type === "deleted" || unseen?.object.metadata.resourceVersion === resourceVersion) this.#unseen.delete(uid);
+    });
+  }
+
+  /** The newer of what the informer has and what was written last. */
+  latest(cached: T): T {
+    const { uid } = cached.metadata;
+    const unseen = this.#unseen.get(uid);
+    if (unseen === undefined) return cached;
+    if (this.#clock.monotonicMilliseconds() - unseen.at < trustedMilliseconds) return unseen.object;
+    // The informer has listed anew and never saw that version.
+    this.#unseen.delete(uid);
+    return cached;
+  }
+
+  /** Does the write, which answers the object as it is then. */
+  async write(uid: string, write: () => Promise<T>): Promise<T> {
+    const underWay = { uid, shown: new Set<string>() };
+    this.#underWay.add(underWay);
+    try {
+      const object = await write();
+      const { resourceVersion } = object.metadata;
+      const present = this.#informer.store.byUid(uid);
+      const isShown = underWay.shown.has(resourceVersion) || present?.metadata.resourceVersion === resourceVersion;
+      if (present !== undefined && !isShown) {
+        this.#unseen.set(uid, { object, at: this.#clock.monotonicMilliseconds() });
+      }
+      return object;
+    } finally {
+      this.#underWay.delete(underWay);
+    }
+  }
+}
+
+const trustedMilliseconds = 5_000;

@@ -1,0 +1,197 @@
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Checkpoint } from "../../src/api/checkpoint.ts";
+import type { Pod } from "../../src/api/pod.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { createInformers, sandboxResources, type Informers } from "../../src/controllers/resources.ts";
+import { runControllers } from "../../src/controllers/run.ts";
+import { explicitConnection } from "../../src/kube/connection.ts";
+import type { Informer } from "../../src/kube/informer.ts";
+import { KubeClient, type RequestRecord } from "../../src/kube/kube-client.ts";
+import { silentLog, type Log } from "../../src/kube/log.ts";
+import { nameOfKey, type KubeObject } from "../../src/kube/object.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { directoryStore } from "../../src/store/directory/store.ts";
+import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+
+export interface ClusterOptions {
+  /** Runs Pods until `signal` is aborted; answers when it takes them. */
+  startNode: (context: NodeContext) => Promise<{ stopped: Promise<void> }>;
+  log?: Log;
+}
+
+export interface NodeContext {
+  client: KubeClient;
+  controlPlane: TestControlPlane;
+  directory: string;
+  signal: AbortSignal;
+}
+
+/** A real API server, the real controllers and a real store; `startNode` says who runs the Pods. */
+export interface Cluster {
+  client: KubeClient;
+  /** What a user would see; not the controllers' own caches. */
+  seen: Informers;
+  storePath: string;
+  /** Requests of the controllers since the last call. */
+  requests: () => RequestRecord[];
+  /** Ends the controllers as a crash would: what they wait for, nobody hears of. Starts them again. */
+  restartControllers: () => Promise<void>;
+  stopControllers: () => Promise<void>;
+  startControllers: () => Promise<void>;
+  namespace: (name: string) => Promise<void>;
+  create: (manifest: Manifest) => Promise<void>;
+  sandbox: (key: string, holds: (sandbox: Sandbox) => boolean) => Promise<Sandbox>;
+  checkpoint: (key: string, holds: (checkpoint: Checkpoint) => boolean) => Promise<Checkpoint>;
+  pod: (key: string, holds: (pod: Pod) => boolean) => Promise<Pod>;
+  gone: (kind: keyof Informers, key: string) => Promise<void>;
+  close: () => Promise<void>;
+}
+
+export interface Manifest {
+  apiVersion: string;
+  kind: string;
+  metadata: { name: string; namespace: string; annotations?: Record<string, string>; [field: string]: unknown };
+  [field: string]: unknown;
+}
+
+export async function openCluster({ startNode, log = silentLog }: ClusterOptions): Promise<Cluster> {
+  const controlPlane = await startControlPlane();
+  const directory = await mkdtemp(join(tmpdir(), "ramet-"));
+  const storePath = join(directory, "store");
+  await mkdir(storePath);
+  const connection = explicitConnection({
+    server: controlPlane.server,
+    ca: controlPlane.ca,
+    cert: controlPlane.adminCert,
+    key: controlPlane.adminKey,
+  });
+  const client = new KubeClient(connection);
+  const records: RequestRecord[] = [];
+  const end = new AbortController();
+  const seen = createInformers(client, log);
+
+  let controllers: { abort: AbortController; ended: Promise<void>; client: KubeClient } | undefined;
+  const startControllers = async (): Promise<void> => {
+    const abort = new AbortController();
+    const own = new KubeClient(connection, { onRequest: (record) => records.push(record) });
+    const ready = Promise.withResolvers<undefined>();
+    const ended = runControllers({
+      client: own,
+      store: directoryStore({ root: storePath }),
+      cellImage: "ramet.dev/cell:test",
+      installCrds: true,
+      log,
+      onReady: () => {
+        ready.resolve(undefined);
+      },
+      signal: abort.signal,
+    });
+    controllers = { abort, ended, client: own };
+    await Promise.race([ready.promise, ended]);
+  };
+  const stopControllers = async (): Promise<void> => {
+    controllers?.abort.abort();
+    await controllers?.ended;
+    await controllers?.client.close();
+    controllers = undefined;
+  };
+
+  await startControllers();
+  const informers = [seen.sandboxes, seen.pods, seen.checkpoints, seen.templates];
+  const following = informers.map((informer) => informer.run(end.signal));
+  await Promise.all(informers.map((informer) => informer.synced(end.signal)));
+  const node = await startNode({ client, controlPlane, directory, signal: end.signal });
+
+  return {
+    client,
+    seen,
+    storePath,
+    requests: () => records.splice(0),
+    startControllers,
+    stopControllers,
+    restartControllers: async () => {
+      await stopControllers();
+      await startControllers();
+    },
+    namespace: async (name) => {
+      await client
+        .resource(coreResources.namespaces)
+        .create({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
+      // No controller manager makes it here, and the API server lets no Pod in without.
+      await client
+        .resource(serviceAccounts)
+        .create({
+          apiVersion: "v1",
+          kind: "ServiceAccount",
+          metadata: { name: "default", namespace: name },
+        })
+        .catch(() => undefined);
+    },
+    create: async (manifest) => {
+      const ref = Object.values(sandboxResources).find(({ kind }) => kind === manifest.kind) ?? coreResources.pods;
+      await client.resource(ref).create(manifest);
+    },
+    sandbox: (key, holds) => until(seen.sandboxes, key, holds),
+    checkpoint: (key, holds) => until(seen.checkpoints, key, holds),
+    pod: (key, holds) => until(seen.pods, key, holds),
+    gone: (kind, key) => untilGone(seen[kind], key),
+    close: async () => {
+      await stopControllers();
+      end.abort();
+      await node.stopped;
+      await Promise.all(following);
+      await client.close();
+      await controlPlane.stop();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+const serviceAccounts = {
+  group: "",
+  version: "v1",
+  plural: "serviceaccounts",
+  kind: "ServiceAccount",
+  namespaced: true,
+};
+
+/** Resolves with the object as soon as it is as wished; after 30 s rejects and says how it was. */
+function until<T extends KubeObject>(informer: Informer<T>, key: string, holds: (object: T) => boolean): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const look = (): void => {
+      const object = informer.store.get(key);
+      if (object === undefined || !holds(object)) return;
+      end();
+      resolve(object);
+    };
+    const timer = setTimeout(() => {
+      end();
+      reject(new Error(`${key} did not come to be as wished: ${JSON.stringify(informer.store.get(key), null, 1)}`));
+    }, 30_000);
+    const stop = informer.store.subscribe(look);
+    const end = (): void => {
+      clearTimeout(timer);
+      stop();
+    };
+    look();
+  });
+}
+
+async function untilGone(informer: Informers[keyof Informers], key: string): Promise<void> {
+  const known = informer.store.get(key) ?? (await informer.resource.find(nameOfKey(key)));
+  if (known === undefined) return;
+  await new Promise<void>((resolve, reject) => {
+    const timer = setTimeout(() => {
+      stop();
+      reject(new Error(`${key} is still there: ${JSON.stringify(informer.store.get(key), null, 1)}`));
+    }, 30_000);
+    const stop = informer.onChange(() => {
+      if (informer.store.byUid(known.metadata.uid) !== undefined) return;
+      clearTimeout(timer);
+      stop();
+      resolve();
+    });
+  });
+}

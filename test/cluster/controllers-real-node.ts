@@ -1,0 +1,44 @@
+import { join } from "node:path";
+import { systemClock } from "../../src/kube/clock.ts";
+import { silentLog, type Log } from "../../src/kube/log.ts";
+import { openPki } from "../../src/local/control-plane/pki.ts";
+import { localNodeName, runLocalNode } from "../../src/local/node/run-node.ts";
+import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
+import { pythonRootPath } from "../setup/python-image.ts";
+import type { ClusterOptions } from "./controllers-cluster.ts";
+
+/** The local node with real cells, in this process; every image is the Debian root with Python. */
+export function realNode(log: Log = silentLog): ClusterOptions["startNode"] {
+  return async ({ client, controlPlane, directory, signal }) => {
+    const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
+    const rootPath = await pythonRootPath();
+    const pki = await openPki(join(controlPlane.dir, "pki"), () => systemClock.now());
+    const serving = pki.issue({ commonName: localNodeName, use: "server", hosts: ["127.0.0.1"] });
+    const ready = Promise.withResolvers<undefined>();
+    const stopped = runLocalNode(
+      {
+        client,
+        dir: join(directory, "node"),
+        images: {
+          image: () =>
+            Promise.resolve({
+              rootPath,
+              digest: `sha256:${"d".repeat(64)}`,
+              config: { entrypoint: [], cmd: [], env: [], workingDir: "" },
+            }),
+        },
+        tools: { runsc: tools.runsc, guest: tools["ramet-guest"], link: tools["ramet-link"] },
+        cell: [process.execPath, join(import.meta.dirname, "../../src/cell/main.ts")],
+        environment: { PATH: process.env["PATH"] ?? "", HOME: directory, NODE_NO_WARNINGS: "1" },
+        serving: { ca: pki.ca, ...serving },
+        log,
+        onReady: () => {
+          ready.resolve(undefined);
+        },
+      },
+      signal,
+    );
+    await Promise.race([ready.promise, stopped]);
+    return { stopped };
+  };
+}

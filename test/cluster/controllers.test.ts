@@ -1,0 +1,166 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { clusterCredentials } from "../../src/controllers/identity.ts";
+import { CellClient } from "../../src/cell/client/cell-client.ts";
+import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { realNode } from "./controllers-real-node.ts";
+
+/** With real cells and real gVisor: what a user sees from a Sandbox to its clone, and that memory is in it. */
+let cluster: Cluster;
+
+beforeAll(async () => {
+  cluster = await openCluster({ startNode: realNode() });
+  await cluster.namespace("t");
+});
+afterAll(() => cluster.close());
+
+const apiVersion = "agents.kruise.io/v1alpha1";
+/** Counts its own requests: the count is in its memory and nowhere else. */
+const counter = `
+import http.server
+class H(http.server.BaseHTTPRequestHandler):
+    count = 0
+    def do_GET(self):
+        H.count += 1
+        body = str(H.count).encode()
+        self.send_response(200); self.send_header("content-length", str(len(body))); self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args): pass
+http.server.ThreadingHTTPServer(("", 8000), H).serve_forever()
+`;
+const template = {
+  spec: {
+    terminationGracePeriodSeconds: 1,
+    containers: [
+      { name: "main", image: "python", command: ["python3", "-c", counter], ports: [{ containerPort: 8000 }] },
+    ],
+  },
+};
+const settled = ({ status }: Sandbox): boolean => status?.phase === "Running" || status?.phase === "Failed";
+
+async function create(kind: string, name: string, rest: { spec: object; annotations?: Record<string, string> }) {
+  const { annotations, ...body } = rest;
+  await cluster.create({
+    apiVersion,
+    kind,
+    metadata: { name, namespace: "t", ...(annotations && { annotations }) },
+    ...body,
+  });
+}
+
+async function count(name: string): Promise<number> {
+  const sandbox = await cluster.sandbox(`t/${name}`, ({ status }) => status?.phase === "Running");
+  const ip = sandbox.status?.sandboxIp ?? "";
+  for (;;) {
+    const answer = await fetch(`http://${ip}:8000/`).catch(() => undefined);
+    if (answer?.ok === true) return Number(await answer.text());
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+test("a sandbox runs, is captured with its memory, and comes to life in a clone with an identity of its own", async () => {
+  await create("Sandbox", "a", { spec: { template } });
+  const source = await cluster.sandbox("t/a", settled);
+  expect(source.status).toMatchObject({
+    phase: "Running",
+    message: "",
+    conditions: [{ type: "Ready", status: "True", reason: "PodReady" }],
+    ramet: { generation: 1 },
+  });
+  expect([await count("a"), await count("a")]).toEqual([1, 2]);
+
+  await create("Checkpoint", "a-1", { spec: { podName: "a" } });
+  const checkpoint = await cluster.checkpoint("t/a-1", ({ status }) => status?.phase === "Succeeded");
+  const id = checkpoint.status?.checkpointId ?? "";
+  expect(checkpoint.status?.ramet).toMatchObject({ backend: "cell", contents: ["memory", "filesystem"] });
+  expect(checkpoint.metadata.labels).toMatchObject({ "agents.kruise.io/sandbox-name": "a" });
+
+  // The template comes from the checkpoint.
+  await create("Sandbox", "b", { spec: {}, annotations: { "ramet.dev/restore-from": id } });
+  const clone = await cluster.sandbox("t/b", settled);
+  expect(clone.status).toMatchObject({ phase: "Running", ramet: { restoredFrom: id } });
+  expect(await count("b")).toBe(3);
+  expect(await count("a")).toBe(3);
+
+  const credentials = await clusterCredentials(cluster.client);
+  expect(credentials.guestToken(source.metadata.uid)).not.toBe(credentials.guestToken(clone.metadata.uid));
+  const cells = new CellClient(credentials.key);
+  const state = await cells.state({ ip: clone.status?.sandboxIp ?? "", sandboxUid: clone.metadata.uid });
+  cells.close();
+  expect(state).toMatchObject({ phase: "running", ready: true });
+});
+
+test("a clone whose template differs is refused before a Pod is made, and the field is named", async () => {
+  const checkpoint = await cluster.checkpoint("t/a-1", ({ status }) => status?.phase === "Succeeded");
+  const other = structuredClone(template);
+  other.spec.containers[0]!.image = "another";
+  await create("Sandbox", "mismatch", {
+    spec: { template: other },
+    annotations: { "ramet.dev/restore-from": checkpoint.status?.checkpointId ?? "" },
+  });
+  const { status } = await cluster.sandbox("t/mismatch", settled);
+  expect(status?.phase).toBe("Failed");
+  expect(status?.message).toContain('containers[0].image is "python" in the checkpoint and "another" here');
+  expect(status?.message).toContain("TemplateMismatch");
+  expect(cluster.seen.pods.store.get("t/mismatch")).toBeUndefined();
+});
+
+test("a pause keeps the memory, and a resume brings it back and removes the checkpoint of the pause", async () => {
+  const before = await count("a");
+  const { resource } = cluster.seen.sandboxes;
+  await resource.mergePatch({ namespace: "t", name: "a" }, { spec: { paused: true } });
+  const paused = await cluster.sandbox(
+    "t/a",
+    ({ status }) =>
+      status?.conditions?.some(({ type, status: held }) => type === "SandboxPaused" && held === "True") ?? false,
+  );
+  expect(paused.status?.phase).toBe("Paused");
+  expect(paused.status?.conditions).toContainEqual(expect.objectContaining({ reason: "SnapshotPauseSucceed" }));
+  await cluster.gone("pods", "t/a");
+
+  // The controllers may end and begin anew while it is paused.
+  await cluster.restartControllers();
+  await resource.mergePatch({ namespace: "t", name: "a" }, { spec: { paused: false } });
+  const resumed = await cluster.sandbox("t/a", settled);
+  expect(resumed.status?.conditions).toContainEqual(
+    expect.objectContaining({ type: "SandboxResumed", status: "True", reason: "ResumePod" }),
+  );
+  expect(await count("a")).toBe(before + 1);
+  const ofPause = cluster.seen.checkpoints.store.list().find(({ metadata }) => metadata.name.startsWith("a-pause-"));
+  if (ofPause !== undefined) await cluster.gone("checkpoints", `t/${ofPause.metadata.name}`);
+});
+
+test("keepRunning: false ends the sandbox when its checkpoint has succeeded", async () => {
+  await create("Sandbox", "ending", { spec: { template } });
+  await cluster.sandbox("t/ending", settled);
+  await create("Checkpoint", "last", { spec: { sandboxName: "ending", keepRunning: false } });
+  await cluster.checkpoint("t/last", ({ status }) => status?.phase === "Succeeded");
+  const { status } = await cluster.sandbox("t/ending", ({ status: now }) => now?.phase === "Succeeded");
+  expect(status?.conditions).toContainEqual(expect.objectContaining({ type: "Ready", status: "False" }));
+  await cluster.pod("t/ending", (pod) => pod.status?.phase === "Succeeded");
+});
+
+test("a checkpoint of the files alone boots fresh on them", async () => {
+  await create("Checkpoint", "files", { spec: { sandboxName: "b", persistentContents: ["filesystem"] } });
+  const { status } = await cluster.checkpoint("t/files", ({ status: now }) => now?.phase === "Succeeded");
+  await create("Sandbox", "fresh", { spec: {}, annotations: { "ramet.dev/restore-from": status?.checkpointId ?? "" } });
+  await cluster.sandbox("t/fresh", settled);
+  expect(await count("fresh")).toBe(1);
+});
+
+test("a deleted checkpoint leaves nothing in the store, and its clone goes on", async () => {
+  await cluster.seen.checkpoints.resource.delete({ namespace: "t", name: "a-1" });
+  await cluster.gone("checkpoints", "t/a-1");
+  const left = await readdir(join(cluster.storePath, "t", "checkpoints"));
+  expect(left.filter((name) => name.startsWith("a-1"))).toEqual([]);
+  expect(await cluster.seen.templates.resource.find({ namespace: "t", name: "a-1" })).toBeUndefined();
+  expect(await count("b")).toBeGreaterThan(3);
+});
+
+test("a deleted sandbox goes with its Pod", async () => {
+  await cluster.seen.sandboxes.resource.delete({ namespace: "t", name: "b" });
+  await cluster.gone("sandboxes", "t/b");
+  expect(await cluster.seen.pods.resource.find({ namespace: "t", name: "b" })).toBeUndefined();
+});
