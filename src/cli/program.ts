@@ -2,6 +2,7 @@ import { Command, CommanderError } from "commander";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { exitCodes } from "./exit-codes.ts";
 import type { Io } from "./io.ts";
+import { localCommands } from "./local/commands.ts";
 import { objectCommands } from "./object/commands.ts";
 import { reportError } from "./report-error.ts";
 import { sandboxCommands } from "./sandbox/commands.ts";
@@ -49,6 +50,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   sandboxCommands(program.command("sandbox").alias("sbx").description("Make, enter and remove sandboxes."), act);
   checkpointCommands(program.command("checkpoint").alias("cp").description("Capture sandboxes."), act);
   objectCommands(program, act);
+  localCommands(program.command("local").description("Run a cluster on this machine."), act);
   serverCommands(program, act);
   return program;
 }

@@ -24,7 +24,7 @@ export async function kubeconfigPath(
   const home = environment["HOME"];
   const usual = home === undefined ? undefined : join(home, ".kube", "config");
   if (usual !== undefined && (await exists(usual))) return usual;
-  const local = await localKubeconfig(environment);
+  const local = localKubeconfig(environment);
   if (local !== undefined) return local;
   throw new RametError("NotFound", "No cluster is known: there is no kubeconfig, and no local cluster runs", {
     hint: "Run `ramet local up`, or name a kubeconfig with --kubeconfig or KUBECONFIG.",

@@ -12,17 +12,20 @@ export interface InputReceiver {
  */
 export function feedStdin(stdin: Readable, receiver: InputReceiver, onError: (error: unknown) => void): () => void {
   let stopped = false;
+  let passing = Promise.resolve();
+  // A paused stream may still give what it had begun to give, its end too: so each step waits for the one before.
   const pass = (step: () => Promise<void>): void => {
     stdin.pause();
-    step().then(
-      () => {
-        if (!stopped) stdin.resume();
-      },
-      (error: unknown) => {
-        if (!stopped) onError(error);
-      },
-    );
+    passing = passing.then(async () => {
+      if (stopped) return;
+      await step();
+      if (!isStopped()) stdin.resume();
+    });
+    passing.catch((error: unknown) => {
+      if (!stopped) onError(error);
+    });
   };
+  const isStopped = (): boolean => stopped;
   const onData = (data: Buffer | string): void => {
     pass(() => receiver.take(Buffer.from(data)));
   };

@@ -1,0 +1,104 @@
+import { describe, expect, it } from "vitest";
+import { parse } from "yaml";
+import { sandboxColumns } from "../sandbox/columns.ts";
+import { checkpointColumns } from "../checkpoint/columns.ts";
+import { age } from "./age.ts";
+import { renderList, renderObject } from "./render.ts";
+import { size } from "./size.ts";
+import { table } from "./table.ts";
+
+const now = new Date("2030-01-01T00:05:00Z");
+const metadata = {
+  name: "a",
+  namespace: "default",
+  uid: "u",
+  resourceVersion: "1",
+  creationTimestamp: "2030-01-01T00:00:00Z",
+  managedFields: [{ manager: "kubectl" }],
+};
+const base = { apiVersion: "agents.kruise.io/v1alpha1", metadata };
+const running = {
+  ...base,
+  kind: "Sandbox",
+  spec: { templateRef: { name: "python" } },
+  status: { phase: "Running", conditions: [] },
+};
+
+describe("output", () => {
+  it.each([
+    ["2030-01-01T00:04:59Z", "1s"],
+    ["2030-01-01T00:03:01Z", "119s"],
+    ["2030-01-01T00:00:00Z", "5m"],
+    ["2029-12-31T12:05:00Z", "12h"],
+    ["2029-12-01T00:05:00Z", "31d"],
+    ["2030-01-01T00:06:00Z", "0s"],
+    [undefined, "<unknown>"],
+  ])("shows %s as %s ago", (since, shown) => {
+    expect(age(since, now)).toBe(shown);
+  });
+
+  it.each([
+    [undefined, ""],
+    [0, "0B"],
+    [1023, "1023B"],
+    [4 << 20, "4MiB"],
+    [1.5 * 2 ** 30, "1.5GiB"],
+    [250.4 * 2 ** 20, "250MiB"],
+  ])("shows %s bytes as %s", (bytes, shown) => {
+    expect(size(bytes)).toBe(shown);
+  });
+
+  it("aligns columns and keeps each row on one line", () => {
+    expect(
+      table(
+        ["NAME", "MESSAGE"],
+        [
+          ["long-name", "a\nb"],
+          ["x", ""],
+        ],
+      ),
+    ).toBe("NAME        MESSAGE\nlong-name   a b\nx\n");
+  });
+
+  it("shows a sandbox in a table as kubectl would", () => {
+    expect(renderList([running], { output: "table", columns: sandboxColumns, now, withNamespace: true })).toBe(
+      "NAMESPACE   NAME   STATUS    AGE   FROM     MESSAGE\ndefault     a      Running   5m    python\n",
+    );
+  });
+
+  it("shows a sandbox that is being removed as that, and one that is not readable beside the others", () => {
+    const going = { ...running, metadata: { ...metadata, name: "b", deletionTimestamp: "2030-01-01T00:04:00Z" } };
+    const odd = { ...running, metadata: { ...metadata, name: "c" }, spec: 5 };
+    const text = renderList([going, odd], { output: "table", columns: sandboxColumns, now });
+    expect(text).toContain("b      Terminating");
+    expect(text).toContain("c      <unreadable>");
+  });
+
+  it("shows what a checkpoint holds", () => {
+    const checkpoint = {
+      ...base,
+      kind: "Checkpoint",
+      spec: { sandboxName: "a" },
+      status: {
+        phase: "Succeeded",
+        checkpointId: "a-1",
+        ramet: { sizeBytes: 4 << 20, contents: ["memory", "filesystem"] },
+      },
+    };
+    expect(renderObject(checkpoint, { output: "table", columns: checkpointColumns, now })).toBe(
+      "NAME   STATUS      ID    SANDBOX   CONTENTS            SIZE   AGE   MESSAGE\n" +
+        "a      Succeeded   a-1   a         memory,filesystem   4MiB   5m\n",
+    );
+  });
+
+  it("gives a Kubernetes List in JSON, one object in YAML, and names, all without managed fields", () => {
+    const options = { columns: sandboxColumns, now };
+    const list: unknown = JSON.parse(renderList([running], { ...options, output: "json" }));
+    expect(list).toMatchObject({ apiVersion: "v1", kind: "List", items: [{ kind: "Sandbox", spec: running.spec }] });
+    expect(JSON.stringify(list)).not.toContain("managedFields");
+    expect(parse(renderObject(running, { ...options, output: "yaml" }))).toMatchObject({
+      status: { phase: "Running" },
+    });
+    expect(renderList([running], { ...options, output: "name" })).toBe("a\n");
+  });
+});

@@ -1,0 +1,85 @@
+import { readFile } from "node:fs/promises";
+import type { Command } from "commander";
+import { describe, expect, it } from "vitest";
+import { memoryIo } from "./memory-io.ts";
+import { buildProgram, runProgram } from "./program.ts";
+
+async function run(...args: string[]) {
+  const io = memoryIo({ environment: { HOME: "/nowhere", XDG_DATA_HOME: "/nowhere" } });
+  const exitCode = await runProgram(io, args);
+  return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
+}
+
+function commandPaths(command: Command, path: string): string[] {
+  const visible = command.createHelp().visibleCommands(command);
+  return visible.flatMap((child) => {
+    if (child.name() === "help") return [];
+    const own = `${path} ${child.name()}`;
+    return child.commands.length === 0 ? [own] : commandPaths(child, own);
+  });
+}
+
+const paths = commandPaths(
+  buildProgram(memoryIo(), () => () => Promise.resolve()),
+  "ramet",
+);
+
+describe("ramet", () => {
+  it("explains itself and gives examples", async () => {
+    const { exitCode, stdout } = await run("--help");
+    expect(exitCode).toBe(0);
+    expect(stdout).toContain("ramet local up");
+    expect(stdout).toContain("Exit codes:");
+  });
+
+  it.each(paths)("%s has help", async (path) => {
+    const { exitCode, stdout } = await run(...path.split(" ").slice(1), "--help");
+    expect(exitCode).toBe(0);
+    expect(stdout).toContain(`Usage: ${path}`);
+  });
+
+  it("has a page that shows every command", async () => {
+    const page = await readFile(new URL("../../docs/cli.md", import.meta.url), "utf8");
+    expect(paths.filter((path) => !page.includes(path))).toEqual([]);
+  });
+
+  it("suggests what may have been meant", async () => {
+    const { exitCode, stderr } = await run("sandbox", "creat");
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain("unknown command 'creat'");
+    expect(stderr).toContain("Did you mean create?");
+  });
+
+  it.each([
+    [["sandbox", "get"], "missing required argument"],
+    [["sandbox", "ls", "-o", "xml"], "Allowed choices are table, json, yaml, name"],
+    [["sandbox", "create", "--image", "x", "--timeout", "soon"], "--timeout is no duration"],
+    [["sandbox", "create", "--image", "x", "--env", "A"], "Write it as NAME=VALUE"],
+    [["sandbox", "create"], "What the sandbox is to be made from is missing"],
+    [["sandbox", "create", "--image", "x", "--template", "y"], "exclude each other"],
+    [["sandbox", "create", "--image", "x", "--name", "Upper"], '--name is no DNS label: "Upper"'],
+    [["checkpoint", "create", "a", "--contents", "memory"], '--contents cannot be "memory"'],
+    [["checkpoint", "create", "a", "--contents", "ip,filesystem"], '--contents cannot be "ip,filesystem"'],
+    [["checkpoint", "create", "a", "--ttl", "1 week"], '--ttl is no duration: "1 week"'],
+    [["checkpoint", "create", "a", "--keep-running=perhaps"], "It must be true or false"],
+    [["get", "pods"], "It must be sandbox, checkpoint or template"],
+    [["sandbox", "cp", "a", "b"], "One of the two must be a file in a sandbox"],
+    [["controller"], "required option '--store-directory"],
+  ])("%j is wrong usage", async (args, message) => {
+    const { exitCode, stderr, stdout } = await run(...args);
+    expect(stderr).toContain(message);
+    expect(exitCode).toBe(2);
+    expect(stdout).toBe("");
+  });
+
+  it("says what to do when there is no cluster", async () => {
+    const { exitCode, stderr } = await run("sandbox", "ls");
+    expect(exitCode).toBe(3);
+    expect(stderr).toMatch(/^error: No cluster is known.*\nRun `ramet local up`.*\n\[NotFound\]\n$/);
+  });
+
+  it("tells of errors in JSON where the output is JSON", async () => {
+    const { stderr } = await run("sandbox", "ls", "-o", "json");
+    expect(JSON.parse(stderr)).toMatchObject({ error: { code: "NotFound", retryable: false } });
+  });
+});

@@ -1,0 +1,74 @@
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import { pino } from "pino";
+import { controllersMetrics } from "../../controllers/metrics.ts";
+import { runControllers } from "../../controllers/run.ts";
+import { inClusterConnection, type Connection } from "../../kube/connection.ts";
+import { KubeClient } from "../../kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import { directoryStore } from "../../store/directory/store.ts";
+import type { ClusterOptions } from "../cluster/cluster.ts";
+import { kubeconfigPath } from "../cluster/kubeconfig-path.ts";
+import { exitCodes } from "../exit-codes.ts";
+import type { Io } from "../io.ts";
+import { serveHealth } from "./health.ts";
+
+export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context"> {
+  storeDirectory: string;
+  cellImage: string;
+  installCrds?: boolean;
+  leaderElect?: boolean;
+  /** Port of /healthz, /readyz and /metrics; absent: none is opened. */
+  metricsPort?: number;
+  metricsAddress: string;
+  dnsUpstream?: string[];
+  concurrency?: number;
+  logLevel: string;
+}
+
+/** `ramet controller`: runs the controllers until a signal comes. Its log is JSON lines on stderr. */
+export async function runController(io: Io, options: ControllerOptions): Promise<number> {
+  const log = pino({ name: "controller", level: options.logLevel }, io.stderr);
+  const metrics = controllersMetrics();
+  const client = new KubeClient(await connection(io, options), {
+    userAgent: "ramet-controller",
+    clock: io.clock,
+    onRequest: metrics.onRequest,
+  });
+  const { metricsPort: port, metricsAddress: address, installCrds, concurrency, leaderElect, dnsUpstream } = options;
+  const health = port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry });
+  try {
+    await runControllers({
+      client,
+      store: directoryStore({ root: options.storeDirectory }),
+      cellImage: options.cellImage,
+      ...(dnsUpstream === undefined ? {} : { dns: { upstreams: dnsUpstream } }),
+      ...(installCrds === undefined ? {} : { installCrds }),
+      ...(concurrency === undefined ? {} : { concurrency }),
+      // Not the host's name alone: a Pod that is restarted in place is another candidate.
+      ...(leaderElect === true ? { leaderElection: { identity: `${hostname()}_${randomUUID()}` } } : {}),
+      metrics,
+      log,
+      onReady: () => {
+        health?.setReady();
+        log.info({}, "the controllers run");
+      },
+      signal: io.signal,
+    });
+    return exitCodes.ok;
+  } finally {
+    await health?.close();
+    await client.close();
+  }
+}
+
+/** In a Pod, its service account; else as for every other command. */
+async function connection(io: Io, { kubeconfig, context }: ControllerOptions): Promise<Connection> {
+  const { environment, clock } = io;
+  const isPod = environment["KUBERNETES_SERVICE_HOST"] !== undefined;
+  if (isPod && kubeconfig === undefined && environment["KUBECONFIG"] === undefined) {
+    return inClusterConnection({ environment, clock });
+  }
+  const path = await kubeconfigPath(environment, kubeconfig);
+  return connectionFromKubeconfig({ path, clock, ...(context === undefined ? {} : { context }) });
+}

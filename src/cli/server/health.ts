@@ -1,0 +1,65 @@
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Registry } from "prom-client";
+import { RametError } from "../../api/errors.ts";
+
+export interface HealthOptions {
+  /** 0: any that is free. */
+  port: number;
+  address: string;
+  registry: Registry;
+}
+
+export interface HealthServer {
+  port: number;
+  /** From now on `/readyz` answers 200. */
+  setReady(): void;
+  close(): Promise<void>;
+}
+
+/**
+ * Serves `/healthz` (the process answers), `/readyz` (the controllers work) and `/metrics` (for Prometheus).
+ *
+ * @throws RametError `Unavailable` when the port cannot be opened
+ */
+export async function serveHealth({ port, address, registry }: HealthOptions): Promise<HealthServer> {
+  let ready = false;
+  const pages: Readonly<Record<string, (response: ServerResponse) => Promise<void> | void>> = {
+    "/healthz": (response) => {
+      response.end("ok\n");
+    },
+    "/readyz": (response) => {
+      response.writeHead(ready ? 200 : 503).end(ready ? "ok\n" : "the controllers do not run yet\n");
+    },
+    "/metrics": async (response) => {
+      const text = await registry.metrics();
+      response.writeHead(200, { "content-type": registry.contentType }).end(text);
+    },
+  };
+  const server = createServer((request, response) => {
+    const page = pages[(request.url ?? "").split("?")[0] ?? ""];
+    if (page === undefined) response.writeHead(404).end("there are /healthz, /readyz and /metrics\n");
+    else void page(response);
+  });
+  server.listen(port, address);
+  try {
+    await once(server, "listening");
+  } catch (error) {
+    throw new RametError("Unavailable", `The port ${port} of ${address} cannot be opened: ${String(error)}`, {
+      hint: "Choose another one with --metrics-port.",
+      cause: error,
+    });
+  }
+  return {
+    port: (server.address() as AddressInfo).port,
+    setReady: () => {
+      ready = true;
+    },
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}

@@ -1,0 +1,53 @@
+import { describe, expect, it } from "vitest";
+import { describeState, failureOf } from "./outcome.ts";
+
+const condition = (type: string, status: "True" | "False", reason: string, message: string) => ({
+  type,
+  status,
+  reason,
+  message,
+  lastTransitionTime: "2030-01-01T00:00:00Z",
+});
+
+describe("the state of an object in words", () => {
+  it("says why a sandbox is not ready", () => {
+    const conditions = [condition("Ready", "False", "PodCreateFailed", "the template x does not exist")];
+    expect(describeState({ status: { phase: "Pending", conditions } })).toBe("Pending: the template x does not exist");
+  });
+
+  it("says nothing of conditions that are false on a sound sandbox", () => {
+    const conditions = [
+      condition("Ready", "True", "PodReady", ""),
+      condition("SandboxPaused", "False", "x", "not paused"),
+    ];
+    expect(describeState({ status: { phase: "Running", conditions } })).toBe("Running");
+    expect(describeState({})).toBe("not seen by a controller yet");
+    expect(describeState(undefined)).toBe("gone");
+  });
+});
+
+describe("the error for an object that failed", () => {
+  it("takes the code from the condition's reason", () => {
+    const conditions = [condition("Ready", "False", "TemplateMismatch", "args[0] differs")];
+    expect(failureOf("The sandbox a failed", { status: { phase: "Failed", conditions } }, "Internal")).toMatchObject({
+      code: "TemplateMismatch",
+      message: "The sandbox a failed: args[0] differs",
+    });
+  });
+
+  it("takes the code from the end of the message", () => {
+    const status = { phase: "Failed", message: "the disk is full. Make room [StoreFull]" };
+    expect(failureOf("The checkpoint a failed", { status }, "Internal")).toMatchObject({
+      code: "StoreFull",
+      message: "The checkpoint a failed: the disk is full. Make room",
+    });
+  });
+
+  it("keeps a message that ends in another bracket, and takes the fallback", () => {
+    const status = { phase: "Failed", message: "exit status [1]" };
+    expect(failureOf("It failed", { status }, "SandboxNotReady")).toMatchObject({
+      code: "SandboxNotReady",
+      message: "It failed: exit status [1]",
+    });
+  });
+});
