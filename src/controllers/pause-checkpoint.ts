@@ -33,6 +33,11 @@ export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly s
   };
 }
 
+/** The UID of the Pod that a checkpoint was begun with, if it was. */
+export function begunWith({ metadata }: Checkpoint): string | undefined {
+  return metadata.annotations?.[podUidAnnotation];
+}
+
 export function isPauseCheckpoint({ metadata }: Checkpoint): boolean {
   return metadata.labels?.[purposeLabel] === "pause";
 }

@@ -50,6 +50,9 @@ async function applyAction(
     case "startCut":
       startCut(state, action, dependencies);
       return;
+    case "findPublished":
+      findPublished(state, action, dependencies);
+      return;
     case "stopSource": {
       const { sandbox, pod } = action.source;
       const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
@@ -77,6 +80,21 @@ function startCut(
   dependencies.cuts.start(uid, call, () => {
     if (dependencies.cuts.get(uid)?.state !== "running") release(uid, dependencies);
     dependencies.enqueue(keyOf(checkpoint.metadata));
+  });
+}
+
+function findPublished(
+  { checkpoint, checkpointId }: CheckpointState,
+  { otherwise }: Extract<CheckpointAction, { do: "findPublished" }>,
+  { backend, cuts, enqueue }: CheckpointDependencies,
+): void {
+  const { uid, namespace } = checkpoint.metadata;
+  const call = () =>
+    backend.whenReady({ namespace, checkpointId }).catch((error: unknown) => {
+      throw RametError.from(error).code === "CheckpointLost" ? otherwise : error;
+    });
+  cuts.start(uid, call, () => {
+    enqueue(keyOf(checkpoint.metadata));
   });
 }
 

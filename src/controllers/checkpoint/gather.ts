@@ -1,28 +1,26 @@
 import { checkpointWish, type Checkpoint, type CheckpointWish } from "../../api/checkpoint.ts";
 import { RametError } from "../../api/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import { isUnfinished } from "../pause-checkpoint.ts";
+import { begunWith, isUnfinished } from "../pause-checkpoint.ts";
 import { checkpointIdOf } from "./checkpoint-id.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
-import { sourceOf } from "./source.ts";
+import { begunSource, sourceOf } from "./source.ts";
 import type { CheckpointState, Source } from "./state.ts";
 
 /** Reads what a plan needs: from the cache, and where that would have it refuse, from the API server as well. */
 export async function gather(checkpoint: Checkpoint, dependencies: CheckpointDependencies): Promise<CheckpointState> {
   const { cuts, clock } = dependencies;
-  const { uid, namespace } = checkpoint.metadata;
+  const { uid } = checkpoint.metadata;
   const wish = wishOf(checkpoint, dependencies);
-  const cut = cuts.get(uid);
-  const isOver = !isUnfinished(checkpoint) || checkpoint.metadata.deletionTimestamp !== undefined;
-  const source: Source =
-    "problem" in wish ? wish : await findSource(namespace, wish, { ...dependencies, cacheIsEnough: isOver || !!cut });
+  const source = "problem" in wish ? wish : await findSource(checkpoint, wish, dependencies);
+  const wasBegun = begunWith(checkpoint) !== undefined;
   return {
     checkpoint,
     checkpointId: checkpoint.status?.checkpointId ?? checkpointIdOf(checkpoint.metadata),
     wish,
     source,
-    rival: "problem" in source ? undefined : rivalOf(checkpoint, source.pod.metadata.uid, dependencies),
-    cut,
+    rival: "problem" in source || wasBegun ? undefined : rivalOf(checkpoint, source.pod.metadata.uid, dependencies),
+    cut: cuts.get(uid),
     now: clock.now(),
   };
 }
@@ -40,13 +38,17 @@ function wishOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): Chec
 }
 
 async function findSource(
-  namespace: string,
+  checkpoint: Checkpoint,
   wish: CheckpointWish,
-  { cache, informers, cacheIsEnough }: CheckpointDependencies & { cacheIsEnough: boolean },
+  { cache, informers, cuts }: CheckpointDependencies,
 ): Promise<Source> {
+  const { namespace, uid, deletionTimestamp } = checkpoint.metadata;
   const at = { namespace, name: wish.sandboxName };
+  const podUid = begunWith(checkpoint);
+  if (podUid !== undefined) return begunSource(podUid, cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
   const cached = sourceOf(wish, cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
-  if (!("problem" in cached) || cacheIsEnough) return cached;
+  const isOver = !isUnfinished(checkpoint) || deletionTimestamp !== undefined || cuts.get(uid) !== undefined;
+  if (!("problem" in cached) || isOver) return cached;
   // Whoever asks may have seen the sandbox become ready before this cache did.
   const [sandbox, pod] = await Promise.all([informers.sandboxes.resource.find(at), informers.pods.resource.find(at)]);
   return sourceOf(wish, sandbox, pod);

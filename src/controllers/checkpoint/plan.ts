@@ -1,8 +1,8 @@
 import { RametError } from "../../api/errors.ts";
 import { finalizers } from "../../api/labels.ts";
 import type { CheckpointRecord } from "../../backends/backend.ts";
-import { podUidAnnotation } from "../pause-checkpoint.ts";
-import type { CapturableSource, CheckpointAction, CheckpointPlan, CheckpointState } from "./state.ts";
+import { begunWith } from "../pause-checkpoint.ts";
+import type { CheckpointAction, CheckpointPlan, CheckpointState } from "./state.ts";
 
 /** What to do about a checkpoint: a pure function of what is known. The rules stand in docs/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
@@ -15,7 +15,7 @@ export function planCheckpoint(state: CheckpointState): CheckpointPlan {
 /** A cut that has begun is brought to its end, also when the Checkpoint was deleted meanwhile. */
 function isBeingTaken({ checkpoint, cut, source }: CheckpointState): boolean {
   if (cut !== undefined) return cut.state === "running";
-  return checkpoint.status?.phase === "Creating" && !("problem" in source) && isFrom(checkpoint, source);
+  return checkpoint.status?.phase === "Creating" && begunWith(checkpoint) !== undefined && !("problem" in source);
 }
 
 function planCut(state: CheckpointState): CheckpointPlan {
@@ -24,8 +24,10 @@ function planCut(state: CheckpointState): CheckpointPlan {
   if (cut?.state === "failed") return failed(state, cut.error);
   if (cut?.state === "running") return { actions: [] };
   if ("problem" in wish) return failed(state, wish.problem);
-  if ("problem" in source) return failed(state, source.problem);
-  if (wasBegun(checkpoint) && !isFrom(checkpoint, source)) return failed(state, otherPod(checkpoint.metadata.name));
+  if ("problem" in source) {
+    const wasBegun = begunWith(checkpoint) !== undefined;
+    return wasBegun ? { actions: [{ do: "findPublished", otherwise: source.problem }] } : failed(state, source.problem);
+  }
   if (rival !== undefined) return failed(state, tooMany(rival.metadata.name, wish.sandboxName));
   return { actions: [{ do: "startCut", source, wish }] };
 }
@@ -75,9 +77,9 @@ function planFinished(state: CheckpointState): CheckpointPlan {
 }
 
 /** For `keepRunning: false`: the source stands still since the cut. One that has ended already is left alone. */
-function endSource({ checkpoint, wish, source }: CheckpointState): CheckpointAction[] {
+function endSource({ wish, source }: CheckpointState): CheckpointAction[] {
   if ("problem" in wish || wish.keepRunning || "problem" in source) return [];
-  return isFrom(checkpoint, source) ? [{ do: "stopSource", source }] : [];
+  return [{ do: "stopSource", source }];
 }
 
 function planRemoval(state: CheckpointState): CheckpointPlan {
@@ -90,23 +92,8 @@ function planRemoval(state: CheckpointState): CheckpointPlan {
   };
 }
 
-/** Whether this is the Pod that the checkpoint was begun with: another of its name has another UID. */
-function isFrom({ metadata }: CheckpointState["checkpoint"], { pod }: CapturableSource): boolean {
-  return metadata.annotations?.[podUidAnnotation] === pod.metadata.uid;
-}
-
-function wasBegun({ metadata }: CheckpointState["checkpoint"]): boolean {
-  return metadata.annotations?.[podUidAnnotation] !== undefined;
-}
-
 function tooMany(first: string, sandbox: string): RametError {
   return new RametError("Conflict", `The checkpoint was not taken: ${first} of the sandbox ${sandbox} is unfinished`, {
     hint: `Create another Checkpoint when ${first} has ended`,
-  });
-}
-
-function otherPod(name: string): RametError {
-  return new RametError("SandboxLost", `The checkpoint ${name} was not taken: the Pod that it was begun with is gone`, {
-    hint: "Create another Checkpoint",
   });
 }

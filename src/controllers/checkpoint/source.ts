@@ -37,6 +37,20 @@ function stateOf({ metadata, status }: Pod): string {
   return metadata.deletionTimestamp === undefined ? (status?.phase ?? "Pending") : "being deleted";
 }
 
+/**
+ * For a checkpoint that was begun: the Pod that it was begun with, ready or not. It may stand still since the cut, and
+ * another Pod of its name has nothing to do with it.
+ */
+export function begunSource(podUid: string, sandbox: Sandbox | undefined, pod: Pod | undefined): Source {
+  const isSame = pod?.metadata.uid === podUid && controllerOf(pod)?.uid === sandbox?.metadata.uid;
+  if (isSame && sandbox !== undefined && pod.status?.phase === "Running") return { sandbox, pod };
+  return {
+    problem: new RametError("SandboxLost", "The checkpoint was not taken: the Pod that it was begun with has ended", {
+      hint: "Create another Checkpoint",
+    }),
+  };
+}
+
 const whenReady = "Create another Checkpoint when the sandbox is Ready";
 
 function problem(code: "NotFound" | "SandboxNotReady", why: string): Source {

@@ -29,6 +29,8 @@ export interface CapturableSource {
 
 export type CheckpointAction =
   | { do: "startCut"; source: CapturableSource; wish: CheckpointWish }
+  /** The Pod is gone that it was begun with; the data may be there all the same. */
+  | { do: "findPublished"; otherwise: RametError }
   | { do: "stopSource"; source: CapturableSource }
   | { do: "deleteCheckpoint" }
   | { do: "removeData" };

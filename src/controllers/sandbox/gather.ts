@@ -5,7 +5,7 @@ import type { Pod } from "../../api/pod.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { isPauseCheckpoint, isUnfinished, podUidAnnotation } from "../pause-checkpoint.ts";
+import { begunWith, isPauseCheckpoint, isUnfinished } from "../pause-checkpoint.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { pauseLost } from "./plan-paused.ts";
 import { originFrom, unknownCheckpoint } from "./origin.ts";
@@ -111,7 +111,7 @@ function resumeOrigin(sandbox: Sandbox, { cache }: SandboxDependencies): Origin 
 /** Of the Pod that the sandbox has, or had before its pause; one that came to something goes before one that did not. */
 function pauseCheckpointOf({ status }: Sandbox, owned: Checkpoint[]): Checkpoint | undefined {
   const ofThisPod = owned.filter((one) => {
-    const podUid = one.metadata.annotations?.[podUidAnnotation];
+    const podUid = begunWith(one);
     return isPauseCheckpoint(one) && (podUid === undefined || podUid === status?.podInfo?.podUID);
   });
   return ofThisPod.find((one) => one.status?.phase !== "Failed") ?? ofThisPod[0];
