@@ -26,8 +26,8 @@ export class DemoCluster {
   }
 
   /** `ramet local up`, and a client of what came up. */
-  async up(): Promise<Cluster> {
-    await this.#ramet("local", "up", "--name", name);
+  async up(signal: AbortSignal): Promise<Cluster> {
+    await this.#ramet(["local", "up", "--name", name], signal);
     const path = clusterFolder(name, this.#environment).kubeconfig;
     const client = new KubeClient(await connectionFromKubeconfig({ path }), { userAgent: "ramet-demo" });
     this.#cluster = new Cluster(client, "default");
@@ -37,7 +37,7 @@ export class DemoCluster {
   /** Ends everything and removes what was kept, also when `up` was broken off. Answers what is left nevertheless. */
   async down(): Promise<string[]> {
     await this.#cluster?.close();
-    await this.#ramet("local", "down", "--name", name, "--purge");
+    await this.#ramet(["local", "down", "--name", name, "--purge"]);
     const left = await traces(this.#dataFolder);
     await rm(this.#dataFolder, { recursive: true, force: true });
     return left;
@@ -48,12 +48,15 @@ export class DemoCluster {
   }
 
   /** In a session of its own, so that Ctrl-C reaches the demo alone, and the demo cleans up. */
-  async #ramet(...args: string[]): Promise<void> {
+  async #ramet(args: string[], signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted();
     const child = spawn(process.execPath, [ramet, ...args], {
       env: this.#environment,
       stdio: ["ignore", "pipe", "pipe"],
       detached: true,
     });
+    const interrupt = (): void => void child.kill("SIGINT");
+    signal?.addEventListener("abort", interrupt, { once: true });
     const said: string[] = [];
     for (const stream of [child.stdout, child.stderr])
       stream.on("data", (chunk: Buffer) => said.push(chunk.toString()));

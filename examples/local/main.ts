@@ -86,34 +86,30 @@ async function main(): Promise<number> {
   }
   const steps = new Steps();
   const demo = await DemoCluster.make();
-  let failure: unknown;
+  const failures: unknown[] = [];
   try {
     let cluster: Cluster | undefined;
     await steps.step("Start a Kubernetes control plane, controllers and a node", async () => {
-      cluster = await demo.up();
+      cluster = await demo.up(interrupted.signal);
       return "etcd, API server, controller and node run as processes of this user";
     });
-    interrupted.signal.throwIfAborted();
     if (cluster !== undefined) await walkThrough(cluster, steps, interrupted.signal);
   } catch (error) {
-    failure = error;
+    if (!interrupted.signal.aborted) failures.push(error);
   }
   const end = steps.step("Take everything down again", async () => {
     const left = await demo.down();
     if (left.length > 0) throw new Error(`this is left: ${left.join("; ")}`);
     return "no process, mount or file of it is left";
   });
-  await end.catch((error: unknown) => {
-    failure ??= error;
-  });
+  await end.catch((error: unknown) => failures.push(error));
   console.log(`\n${steps.table()}`);
-  if (failure === undefined) {
-    console.log("\nEverything was as it must be.");
-    return 0;
-  }
+  for (const failure of failures)
+    console.error("\nThe demo failed:", failure instanceof Error ? failure.message : failure);
+  if (failures.length > 0) return 1;
   if (interrupted.signal.aborted) return 130;
-  console.error(failure instanceof Error ? `\nThe demo failed: ${failure.message}` : failure);
-  return 1;
+  console.log("\nEverything was as it must be.");
+  return 0;
 }
 
 process.exit(await main());
