@@ -15,6 +15,8 @@ export interface UpOptions {
   setting: ClusterSetting;
   clock: Clock;
   signal: AbortSignal;
+  /** What the cluster's processes get of it is the cluster's folder, PATH and HOME. @default this process's */
+  environment?: NodeJS.ProcessEnv;
   /** Told each part as it comes up. */
   progress?: (line: string) => void;
 }
@@ -44,7 +46,7 @@ export async function startCluster(options: UpOptions): Promise<UpResult> {
     if (isSupervised(known)) await untilGone(known.supervisor, clock, signal);
     await endLeftovers(folder, { pods: false, clock });
     await writeSetting(folder.setting, setting);
-    const supervisor = spawnSupervisor(folder, setting);
+    const supervisor = spawnSupervisor(folder, setting, options.environment ?? process.env);
     try {
       return { status: await untilUp(options, supervisor), already: false };
     } catch (error) {
@@ -54,7 +56,7 @@ export async function startCluster(options: UpOptions): Promise<UpResult> {
   });
 }
 
-function spawnSupervisor(folder: ClusterFolder, { program }: ClusterSetting): ProcessIdentity {
+function spawnSupervisor(folder: ClusterFolder, { program }: ClusterSetting, env: NodeJS.ProcessEnv): ProcessIdentity {
   const log = openSync(folder.log("supervisor"), "a", 0o600);
   const [node = process.execPath, ...before] = program;
   try {
@@ -62,6 +64,7 @@ function spawnSupervisor(folder: ClusterFolder, { program }: ClusterSetting): Pr
       detached: true,
       stdio: ["ignore", log, log],
       cwd: folder.path,
+      env,
     });
     child.on("error", () => undefined);
     child.unref();

@@ -15,7 +15,9 @@ export function machineImages(progress: (line: string) => void): ImageSource {
     image: async (reference, pull) => {
       const { rootPath, config, digest } =
         (await store.find(reference)) ?? (pull === "Never" ? await store.get(reference) : await pulled(reference));
-      const { entrypoint, cmd, env, workingDir } = config;
+      const { entrypoint, cmd, env } = config;
+      // "/" is where a process begins anyway; said aloud, it would be a difference between a template and its checkpoint.
+      const workingDir = config.workingDir === "/" ? "" : config.workingDir;
       return { rootPath, digest, config: { entrypoint, cmd, env, workingDir } };
     },
   };

@@ -1,0 +1,124 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Agent, fetch } from "undici";
+import { systemClock } from "../../src/kube/clock.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { clusterFolder, type ClusterFolder } from "../../src/local/cluster-folder.ts";
+import { readStatus } from "../../src/local/cluster-status.ts";
+import { stopCluster } from "../../src/local/down.ts";
+import { NodePod } from "../../src/local/node/pod.ts";
+import { prepareCluster } from "../../src/local/prepare-cluster.ts";
+import { startCluster, type UpResult } from "../../src/local/up.ts";
+
+/** A real local cluster in a folder of its own. */
+export class TestCluster {
+  readonly folder: ClusterFolder;
+  readonly #home: string;
+  #client: KubeClient | undefined;
+
+  private constructor(home: string) {
+    this.#home = home;
+    this.folder = clusterFolder("test", { XDG_DATA_HOME: home });
+  }
+
+  static async create(): Promise<TestCluster> {
+    return new TestCluster(await mkdtemp(join(tmpdir(), "ramet-local-")));
+  }
+
+  async up(): Promise<UpResult> {
+    const signal = AbortSignal.timeout(90_000);
+    const setting = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
+    const environment = { ...process.env, XDG_DATA_HOME: this.#home };
+    return startCluster({ folder: this.folder, setting, clock: systemClock, signal, environment });
+  }
+
+  async down(options: { purge?: boolean } = {}): Promise<{ wasUp: boolean }> {
+    await this.#client?.close();
+    this.#client = undefined;
+    const signal = AbortSignal.timeout(60_000);
+    return stopCluster({ folder: this.folder, clock: systemClock, signal, purge: options.purge ?? false });
+  }
+
+  async remove(): Promise<void> {
+    await this.down({ purge: true });
+    await rm(this.#home, { recursive: true, force: true });
+  }
+
+  async client(): Promise<KubeClient> {
+    this.#client ??= new KubeClient(await connectionFromKubeconfig({ path: this.folder.kubeconfig }));
+    return this.#client;
+  }
+
+  /** The process id of a part of the cluster, or of its supervisor. */
+  pid(part: string): number {
+    const status = readStatus(this.folder.status);
+    const found = part === "supervisor" ? status?.supervisor : status?.parts.find(({ name }) => name === part)?.process;
+    if (found === undefined) throw new Error(`${part} does not run`);
+    return found.pid;
+  }
+
+  /** Makes a Sandbox of the image `python`, or another, that runs this Python program. */
+  async createSandbox(name: string, code: string, image = "python"): Promise<void> {
+    const client = await this.client();
+    await client.resource({ ...sandboxes, kind: "Sandbox" }).create({
+      apiVersion: "agents.kruise.io/v1alpha1",
+      kind: "Sandbox",
+      metadata: { name, namespace: "default" },
+      spec: {
+        template: { spec: { containers: [{ name: "main", image, command: ["python3", "-u", "-c", code] }] } },
+      },
+    });
+  }
+
+  async deleteSandbox(name: string): Promise<void> {
+    await (await this.client()).resource({ ...sandboxes, kind: "Sandbox" }).delete({ namespace: "default", name });
+  }
+
+  /** Watches the Pod until it is as asked; `undefined` is for a Pod that is gone. */
+  async untilPod(name: string, isSo: (pod: NodePod | undefined) => boolean): Promise<NodePod | undefined> {
+    const pods = (await this.client()).resource(coreResources.pods, (value) => NodePod.parse(value));
+    const found = await pods.find({ namespace: "default", name });
+    if (isSo(found)) return found;
+    const { resourceVersion } = await pods.list({ namespace: "default" });
+    const now = await pods.find({ namespace: "default", name });
+    if (isSo(now)) return now;
+    const options = { namespace: "default", fieldSelector: `metadata.name=${name}`, resourceVersion };
+    const signal = AbortSignal.timeout(30_000);
+    let last: unknown;
+    try {
+      for await (const event of pods.watch({ ...options, timeoutSeconds: 60, stallMilliseconds: 60_000, signal })) {
+        if (event.type === "BOOKMARK") continue;
+        last = event.object;
+        const pod = event.type === "DELETED" ? undefined : pods.read(event.object);
+        if (isSo(pod)) return pod;
+      }
+    } catch (error) {
+      throw new Error(
+        `Pod ${name} did not become as asked: ${JSON.stringify((last as KubeObject | undefined) ?? now)}`,
+        {
+          cause: error,
+        },
+      );
+    }
+    throw new Error(`Pod ${name} did not become as asked`);
+  }
+
+  /** What `kubectl logs` asks the API server for. */
+  async logs(pod: string, query = ""): Promise<string> {
+    const { server, ca, credentials } = await connectionFromKubeconfig({ path: this.folder.kubeconfig });
+    const { cert, key } = (await credentials.current(false)) as { cert: string; key: string };
+    const dispatcher = new Agent({ connect: { ca: ca ?? "", cert, key } });
+    try {
+      const answer = await fetch(`${server}/api/v1/namespaces/default/pods/${pod}/log?${query}`, { dispatcher });
+      return await answer.text();
+    } finally {
+      await dispatcher.destroy();
+    }
+  }
+}
+
+const sandboxes = { group: "agents.kruise.io", version: "v1alpha1", plural: "sandboxes", namespaced: true };

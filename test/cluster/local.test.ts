@@ -1,0 +1,128 @@
+import { existsSync, readdirSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { isPodReady } from "../../src/api/pod.ts";
+import { podProcesses } from "../../src/local/node/strays.ts";
+import type { NodePod } from "../../src/local/node/pod.ts";
+import { TestCluster } from "./local-cluster.ts";
+
+const counting = "import time\ni = 0\nwhile True:\n print('line', i); i += 1; time.sleep(0.2)";
+
+let cluster: TestCluster;
+beforeAll(async () => {
+  cluster = await TestCluster.create();
+  await cluster.up();
+}, 400_000);
+afterAll(() => cluster.remove());
+
+const ready = (pod: NodePod | undefined): boolean => pod !== undefined && isPodReady(pod);
+const ended = (pod: NodePod | undefined): boolean => pod?.status?.phase === "Failed";
+const gone = (pod: NodePod | undefined): boolean => pod === undefined;
+
+/** The processes of one Pod on this machine. */
+function processesOf(pod: NodePod | undefined): number[] {
+  const found = podProcesses(cluster.folder.pods).filter(({ uid }) => uid === pod?.metadata.uid);
+  return found.map(({ process }) => process.pid);
+}
+
+describe("a cluster on this machine", () => {
+  it("says that it is up when it is started twice", async () => {
+    expect((await cluster.up()).already).toBe(true);
+  });
+
+  it("runs a Pod and tells the truth about it", async () => {
+    await cluster.createSandbox("truth", counting);
+    const pod = await cluster.untilPod("truth", ready);
+    expect(pod?.spec.nodeName).toBe("ramet-local");
+    expect(pod?.status).toMatchObject({ phase: "Running", hostIP: "127.0.0.1" });
+    expect(pod?.status?.podIP).toMatch(/^127\.(6[4-9]|[789]\d|1[01]\d|12[0-7])\./);
+    expect(pod?.status?.containerStatuses).toMatchObject([
+      { name: "main", ready: true, restartCount: 0, state: { running: {} } },
+    ]);
+    const types = pod?.status?.conditions?.map(({ type, status }) => `${type}=${status}`).sort();
+    expect(types).toEqual([
+      "ContainersReady=True",
+      "Initialized=True",
+      "PodReadyToStartContainers=True",
+      "PodScheduled=True",
+      "Ready=True",
+    ]);
+  });
+
+  it("serves what the entrypoint prints, as kubectl logs asks for it", async () => {
+    expect(await cluster.logs("truth", "limitBytes=7")).toBe("line 0\n");
+    expect(await cluster.logs("truth", "tailLines=1")).toMatch(/^line \d+\n$/);
+    expect(await cluster.logs("truth", "timestamps=true")).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z line 0\n/);
+    expect(await cluster.logs("truth", "previous=true")).toContain("no previous run");
+  });
+
+  it("follows the log to the end, and has the Pod end as its entrypoint does", async () => {
+    await cluster.createSandbox("short", "import time\nprint('a'); time.sleep(1.5); print('b')");
+    await cluster.untilPod("short", (one) => one?.status?.phase === "Running");
+    expect(await cluster.logs("short", "follow=true")).toBe("a\nb\n");
+    const pod = await cluster.untilPod("short", (one) => one?.status?.phase === "Succeeded");
+    const terminated = { exitCode: 0, reason: "Completed" };
+    expect(pod?.status?.containerStatuses?.[0]?.state).toMatchObject({ terminated });
+    await cluster.deleteSandbox("short");
+    await cluster.untilPod("short", gone);
+  });
+
+  it("waits with a reason for an image that it cannot get", async () => {
+    await cluster.createSandbox("imageless", counting, "registry.invalid/nowhere:1");
+    const pod = await cluster.untilPod("imageless", (one) => one?.status?.containerStatuses !== undefined);
+    expect(pod?.status?.phase).toBe("Pending");
+    expect(pod?.status?.containerStatuses?.[0]?.state?.waiting).toMatchObject({
+      reason: "ImagePullBackOff",
+      message: expect.stringMatching(/registry\.invalid\/nowhere:1.*ramet local image add/s) as string,
+    });
+    await cluster.deleteSandbox("imageless");
+    await cluster.untilPod("imageless", gone);
+  });
+
+  it("keeps its Pods when the node is killed, and knows them afterwards", async () => {
+    const before = await cluster.untilPod("truth", ready);
+    const processes = processesOf(before);
+    process.kill(cluster.pid("node"), "SIGKILL");
+    await cluster.createSandbox("after", counting);
+    const after = await cluster.untilPod("after", ready);
+    expect(after?.status?.podIP).not.toBe(before?.status?.podIP);
+    expect(processesOf(before)).toEqual(processes);
+    const kept = await cluster.untilPod("truth", ready);
+    expect(kept?.status?.containerStatuses).toEqual(before?.status?.containerStatuses);
+    expect(await cluster.logs("truth", "tailLines=1")).toMatch(/^line \d+\n$/);
+  });
+
+  it("tells why, when a sandbox is lost", async () => {
+    const [outer] = processesOf(await cluster.untilPod("after", ready));
+    process.kill(outer!, "SIGKILL");
+    const pod = await cluster.untilPod("after", ended);
+    expect(pod?.status).toMatchObject({ phase: "Failed", reason: "SandboxLost" });
+    expect(pod?.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 137 });
+  });
+
+  it("leaves nothing of a Pod that is deleted", async () => {
+    const pod = await cluster.untilPod("truth", ready);
+    await cluster.deleteSandbox("truth");
+    await cluster.untilPod("truth", gone);
+    expect(processesOf(pod)).toEqual([]);
+    expect(readdirSync(cluster.folder.pods)).not.toContain(pod?.metadata.uid);
+  });
+
+  it("is whole again after its supervisor was killed", async () => {
+    await cluster.createSandbox("survivor", counting);
+    const before = await cluster.untilPod("survivor", ready);
+    process.kill(cluster.pid("supervisor"), "SIGKILL");
+    expect((await cluster.up()).already).toBe(false);
+    const after = await cluster.untilPod("survivor", ready);
+    expect(after?.status?.containerStatuses).toEqual(before?.status?.containerStatuses);
+  });
+
+  it("goes down with everything in it, and keeps its objects", async () => {
+    expect(await cluster.down()).toEqual({ wasUp: true });
+    expect(podProcesses(cluster.folder.pods)).toEqual([]);
+    expect(existsSync(cluster.folder.pods)).toBe(false);
+    expect(await cluster.down()).toEqual({ wasUp: false });
+    await cluster.up();
+    const pod = await cluster.untilPod("survivor", (one) => one !== undefined);
+    expect(pod?.status).toMatchObject({ phase: "Failed", reason: "NodeShutdown" });
+  });
+});
