@@ -18,11 +18,36 @@ const folderRules = Object.entries(allowed).map(([folder, targets]) => ({
 module.exports = {
   forbidden: [
     ...folderRules,
-    { name: "no-circular", severity: "error", from: {}, to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } } },
-    { name: "local-is-top", severity: "error", from: { path: "^src/(?!local/|cli/)", pathNot: "\\.test\\.ts$" }, to: { path: "^src/(local|cli)/" } },
+    {
+      name: "no-circular",
+      severity: "error",
+      from: {},
+      to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } },
+    },
+    {
+      name: "local-is-top",
+      severity: "error",
+      from: { path: "^src/(?!local/|cli/)", pathNot: "\\.test\\.ts$" },
+      to: { path: "^src/(local|cli)/" },
+    },
     { name: "cli-is-top", severity: "error", from: { path: "^src/local/" }, to: { path: "^src/cli/" } },
-    { name: "pulumi-imports", severity: "error", from: { path: "^(components|provider)/" }, to: { path: "^src/", pathNot: "^src/api/" } },
-    { name: "not-to-test", severity: "error", from: { path: "^(src|components|provider)/", pathNot: "\\.test\\.ts$" }, to: { path: "^test/|\\.test\\.ts$" } },
+    {
+      name: "pulumi-imports",
+      severity: "error",
+      from: { path: "^(components|provider)/" },
+      to: { path: "^src/", pathNot: "^src/api/" },
+    },
+    {
+      name: "not-to-test",
+      severity: "error",
+      from: { path: "^(src|components|provider)/", pathNot: "\\.test\\.ts$" },
+      to: { path: "^test/|\\.test\\.ts$" },
+    },
   ],
-  options: { doNotFollow: { path: "node_modules" }, tsPreCompilationDeps: true, tsConfig: { fileName: "tsconfig.json" }, enhancedResolveOptions: { extensions: [".ts", ".js", ".mjs"] } },
+  options: {
+    doNotFollow: { path: "node_modules" },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: "tsconfig.json" },
+    enhancedResolveOptions: { extensions: [".ts", ".js", ".mjs"] },
+  },
 };

@@ -6,7 +6,12 @@ export default tseslint.config(
   js.configs.recommended,
   tseslint.configs.strictTypeChecked,
   {
-    languageOptions: { parserOptions: { projectService: { allowDefaultProject: ["eslint.config.js", "bin/*.mjs", "scripts/*.mjs"] }, tsconfigRootDir: import.meta.dirname } },
+    languageOptions: {
+      parserOptions: {
+        projectService: { allowDefaultProject: ["eslint.config.js", "bin/*.mjs", "scripts/*.mjs"] },
+        tsconfigRootDir: import.meta.dirname,
+      },
+    },
     rules: {
       complexity: ["error", 12],
       "max-params": ["error", 4],
@@ -20,7 +25,14 @@ export default tseslint.config(
     },
   },
   { files: ["**/*.config.ts", "*.config.js", "scripts/*.mjs", "bin/*.mjs"], rules: { "no-restricted-syntax": "off" } },
-  { files: ["**/*.mjs", "*.config.js"], ...tseslint.configs.disableTypeChecked, languageOptions: { globals: { process: "readonly", console: "readonly", URL: "readonly" } } },
+  {
+    files: ["**/*.mjs", "*.config.js"],
+    ...tseslint.configs.disableTypeChecked,
+    languageOptions: { globals: { process: "readonly", console: "readonly", URL: "readonly" } },
+  },
   { files: ["examples/**", "test/**", "scripts/**", "bin/**"], rules: { "no-console": "off" } },
-  { files: ["**/*.test.ts", "test/**"], rules: { complexity: "off", "@typescript-eslint/no-non-null-assertion": "off" } },
+  {
+    files: ["**/*.test.ts", "test/**"],
+    rules: { complexity: "off", "@typescript-eslint/no-non-null-assertion": "off" },
+  },
 );
