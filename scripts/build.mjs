@@ -2,7 +2,6 @@
 import { existsSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
@@ -36,6 +35,12 @@ const programs = [
   { entryPoints: ["src/index.ts"], outfile: "dist/index.js", packages: "external" },
 ];
 
+const esbuild = await import("esbuild").catch(() => undefined);
+if (esbuild === undefined) {
+  // As after `npm ci --omit=dev`, where a package that was published brings its dist.
+  console.error("dist/ was not built: esbuild, a development dependency, is not installed.");
+  process.exit();
+}
 rmSync(join(root, "dist"), { recursive: true, force: true });
 const present = programs.filter(({ entryPoints }) => existsSync(join(root, entryPoints[0])));
-await Promise.all(present.map((program) => build({ ...shared, ...program })));
+await Promise.all(present.map((program) => esbuild.build({ ...shared, ...program })));

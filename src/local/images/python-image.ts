@@ -1,14 +1,13 @@
-import { mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../api/errors.ts";
 import { systemClock, type Clock } from "../../kube/clock.ts";
 import { cacheFolder } from "../tools/cache-folder.ts";
 import { withLock } from "../tools/lock.ts";
 import { progressLine, type ProgressLine } from "../tools/progress.ts";
-import { runProgram } from "../tools/run-program.ts";
+import { makeDebianTar } from "./debian-tar.ts";
 import { openImageStore, type ImageStore } from "./image-store.ts";
 import type { Image } from "./image.ts";
-import { findMmdebstrap } from "./mmdebstrap.ts";
 
 export interface PythonImageOptions {
   /** Where the image goes. @default the one in Ramet's cache folder */
@@ -66,7 +65,10 @@ async function make(store: ImageStore, work: string, line: ProgressLine, signal?
   const folder = await mkdtemp(join(work, "making-"));
   try {
     const tar = join(folder, "python.tar");
-    await debootstrap(tar, work, line, signal);
+    await makeDebianTar({ path: tar, work, line, ...(signal && { signal }) }).catch((error: unknown) => {
+      signal?.throwIfAborted();
+      throw notMade(error);
+    });
     return await store.add(pythonImageName, tar, {
       config: {
         cmd: ["python3"],
@@ -79,52 +81,11 @@ async function make(store: ImageStore, work: string, line: ProgressLine, signal?
   }
 }
 
-async function debootstrap(tar: string, work: string, line: ProgressLine, signal?: AbortSignal): Promise<void> {
-  try {
-    const [program, ...before] = await findMmdebstrap(work, line, signal);
-    const sources = await archiveSources();
-    line.doing("making a Debian root filesystem with Python 3, once (about 70 s)");
-    await runProgram(program, [...before, ...mmdebstrapArguments, suite, tar, ...sources], {
-      what: "mmdebstrap",
-      environment: { TMPDIR: work, LC_ALL: "C.UTF-8" },
-      ...(signal && { signal }),
-    });
-  } catch (cause) {
-    signal?.throwIfAborted();
-    throw new RametError("ImageNotFound", `Making the image python failed: ${RametError.from(cause).message}`, {
-      hint:
-        "Install mmdebstrap and let apt reach a Debian archive, or give any root filesystem that has python3: " +
-        "ramet local image add python PATH (a root folder, a tar or an OCI layout)",
-      cause,
-    });
-  }
-}
-
-const suite = "bookworm";
-
-const mmdebstrapArguments = [
-  "--quiet",
-  "--variant=minbase",
-  "--include=python3",
-  // A tar, because an ordinary user's mmdebstrap cannot leave a folder that is the user's own.
-  "--format=tar",
-  // Everything that only people read, which is half of it.
-  "--dpkgopt=path-exclude=/usr/share/man/*",
-  "--dpkgopt=path-exclude=/usr/share/doc/*",
-  "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-  "--dpkgopt=path-exclude=/usr/share/locale/*",
-  '--customize-hook=chroot "$1" python3 -c "import http.server, json, socket"',
-];
-
-/** The machine's own list of archives, so that a mirror that is set up is used; else mmdebstrap's default. */
-async function archiveSources(): Promise<string[]> {
-  const candidates = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
-  for (const path of candidates) {
-    const size = await stat(path).then(
-      (found) => found.size,
-      () => 0,
-    );
-    if (size > 0) return [path];
-  }
-  return [];
+function notMade(cause: unknown): RametError {
+  return new RametError("ImageNotFound", `Making the image python failed: ${RametError.from(cause).message}`, {
+    hint:
+      "Install mmdebstrap and let apt reach a Debian archive, or give any root filesystem that has python3: " +
+      "ramet local image add python PATH (a root folder, a tar or an OCI layout)",
+    cause,
+  });
 }

@@ -29,7 +29,7 @@ export async function unpackImage(path: string, staging: string, options: Unpack
   const root = join(staging, "root");
   await mkdir(root, { mode: 0o755 });
   const layout = await fill(path, root, staging, signal);
-  if (!isRoot()) write(`All files of ${path} now belong to you: only root can keep an image's own owners`);
+  if (!isRoot()) write("All files of the image now belong to you: only root can keep their own owners");
   const scratch = join(staging, "layer");
   const oci = layout === undefined ? undefined : await unpackOciLayout(layout, root, scratch, signal);
   if ((await readdir(root)).length === 0) {

@@ -21,9 +21,18 @@ export async function unpackTar(input: NodeJS.ReadableStream, folder: string, si
       ...leftOut,
     ],
     { input, what: "Unpacking the image", ...(signal && { signal }) },
-  );
+  ).catch((error: unknown) => {
+    throw error instanceof RametError && error.code === "Internal" ? notUnpacked(error) : error;
+  });
   // So that its owner can read all of it and remove it again.
   if (!isRoot()) await runProgram("chmod", ["-R", "u+rwX", folder]);
+}
+
+function notUnpacked(cause: RametError): RametError {
+  return new RametError("InvalidArgument", cause.message, {
+    hint: "Give a root folder, a tar of one (plain, gzip or Zstandard), or an OCI image layout.",
+    cause,
+  });
 }
 
 /** Copies a folder as `unpackTar` would unpack it; it does not go into other file systems that are mounted in it. */
