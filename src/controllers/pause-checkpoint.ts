@@ -42,8 +42,9 @@ export function isPauseCheckpoint({ metadata }: Checkpoint): boolean {
   return metadata.labels?.[purposeLabel] === "pause";
 }
 
+/** Terminating is an end too: a cut that is under way is brought to its end before. */
 export function isUnfinished({ status }: Checkpoint): boolean {
-  return status?.phase !== "Succeeded" && status?.phase !== "Failed";
+  return !["Succeeded", "Failed", "Terminating"].includes(status?.phase ?? "Pending");
 }
 
 const both: ("memory" | "filesystem")[] = ["memory", "filesystem"];

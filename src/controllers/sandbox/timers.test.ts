@@ -1,0 +1,41 @@
+import { expect, it } from "vitest";
+import { Sandbox } from "../../api/sandbox.ts";
+import { timers } from "./timers.ts";
+
+const now = new Date("2030-01-01T00:00:00Z");
+const past = "2029-12-31T23:59:00Z";
+const future = "2030-01-01T00:01:00Z";
+
+function sandbox(spec: object, annotations: Record<string, string> = {}, phase = "Running"): Sandbox {
+  return Sandbox.parse({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
+    metadata: { name: "a", namespace: "t", uid: "u", resourceVersion: "1", creationTimestamp: past, annotations },
+    spec,
+    status: { phase },
+  });
+}
+
+it("deletes past shutdownTime, pauses past pauseTime, and says when the next is due", () => {
+  expect(timers(sandbox({}), now)).toEqual({});
+  expect(timers(sandbox({ shutdownTime: past }), now)).toEqual({ action: { do: "deleteSandbox" } });
+  expect(timers(sandbox({ pauseTime: past, shutdownTime: future }), now)).toEqual({
+    action: { do: "setPaused" },
+    nextAt: new Date(future),
+  });
+  expect(timers(sandbox({ pauseTime: future }), now)).toEqual({ nextAt: new Date(future) });
+});
+
+it("pauses what runs and is not paused already", () => {
+  expect(timers(sandbox({ pauseTime: past, paused: true }), now)).toEqual({});
+  expect(timers(sandbox({ pauseTime: past }, {}, "Pending"), now)).toEqual({});
+});
+
+it("lets a pause with a reserve go before a shutdown, and moves that out", () => {
+  const both = { pauseTime: past, shutdownTime: past };
+  const key = "agents.kruise.io/reserve-paused-sandbox-duration";
+  expect(timers(sandbox(both, { [key]: "1h" }), now)).toEqual({
+    action: { do: "setPaused", shutdownTime: "2030-01-01T01:00:00.000Z" },
+  });
+  expect(timers(sandbox(both, { [key]: "no duration" }), now)).toEqual({ action: { do: "deleteSandbox" } });
+});

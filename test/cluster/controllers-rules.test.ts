@@ -1,0 +1,353 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Checkpoint } from "../../src/api/checkpoint.ts";
+import { RametError } from "../../src/api/errors.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { StandInNode } from "./controllers-stand-in-node.ts";
+
+/** The controllers' rules and faults on a real API server, with stand-in cells that a test can hold and fail. */
+const node = new StandInNode();
+let cluster: Cluster;
+let namespace = "";
+let number = 0;
+
+beforeAll(async () => {
+  cluster = await openCluster({ startNode: node.start });
+});
+afterAll(() => cluster.close());
+
+const apiVersion = "agents.kruise.io/v1alpha1";
+const template = { spec: { containers: [{ name: "main", image: "python", env: [{ name: "A", value: "1" }] }] } };
+const restoreFrom = "agents.kruise.io/restore-from";
+
+async function inNewNamespace(): Promise<void> {
+  namespace = `n${++number}`;
+  await cluster.namespace(namespace);
+}
+async function create(kind: string, name: string, spec: object, annotations?: Record<string, string>): Promise<void> {
+  await cluster.create({ apiVersion, kind, metadata: { name, namespace, ...(annotations && { annotations }) }, spec });
+}
+const at = (name: string) => `${namespace}/${name}`;
+const sandbox = (name: string, holds: (status: NonNullable<Sandbox["status"]>) => boolean) =>
+  cluster.sandbox(at(name), ({ status }) => status !== undefined && holds(status));
+const checkpoint = (name: string, holds: (status: NonNullable<Checkpoint["status"]>) => boolean) =>
+  cluster.checkpoint(at(name), ({ status }) => status !== undefined && holds(status));
+const inPhase =
+  (...phases: string[]) =>
+  ({ phase }: { phase?: string | undefined }): boolean =>
+    phases.includes(phase ?? "");
+const reasonOf = ({ conditions }: NonNullable<Sandbox["status"]>, type: string) =>
+  conditions?.find((one) => one.type === type)?.reason;
+const patch = (name: string, spec: object) => cluster.seen.sandboxes.resource.mergePatch({ namespace, name }, { spec });
+
+async function running(name: string): Promise<Sandbox> {
+  await create("Sandbox", name, { template });
+  return sandbox(name, inPhase("Running", "Failed"));
+}
+async function taken(name: string, source: string): Promise<string> {
+  await create("Checkpoint", name, { podName: source });
+  const { status } = await checkpoint(name, inPhase("Succeeded", "Failed"));
+  expect(status?.phase).toBe("Succeeded");
+  return status?.checkpointId ?? "";
+}
+const gate = () => Promise.withResolvers<undefined>();
+
+test("a sandbox costs two writes of its own and one Pod, a checkpoint three and the template that it keeps", async () => {
+  await inNewNamespace();
+  const written: string[] = [];
+  /** What was written by now; an answer may be on its way still when the watch shows its effect. */
+  const writes = () => {
+    const records = cluster.requests().filter(({ verb }) => ["create", "patch", "update"].includes(verb));
+    written.push(
+      ...records
+        .filter(({ resource }) => resource.plural !== "events")
+        .map(({ verb, resource, subresource }) => [verb, resource.plural, subresource].filter(Boolean).join(" ")),
+    );
+    return written.sort();
+  };
+  cluster.requests();
+  await running("a");
+  await expect.poll(writes).toEqual(["create pods", "patch sandboxes", "patch sandboxes status"]);
+  written.length = 0;
+  await taken("c", "a");
+  await expect
+    .poll(writes)
+    .toEqual(["create sandboxtemplates", "patch checkpoints", "patch checkpoints status", "patch checkpoints status"]);
+});
+
+test("each sandbox has an identity of its own, and the values of its template as environment", async () => {
+  await inNewNamespace();
+  await running("a");
+  const id = await taken("c", "a");
+  await create("Sandbox", "b", {}, { [restoreFrom]: id });
+  await sandbox("b", inPhase("Running"));
+  const [a, b] = [node.cells.get(at("a"))!, node.cells.get(at("b"))!];
+  expect(a.identity).toMatchObject({ sandboxId: `${namespace}--a`, hostname: "a", environment: { A: "1" } });
+  expect(b.identity).toMatchObject({ sandboxId: `${namespace}--b`, hostname: "b" });
+  expect(a.identity?.accessToken).not.toBe(b.identity?.accessToken);
+  expect(b.restored).toBe(id);
+});
+
+test("a template that is not there yet is named, and the sandbox starts when it comes", async () => {
+  await inNewNamespace();
+  await create("Sandbox", "a", { templateRef: { name: "later" } });
+  const { status } = await sandbox("a", ({ message }) => message !== "");
+  expect(status).toMatchObject({ phase: "Pending" });
+  expect(reasonOf(status!, "Ready")).toBe("PodCreateFailed");
+  expect(status?.message).toMatch(/SandboxTemplate later does not exist in the namespace n\d+\. Create it/);
+  await create("SandboxTemplate", "later", { template });
+  await sandbox("a", inPhase("Running"));
+});
+
+test("a template that no Pod can be made from is refused with the field's name", async () => {
+  await inNewNamespace();
+  await create("Sandbox", "a", { template: { spec: { containers: [{ name: "main" }] } } });
+  const { status } = await sandbox("a", ({ message }) => message !== "");
+  expect(status?.message).toContain("spec.template.spec.containers[0].image");
+});
+
+test("an id that no checkpoint of the namespace has fails the clone; another namespace's is not looked at", async () => {
+  await inNewNamespace();
+  await running("a");
+  const id = await taken("c", "a");
+  await inNewNamespace();
+  await create("Sandbox", "b", { template }, { [restoreFrom]: id });
+  const { status } = await sandbox("b", inPhase("Failed"));
+  expect(status?.message).toContain(`No checkpoint in the namespace ${namespace} has the id ${id}`);
+  expect(status?.message).toContain("kubectl get checkpoints");
+  expect(reasonOf(status!, "Ready")).toBe("NotFound");
+});
+
+test("a second checkpoint of one Pod fails with the first one's name, and the first succeeds", async () => {
+  await inNewNamespace();
+  await running("a");
+  const hold = gate();
+  node.cells.get(at("a"))!.behaviour.cutGate = hold.promise;
+  await create("Checkpoint", "first", { podName: "a" });
+  await checkpoint("first", inPhase("Creating"));
+  await create("Checkpoint", "second", { sandboxName: "a" });
+  const { status } = await checkpoint("second", inPhase("Failed", "Succeeded"));
+  expect(status?.phase).toBe("Failed");
+  expect(status?.message).toContain("first of the sandbox a is unfinished");
+  hold.resolve(undefined);
+  await checkpoint("first", inPhase("Succeeded"));
+  await taken("third", "a");
+});
+
+test("a sandbox that is not Ready is not captured, and nothing hangs", async () => {
+  await inNewNamespace();
+  node.ignored.add(at("a"));
+  await create("Sandbox", "a", { template });
+  await sandbox("a", inPhase("Pending"));
+  await create("Checkpoint", "c", { podName: "a" });
+  const { status } = await checkpoint("c", inPhase("Failed"));
+  expect(status?.message).toContain("the Pod a is Pending, not Running");
+  await create("Checkpoint", "none", { podName: "nobody" });
+  const none = await checkpoint("none", inPhase("Failed"));
+  expect(none.status?.message).toContain("there is no sandbox nobody");
+});
+
+test("a cut that fails says why, and the source goes on", async () => {
+  await inNewNamespace();
+  await running("a");
+  node.cells.get(at("a"))!.behaviour.cutError = new RametError("StoreFull", "publishing failed: no room", {
+    hint: "Make room",
+  });
+  await create("Checkpoint", "c", { podName: "a" });
+  const { status } = await checkpoint("c", inPhase("Failed"));
+  expect(status?.message).toBe("publishing failed: no room. Make room [StoreFull]");
+  expect(cluster.seen.sandboxes.store.get(at("a"))?.status?.phase).toBe("Running");
+  await taken("again", "a");
+});
+
+test("a checkpoint that is deleted while it is taken is finished first, then goes with its data", async () => {
+  await inNewNamespace();
+  await running("a");
+  const hold = gate();
+  node.cells.get(at("a"))!.behaviour.cutGate = hold.promise;
+  await create("Checkpoint", "c", { podName: "a" });
+  await expect.poll(() => node.cells.get(at("a"))!.state.checkpointing).toBeDefined();
+  await cluster.seen.checkpoints.resource.delete({ namespace, name: "c" });
+  await cluster.checkpoint(at("c"), ({ metadata }) => metadata.deletionTimestamp !== undefined);
+  expect(node.cells.get(at("a"))!.state.checkpointing).toBeDefined();
+  hold.resolve(undefined);
+  await cluster.gone("checkpoints", at("c"));
+  expect(await readdir(join(cluster.storePath, namespace, "checkpoints"))).toEqual([]);
+});
+
+test("controllers that end while a checkpoint is taken find it when they come back", async () => {
+  await inNewNamespace();
+  await running("a");
+  const hold = gate();
+  const cell = node.cells.get(at("a"))!;
+  cell.behaviour.cutGate = hold.promise;
+  await create("Checkpoint", "joined", { podName: "a" });
+  await checkpoint("joined", inPhase("Creating"));
+  await cluster.restartControllers();
+  hold.resolve(undefined);
+  await checkpoint("joined", inPhase("Succeeded"));
+
+  const second = gate();
+  cell.behaviour.cutGate = second.promise;
+  await create("Checkpoint", "found", { podName: "a", keepRunning: false });
+  await checkpoint("found", inPhase("Creating"));
+  await cluster.stopControllers();
+  second.resolve(undefined);
+  while (cell.state.phase !== "paused") await new Promise((resolve) => setTimeout(resolve, 5));
+  await cluster.startControllers();
+  await checkpoint("found", inPhase("Succeeded"));
+  await sandbox("a", inPhase("Succeeded"));
+  expect(cell.calls.filter((call) => call === "stop")).toHaveLength(1);
+});
+
+test("a checkpoint whose Pod and controllers died fails if nothing was published", async () => {
+  await inNewNamespace();
+  await running("a");
+  node.cells.get(at("a"))!.behaviour.cutGate = gate().promise;
+  await create("Checkpoint", "c", { podName: "a" });
+  await checkpoint("c", inPhase("Creating"));
+  await cluster.stopControllers();
+  await cluster.seen.pods.resource.delete({ namespace, name: "a" }, { gracePeriodSeconds: 0 });
+  await cluster.gone("pods", at("a"));
+  await cluster.startControllers();
+  const { status } = await checkpoint("c", inPhase("Failed"));
+  expect(status?.message).toContain("the Pod that it was begun with has ended");
+  const lost = await sandbox("a", inPhase("Failed"));
+  expect(lost.status?.message).toContain("Pod Not Found");
+});
+
+test("a checkpoint is deleted when its time is over", async () => {
+  await inNewNamespace();
+  await running("a");
+  await create("Checkpoint", "c", { podName: "a", ttlAfterFinished: "1s" });
+  await checkpoint("c", inPhase("Succeeded"));
+  await cluster.gone("checkpoints", at("c"));
+});
+
+test("a clone waits for a checkpoint that is being taken, and refuses one that failed", async () => {
+  await inNewNamespace();
+  await running("a");
+  const hold = gate();
+  const { behaviour } = node.cells.get(at("a"))!;
+  behaviour.cutGate = hold.promise;
+  await create("Checkpoint", "c", { podName: "a" });
+  const { status } = await checkpoint("c", inPhase("Creating"));
+  const id = status?.checkpointId ?? "";
+  await create("Sandbox", "b", { template }, { [restoreFrom]: id });
+  const waiting = await sandbox("b", inPhase("Pending"));
+  expect(waiting.status?.message).toBe("Waiting for the checkpoint c to succeed");
+  behaviour.cutError = new RametError("EngineFailed", "gVisor could not");
+  hold.resolve(undefined);
+  const { status: refused } = await sandbox("b", inPhase("Failed", "Running"));
+  expect(refused?.message).toContain(`The checkpoint ${id} (c) cannot be cloned: it has failed`);
+});
+
+test("a restore that fails is the clone's message", async () => {
+  await inNewNamespace();
+  await running("a");
+  const id = await taken("c", "a");
+  node.behaviours.set(at("b"), { startError: new RametError("EngineFailed", "restore: gVisor refused it") });
+  await create("Sandbox", "b", {}, { [restoreFrom]: id });
+  const { status } = await sandbox("b", inPhase("Failed"));
+  expect(status?.message).toBe("restore: gVisor refused it [EngineFailed]");
+});
+
+test("a Pod that ends takes its sandbox along, with the words it leaves", async () => {
+  await inNewNamespace();
+  await running("a");
+  await node.end(cluster.seen.pods, await cluster.pod(at("a"), () => true), {
+    phase: "Failed",
+    message: "the sandbox ran out of memory",
+  });
+  const { status } = await sandbox("a", inPhase("Failed"));
+  expect(status?.message).toBe("the sandbox ran out of memory");
+});
+
+test("strategy Stop keeps nothing and needs no checkpoint; a resume boots anew", async () => {
+  await inNewNamespace();
+  await create("Sandbox", "a", { template, pauseStrategy: { type: "Stop" } });
+  await sandbox("a", inPhase("Running"));
+  await patch("a", { paused: true });
+  const paused = await sandbox("a", (status) => reasonOf(status, "SandboxPaused") === "StopPauseSucceed");
+  expect(paused.status?.phase).toBe("Paused");
+  expect(cluster.seen.checkpoints.store.list().filter(({ metadata }) => metadata.namespace === namespace)).toEqual([]);
+  await patch("a", { paused: false });
+  const resumed = await sandbox("a", inPhase("Running"));
+  expect(reasonOf(resumed.status!, "SandboxResumed")).toBe("ResumePod");
+  expect(node.cells.get(at("a"))!.calls).toEqual(["boot"]);
+});
+
+test("a pause whose checkpoint fails leaves the sandbox running, and can be tried again", async () => {
+  await inNewNamespace();
+  await running("a");
+  node.cells.get(at("a"))!.behaviour.cutError = new RametError("StoreFull", "no room");
+  await patch("a", { paused: true });
+  const { status } = await sandbox("a", (now) => reasonOf(now, "SandboxPaused") === "CheckpointFailed");
+  expect(status?.phase).toBe("Running");
+  await patch("a", { paused: false });
+  await sandbox("a", (now) => reasonOf(now, "SandboxPaused") === undefined);
+  await patch("a", { paused: true });
+  await sandbox("a", (now) => reasonOf(now, "SandboxPaused") === "SnapshotPauseSucceed");
+});
+
+test("a pause that is called back while its checkpoint is taken ends in a running sandbox", async () => {
+  await inNewNamespace();
+  await running("a");
+  const hold = gate();
+  node.cells.get(at("a"))!.behaviour.cutGate = hold.promise;
+  await patch("a", { paused: true });
+  await sandbox("a", (now) => reasonOf(now, "SandboxPaused") === "CheckpointCreating");
+  await patch("a", { paused: false });
+  hold.resolve(undefined);
+  const { status } = await sandbox("a", (now) => reasonOf(now, "SandboxResumed") === "ResumePod");
+  expect(status?.phase).toBe("Running");
+  expect(node.cells.get(at("a"))!.calls).toEqual(["restore"]);
+});
+
+test("timers: pauseTime pauses, shutdownTime deletes", async () => {
+  await inNewNamespace();
+  const soon = () => new Date(Date.now() + 1_000).toISOString();
+  await create("Sandbox", "p", { template, pauseTime: soon() });
+  await create("Sandbox", "s", { template, shutdownTime: soon() });
+  await sandbox("p", inPhase("Paused"));
+  await cluster.gone("sandboxes", at("s"));
+  await create("Sandbox", "past", { template, shutdownTime: "2020-01-01T00:00:00Z" });
+  await cluster.gone("sandboxes", at("past"));
+});
+
+test("a Pod whose Sandbox went while no controller ran is deleted", async () => {
+  await inNewNamespace();
+  await running("a");
+  await cluster.stopControllers();
+  await cluster.seen.sandboxes.resource.mergePatch({ namespace, name: "a" }, { metadata: { finalizers: null } });
+  await cluster.seen.sandboxes.resource.delete({ namespace, name: "a" });
+  await cluster.startControllers();
+  await cluster.gone("pods", at("a"));
+});
+
+test("a Pod of the sandbox's name that is somebody else's is left alone", async () => {
+  await inNewNamespace();
+  await cluster.client.resource(coreResources.pods).create({
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: "a", namespace },
+    spec: { containers: [{ name: "other", image: "other" }] },
+  });
+  await create("Sandbox", "a", { template });
+  const { status } = await sandbox("a", ({ message }) => (message ?? "").includes("is not this sandbox's"));
+  expect(status?.phase).toBe("Pending");
+  expect(await cluster.client.resource(coreResources.pods).find({ namespace, name: "a" })).toBeDefined();
+});
+
+test("transitions are told as Events", async () => {
+  await inNewNamespace();
+  await running("a");
+  await taken("c", "a");
+  await cluster.restartControllers();
+  const { items } = await cluster.client.resource(coreResources.events).list({ namespace });
+  const reasons = items.map((event) => (event as unknown as { reason: string }).reason);
+  expect(reasons).toEqual(expect.arrayContaining(["SandboxRunning", "CheckpointSucceeded"]));
+});

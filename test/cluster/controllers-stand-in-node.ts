@@ -1,0 +1,99 @@
+import { CellConfig } from "../../src/api/cell.ts";
+import { labels } from "../../src/api/labels.ts";
+import { Pod } from "../../src/api/pod.ts";
+
+import { Informer } from "../../src/kube/informer.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import { keyOf } from "../../src/kube/object.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { StandInCell, type StandInBehaviour } from "../contract/backends/stand-in-cell.ts";
+import type { ClusterOptions } from "./controllers-cluster.ts";
+
+/**
+ * Stands in for a node: it binds Pods and gives each a stand-in cell at a loopback address, at once. It proves nothing of
+ * nodes; see `StandInCell` for what that leaves unproven.
+ */
+export class StandInNode {
+  /** By `namespace/name` of the Pod, the latest. */
+  readonly cells = new Map<string, StandInCell>();
+  /** For the cells of Pods to come, by `namespace/name`. */
+  readonly behaviours = new Map<string, StandInBehaviour>();
+  /** Pods of these names stay Pending. */
+  readonly ignored = new Set<string>();
+  readonly #seen = new Set<string>();
+  #count = 0;
+
+  readonly start: ClusterOptions["startNode"] = async ({ client, signal }) => {
+    const pods = new Informer({
+      resource: client.resource(coreResources.pods, (value) => Pod.parse(value)),
+      labelSelector: `${labels.cell}=true`,
+    });
+    const running = pods.run(signal);
+    await pods.synced(signal);
+    const work: Promise<void>[] = [];
+    pods.onChange(({ type, object }) => {
+      if (type !== "deleted") work.push(this.#look(client, pods, object).catch(ignoreGone));
+    });
+    return {
+      stopped: running.then(async () => {
+        await Promise.all(work);
+        await Promise.all([...this.cells.values()].map((cell) => cell.close()));
+      }),
+    };
+  };
+
+  async #look(client: KubeClient, pods: Informer<Pod>, pod: Pod): Promise<void> {
+    const key = keyOf(pod.metadata);
+    if (pod.metadata.deletionTimestamp !== undefined) {
+      await this.cells.get(key)?.close();
+      await pods.resource.delete(pod.metadata, { uid: pod.metadata.uid, gracePeriodSeconds: 0 });
+      return;
+    }
+    if (this.ignored.has(key) || this.#seen.has(pod.metadata.uid)) return;
+    this.#seen.add(pod.metadata.uid);
+    const target = { apiVersion: "v1", kind: "Node", name: "stand-in" };
+    const binding = { apiVersion: "v1", kind: "Binding", metadata: { name: pod.metadata.name }, target };
+    await pods.resource.postSubresource(pod.metadata, "binding", binding);
+    const cell = new StandInCell(configOf(pod), this.#address(), this.behaviours.get(key) ?? {});
+    await cell.listen();
+    this.cells.set(key, cell);
+    cell.onStop = (reason) => {
+      void this.end(pods, pod, { phase: "Succeeded", message: reason }).catch(ignoreGone);
+    };
+    await this.#write(pods, pod, { phase: "Running", podIP: cell.ip, ready: "True" });
+  }
+
+  /** Has a Pod end, as its process would. */
+  async end(pods: Informer<Pod>, pod: Pod, how: { phase: "Succeeded" | "Failed"; message: string }): Promise<void> {
+    await this.cells.get(keyOf(pod.metadata))?.close();
+    await this.#write(pods, pod, { ...how, ready: "False" });
+  }
+
+  async #write(
+    pods: Informer<Pod>,
+    { metadata }: Pod,
+    { ready, ...status }: { phase: string; podIP?: string; message?: string; ready: string },
+  ): Promise<void> {
+    const conditions = [{ type: "Ready", status: ready, lastTransitionTime: new Date().toISOString() }];
+    const podIPs = status.podIP === undefined ? {} : { podIPs: [{ ip: status.podIP }] };
+    await pods.resource.mergePatch(
+      metadata,
+      { status: { ...status, ...podIPs, conditions } },
+      { subresource: "status" },
+    );
+  }
+
+  #address(): string {
+    this.#count++;
+    return `127.67.${(process.pid % 250) + 1}.${this.#count}`;
+  }
+}
+
+function configOf(pod: Pod): CellConfig {
+  const env = pod.spec.containers[0]?.env?.find(({ name }) => name === "RAMET_CELL");
+  return CellConfig.parse(JSON.parse(env?.value ?? ""));
+}
+
+function ignoreGone(error: unknown): void {
+  if (!/not found|NotFound|Conflict|modified/i.test(String(error))) console.error("stand-in node:", error);
+}

@@ -1,0 +1,168 @@
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { join } from "node:path";
+import {
+  BootRequest,
+  cellPort,
+  CheckpointRequest,
+  RestoreRequest,
+  type CellConfig,
+  type CellState,
+  type CheckpointResult,
+  type Identity,
+} from "../../../src/api/cell.ts";
+import { RametError } from "../../../src/api/errors.ts";
+import { statusOf } from "../../../src/cell/http-status.ts";
+import { tokenVerifier } from "../../../src/cell/token-verifier.ts";
+import { openForRead, openForWrite } from "../../../src/store/open.ts";
+
+/** What a test decides about a stand-in, before or while it answers. */
+export interface StandInBehaviour {
+  /** A cut waits for this after it has begun. */
+  cutGate?: Promise<unknown>;
+  /** What the next cut fails with. */
+  cutError?: RametError;
+  /** What a boot or a restore fails with. */
+  startError?: RametError;
+}
+
+/**
+ * Stands in for a cell: it speaks the cell's HTTP, checks its tokens and writes real checkpoints of one small file into the
+ * real store. It runs no sandbox, so it proves nothing of gVisor, of the guest, of times, or of what is in a checkpoint.
+ */
+export class StandInCell {
+  readonly config: Pick<CellConfig, "sandbox" | "container" | "publicKey" | "templateDigest" | "start">;
+  readonly ip: string;
+  readonly behaviour: StandInBehaviour;
+  /** Calls that changed something, in order. */
+  readonly calls: string[] = [];
+  identity: Identity | undefined;
+  /** What the restored checkpoint held. */
+  restored: string | undefined;
+  onStop: (reason: string) => void = () => undefined;
+  #state: CellState;
+  #lastCut: { checkpointId: string; result: Promise<CheckpointResult> } | undefined;
+  #server: Server | undefined;
+
+  constructor(config: StandInCell["config"], ip: string, behaviour: StandInBehaviour = {}) {
+    this.config = config;
+    this.ip = ip;
+    this.behaviour = behaviour;
+    this.#state = { phase: config.start === "wait" ? "waiting" : "booting", generation: 0, ready: false };
+  }
+
+  get state(): CellState {
+    return this.#state;
+  }
+
+  async listen(): Promise<void> {
+    const server = createServer((request, response) => {
+      void this.#answer(request, response);
+    });
+    server.listen(cellPort, this.ip);
+    await once(server, "listening");
+    this.#server = server;
+  }
+
+  async close(): Promise<void> {
+    const server = this.#server;
+    if (server === undefined) return;
+    this.#server = undefined;
+    server.close();
+    server.closeAllConnections();
+    await once(server, "close");
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      const operation = (request.url ?? "").replace(/^\/v1\//, "");
+      const chunks: Buffer[] = [];
+      for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
+      const body = Buffer.concat(chunks);
+      const digest = body.length === 0 ? undefined : createHash("sha256").update(body).digest("base64url");
+      const { publicKey, sandbox } = this.config;
+      await tokenVerifier(publicKey, sandbox.uid).verify(request.headers.authorization, operation, digest);
+      const answer = await this.#perform(operation, body.length === 0 ? {} : JSON.parse(body.toString()));
+      response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
+    } catch (error) {
+      const { code, message, hint, retryable } = RametError.from(error);
+      response.writeHead(statusOf(code)).end(JSON.stringify({ code, message, hint, retryable }));
+    }
+  }
+
+  async #perform(operation: string, body: unknown): Promise<unknown> {
+    if (operation !== "state") this.calls.push(operation);
+    switch (operation) {
+      case "state":
+        return this.#state;
+      case "boot":
+        return this.#start(BootRequest.parse(body).identity);
+      case "restore":
+        return { state: await this.#restore(RestoreRequest.parse(body)), phases: { engine: 1 } };
+      case "checkpoint":
+        return this.#checkpoint(CheckpointRequest.parse(body));
+      case "stop":
+        this.#state = { ...this.#state, phase: "stopped", ready: false };
+        this.onStop((body as { reason: string }).reason);
+        return this.#state;
+      default:
+        throw new RametError("NotFound", `the stand-in has no ${operation}`);
+    }
+  }
+
+  #start(identity: Identity): CellState {
+    if (this.behaviour.startError !== undefined) throw this.behaviour.startError;
+    this.identity = identity;
+    return (this.#state = { ...this.#state, phase: "running", ready: true, generation: 1 });
+  }
+
+  async #restore({ grant, identity }: RestoreRequest): Promise<CellState> {
+    const session = await openForRead(grant);
+    this.restored = session.manifest.checkpointId;
+    await session.release();
+    return this.#start(identity);
+  }
+
+  #checkpoint(request: CheckpointRequest): Promise<CheckpointResult> {
+    const { checkpointId } = request.grant;
+    if (this.#lastCut?.checkpointId === checkpointId) return this.#lastCut.result;
+    if (this.#state.checkpointing !== undefined) {
+      throw new RametError("Conflict", `checkpoint: ${this.#state.checkpointing} is being taken`, { retryable: true });
+    }
+    if (!this.#state.ready) throw new RametError("SandboxNotReady", `checkpoint: it is ${this.#state.phase}`);
+    const result = this.#cut(request);
+    this.#lastCut = { checkpointId, result };
+    result.catch(() => (this.#lastCut = undefined));
+    return result;
+  }
+
+  async #cut({ grant, contents, keepRunning }: CheckpointRequest): Promise<CheckpointResult> {
+    this.#state = { ...this.#state, checkpointing: grant.checkpointId };
+    try {
+      await this.behaviour.cutGate;
+      const error = this.behaviour.cutError;
+      delete this.behaviour.cutError;
+      if (error !== undefined) throw error;
+      const session = await openForWrite(grant);
+      await writeFile(join(session.stagingPath, "checkpoint.img"), `of ${this.config.sandbox.name}`);
+      const cutAt = new Date().toISOString();
+      const published = await session.publish({
+        contents,
+        cutAt,
+        engine: { name: "gvisor", version: "stand-in", platform: "none", architecture: "amd64" },
+        templateDigest: this.config.templateDigest,
+        container: this.config.container,
+        image: { name: this.config.container.image },
+        consistency: "crash",
+      });
+      const { manifestDigest, sizeBytes, phases } = published;
+      if (!keepRunning) this.#state = { ...this.#state, phase: "paused", ready: false };
+      return { manifestDigest, sizeBytes, cutAt, readyAt: cutAt, pausedMilliseconds: 0, phases };
+    } finally {
+      const { checkpointing: _, ...rest } = this.#state;
+      this.#state = rest;
+    }
+  }
+}
