@@ -7,21 +7,8 @@ import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { CellRig, type RunningCell } from "../setup/cell-rig.ts";
 import { BareSandbox, unmountBareState, type BareRunscOptions } from "./bare-runsc.ts";
-import type { CleanUp } from "./clean-up.ts";
-import { newFigure, stopwatch, takeTurns, type Accounts, type Figure } from "./figure.ts";
-import type { BenchOptions } from "./options.ts";
+import { newFigure, stopwatch, takeTurns, type Figure, type LevelContext } from "./figure.ts";
 import { firstAnswer, workloadCommand, workloadPort } from "./workload.ts";
-
-export interface LevelContext {
-  options: BenchOptions;
-  accounts: Accounts;
-  cleanUp: CleanUp;
-  hugePages: boolean;
-  rootPath: string;
-  signal: AbortSignal;
-  /** Gets each figure as soon as it has been taken. */
-  report: (figure: Figure) => void;
-}
 
 const both: Contents = ["memory", "filesystem"];
 

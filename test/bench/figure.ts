@@ -1,4 +1,6 @@
+import type { CleanUp } from "./clean-up.ts";
 import type { CpuAccount } from "./cpu-account.ts";
+import type { BenchOptions } from "./options.ts";
 import { Samples } from "./samples.ts";
 
 /** Milliseconds by measure, from one turn of one side. */
@@ -7,6 +9,17 @@ export type Measures = Record<string, number>;
 export interface Accounts {
   ramet: CpuAccount | undefined;
   bare: CpuAccount | undefined;
+}
+
+export interface LevelContext {
+  options: BenchOptions;
+  accounts: Accounts;
+  cleanUp: CleanUp;
+  hugePages: boolean;
+  rootPath: string;
+  signal: AbortSignal;
+  /** Gets each figure as soon as it has been taken. */
+  report: (figure: Figure) => void;
 }
 
 /** One figure: what Ramet needed and, in the same run and turn about, what bare `runsc` needed for the same. */

@@ -1,14 +1,19 @@
 import { writeFile } from "node:fs/promises";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
+import { memoryAtRest, type Memory } from "./at-rest.ts";
 import { cellLevel } from "./cell-level.ts";
+import { clusterLevel } from "./cluster-level.ts";
 import { CleanUp } from "./clean-up.ts";
 import { CpuAccount } from "./cpu-account.ts";
 import type { Figure } from "./figure.ts";
+import { LocalCluster } from "./local-cluster.ts";
+import { measureGrowth, type GrowthPoint } from "./growth.ts";
 import { allowHugePages } from "./huge-pages.ts";
 import { describeMachine } from "./machine.ts";
 import { benchOptions, usage, type BenchOptions } from "./options.ts";
-import { figureTable, machineLines } from "./report.ts";
+import { figureTable, growthTable, machineLines, memoryTable, writesTable } from "./report.ts";
+import { measureWrites, type Writes } from "./writes.ts";
 
 /** Measures Ramet beside bare `runsc`. Exits with 0 when everything could be measured, whatever the figures say. */
 async function main(): Promise<number> {
@@ -38,6 +43,7 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
   const machine = await describeMachine(tools.runsc);
   console.log(machineLines(machine));
   const figures: Figure[] = [];
+  const others: ClusterCosts = {};
   const accounts = { ramet: await account("ramet", cleanUp), bare: await account("bare", cleanUp) };
   const rootPath = await pythonRootPath();
   const report = (figure: Figure): void => {
@@ -48,13 +54,49 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     if (hugePages) cleanUp.add(await allowHugePages());
     const context = { options, accounts, cleanUp, hugePages, rootPath, signal, report };
     if (options.levels.has("cell")) await cellLevel(context);
+    if (options.levels.has("cluster")) {
+      await accounts.ramet?.join();
+      const cluster = await LocalCluster.up("bench", signal);
+      cleanUp.add(() => cluster.down());
+      await clusterLevel(context, cluster);
+      if (!hugePages) Object.assign(others, await clusterCosts(cluster, options, signal));
+      await accounts.bare?.join();
+    }
   }
   if (options.json !== undefined)
     await writeFile(
       options.json,
-      JSON.stringify({ machine, options: plain(options), figures: figures.map(plainFigure) }, null, 2),
+      JSON.stringify({ machine, options: plain(options), figures: figures.map(plainFigure), ...others }, null, 2),
     );
   return 0;
+}
+
+interface ClusterCosts {
+  writes?: Writes[];
+  memory?: Memory[];
+  growth?: GrowthPoint[];
+}
+
+/** What an idle cluster and single wishes cost; bare `runsc` has no such thing. */
+async function clusterCosts(
+  cluster: LocalCluster,
+  { only, n, rounds }: BenchOptions,
+  signal: AbortSignal,
+): Promise<ClusterCosts> {
+  const costs: ClusterCosts = {};
+  if (only.has("writes")) {
+    costs.writes = await measureWrites(cluster, Math.min(n, 10), signal);
+    console.log(`\n${writesTable(costs.writes)}`);
+  }
+  if (only.has("rest")) {
+    costs.memory = await memoryAtRest(cluster);
+    console.log(`\n${memoryTable(costs.memory)}`);
+  }
+  if (only.has("growth")) {
+    costs.growth = await measureGrowth(cluster, { rounds, signal });
+    console.log(`\n${growthTable(costs.growth)}`);
+  }
+  return costs;
 }
 
 async function account(name: string, cleanUp: CleanUp): Promise<CpuAccount | undefined> {

@@ -1,6 +1,9 @@
+import type { Memory } from "./at-rest.ts";
 import type { Figure } from "./figure.ts";
+import type { GrowthPoint } from "./growth.ts";
 import type { Machine } from "./machine.ts";
 import type { Summary } from "./samples.ts";
+import type { Writes } from "./writes.ts";
 
 export function machineLines(machine: Machine): string {
   const { cores, cpu, memoryGiB, kernel, gvisor, kvm, user, hugePages, node, loadAtStart } = machine;
@@ -32,7 +35,10 @@ function row(name: string, summary: Summary | undefined): string[] {
 }
 
 function aligned(rows: string[][]): string[] {
-  const widths = [0, 1, 2, 3, 4, 5].map((column) => Math.max(...rows.map((cells) => cells[column]?.length ?? 0)));
+  const columns = Math.max(...rows.map((cells) => cells.length));
+  const widths = Array.from({ length: columns }, (_, column) =>
+    Math.max(...rows.map((cells) => cells[column]?.length ?? 0)),
+  );
   return rows.map(
     (cells) =>
       `  ${cells.map((cell, i) => (i === 0 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join("  ")}`,
@@ -57,4 +63,63 @@ function goalLines(figure: Figure): string[] {
     if (p50 === undefined) return [];
     return [`  goal   ${name} p50 ${p50.toFixed(0)} ms (asked: ≤ ${goal}; ${p50 <= goal ? "met" : "MISSED"})`];
   });
+}
+
+export function writesTable(all: readonly Writes[]): string {
+  return all
+    .flatMap(({ wish, n, writes, reconciles }) => [
+      `${wish}: per wish, over ${n}; ${sum(writes).toFixed(1)} writes, ${sum(reconciles).toFixed(1)} reconciles`,
+      ...aligned(
+        Object.entries({ ...writes, ...prefixed("reconcile ", reconciles) }).map(([name, value]) => [
+          name,
+          value.toFixed(2),
+        ]),
+      ),
+    ])
+    .join("\n");
+}
+
+export function memoryTable(all: readonly Memory[]): string {
+  const rows = all.map(({ what, processes, rssMiB, pssMiB, goalMiB }) => [
+    what,
+    `${processes}`,
+    rssMiB.toFixed(1),
+    pssMiB.toFixed(1),
+    goalMiB === undefined ? "" : `≤ ${goalMiB}: ${rssMiB <= goalMiB ? "met" : "MISSED"}`,
+  ]);
+  return ["memory at rest, MiB", ...aligned([["", "processes", "rss", "pss", "asked"], ...rows])].join("\n");
+}
+
+export function growthTable(points: readonly GrowthPoint[]): string {
+  const rows = points.map(({ round, memoryMiB, openFiles, left }) => [
+    `${round}`,
+    memoryMiB.controller.toFixed(1),
+    memoryMiB.node.toFixed(1),
+    `${openFiles.controller}`,
+    `${openFiles.node}`,
+    `${left.processes}`,
+    `${left.mounts}`,
+    `${left.networkNamespaces}`,
+    `${left.files}`,
+  ]);
+  const head = [
+    "round",
+    "controller MiB",
+    "node MiB",
+    "its fds",
+    "node's fds",
+    "processes",
+    "mounts",
+    "netns",
+    "files",
+  ];
+  return ["growth over rounds of create, checkpoint, clone, delete", ...aligned([head, ...rows])].join("\n");
+}
+
+function sum(values: Record<string, number>): number {
+  return Object.values(values).reduce((total, value) => total + value, 0);
+}
+
+function prefixed(prefix: string, values: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}${name}`, value]));
 }

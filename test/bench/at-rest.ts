@@ -1,0 +1,57 @@
+import { readFile } from "node:fs/promises";
+import { descendants, processesWith } from "../faults/processes.ts";
+import { runInSandbox } from "./in-sandbox.ts";
+import { partNames, type LocalCluster } from "./local-cluster.ts";
+
+/** Resident memory in MiB. `pss` shares out what several processes map alike; `rss` counts it for each. */
+export interface Memory {
+  what: string;
+  processes: number;
+  rssMiB: number;
+  pssMiB: number;
+  goalMiB?: number;
+}
+
+/** Memory when nothing happens: the cluster's parts, and one sandbox's processes by what they are. */
+export async function memoryAtRest(cluster: LocalCluster): Promise<Memory[]> {
+  const sandbox = await cluster.createSandbox({ name: "at-rest" });
+  // What a start leaves behind is given back within seconds.
+  await new Promise((resolve) => setTimeout(resolve, 5_000));
+  const parts = await Promise.all(
+    partNames.map(async (name) => {
+      const pid = cluster.part(name);
+      const goal = name === "controller" ? { goalMiB: 120 } : {};
+      return { ...(await memoryOf(name, pid === undefined ? [] : [pid])), ...goal };
+    }),
+  );
+  const [root] = await processesWith("ramet-link", "pod", "at-rest");
+  const family = root === undefined ? [] : [root, ...(await descendants(root.pid))];
+  const named = (part: string): number[] =>
+    family.filter(({ commandLine }) => commandLine.includes(part)).map(({ pid }) => pid);
+  const engine = [...named("runsc-sandbox"), ...named("runsc-gofer")];
+  const cells = family
+    .map(({ pid }) => pid)
+    .filter((pid) => !engine.includes(pid) && !named("ramet-link").includes(pid));
+  const guest = await runInSandbox(cluster, sandbox, "grep VmRSS /proc/1/status");
+  const guestMiB = Number(/(\d+) kB/.exec(guest)?.[1] ?? Number.NaN) / 1024;
+  const memory = [
+    ...parts,
+    { ...(await memoryOf("cell", cells)), goalMiB: 60 },
+    await memoryOf("link", named("ramet-link")),
+    await memoryOf("gVisor (with the Python workload in it)", engine),
+    { what: "guest, as the sandbox's kernel says", processes: 1, rssMiB: guestMiB, pssMiB: guestMiB, goalMiB: 12 },
+  ];
+  await cluster.remove(cluster.cluster.sandboxes, sandbox);
+  return memory;
+}
+
+export async function memoryOf(what: string, pids: readonly number[]): Promise<Memory> {
+  let rss = 0;
+  let pss = 0;
+  for (const pid of pids) {
+    const text = await readFile(`/proc/${pid}/smaps_rollup`, "utf8").catch(() => "");
+    rss += Number(/^Rss:\s+(\d+)/m.exec(text)?.[1] ?? 0) / 1024;
+    pss += Number(/^Pss:\s+(\d+)/m.exec(text)?.[1] ?? 0) / 1024;
+  }
+  return { what, processes: pids.length, rssMiB: rss, pssMiB: pss };
+}

@@ -1,0 +1,240 @@
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Checkpoint } from "../../src/api/checkpoint.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
+import { BareSandbox, unmountBareState, type BareRunscOptions } from "./bare-runsc.ts";
+import { newFigure, stopwatch, takeTurns, type Figure, type LevelContext, type Measures } from "./figure.ts";
+import type { LocalCluster, SandboxWish } from "./local-cluster.ts";
+import { PodTimeline } from "./pod-timeline.ts";
+import { firstAnswer } from "./workload.ts";
+
+/** Figures of the whole path: a user's wish in the Kubernetes API until the sandbox answers the user. */
+export async function clusterLevel(context: LevelContext, cluster: LocalCluster): Promise<void> {
+  const level = await ClusterLevel.open(context, cluster);
+  const { only, sizesMiB } = context.options;
+  if (only.has("sandbox")) await level.sandbox();
+  for (const sizeMiB of sizesMiB) {
+    if (only.has("checkpoint")) await level.checkpoint(sizeMiB);
+    if (only.has("clone")) await level.clone(sizeMiB);
+  }
+  await level.close();
+}
+
+class ClusterLevel {
+  readonly #context: LevelContext;
+  readonly #cluster: LocalCluster;
+  readonly #bare: BareRunscOptions;
+  readonly #timeline: PodTimeline;
+  #number = 0;
+
+  private constructor(context: LevelContext, cluster: LocalCluster, bare: BareRunscOptions) {
+    this.#context = context;
+    this.#cluster = cluster;
+    this.#bare = bare;
+    this.#timeline = new PodTimeline(cluster.cluster.client);
+  }
+
+  static async open(context: LevelContext, cluster: LocalCluster): Promise<ClusterLevel> {
+    const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
+    const directory = await mkdtemp(join(tmpdir(), "ramet-bare-"));
+    const { "ramet-guest": guest, "ramet-link": link, runsc } = tools;
+    const bare = { runsc, guest, link, rootPath: context.rootPath, directory };
+    context.cleanUp.add(() => rm(directory, { recursive: true, force: true }));
+    context.cleanUp.add(() => unmountBareState(bare));
+    return new ClusterLevel(context, cluster, bare);
+  }
+
+  close(): Promise<void> {
+    return this.#timeline.close();
+  }
+
+  async sandbox(): Promise<void> {
+    const figure = this.#figure("sandbox", 0, {
+      ratios: [
+        { ramet: "ready", bare: "create+start", limit: 2 },
+        { ramet: "answers", bare: "answers" },
+      ],
+      goals: { ready: 300 },
+    });
+    await this.#turns(figure, {
+      ramet: async (turn, measured) => {
+        const [sandbox, measures] = await measured(() => this.#birth({ name: `new-${turn}` }));
+        await this.#cluster.remove(this.#cluster.cluster.sandboxes, sandbox);
+        return measures;
+      },
+      bare: async (_, measured) => {
+        const sandbox = await this.#bareSandbox(0);
+        const measures = await measured(async () => {
+          const elapsed = stopwatch();
+          await sandbox.createAndStart();
+          const started = elapsed();
+          await firstAnswer(sandbox.ip);
+          return { "create+start": started, answers: elapsed() };
+        });
+        await sandbox.remove();
+        return measures;
+      },
+    });
+  }
+
+  async checkpoint(sizeMiB: number): Promise<void> {
+    const figure = this.#figure("checkpoint", sizeMiB, {
+      ratios: [
+        { ramet: "paused", bare: "runsc checkpoint", limit: 1.3 },
+        { ramet: "paused, seen inside", bare: "paused, seen inside" },
+        { ramet: "succeeded", bare: "runsc checkpoint" },
+      ],
+      goals: { ...(sizeMiB === 0 && { succeeded: 200 }), ...(sizeMiB === 1024 && { paused: 600 }) },
+    });
+    const source = await this.#source(sizeMiB);
+    const bare = await this.#bareSandbox(sizeMiB);
+    await bare.createAndStart();
+    await firstAnswer(bare.ip);
+    const ip = addressOf(source);
+    await this.#turns(figure, {
+      ramet: async (turn, measured) => {
+        await firstAnswer(ip, "/gap/start");
+        const [checkpoint, measures] = await measured(() =>
+          this.#capture(`cut-${sizeMiB}-${turn}`, source.metadata.name),
+        );
+        const gap = Number(await firstAnswer(ip, "/gap/stop"));
+        await this.#cluster.remove(this.#cluster.cluster.checkpoints, checkpoint);
+        return { ...measures, "paused, seen inside": gap };
+      },
+      bare: async (turn, measured) => {
+        const image = join(this.#bare.directory, `image-${turn}`);
+        await mkdir(image);
+        await firstAnswer(bare.ip, "/gap/start");
+        const measures = await measured(async () => {
+          const elapsed = stopwatch();
+          await bare.checkpoint(image);
+          return { "runsc checkpoint": elapsed() };
+        });
+        const gap = Number(await firstAnswer(bare.ip, "/gap/stop"));
+        await rm(image, { recursive: true });
+        return { ...measures, "paused, seen inside": gap };
+      },
+    });
+    await bare.remove();
+    await this.#cluster.remove(this.#cluster.cluster.sandboxes, source);
+  }
+
+  async clone(sizeMiB: number): Promise<void> {
+    const figure = this.#figure("clone", sizeMiB, {
+      ratios: [
+        { ramet: "ready", bare: "runsc restore", limit: 2 },
+        { ramet: "answers", bare: "answers", limit: 2 },
+      ],
+      goals: { ...(sizeMiB === 0 && { answers: 250 }), ...(sizeMiB === 1024 && { answers: 400 }) },
+    });
+    const source = await this.#source(sizeMiB);
+    const [checkpoint] = await this.#capture(`source-${sizeMiB}`, source.metadata.name);
+    await this.#cluster.remove(this.#cluster.cluster.sandboxes, source);
+    const image = await this.#bareImage(sizeMiB);
+    await this.#turns(figure, {
+      ramet: async (turn, measured) => {
+        const { checkpointId } = checkpoint.status ?? {};
+        const wish = { name: `clone-${sizeMiB}-${turn}`, sizeMiB, checkpointId };
+        const [sandbox, measures] = await measured(() => this.#birth(wish));
+        await this.#cluster.remove(this.#cluster.cluster.sandboxes, sandbox);
+        return measures;
+      },
+      bare: async (_, measured) => {
+        const sandbox = await this.#bareSandbox(sizeMiB);
+        const measures = await measured(async () => {
+          const elapsed = stopwatch();
+          await sandbox.restore(image);
+          const restored = elapsed();
+          await firstAnswer(sandbox.ip);
+          return { "runsc restore": restored, answers: elapsed() };
+        });
+        await sandbox.remove();
+        return measures;
+      },
+    });
+    await rm(image, { recursive: true });
+    await this.#cluster.remove(this.#cluster.cluster.checkpoints, checkpoint);
+  }
+
+  /** From the wish until the workload answers, with what could be seen on the way. */
+  async #birth(wish: SandboxWish): Promise<[Sandbox, Measures]> {
+    const start = performance.now();
+    const elapsed = (now = performance.now()): number => now - start;
+    const created = await this.#cluster.wishSandbox(wish);
+    const accepted = elapsed();
+    const sandbox = await this.#cluster.untilReady(created);
+    const ready = elapsed();
+    await firstAnswer(addressOf(sandbox));
+    const answers = elapsed();
+    const { made, bound, running } = this.#timeline.of(wish.name);
+    const seen = { "at: pod made": made, "at: pod bound": bound, "at: pod running": running };
+    const instants = Object.entries(seen).flatMap(([name, at]) => (at === undefined ? [] : [[name, elapsed(at)]]));
+    return [
+      sandbox,
+      {
+        "at: wish accepted": accepted,
+        ...(Object.fromEntries(instants) as Measures),
+        ready,
+        answers,
+        ...phases(sandbox.status?.ramet?.phases),
+      },
+    ];
+  }
+
+  async #capture(name: string, sandboxName: string): Promise<[Checkpoint, Measures]> {
+    const elapsed = stopwatch();
+    const wish = await this.#cluster.wishCheckpoint(name, sandboxName);
+    const accepted = elapsed();
+    const done = await this.#cluster.untilFinished(wish);
+    const succeeded = elapsed();
+    const { phase, message, ramet } = done.status ?? {};
+    if (phase !== "Succeeded") throw new Error(`the checkpoint ${name} failed: ${message ?? ""}`);
+    const paused = ramet?.pausedMilliseconds ?? 0;
+    return [done, { "at: wish accepted": accepted, paused, succeeded, ...phases(ramet?.phases) }];
+  }
+
+  async #bareImage(sizeMiB: number): Promise<string> {
+    const image = join(this.#bare.directory, `source-${sizeMiB}`);
+    const origin = await this.#bareSandbox(sizeMiB);
+    await origin.createAndStart();
+    await firstAnswer(origin.ip);
+    await mkdir(image);
+    await origin.checkpoint(image);
+    await origin.remove();
+    return image;
+  }
+
+  async #source(sizeMiB: number): Promise<Sandbox> {
+    const sandbox = await this.#cluster.createSandbox({ name: `source-${sizeMiB}-${++this.#number}`, sizeMiB });
+    await firstAnswer(addressOf(sandbox));
+    return sandbox;
+  }
+
+  async #bareSandbox(sizeMiB: number): Promise<BareSandbox> {
+    await this.#context.accounts.bare?.join();
+    const sandbox = await BareSandbox.prepare(this.#bare, ++this.#number, sizeMiB);
+    this.#context.cleanUp.add(() => sandbox.remove());
+    return sandbox;
+  }
+
+  #figure(name: string, sizeMiB: number, rest: Partial<Figure>): Figure {
+    return newFigure({ name, level: "cluster", sizeMiB, hugePages: this.#context.hugePages, ...rest });
+  }
+
+  async #turns(figure: Figure, sides: Pick<Parameters<typeof takeTurns>[1], "ramet" | "bare">): Promise<void> {
+    const { options, accounts, signal, report } = this.#context;
+    await takeTurns(figure, { n: options.n, accounts, signal, ...sides });
+    report(figure);
+  }
+}
+
+function addressOf({ metadata, status }: Sandbox): string {
+  if (status?.sandboxIp === undefined) throw new Error(`${metadata.name} has no address`);
+  return status.sandboxIp;
+}
+
+function phases(of: Record<string, number> | undefined): Measures {
+  return Object.fromEntries(Object.entries(of ?? {}).map(([name, value]) => [`phase ${name}`, value]));
+}

@@ -1,0 +1,59 @@
+import { readdir } from "node:fs/promises";
+import { memoryOf } from "./at-rest.ts";
+import { countLeftovers, type Leftovers } from "./leftovers.ts";
+import { partNames, type LocalCluster, type PartName } from "./local-cluster.ts";
+
+/** The state of an idle cluster after so many rounds. */
+export interface GrowthPoint {
+  round: number;
+  /** Resident memory of each part, MiB. */
+  memoryMiB: Record<PartName, number>;
+  openFiles: Record<PartName, number>;
+  left: Leftovers;
+}
+
+/** Creates, checkpoints, clones and deletes, again and again, and looks at the idle cluster in between. */
+export async function measureGrowth(
+  cluster: LocalCluster,
+  { rounds, signal }: { rounds: number; signal: AbortSignal },
+): Promise<GrowthPoint[]> {
+  // The first rounds fill caches and pools: what counts is what comes after them.
+  for (let round = 0; round < 3; round++) await oneRound(cluster, `warm-${round}`);
+  const points = [await idlePoint(cluster, 0)];
+  const every = Math.max(1, Math.ceil(rounds / 10));
+  for (let round = 1; round <= rounds; round++) {
+    signal.throwIfAborted();
+    await oneRound(cluster, `round-${round}`);
+    if (round % every === 0 || round === rounds) points.push(await idlePoint(cluster, round));
+    process.stderr.write(`\rgrowth: round ${round}/${rounds} `);
+  }
+  process.stderr.write("\r\x1b[K");
+  return points;
+}
+
+async function oneRound(cluster: LocalCluster, name: string): Promise<void> {
+  const { sandboxes, checkpoints } = cluster.cluster;
+  const source = await cluster.createSandbox({ name });
+  const checkpoint = await cluster.createCheckpoint(name, name);
+  const { checkpointId } = checkpoint.status ?? {};
+  const clone = await cluster.createSandbox({ name: `${name}-clone`, checkpointId });
+  await Promise.all([
+    cluster.remove(sandboxes, source),
+    cluster.remove(sandboxes, clone),
+    cluster.remove(checkpoints, checkpoint),
+  ]);
+}
+
+async function idlePoint(cluster: LocalCluster, round: number): Promise<GrowthPoint> {
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  const each = async (value: (pid: number) => Promise<number>): Promise<Record<PartName, number>> => {
+    const entries = partNames.map(async (name) => [name, await value(cluster.part(name) ?? 0)] as const);
+    return Object.fromEntries(await Promise.all(entries)) as Record<PartName, number>;
+  };
+  return {
+    round,
+    memoryMiB: await each(async (pid) => (await memoryOf("", [pid])).rssMiB),
+    openFiles: await each(async (pid) => (await readdir(`/proc/${pid}/fd`).catch(() => [])).length),
+    left: await countLeftovers(cluster.dataFolder),
+  };
+}

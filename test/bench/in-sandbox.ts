@@ -1,0 +1,17 @@
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { withGuest } from "../../src/cli/cluster/cell-access.ts";
+import type { LocalCluster } from "./local-cluster.ts";
+
+/** Runs a shell command in a sandbox and returns what it printed. */
+export async function runInSandbox({ cluster }: LocalCluster, sandbox: Sandbox, script: string): Promise<string> {
+  const signal = AbortSignal.timeout(60_000);
+  return withGuest(cluster, sandbox, { signal }, async (guest) => {
+    let text = "";
+    for await (const event of guest.startProcess({ command: "sh", args: ["-c", script] }, signal)) {
+      if (event.type === "data") text += event.data.toString();
+      if (event.type === "end" && event.exitCode !== 0)
+        throw new Error(`${script}: exit code ${event.exitCode}: ${text}`);
+    }
+    return text.trim();
+  });
+}

@@ -1,0 +1,54 @@
+import { readdir, readFile, readlink } from "node:fs/promises";
+import { join } from "node:path";
+
+/** What a cluster has on the machine; two counts of an idle cluster must be equal. */
+export interface Leftovers {
+  processes: number;
+  mounts: number;
+  networkNamespaces: number;
+  /** In the cluster's folder, without the data of etcd and the logs of the parts. */
+  files: number;
+  openFiles: number;
+}
+
+/**
+ * Counts what belongs to the cluster whose processes name `dataFolder` in their command line or environment: those
+ * processes, their open files and network namespaces, mounts below the folder, and files in it.
+ */
+export async function countLeftovers(dataFolder: string): Promise<Leftovers> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const ours: string[] = [];
+  const namespaces = new Set<string>();
+  const own = await readlink("/proc/self/ns/net");
+  let openFiles = 0;
+  for (const pid of pids) {
+    if (pid === `${process.pid}` || !(await namesFolder(pid, dataFolder))) continue;
+    ours.push(pid);
+    openFiles += (await readdir(`/proc/${pid}/fd`).catch(() => [])).length;
+    const namespace = await readlink(`/proc/${pid}/ns/net`).catch(() => own);
+    if (namespace !== own) namespaces.add(namespace);
+  }
+  const mounts = (await readFile("/proc/self/mounts", "utf8")).split("\n").filter((line) => line.includes(dataFolder));
+  return {
+    processes: ours.length,
+    mounts: mounts.length,
+    networkNamespaces: namespaces.size,
+    files: (await files(dataFolder)).length,
+    openFiles,
+  };
+}
+
+async function namesFolder(pid: string, folder: string): Promise<boolean> {
+  for (const file of ["cmdline", "environ"]) {
+    const text = await readFile(`/proc/${pid}/${file}`, "utf8").catch(() => "");
+    if (text.includes(folder)) return true;
+  }
+  return false;
+}
+
+async function files(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true }).catch(() => []);
+  return entries
+    .filter((path) => !/(^|\/)(etcd|compile-cache)(\/|$)|\.log$/.test(path))
+    .map((path) => join(folder, path));
+}

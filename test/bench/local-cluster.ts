@@ -1,0 +1,166 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Checkpoint } from "../../src/api/checkpoint.ts";
+import type { Contents } from "../../src/api/contents.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { Cluster } from "../../src/cli/cluster/cluster.ts";
+import { waitUntil } from "../../src/cli/wait/wait-until.ts";
+import { isConditionTrue } from "../../src/kube/conditions.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
+import type { ResourceClient } from "../../src/kube/resource-client.ts";
+import { clusterFolder, type ClusterFolder } from "../../src/local/cluster-folder.ts";
+import { readStatus } from "../../src/local/cluster-status.ts";
+import { workloadCommand, workloadPort } from "./workload.ts";
+
+const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
+const apiVersion = "agents.kruise.io/v1alpha1";
+export const namespace = "default";
+export const partNames = ["etcd", "api-server", "node", "controller"] as const;
+export type PartName = (typeof partNames)[number];
+
+export interface SandboxWish {
+  name: string;
+  sizeMiB?: number;
+  /** The id of the checkpoint that it is to be a clone of. */
+  checkpointId?: string | undefined;
+  image?: string;
+  command?: string[];
+}
+
+/** A local cluster of this run's own, as `ramet local up` makes it, and a user's wishes to it. */
+export class LocalCluster {
+  readonly folder: ClusterFolder;
+  readonly cluster: Cluster;
+  readonly #dataFolder: string;
+  readonly #signal: AbortSignal;
+
+  private constructor(dataFolder: string, folder: ClusterFolder, cluster: Cluster, signal: AbortSignal) {
+    this.#dataFolder = dataFolder;
+    this.folder = folder;
+    this.cluster = cluster;
+    this.#signal = signal;
+  }
+
+  static async up(name: string, signal: AbortSignal): Promise<LocalCluster> {
+    const dataFolder = await mkdtemp(join(tmpdir(), `ramet-${name}-`));
+    try {
+      await runRamet(dataFolder, ["local", "up", "--name", name]);
+      const folder = clusterFolder(name, { XDG_DATA_HOME: dataFolder });
+      const client = new KubeClient(await connectionFromKubeconfig({ path: folder.kubeconfig }));
+      return new LocalCluster(dataFolder, folder, new Cluster(client, namespace), signal);
+    } catch (error) {
+      await runRamet(dataFolder, ["local", "down", "--name", name, "--purge"]).catch(() => undefined);
+      await rm(dataFolder, { recursive: true, force: true });
+      throw error;
+    }
+  }
+
+  /** Ends everything in it. What is left after that can be looked for by `dataFolder`. */
+  async down(): Promise<void> {
+    await this.cluster.close();
+    await runRamet(this.#dataFolder, ["local", "down", "--name", this.folder.name, "--purge"]);
+    await rm(this.#dataFolder, { recursive: true, force: true });
+  }
+
+  get dataFolder(): string {
+    return this.#dataFolder;
+  }
+
+  /** The present process of a part; undefined while it is being started again. */
+  part(name: PartName): number | undefined {
+    return readStatus(this.folder.status)?.parts.find((part) => part.name === name)?.process?.pid;
+  }
+
+  /** Writes the wish and does not wait. */
+  wishSandbox({ name, sizeMiB = 0, checkpointId, image = "python", command }: SandboxWish): Promise<Sandbox> {
+    const annotations = checkpointId === undefined ? {} : { "ramet.dev/restore-from": checkpointId };
+    const main = {
+      name: "main",
+      image,
+      command: command ?? workloadCommand(sizeMiB),
+      ports: [{ containerPort: workloadPort }],
+    };
+    return this.cluster.sandboxes.create({
+      apiVersion,
+      kind: "Sandbox",
+      metadata: { name, namespace, annotations },
+      spec: { template: { spec: { containers: [main] } } },
+    });
+  }
+
+  /** @throws Error with the status when it failed */
+  async untilReady(sandbox: Sandbox): Promise<Sandbox> {
+    return this.until(this.cluster.sandboxes, sandbox, (seen) => {
+      if (seen?.status?.phase === "Failed") throw new Error(`${sandbox.metadata.name}: ${seen.status.message ?? ""}`);
+      return isConditionTrue(seen?.status?.conditions, "Ready");
+    });
+  }
+
+  async createSandbox(wish: SandboxWish): Promise<Sandbox> {
+    return this.untilReady(await this.wishSandbox(wish));
+  }
+
+  wishCheckpoint(name: string, sandboxName: string, spec: Record<string, unknown> = {}): Promise<Checkpoint> {
+    return this.cluster.checkpoints.create({
+      apiVersion,
+      kind: "Checkpoint",
+      metadata: { name, namespace },
+      spec: { sandboxName, ...spec },
+    });
+  }
+
+  /** Follows it to its end, whichever that is. */
+  untilFinished(checkpoint: Checkpoint): Promise<Checkpoint> {
+    return this.until(this.cluster.checkpoints, checkpoint, (seen) =>
+      ["Succeeded", "Failed"].includes(seen?.status?.phase ?? ""),
+    );
+  }
+
+  async createCheckpoint(name: string, sandboxName: string, contents?: Contents): Promise<Checkpoint> {
+    const wish = await this.wishCheckpoint(name, sandboxName, contents && { persistentContents: contents });
+    const done = await this.untilFinished(wish);
+    if (done.status?.phase !== "Succeeded") throw new Error(`${name}: ${done.status?.message ?? "failed"}`);
+    return done;
+  }
+
+  /** Deletes and waits until it is gone. */
+  async remove<T extends KubeObject>(resource: ResourceClient<T>, object: T): Promise<void> {
+    const { name, uid } = object.metadata;
+    await resource.delete({ namespace, name }, { uid });
+    const from = await resource.find({ namespace, name });
+    if (from === undefined) return;
+    const gone = (seen: T | undefined): boolean => seen === undefined || seen.metadata.uid !== uid;
+    await waitUntil({ resource, from, until: gone, timeoutMilliseconds, signal: this.#signal });
+  }
+
+  async until<T extends KubeObject>(
+    resource: ResourceClient<T>,
+    from: T,
+    until: (object: T | undefined) => boolean,
+  ): Promise<T> {
+    const found = await waitUntil({ resource, from, until, timeoutMilliseconds, signal: this.#signal });
+    if (found === undefined) throw new Error(`${from.metadata.name} is gone`);
+    return found;
+  }
+}
+
+const timeoutMilliseconds = 120_000;
+
+/** Runs the command as a user would. In a session of its own: Ctrl-C is for the caller, which cleans up. */
+async function runRamet(dataFolder: string, args: string[]): Promise<void> {
+  const child = spawn(process.execPath, [ramet, ...args], {
+    env: { ...process.env, XDG_DATA_HOME: dataFolder },
+    stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
+  });
+  const said: string[] = [];
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => said.push(chunk.toString()));
+  const [code] = (await once(child, "close")) as [number | null];
+  if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}:\n${said.join("")}`);
+}

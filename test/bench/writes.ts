@@ -1,0 +1,79 @@
+import type { Checkpoint } from "../../src/api/checkpoint.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { controllerCounters, countedBetween, type Counters } from "./controller-metrics.ts";
+import type { LocalCluster } from "./local-cluster.ts";
+
+/** What one wish costs the API server and the controllers. */
+export interface Writes {
+  wish: "sandbox" | "checkpoint" | "clone";
+  n: number;
+  /** Per wish: every write of the controller process, by verb and resource. The node's and the user's are not in it. */
+  writes: Record<string, number>;
+  /** Per wish, by controller. */
+  reconciles: Record<string, number>;
+}
+
+/** Counts, over `n` wishes one after the other, from the wish until what follows it has settled. */
+export async function measureWrites(cluster: LocalCluster, n: number, signal: AbortSignal): Promise<Writes[]> {
+  const sandboxes: Sandbox[] = [];
+  const checkpoints: Checkpoint[] = [];
+  const turns = async (wish: Writes["wish"], turn: (number: number) => Promise<unknown>): Promise<Writes> => {
+    const before = await settledCounters(cluster);
+    for (let number = 0; number < n; number++) {
+      signal.throwIfAborted();
+      await turn(number);
+    }
+    return difference(wish, n, before, await settledCounters(cluster));
+  };
+  const results = [
+    await turns("sandbox", async (number) => {
+      sandboxes.push(await cluster.createSandbox({ name: `writes-${number}` }));
+    }),
+    await turns("checkpoint", async (number) => {
+      checkpoints.push(await cluster.createCheckpoint(`writes-${number}`, `writes-${number}`));
+    }),
+    await turns("clone", async (number) => {
+      const { checkpointId } = checkpoints[number]?.status ?? {};
+      sandboxes.push(await cluster.createSandbox({ name: `writes-clone-${number}`, checkpointId }));
+    }),
+  ];
+  for (const checkpoint of checkpoints) await cluster.remove(cluster.cluster.checkpoints, checkpoint);
+  for (const sandbox of sandboxes) await cluster.remove(cluster.cluster.sandboxes, sandbox);
+  return results;
+}
+
+/** Reads until two readings, apart by longer than any reconcile, count the same reconciles. */
+async function settledCounters(cluster: LocalCluster): Promise<Counters> {
+  const read = (): Promise<Counters> => controllerCounters(cluster.part("controller") ?? 0);
+  for (let before = await read(); ;) {
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    const after = await read();
+    if (countedBetween(before, after, reconciles).size === 0) return after;
+    before = after;
+  }
+}
+
+const reconciles = "ramet_reconciles_total";
+
+function difference(wish: Writes["wish"], n: number, before: Counters, after: Counters): Writes {
+  const byName = (name: string, label: (labels: string) => string | undefined): Record<string, number> => {
+    const sums: Record<string, number> = {};
+    for (const [labels, count] of countedBetween(before, after, name)) {
+      const key = label(labels);
+      if (key !== undefined) sums[key] = (sums[key] ?? 0) + count / n;
+    }
+    return sums;
+  };
+  const value = (labels: string, name: string): string => new RegExp(`${name}="([^"]*)"`).exec(labels)?.[1] ?? "";
+  return {
+    wish,
+    n,
+    writes: byName("ramet_api_requests_total", (labels) => {
+      const verb = value(labels, "verb");
+      if (["get", "list", "watch"].includes(verb)) return undefined;
+      const subresource = value(labels, "subresource");
+      return `${verb} ${value(labels, "resource")}${subresource === "" ? "" : `/${subresource}`}`;
+    }),
+    reconciles: byName(reconciles, (labels) => value(labels, "controller")),
+  };
+}
