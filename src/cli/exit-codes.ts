@@ -1,7 +1,15 @@
 import type { ErrorCode } from "../api/error-codes.ts";
 
 /** What `ramet` ends with. `ramet sandbox exec` ends with its command's own code instead. */
-export const exitCodes = { ok: 0, failed: 1, usage: 2, notFound: 3, timeout: 4, interrupted: 130 } as const;
+export const exitCodes = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  timeout: 4,
+  interrupted: 130,
+  brokenPipe: 141,
+} as const;
 
 export function exitCodeOf(code: ErrorCode): number {
   switch (code) {

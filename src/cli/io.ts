@@ -41,3 +41,11 @@ export function writeAll(stream: Writable, data: Buffer | string): Promise<void>
     if (goesOn) resolve();
   });
 }
+
+/** Whether a write failed because whoever read our output went away. */
+export function isBrokenPipe(error: unknown): boolean {
+  return error instanceof Error && "code" in error && brokenPipeCodes.has(error.code);
+}
+
+/** The second is what comes of further writes. */
+const brokenPipeCodes: ReadonlySet<unknown> = new Set(["EPIPE", "ERR_STREAM_DESTROYED"]);

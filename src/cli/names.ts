@@ -23,5 +23,5 @@ export function checkName(name: string, field: string): void {
 
 /** The beginning of a generated name: the API server adds five characters, and a label has no more than 63. */
 export function generateName(base: string): string {
-  return `${base.slice(0, 57).replace(/[^a-z0-9]+$/, "")}-`;
+  return `${base.slice(0, 57).replaceAll(".", "-").replace(/-+$/, "")}-`;
 }

@@ -30,11 +30,11 @@ export function withWaitFlags(command: Command, what: string): Command {
     );
 }
 
-/** Undefined for `0`: no limit. */
-function timeoutMilliseconds(text: string): number | undefined {
+/** Infinite for `0`: no limit. */
+function timeoutMilliseconds(text: string): number {
   const milliseconds = parsed(() => parseDuration(text, "--timeout"));
   if (milliseconds < 0) throw new InvalidArgumentError("It must not be negative.");
-  return milliseconds === 0 ? undefined : milliseconds;
+  return milliseconds === 0 ? Infinity : milliseconds;
 }
 
 /** Collects `--env NAME=VALUE` over and over. */

@@ -1,7 +1,7 @@
 import { Command, CommanderError } from "commander";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { exitCodes } from "./exit-codes.ts";
-import type { Io } from "./io.ts";
+import { isBrokenPipe, type Io } from "./io.ts";
 import { localCommands } from "./local/commands.ts";
 import { objectCommands } from "./object/commands.ts";
 import { reportError } from "./report-error.ts";
@@ -33,6 +33,8 @@ export async function runProgram(io: Io, args: readonly string[]): Promise<numbe
   } catch (error) {
     // Commander has told what is wrong with the command line; help and version end like that too.
     if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
+    // Nobody is left to tell.
+    if (isBrokenPipe(error)) return exitCodes.brokenPipe;
     return reportError(io, error, output);
   }
 }

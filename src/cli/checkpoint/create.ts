@@ -20,8 +20,8 @@ export interface CreateCheckpointOptions extends ClusterOptions {
   ttl?: string;
   keepRunning?: boolean;
   wait: boolean;
-  /** Milliseconds; undefined is for ever. */
-  timeout?: number | undefined;
+  /** Milliseconds; infinite is for ever. */
+  timeout: number;
   /** `table` prints the id alone. */
   output: OutputFormat;
 }
@@ -34,7 +34,7 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
   check(options);
   return withCluster(io, options, async (cluster) => {
     await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
-    const created = await cluster.checkpoints.create(manifest(cluster, options), { signal: io.signal });
+    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options), io.signal);
     const settled = options.wait ? await untilSucceeded(io, cluster, created, options.timeout) : { object: created };
     if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
     await writeAll(io.stdout, rendered(settled.object, options, io.clock.now()));

@@ -13,7 +13,7 @@ export async function untilSucceeded(
   io: Io,
   cluster: Cluster,
   created: Checkpoint,
-  timeoutMilliseconds: number | undefined,
+  timeoutMilliseconds: number,
 ): Promise<Settled<Checkpoint>> {
   const { name } = created.metadata;
   const progress = startProgress(io);

@@ -5,7 +5,7 @@ import { Sandbox, sandboxKind } from "../../api/sandbox.ts";
 import { SandboxTemplate, sandboxTemplateKind } from "../../api/sandbox-template.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
-import type { KubeObject } from "../../kube/object.ts";
+import type { KubeManifest, KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import type { ResourceRef } from "../../kube/resource-ref.ts";
 import { apiStatusOf } from "../../kube/status-error.ts";
@@ -51,6 +51,20 @@ export class Cluster {
     }
   }
 
+  /** @throws RametError `AlreadyExists`, with what to do */
+  async create<T extends KubeObject>(
+    resource: ResourceClient<T>,
+    object: KubeManifest,
+    signal: AbortSignal,
+  ): Promise<T> {
+    try {
+      return await resource.create(object, { signal });
+    } catch (error) {
+      if (!(error instanceof RametError) || error.code !== "AlreadyExists") throw error;
+      throw alreadyExists(resource.ref, object.metadata.name ?? "", this.namespace, error);
+    }
+  }
+
   close(): Promise<void> {
     return this.client.close();
   }
@@ -91,6 +105,14 @@ function notFound(ref: ResourceRef, name: string, namespace: string, cause: unkn
   const noun = nouns.get(ref.kind) ?? ref.kind;
   return new RametError("NotFound", `The ${noun} ${name} does not exist in namespace ${namespace}`, {
     hint: `List what there is with: ramet ${noun} ls -n ${namespace}`,
+    cause,
+  });
+}
+
+function alreadyExists(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {
+  const noun = nouns.get(ref.kind) ?? ref.kind;
+  return new RametError("AlreadyExists", `The ${noun} ${name} exists already in namespace ${namespace}`, {
+    hint: `Choose another --name, or remove it with: ramet ${noun} rm ${name} -n ${namespace}`,
     cause,
   });
 }

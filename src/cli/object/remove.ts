@@ -16,8 +16,8 @@ export interface RemoveOptions extends ClusterOptions {
   ignoreNotFound?: boolean;
   /** Until the objects, and what belongs to them, are gone. */
   wait: boolean;
-  /** Milliseconds; undefined is for ever. */
-  timeout?: number | undefined;
+  /** Milliseconds; infinite is for ever. */
+  timeout: number;
 }
 
 /** `ramet sandbox rm` and its like. Names each object that was removed. */

@@ -15,8 +15,8 @@ import { untilReady } from "./until-ready.ts";
 export interface CreateSandboxOptions extends ClusterOptions, SourceOptions {
   name?: string;
   wait: boolean;
-  /** Milliseconds; undefined is for ever. */
-  timeout?: number | undefined;
+  /** Milliseconds; infinite is for ever. */
+  timeout: number;
   /** `table` prints the name alone. */
   output: OutputFormat;
 }
@@ -25,7 +25,7 @@ export interface CreateSandboxOptions extends ClusterOptions, SourceOptions {
 export async function createSandbox(io: Io, options: CreateSandboxOptions): Promise<number> {
   check(options);
   return withCluster(io, options, async (cluster) => {
-    const created = await cluster.sandboxes.create(await manifest(cluster, options, io.signal), { signal: io.signal });
+    const created = await cluster.create(cluster.sandboxes, await manifest(cluster, options, io.signal), io.signal);
     const { name } = created.metadata;
     const settled = options.wait
       ? await untilReady(io, cluster, { sandbox: created, timeoutMilliseconds: options.timeout })

@@ -1,6 +1,8 @@
+import { RametError } from "../../api/errors.ts";
 import { withGuest } from "../cluster/cell-access.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { printLine, type Io } from "../io.ts";
+import { reportError } from "../report-error.ts";
 import { runCommand } from "./run-command.ts";
 
 export interface ExecOptions extends ClusterOptions {
@@ -24,6 +26,17 @@ export async function execInSandbox(io: Io, options: ExecOptions): Promise<numbe
   return withCluster(io, options, async (cluster) => {
     const sandbox = await cluster.get(cluster.sandboxes, options.name, io.signal);
     const access = { user: options.user, signal: io.signal };
-    return withGuest(cluster, sandbox, access, (guest) => runCommand(io, guest, { ...options, terminal }));
+    return withGuest(cluster, sandbox, access, async (guest) => {
+      try {
+        return await runCommand(io, guest, { ...options, terminal });
+      } catch (error) {
+        if (!(error instanceof RametError) || error.code !== "InvalidArgument") throw error;
+        reportError(io, error);
+        return cannotBeStarted;
+      }
+    });
   });
 }
+
+/** What shells say of a command that is not there. */
+const cannotBeStarted = 127;

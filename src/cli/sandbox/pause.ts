@@ -10,8 +10,8 @@ export interface PauseOptions extends ClusterOptions {
   /** True pauses, false resumes. */
   paused: boolean;
   wait: boolean;
-  /** Milliseconds; undefined is for ever. */
-  timeout?: number | undefined;
+  /** Milliseconds; infinite is for ever. */
+  timeout: number;
 }
 
 /** `ramet sandbox pause` and `resume`: says in the spec what is wanted, and waits until it is so. */

@@ -1,6 +1,6 @@
 import { RametError } from "../../api/errors.ts";
 import type { GuestClient, ProcessSelector, StartProcess } from "../../cell/client/guest-client.ts";
-import { printLine, writeAll, type Io, type Terminal } from "../io.ts";
+import { isBrokenPipe, printLine, writeAll, type Io, type Terminal } from "../io.ts";
 import type { ExecOptions } from "./exec.ts";
 import { feedStdin } from "./feed-stdin.ts";
 
@@ -20,11 +20,14 @@ export async function runCommand(io: Io, guest: GuestClient, wish: CommandToRun)
     broken.abort(error);
   };
   const undo: (() => void)[] = [];
+  let running: ProcessSelector | undefined;
   const events = guest.startProcess(startOf(io, wish), AbortSignal.any([io.signal, broken.signal]));
   try {
     for await (const event of events) {
-      if (event.type === "start") undo.push(...connectInputs({ io, guest, command: { pid: event.pid }, wish, fail }));
-      else if (event.type === "data") {
+      if (event.type === "start") {
+        running = { pid: event.pid };
+        undo.push(...connectInputs({ io, guest, command: running, wish, fail }));
+      } else if (event.type === "data") {
         await writeAll(event.stream === "stderr" ? io.stderr : io.stdout, event.data);
       } else {
         if (event.missedBytes > 0)
@@ -33,6 +36,8 @@ export async function runCommand(io: Io, guest: GuestClient, wish: CommandToRun)
       }
     }
   } catch (error) {
+    // Nobody reads what the command prints any more: on one machine the kernel would end it.
+    if (isBrokenPipe(error) && running !== undefined) await guest.signal(running, "SIGTERM").catch(() => undefined);
     throw broken.signal.aborted ? RametError.from(broken.signal.reason) : error;
   } finally {
     for (const step of undo.reverse()) step();

@@ -11,7 +11,7 @@ import { wishStays } from "../wait/wish-stays.ts";
 export interface SandboxWait {
   /** As it was created or changed. */
   sandbox: Sandbox;
-  timeoutMilliseconds?: number | undefined;
+  timeoutMilliseconds: number;
   /** @default whether it is Running and Ready */
   isReached?: (sandbox: Sandbox) => boolean;
 }

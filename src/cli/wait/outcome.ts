@@ -15,7 +15,7 @@ export type Settled<T> = { object: T } | { failure: RametError };
 export function describeState(object: Reported | undefined): string {
   if (object === undefined) return "gone";
   const phase = object.status?.phase ?? "not seen by a controller yet";
-  const why = messageOf(object);
+  const why = messageOf(object)?.replace(codeAtEnd, "");
   return why === undefined ? phase : `${phase}: ${why}`;
 }
 
@@ -33,7 +33,7 @@ export function messageOf({ status }: Reported): string | undefined {
  */
 export function failureOf(what: string, object: Reported, fallback: ErrorCode): RametError {
   const message = messageOf(object) ?? "it gave no reason";
-  const ending = / \[(\w+)\]$/.exec(message);
+  const ending = codeAtEnd.exec(message);
   const reasons = (object.status?.conditions ?? [])
     .filter(({ status }) => status === "False")
     .map(({ reason }) => reason);
@@ -41,6 +41,9 @@ export function failureOf(what: string, object: Reported, fallback: ErrorCode): 
   const why = isErrorCode(ending?.[1]) ? message.slice(0, ending.index) : message;
   return new RametError(code, `${what}: ${why}`);
 }
+
+/** As `RametError.describe` ends. */
+const codeAtEnd = / \[([A-Z]\w+)\]$/;
 
 function isErrorCode(word: string | undefined): word is ErrorCode {
   return word !== undefined && Object.hasOwn(errorCodes, word);

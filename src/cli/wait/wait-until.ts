@@ -13,8 +13,8 @@ export interface WaitOptions<T extends KubeObject> {
   until: (object: T | undefined) => boolean;
   /** Each state that was seen, the first too. */
   onState?: (object: T | undefined) => void;
-  /** @default for ever */
-  timeoutMilliseconds?: number | undefined;
+  /** Infinite is for ever. */
+  timeoutMilliseconds: number;
   signal: AbortSignal;
 }
 
@@ -29,10 +29,10 @@ export async function waitUntil<T extends KubeObject>(options: WaitOptions<T>): 
   const timeout = new AbortController();
   const milliseconds = options.timeoutMilliseconds;
   const cancel =
-    milliseconds === undefined
+    milliseconds === Infinity
       ? () => undefined
       : clock.schedule(milliseconds, () => {
-          timeout.abort(new RametError("Timeout", `nothing more happened within ${seconds(milliseconds)}`));
+          timeout.abort(new RametError("Timeout", `nothing more happened within ${milliseconds} ms`));
         });
   try {
     return await follow(options, AbortSignal.any([options.signal, timeout.signal]));
@@ -96,9 +96,4 @@ async function sameAs<T extends KubeObject>(
 ): Promise<T | undefined> {
   const found = await resource.find(from.metadata, { signal });
   return found?.metadata.uid === from.metadata.uid ? found : undefined;
-}
-
-/** `60 s`, `1.5 s`. */
-function seconds(milliseconds: number): string {
-  return `${Number((milliseconds / 1000).toFixed(1))} s`;
 }
