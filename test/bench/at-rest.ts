@@ -24,20 +24,20 @@ export async function memoryAtRest(cluster: LocalCluster): Promise<Memory[]> {
       return { ...(await memoryOf(name, pid === undefined ? [] : [pid])), ...goal };
     }),
   );
-  const [root] = await processesWith("ramet-link", "pod", "at-rest");
+  const [root] = await processesWith("ramet-link", "pod", "at-rest", cluster.dataFolder);
   const family = root === undefined ? [] : [root, ...(await descendants(root.pid))];
-  const named = (part: string): number[] =>
-    family.filter(({ commandLine }) => commandLine.includes(part)).map(({ pid }) => pid);
-  const engine = [...named("runsc-sandbox"), ...named("runsc-gofer")];
-  const cells = family
-    .map(({ pid }) => pid)
-    .filter((pid) => !engine.includes(pid) && !named("ramet-link").includes(pid));
+  const pids = (belongs: (commandLine: string) => boolean): number[] =>
+    family.filter(({ commandLine }) => belongs(commandLine)).map(({ pid }) => pid);
+  // gVisor's helpers for the sandbox's address spaces have no command line.
+  const engine = pids((line) => line === "" || line.startsWith("runsc-"));
+  const link = pids((line) => line.includes("ramet-link") && !line.startsWith("runsc-"));
+  const cells = family.map(({ pid }) => pid).filter((pid) => !engine.includes(pid) && !link.includes(pid));
   const guest = await runInSandbox(cluster, sandbox, "grep VmRSS /proc/1/status");
   const guestMiB = Number(/(\d+) kB/.exec(guest)?.[1] ?? Number.NaN) / 1024;
   const memory = [
     ...parts,
     { ...(await memoryOf("cell", cells)), goalMiB: 60 },
-    await memoryOf("link", named("ramet-link")),
+    await memoryOf("link", link),
     await memoryOf("gVisor (with the Python workload in it)", engine),
     { what: "guest, as the sandbox's kernel says", processes: 1, rssMiB: guestMiB, pssMiB: guestMiB, goalMiB: 12 },
   ];

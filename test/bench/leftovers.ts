@@ -46,9 +46,11 @@ async function namesFolder(pid: string, folder: string): Promise<boolean> {
   return false;
 }
 
+/** Folders are not counted: the store has up to 256 for content in each namespace, and keeps them. */
 async function files(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true }).catch(() => []);
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
   return entries
-    .filter((path) => !/(^|\/)(etcd|compile-cache)(\/|$)|\.log$/.test(path))
-    .map((path) => join(folder, path));
+    .filter((entry) => !entry.isDirectory())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .filter((path) => !/\/(etcd|compile-cache)\/|\.log$/.test(path));
 }
