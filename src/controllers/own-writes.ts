@@ -8,12 +8,15 @@ import type { KubeObject } from "../kube/object.ts";
  */
 export class OwnWrites<T extends KubeObject> {
   readonly #clock: Clock;
-  readonly #informer: Informer<T>;
+  readonly #informer: Pick<Informer<T>, "store">;
   readonly #unseen = new Map<string, { object: T; at: number }>();
   /** Of writes that are under way, the versions that the informer has shown meanwhile: it may be faster than the answer. */
   readonly #underWay = new Set<{ uid: string; shown: Set<string> }>();
 
-  constructor(informer: Informer<T>, clock: Clock) {
+  /** Answers that were taken account of: whoever had nothing to write answers one of them again. */
+  readonly #taken = new WeakSet<T>();
+
+  constructor(informer: Pick<Informer<T>, "store">, clock: Clock) {
     this.#informer = informer;
     this.#clock = clock;
     informer.store.subscribe(({ type, object }) => {
@@ -35,12 +38,15 @@ export class OwnWrites<T extends KubeObject> {
     return cached;
   }
 
-  /** Does the write, which answers the object as it is then. */
-  async write(uid: string, write: () => Promise<T>): Promise<T> {
+  /** Does the write, which answers the object as it is then; `base` itself if there was nothing to write. */
+  async write(base: T, write: () => Promise<T>): Promise<T> {
+    const { uid } = base.metadata;
     const underWay = { uid, shown: new Set<string>() };
     this.#underWay.add(underWay);
     try {
       const object = await write();
+      if (object === base || this.#taken.has(object)) return object;
+      this.#taken.add(object);
       const { resourceVersion } = object.metadata;
       const present = this.#informer.store.byUid(uid);
       const isShown = underWay.shown.has(resourceVersion) || present?.metadata.resourceVersion === resourceVersion;

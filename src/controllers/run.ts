@@ -68,12 +68,15 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   const credentials = await clusterCredentials(client, signal);
   const backend = cellBackend({ credentials, store });
   const informers = createInformers(client, log);
+  const all = [informers.sandboxes, informers.pods, informers.checkpoints, informers.templates];
   const following = new AbortController();
-  const followers = [informers.sandboxes, informers.pods, informers.checkpoints, informers.templates].map((informer) =>
-    informer.run(following.signal),
-  );
+  const followers = all.map((informer) => informer.run(following.signal));
   try {
+    // Every controller looks into all of them, whatever it hears of: who is not listed yet is not gone.
+    await Promise.all(all.map((informer) => informer.synced(signal)));
     await work(options, { backend, credentials, informers }, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
   } finally {
     following.abort();
     await Promise.all(followers);

@@ -63,12 +63,15 @@ test("a sandbox costs two writes of its own and one Pod, a checkpoint three and 
     const records = cluster.requests().filter(({ verb }) => ["create", "patch", "update"].includes(verb));
     written.push(
       ...records
-        .filter(({ resource }) => resource.plural !== "events")
+        .filter(({ resource }) => ["pods", "sandboxes", "checkpoints", "sandboxtemplates"].includes(resource.plural))
         .map(({ verb, resource, subresource }) => [verb, resource.plural, subresource].filter(Boolean).join(" ")),
     );
     return written.sort();
   };
-  cluster.requests();
+  // The first one finds the machine cold, and who is slow gets a status that says so.
+  await running("first");
+  await expect.poll(writes).toContain("patch sandboxes status");
+  written.length = 0;
   await running("a");
   await expect.poll(writes).toEqual(["create pods", "patch sandboxes", "patch sandboxes status"]);
   written.length = 0;

@@ -62,14 +62,23 @@ export class TestCluster {
   }
 
   /** Makes a Sandbox of the image `python`, or another, that runs this Python program. */
-  async createSandbox(name: string, code: string, image = "python"): Promise<void> {
+  async createSandbox(
+    name: string,
+    code: string,
+    { image = "python", container = {}, volumes = [] }: { image?: string; container?: object; volumes?: object[] } = {},
+  ): Promise<void> {
     const client = await this.client();
     await client.resource({ ...sandboxes, kind: "Sandbox" }).create({
       apiVersion: "agents.kruise.io/v1alpha1",
       kind: "Sandbox",
       metadata: { name, namespace: "default" },
       spec: {
-        template: { spec: { containers: [{ name: "main", image, command: ["python3", "-u", "-c", code] }] } },
+        template: {
+          spec: {
+            containers: [{ name: "main", image, command: ["python3", "-u", "-c", code], ...container }],
+            volumes,
+          },
+        },
       },
     });
   }

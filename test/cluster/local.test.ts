@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isPodReady } from "../../src/api/pod.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
 import { podProcesses } from "../../src/local/node/strays.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { TestCluster } from "./local-cluster.ts";
@@ -66,8 +67,44 @@ describe("a cluster on this machine", () => {
     await cluster.untilPod("short", gone);
   });
 
+  it("gives a sandbox its volumes and variables, and waits for what is missing", async () => {
+    const code =
+      "import os\nprint(os.environ['WHERE'], os.environ['PASS'], open('/etc/conf/greeting').read())\nopen('/scratch/x', 'w')\nimport time; time.sleep(1)";
+    await cluster.createSandbox("supplied", code, {
+      container: {
+        env: [
+          { name: "WHERE", valueFrom: { fieldRef: { fieldPath: "spec.nodeName" } } },
+          { name: "PASS", valueFrom: { secretKeyRef: { name: "pass", key: "word" } } },
+        ],
+        volumeMounts: [
+          { name: "conf", mountPath: "/etc/conf" },
+          { name: "scratch", mountPath: "/scratch" },
+        ],
+      },
+      volumes: [
+        { name: "conf", configMap: { name: "conf" } },
+        { name: "scratch", emptyDir: {} },
+      ],
+    });
+    const waiting = await cluster.untilPod("supplied", (one) => one?.status?.containerStatuses !== undefined);
+    expect(waiting?.status?.containerStatuses?.[0]?.state?.waiting).toMatchObject({
+      reason: "CreateContainerError",
+      message: expect.stringContaining("The Secret pass") as string,
+    });
+    const client = await cluster.client();
+    const metadata = (name: string) => ({ name, namespace: "default" });
+    const secret = { apiVersion: "v1", kind: "Secret", metadata: metadata("pass"), stringData: { word: "sesame" } };
+    const conf = { apiVersion: "v1", kind: "ConfigMap", metadata: metadata("conf"), data: { greeting: "hello" } };
+    await client.resource(coreResources.secrets).create(secret);
+    await client.resource(coreResources.configMaps).create(conf);
+    await cluster.untilPod("supplied", (one) => one?.status?.phase === "Running");
+    expect(await cluster.logs("supplied", "follow=true")).toBe("ramet-local sesame hello\n");
+    await cluster.deleteSandbox("supplied");
+    await cluster.untilPod("supplied", gone);
+  });
+
   it("waits with a reason for an image that it cannot get", async () => {
-    await cluster.createSandbox("imageless", counting, "registry.invalid/nowhere:1");
+    await cluster.createSandbox("imageless", counting, { image: "registry.invalid/nowhere:1" });
     const pod = await cluster.untilPod("imageless", (one) => one?.status?.containerStatuses !== undefined);
     expect(pod?.status?.phase).toBe("Pending");
     expect(pod?.status?.containerStatuses?.[0]?.state?.waiting).toMatchObject({

@@ -33,7 +33,7 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   }
   const { status } = plan;
   if (status !== undefined) {
-    await ownWrites.write(checkpoint.metadata.uid, () => statuses.write(checkpoint, status));
+    await ownWrites.write(checkpoint, () => statuses.write(checkpoint, status));
     for (const transition of plan.transitions ?? []) dependencies.events.record(checkpoint, transition);
   }
   return lookAgain(state, plan);

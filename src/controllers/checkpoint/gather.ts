@@ -1,5 +1,7 @@
 import { checkpointWish, type Checkpoint, type CheckpointWish } from "../../api/checkpoint.ts";
 import { RametError } from "../../api/errors.ts";
+import type { Pod } from "../../api/pod.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
 import { begunWith, isUnfinished } from "../pause-checkpoint.ts";
 import { checkpointIdOf } from "./checkpoint-id.ts";
@@ -45,13 +47,14 @@ async function findSource(
   const { namespace, uid, deletionTimestamp } = checkpoint.metadata;
   const at = { namespace, name: wish.sandboxName };
   const podUid = begunWith(checkpoint);
-  if (podUid !== undefined) return begunSource(podUid, cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
-  const cached = sourceOf(wish, cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
+  const judge = (sandbox: Sandbox | undefined, pod: Pod | undefined): Source =>
+    podUid === undefined ? sourceOf(wish, sandbox, pod) : begunSource(podUid, sandbox, pod);
+  const cached = judge(cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
   const isOver = !isUnfinished(checkpoint) || deletionTimestamp !== undefined || cuts.get(uid) !== undefined;
   if (!("problem" in cached) || isOver) return cached;
   // Whoever asks may have seen the sandbox become ready before this cache did.
   const [sandbox, pod] = await Promise.all([informers.sandboxes.resource.find(at), informers.pods.resource.find(at)]);
-  return sourceOf(wish, sandbox, pod);
+  return judge(sandbox, pod);
 }
 
 /** One Pod, one cut at a time. First is whose cut has begun; else the older one, and of two of one second, any but always the same. */

@@ -49,7 +49,7 @@ async function mark(taking: Taking, { informers, cache, ownWrites }: CheckpointD
     if (isMarked(latest, taking.source)) return;
     try {
       const base = latest;
-      await ownWrites.write(metadata.uid, () =>
+      await ownWrites.write(base, () =>
         addFinalizer(resource, base, finalizers.checkpoint, { metadata: marks(taking) }),
       );
       return;
@@ -91,7 +91,7 @@ async function showCreating(
 ): Promise<void> {
   if (checkpoint.status?.phase === "Creating") return;
   try {
-    await ownWrites.write(checkpoint.metadata.uid, () =>
+    await ownWrites.write(checkpoint, () =>
       statuses.write(checkpoint, { ...checkpoint.status, phase: "Creating", checkpointId }),
     );
   } catch (error) {

@@ -21,7 +21,7 @@ export async function applyAction(
   const { uid, resourceVersion } = sandbox.metadata;
   switch (action.do) {
     case "addFinalizer":
-      await dependencies.ownWrites.write(uid, () =>
+      await dependencies.ownWrites.write(sandbox, () =>
         addFinalizer(
           sandboxes.resource,
           sandbox,

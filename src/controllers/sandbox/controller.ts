@@ -53,7 +53,7 @@ async function writeStatus(
   status: SandboxStatus,
   { statuses, ownWrites }: SandboxDependencies,
 ): Promise<void> {
-  await ownWrites.write(sandbox.metadata.uid, () => statuses.write(sandbox, status));
+  await ownWrites.write(sandbox, () => statuses.write(sandbox, status));
 }
 
 /** What is wrong with the template changes only when somebody changes that; everything else is tried again. */
