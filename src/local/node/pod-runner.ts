@@ -16,10 +16,6 @@ import { podProcesses } from "./strays.ts";
 import { unsupported } from "./unsupported.ts";
 
 export interface PodRunnerOptions extends PodStarterOptions {
-  pods: string;
-  nodeName: string;
-  /** The node's address. */
-  hostIP: string;
   informer: Informer<NodePod>;
   log: Log;
 }

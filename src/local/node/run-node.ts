@@ -10,8 +10,8 @@ import type { CellTools } from "./cell-environment.ts";
 import type { ImageSource } from "./images.ts";
 import { startKubeletServer } from "./kubelet-server.ts";
 import { heartbeatMilliseconds, renewNodeLease, writeNode } from "./node-object.ts";
+import { PodObjects } from "./pod-objects.ts";
 import { PodRunner } from "./pod-runner.ts";
-import { PodSources } from "./pod-sources.ts";
 import { NodePod } from "./pod.ts";
 
 export const localNodeName = "ramet-local";
@@ -51,7 +51,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     nodeName: localNodeName,
     hostIP: nodeIP,
     informer,
-    sources: new PodSources(),
+    objects: new PodObjects(client),
     clock,
   });
   const server = await startKubeletServer({ ...options.serving, ip: nodeIP, clock, find: (at) => pods.find(at) });

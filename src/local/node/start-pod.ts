@@ -6,16 +6,21 @@ import { chooseAddress } from "./addresses.ts";
 import { cellEnvironment, type CellTools } from "./cell-environment.ts";
 import type { ImageSource, NodeImage } from "./images.ts";
 import { PodFolder } from "./pod-folder.ts";
+import type { PodObjects } from "./pod-objects.ts";
 import { PodProcess } from "./pod-process.ts";
 import type { NodePod } from "./pod.ts";
-import type { PodSources } from "./pod-sources.ts";
+import { podVariables } from "./pod-variables.ts";
+import { podVolumes } from "./pod-volumes.ts";
 import { podFolderVariable } from "./strays.ts";
 
 export interface PodStarterOptions {
   /** The folder of all Pods' folders. */
   pods: string;
   images: ImageSource;
-  sources: PodSources;
+  objects: PodObjects;
+  nodeName: string;
+  /** The node's address. */
+  hostIP: string;
   tools: CellTools;
   /** The cell's program and its arguments. */
   cell: readonly string[];
@@ -39,8 +44,9 @@ export async function startPod(
   const folder = new PodFolder(options.pods, uid);
   const [image, ip] = await Promise.all([podImage(options.images, pod, container), chooseAddress(uid, taken)]);
   folder.make();
-  const variables = await options.sources.variables(pod, container, ip);
-  const mounts = await options.sources.mounts(pod, container, folder);
+  const { objects, hostIP, nodeName } = options;
+  const variables = await podVariables(pod, container, { objects, place: { podIP: ip, hostIP, nodeName } });
+  const mounts = await podVolumes(pod, container, { folder, objects, variables });
   const { tools, clock } = options;
   return PodProcess.spawn({
     folder,

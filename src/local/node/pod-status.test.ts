@@ -1,0 +1,90 @@
+import { describe, expect, it } from "vitest";
+import type { CellState } from "../../api/cell.ts";
+import { podStatus, type Observation } from "./pod-status.ts";
+import { NodePod, type NodePodStatus } from "./pod.ts";
+
+const context = { hostIP: "127.0.0.1", now: new Date("2030-01-01T00:00:10.500Z") };
+
+function pod(status?: NodePodStatus): NodePod {
+  const metadata = {
+    name: "a",
+    namespace: "default",
+    uid: "u",
+    resourceVersion: "1",
+    creationTimestamp: "2030-01-01T00:00:00Z",
+  };
+  const spec = { nodeName: "ramet-local", containers: [{ name: "main", image: "cell" }] };
+  return NodePod.parse({ metadata, spec, ...(status && { status }) });
+}
+
+function running(cell: Partial<CellState>): Observation {
+  const state = { phase: "running", ready: true, generation: 1, ...cell } as const;
+  return { kind: "running", ip: "127.64.0.1", startedAt: "2030-01-01T00:00:09.123Z", cell: state };
+}
+
+function ready(status: NodePodStatus) {
+  return status.conditions?.find(({ type }) => type === "Ready");
+}
+
+describe("the status of a Pod", () => {
+  it("is Running and not Ready while the sandbox starts, and the same at each step of the start", () => {
+    const first = podStatus(pod(), running({ phase: "preparing", ready: false }), context);
+    expect(first).toMatchObject({ phase: "Running", podIP: "127.64.0.1", startTime: "2030-01-01T00:00:10Z" });
+    expect(ready(first)).toMatchObject({
+      status: "False",
+      reason: "ContainersNotReady",
+      message: "the sandbox is starting",
+    });
+    const later = { ...context, now: new Date("2030-01-01T00:00:20Z") };
+    expect(podStatus(pod(first), running({ phase: "booting", ready: false }), later)).toEqual(first);
+  });
+
+  it("moves the transition time only of what has changed", () => {
+    const first = podStatus(pod(), running({ phase: "preparing", ready: false }), context);
+    const second = podStatus(pod(first), running({}), { ...context, now: new Date("2030-01-01T00:00:30Z") });
+    expect(ready(second)?.lastTransitionTime).toBe("2030-01-01T00:00:30Z");
+    expect(second.conditions?.find(({ type }) => type === "Initialized")?.lastTransitionTime).toBe(
+      "2030-01-01T00:00:10Z",
+    );
+    expect(second["startTime"]).toBe("2030-01-01T00:00:10Z");
+  });
+
+  it("keeps what others wrote", () => {
+    const status = podStatus(pod({ qosClass: "Guaranteed" }), running({}), context);
+    expect(status["qosClass"]).toBe("Guaranteed");
+  });
+
+  it("says why a container waits, and nothing of it once it runs", () => {
+    const waiting = { kind: "waiting", reason: "ImagePullBackOff", message: "no such image" } as const;
+    const first = podStatus(pod(), waiting, context);
+    expect(first).toMatchObject({
+      phase: "Pending",
+      containerStatuses: [{ ready: false, state: { waiting: { reason: "ImagePullBackOff" } } }],
+    });
+    expect(first.podIP).toBeUndefined();
+    expect(podStatus(pod(first), running({}), context).containerStatuses?.[0]?.state).toEqual({
+      running: { startedAt: "2030-01-01T00:00:09Z" },
+    });
+  });
+
+  it.each([
+    [0, "Succeeded"],
+    [3, "Failed"],
+  ])("with exit code %i is %s", (exitCode, phase) => {
+    const ended = {
+      kind: "ended",
+      startedAt: "2030-01-01T00:00:09Z",
+      finishedAt: "2030-01-01T00:00:11Z",
+      exitCode,
+      reason: exitCode === 0 ? "Completed" : "Error",
+      message: "the entrypoint ended",
+    } as const;
+    const status = podStatus(pod(), ended, context);
+    expect(status).toMatchObject({ phase, message: "the entrypoint ended" });
+    expect(status.containerStatuses?.[0]?.state?.terminated).toMatchObject({
+      exitCode,
+      finishedAt: "2030-01-01T00:00:11Z",
+    });
+    expect(ready(status)?.status).toBe("False");
+  });
+});

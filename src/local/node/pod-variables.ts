@@ -1,0 +1,105 @@
+import { z } from "zod";
+import { RametError } from "../../api/errors.ts";
+import { expandVariables } from "../../api/expansion.ts";
+import type { Container } from "../../api/pod-template.ts";
+import type { PodObjects } from "./pod-objects.ts";
+import type { NodePod } from "./pod.ts";
+
+const KeyRef = z.object({ name: z.string().default(""), key: z.string(), optional: z.boolean().default(false) });
+const ValueFrom = z.object({
+  fieldRef: z.looseObject({ fieldPath: z.string() }).optional(),
+  configMapKeyRef: KeyRef.optional(),
+  secretKeyRef: KeyRef.optional(),
+});
+const ObjectRef = z.object({ name: z.string().default(""), optional: z.boolean().default(false) });
+const EnvFrom = z.looseObject({
+  prefix: z.string().default(""),
+  configMapRef: ObjectRef.optional(),
+  secretRef: ObjectRef.optional(),
+});
+
+/** What the downward API tells of a Pod that does not stand in it yet: it is bound while it is started. */
+export interface PodPlace {
+  nodeName: string;
+  podIP: string;
+  hostIP: string;
+}
+
+/**
+ * The variables of a container, as a kubelet resolves them: `envFrom` first, then `env`, each expanded by those before.
+ * @throws RametError `NotFound` for an object or key that is not there, `InvalidArgument` for a source that is not known
+ */
+export async function podVariables(
+  pod: NodePod,
+  container: Container,
+  sources: { objects: PodObjects; place: PodPlace },
+): Promise<ReadonlyMap<string, string>> {
+  const variables = await fromObjects(pod, container, sources.objects);
+  for (const [index, { name, value, valueFrom }] of (container.env ?? []).entries()) {
+    const text =
+      valueFrom === undefined
+        ? expandVariables(value ?? "", (other) => variables.get(other))
+        : await resolve(pod, valueFrom, { ...sources, field: `spec.containers[0].env[${index}].valueFrom` });
+    if (text !== undefined) variables.set(name, text);
+  }
+  return variables;
+}
+
+/** `envFrom`: all keys of ConfigMaps and Secrets. */
+async function fromObjects(
+  pod: NodePod,
+  { envFrom = [] }: Container,
+  objects: PodObjects,
+): Promise<Map<string, string>> {
+  const { namespace } = pod.metadata;
+  const variables = new Map<string, string>();
+  for (const entry of envFrom) {
+    const { prefix, configMapRef, secretRef } = EnvFrom.parse(entry);
+    const found = configMapRef
+      ? await objects.read("configMaps", { ...configMapRef, namespace })
+      : secretRef && (await objects.read("secrets", { ...secretRef, namespace }));
+    for (const [key, value] of found ?? []) variables.set(prefix + key, value.toString());
+  }
+  return variables;
+}
+
+async function resolve(
+  pod: NodePod,
+  valueFrom: unknown,
+  { objects, place, field }: { objects: PodObjects; place: PodPlace; field: string },
+): Promise<string | undefined> {
+  const { fieldRef, configMapKeyRef, secretKeyRef } = ValueFrom.parse(valueFrom);
+  if (fieldRef !== undefined) return podField(pod, fieldRef.fieldPath, { place, field });
+  const ref = configMapKeyRef ?? secretKeyRef;
+  if (ref === undefined)
+    throw new RametError(
+      "InvalidArgument",
+      `${field} cannot be honoured: the local node knows fieldRef, configMapKeyRef and secretKeyRef`,
+    );
+  const kind = configMapKeyRef === undefined ? "secrets" : "configMaps";
+  const value = (await objects.read(kind, { ...ref, namespace: pod.metadata.namespace }))?.get(ref.key);
+  if (value === undefined && !ref.optional)
+    throw new RametError("NotFound", `${field} names the key ${ref.key}, which ${ref.name} does not have`);
+  return value?.toString();
+}
+
+/** The fields that Kubernetes offers variables (downward API). */
+function podField(pod: NodePod, path: string, { place, field }: { place: PodPlace; field: string }): string {
+  const { metadata, spec } = pod;
+  const keyed = /^metadata\.(labels|annotations)\['(.+)'\]$/.exec(path);
+  if (keyed !== null) return metadata[keyed[1] as "labels" | "annotations"]?.[keyed[2] ?? ""] ?? "";
+  const fields: Readonly<Record<string, unknown>> = {
+    "metadata.name": metadata.name,
+    "metadata.namespace": metadata.namespace,
+    "metadata.uid": metadata.uid,
+    "spec.nodeName": place.nodeName,
+    "spec.serviceAccountName": spec["serviceAccountName"] ?? "",
+    "status.podIP": place.podIP,
+    "status.podIPs": place.podIP,
+    "status.hostIP": place.hostIP,
+    "status.hostIPs": place.hostIP,
+  };
+  const value = fields[path];
+  if (typeof value === "string") return value;
+  throw new RametError("InvalidArgument", `${field}.fieldRef names ${path}, which the local node does not know`);
+}

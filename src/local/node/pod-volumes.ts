@@ -1,0 +1,108 @@
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { z } from "zod";
+import { RametError } from "../../api/errors.ts";
+import { expandVariables } from "../../api/expansion.ts";
+import type { Container, Volume } from "../../api/pod-template.ts";
+import type { PodFolder } from "./pod-folder.ts";
+import type { PodObjects } from "./pod-objects.ts";
+import type { NodePod } from "./pod.ts";
+
+const Item = z.object({ key: z.string(), path: z.string(), mode: z.number().int().optional() });
+const Files = z.looseObject({
+  name: z.string().default(""),
+  secretName: z.string().default(""),
+  items: z.array(Item).optional(),
+  defaultMode: z.number().int().default(0o644),
+  optional: z.boolean().default(false),
+});
+type Files = z.infer<typeof Files>;
+
+export interface PodVolumesOptions {
+  folder: PodFolder;
+  objects: PodObjects;
+  /** For `subPathExpr`. */
+  variables: ReadonlyMap<string, string>;
+}
+
+/**
+ * Makes the Pod's volumes in its folder, and answers the host folder of each of the container's mounts by the path at which
+ * the container has it. ConfigMaps and Secrets are as they were when the Pod started.
+ * @throws RametError `NotFound` for an object that is not there
+ */
+export async function podVolumes(
+  pod: NodePod,
+  container: Container,
+  options: PodVolumesOptions,
+): Promise<ReadonlyMap<string, string>> {
+  const made = new Map<string, string>();
+  for (const volume of pod.spec.volumes ?? []) {
+    const path = join(options.folder.volumes, volume.name);
+    if (await make(pod, volume, path, options.objects)) made.set(volume.name, path);
+  }
+  const mounts = new Map<string, string>();
+  for (const { name, mountPath, ...rest } of container.volumeMounts ?? []) {
+    const volume = made.get(name);
+    if (volume !== undefined) mounts.set(mountPath, await subFolder(volume, rest, options.variables));
+  }
+  return mounts;
+}
+
+/** Whether the volume is a folder of the Pod's; the image volume is none. */
+async function make(pod: NodePod, volume: Volume, path: string, objects: PodObjects): Promise<boolean> {
+  const { namespace } = pod.metadata;
+  if (volume["emptyDir"] !== undefined) {
+    await mkdir(path, { recursive: true });
+    // What the umask takes off: a kubelet's emptyDir is everybody's too.
+    await chmod(path, 0o777);
+  } else if (volume["configMap"] !== undefined) {
+    const source = Files.parse(volume["configMap"]);
+    const request = { namespace, name: source.name, optional: source.optional };
+    await writeFiles(path, source, (await objects.read("configMaps", request)) ?? new Map());
+  } else if (volume["secret"] !== undefined) {
+    const source = Files.parse(volume["secret"]);
+    const request = { namespace, name: source.secretName, optional: source.optional };
+    await writeFiles(path, source, (await objects.read("secrets", request)) ?? new Map());
+  } else return false;
+  return true;
+}
+
+async function writeFiles(folder: string, source: Files, values: ReadonlyMap<string, Buffer>): Promise<void> {
+  const { items, defaultMode, optional } = source;
+  await mkdir(folder, { recursive: true });
+  const files = items ?? [...values.keys()].map((key) => ({ key, path: key, mode: defaultMode }));
+  for (const { key, path, mode = defaultMode } of files) {
+    const value = values.get(key);
+    if (value === undefined && optional) continue;
+    if (value === undefined)
+      throw new RametError(
+        "NotFound",
+        `A volume names the key ${key} of ${source.name}${source.secretName}, which is not there`,
+      );
+    // The API server refuses paths that begin with a slash or lead up.
+    const target = join(folder, path);
+    await mkdir(dirname(target), { recursive: true });
+    await writeFile(target, value);
+    await chmod(target, mode);
+  }
+}
+
+async function subFolder(
+  volume: string,
+  mount: Record<string, unknown>,
+  variables: ReadonlyMap<string, string>,
+): Promise<string> {
+  const { subPath, subPathExpr } = mount;
+  const expanded =
+    typeof subPathExpr === "string" ? expandVariables(subPathExpr, (name) => variables.get(name)) : subPath;
+  if (typeof expanded !== "string" || expanded === "") return volume;
+  const path = join(volume, expanded);
+  // After the expansion the API server's own check no longer holds.
+  if (!path.startsWith(`${volume}/`))
+    throw new RametError("InvalidArgument", `subPath ${expanded} leads out of its volume`);
+  // A file of a ConfigMap is there; a folder of an emptyDir is made, as a kubelet does.
+  await mkdir(path, { recursive: true }).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  });
+  return path;
+}

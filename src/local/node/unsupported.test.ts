@@ -1,0 +1,53 @@
+import { describe, expect, it } from "vitest";
+import { NodePod } from "./pod.ts";
+import { unsupported } from "./unsupported.ts";
+
+const container = { name: "main", image: "cell", env: [{ name: "RAMET_CELL", value: "{}" }] };
+
+function pod(spec: object): NodePod {
+  const metadata = {
+    name: "a",
+    namespace: "default",
+    uid: "u",
+    resourceVersion: "1",
+    creationTimestamp: "2030-01-01T00:00:00Z",
+  };
+  return NodePod.parse({ metadata, spec: { containers: [container], ...spec } });
+}
+
+describe("what the local node cannot honour", () => {
+  it("is nothing in a sandbox's Pod", () => {
+    const readinessProbe = { httpGet: { path: "/readyz", port: 49980 } };
+    const volumes = [
+      { name: "root", image: { reference: "python" } },
+      { name: "tmp", emptyDir: {} },
+    ];
+    expect(unsupported(pod({ containers: [{ ...container, readinessProbe }], volumes }))).toBeUndefined();
+  });
+
+  it.each([
+    ["spec.initContainers", { initContainers: [{ name: "init" }] }],
+    ["spec.containers[1]", { containers: [container, { name: "sidecar", image: "x" }] }],
+    ["spec.containers[0].env", { containers: [{ name: "main", image: "nginx" }] }],
+    [
+      "spec.volumes[1].hostPath",
+      {
+        volumes: [
+          { name: "a", emptyDir: {} },
+          { name: "b", hostPath: { path: "/" } },
+        ],
+      },
+    ],
+    [
+      "spec.containers[0].livenessProbe",
+      { containers: [{ ...container, livenessProbe: { tcpSocket: { port: 80 } } }] },
+    ],
+    [
+      "spec.containers[0].readinessProbe",
+      { containers: [{ ...container, readinessProbe: { httpGet: { port: 80 } } }] },
+    ],
+    ["spec.containers[0].lifecycle", { containers: [{ ...container, lifecycle: { postStart: { exec: {} } } }] }],
+  ])("names %s", (field, spec) => {
+    expect(unsupported(pod(spec))).toMatch(new RegExp(`^${field.replace(/[[\].]/g, "\\$&")} `));
+  });
+});
