@@ -1,7 +1,7 @@
 import { access } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { RametError } from "../../api/errors.ts";
-import { localKubeconfig } from "./local-kubeconfig.ts";
+import { localClusterKubeconfig } from "../../local/local-kubeconfig.ts";
 
 /**
  * Which kubeconfig to use: the one that was given, the first file of `KUBECONFIG` that exists, `~/.kube/config`, or that
@@ -24,7 +24,7 @@ export async function kubeconfigPath(
   const home = environment["HOME"];
   const usual = home === undefined ? undefined : join(home, ".kube", "config");
   if (usual !== undefined && (await exists(usual))) return usual;
-  const local = localKubeconfig(environment);
+  const local = localClusterKubeconfig(environment);
   if (local !== undefined) return local;
   throw new RametError("NotFound", "No cluster is known: there is no kubeconfig, and no local cluster runs", {
     hint: "Run `ramet local up`, or name a kubeconfig with --kubeconfig or KUBECONFIG.",

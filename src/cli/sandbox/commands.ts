@@ -76,7 +76,7 @@ The first SIGINT, SIGTERM or SIGHUP asks the command to end (SIGTERM), the next 
 Examples:
   $ ramet sandbox exec a -- python3 -c 'print(1)'
   $ ramet sandbox exec -it a -- bash
-  $ tar c src | ramet sandbox exec -i a --cwd /work -- tar x
+  $ tar c src | ramet sandbox exec -i a --cwd /data -- tar x
 `,
     );
 }
@@ -116,9 +116,9 @@ function copyCommand(sandbox: Command, act: Act): void {
       "after",
       `
 Examples:
-  $ ramet sandbox cp data.csv a:/work/data.csv
-  $ ramet sandbox cp a:/work/result.json .
-  $ ramet sandbox exec a -- tar c /work | tar x      a whole folder
+  $ ramet sandbox cp data.csv a:/data/in.csv
+  $ ramet sandbox cp a:/data/result.json .
+  $ ramet sandbox exec a -- tar c /data | tar x      a whole folder
 `,
     );
 }
