@@ -6,11 +6,6 @@ import type { SandboxTemplate } from "../../api/sandbox-template.ts";
 import type { Cache } from "../cache.ts";
 import type { ResolvedTemplate } from "./state.ts";
 
-/** Whether a Sandbox leaves it to its checkpoint what it is made from. */
-export function borrowsTemplate({ spec }: Pick<Sandbox, "spec">): boolean {
-  return spec.template === undefined && spec.templateRef === undefined;
-}
-
 /**
  * What a sandbox is made from: its own template, the SandboxTemplate that it names, or, where it names none, the one that
  * was kept with the checkpoint it is to be restored from.
