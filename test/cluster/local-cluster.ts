@@ -116,14 +116,29 @@ export class TestCluster {
     throw new Error(`Pod ${name} did not become as asked`);
   }
 
-  /** What `kubectl logs` asks the API server for. */
-  async logs(pod: string, query = ""): Promise<string> {
+  /** What `kubectl logs` asks the API server for. With `follow`, to the end of the Pod. */
+  logs(pod: string, query = ""): Promise<string> {
+    return this.#readLog(pod, query, () => false);
+  }
+
+  /** Resolves when the entrypoint has printed a line. */
+  async untilPrinted(pod: string): Promise<void> {
+    await this.#readLog(pod, "follow=true", (text) => text.includes("\n"));
+  }
+
+  async #readLog(pod: string, query: string, isEnough: (text: string) => boolean): Promise<string> {
     const { server, ca, credentials } = await connectionFromKubeconfig({ path: this.folder.kubeconfig });
     const { cert, key } = (await credentials.current(false)) as { cert: string; key: string };
     const dispatcher = new Agent({ connect: { ca: ca ?? "", cert, key } });
     try {
       const answer = await fetch(`${server}/api/v1/namespaces/default/pods/${pod}/log?${query}`, { dispatcher });
-      return await answer.text();
+      const decoder = new TextDecoder();
+      let text = "";
+      for await (const chunk of answer.body ?? []) {
+        text += decoder.decode(chunk as Uint8Array, { stream: true });
+        if (isEnough(text)) break;
+      }
+      return text;
     } finally {
       await dispatcher.destroy();
     }

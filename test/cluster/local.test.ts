@@ -50,6 +50,7 @@ describe("a cluster on this machine", () => {
   });
 
   it("serves what the entrypoint prints, as kubectl logs asks for it", async () => {
+    await cluster.untilPrinted("truth");
     expect(await cluster.logs("truth", "limitBytes=7")).toBe("line 0\n");
     expect(await cluster.logs("truth", "tailLines=1")).toMatch(/^line \d+\n$/);
     expect(await cluster.logs("truth", "timestamps=true")).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z line 0\n/);
