@@ -1,0 +1,120 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Checkpoint } from "../../src/api/checkpoint.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { countLeftovers, type Leftovers } from "../bench/leftovers.ts";
+import { LocalCluster, type PartName } from "../bench/local-cluster.ts";
+import { firstAnswer } from "../bench/workload.ts";
+import { descendants, killNow, processesWith } from "./processes.ts";
+
+export type Victim = PartName | "cell";
+
+/** A real local cluster, whose parts can be killed in the middle of what they do. */
+export class ClusterWorld {
+  readonly cluster: LocalCluster;
+  readonly sizeMiB: number;
+  readonly #idle: Leftovers;
+
+  private constructor(cluster: LocalCluster, sizeMiB: number, idle: Leftovers) {
+    this.cluster = cluster;
+    this.sizeMiB = sizeMiB;
+    this.#idle = idle;
+  }
+
+  /** `sizeMiB`: memory that each sandbox touches, so that its checkpoints and clones last a while. */
+  static async open(sizeMiB: number): Promise<ClusterWorld> {
+    const cluster = await LocalCluster.up("faults", new AbortController().signal);
+    return new ClusterWorld(cluster, sizeMiB, await countLeftovers(cluster.dataFolder));
+  }
+
+  close(): Promise<void> {
+    return this.cluster.down();
+  }
+
+  /** A sandbox that answers; its counter stands at 1 then. */
+  async source(name: string): Promise<Sandbox> {
+    const sandbox = await this.cluster.createSandbox({ name, sizeMiB: this.sizeMiB });
+    await this.count(sandbox);
+    return sandbox;
+  }
+
+  /** Asks the workload, which answers how often it was asked. */
+  async count({ metadata, status }: Sandbox): Promise<number> {
+    if (status?.sandboxIp === undefined) throw new Error(`${metadata.name} has no address`);
+    return Number(await firstAnswer(status.sandboxIp));
+  }
+
+  wishClone(name: string, checkpoint: Checkpoint): Promise<Sandbox> {
+    const { checkpointId } = checkpoint.status ?? {};
+    return this.cluster.wishSandbox({ name, sizeMiB: this.sizeMiB, checkpointId });
+  }
+
+  /** Clones, asks once, removes the clone: what its counter said. */
+  async countInClone(name: string, checkpoint: Checkpoint): Promise<number> {
+    const clone = await this.cluster.untilReady(await this.wishClone(name, checkpoint));
+    const count = await this.count(clone);
+    await this.cluster.remove(this.cluster.cluster.sandboxes, clone);
+    return count;
+  }
+
+  /** SIGKILL to a part, or to the cell of a sandbox. */
+  async kill(victim: Victim, sandboxName: string): Promise<void> {
+    const pid = victim === "cell" ? await this.#cell(sandboxName) : this.cluster.part(victim);
+    if (pid === undefined) throw new Error(`there is no ${victim} to kill`);
+    killNow(pid);
+  }
+
+  /** Waits until every part runs again and the API server answers. */
+  async whole(): Promise<void> {
+    for (const deadline = Date.now() + 60_000; Date.now() < deadline;) {
+      const pids = (["etcd", "api-server", "node", "controller"] as const).map((part) => this.cluster.part(part));
+      const isWhole = pids.every((pid) => pid !== undefined && isAlive(pid));
+      if (isWhole && (await this.cluster.cluster.client.ready())) return;
+      await sleep(50);
+    }
+    throw new Error("the cluster did not become whole again");
+  }
+
+  /** Waits until a process of the sandbox's Pod has this in its command line. */
+  async processAppears(sandboxName: string, part: string): Promise<void> {
+    for (const deadline = Date.now() + 30_000; Date.now() < deadline;) {
+      if ((await this.#family(sandboxName)).some(({ commandLine }) => commandLine.includes(part))) return;
+      await sleep(1);
+    }
+    throw new Error(`no process with ${part} appeared in the Pod ${sandboxName}`);
+  }
+
+  async removeAll(): Promise<void> {
+    const { cluster } = this;
+    const { sandboxes, checkpoints } = cluster.cluster;
+    for (const checkpoint of (await checkpoints.list()).items) await cluster.remove(checkpoints, checkpoint);
+    for (const sandbox of (await sandboxes.list()).items) await cluster.remove(sandboxes, sandbox);
+  }
+
+  /** What there is more of than in the idle cluster at the beginning; open files aside, which connections come and go with. */
+  async more(): Promise<Partial<Leftovers>> {
+    const { openFiles: _, ...now } = await countLeftovers(this.cluster.dataFolder);
+    const entries = Object.entries(now) as [keyof typeof now, number][];
+    return Object.fromEntries(entries.filter(([what, count]) => count > this.#idle[what]));
+  }
+
+  async #cell(sandboxName: string): Promise<number | undefined> {
+    const family = await this.#family(sandboxName);
+    return family.find(
+      ({ commandLine }) => /cell\.js|cell\/main\.ts/.test(commandLine) && !commandLine.includes(" pod "),
+    )?.pid;
+  }
+
+  async #family(sandboxName: string): ReturnType<typeof descendants> {
+    const [root] = await processesWith(" pod ", `--hostname ${sandboxName} `, this.cluster.dataFolder);
+    return root === undefined ? [] : [root, ...(await descendants(root.pid))];
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
