@@ -11,6 +11,11 @@ export interface EngineOptions {
   directory: string;
   /** Names the container; gVisor's sockets are named after it, so it must be unique in the cell's network namespace. */
   id: string;
+  /**
+   * Keeps what the sandbox writes to its volumes in its memory, like its root: for machines on which all files must belong
+   * to one user, where gVisor could not give them to another. @default false
+   */
+  volumesInMemory?: boolean;
 }
 
 export interface EngineOutput {
@@ -93,9 +98,18 @@ export class Engine {
   }
 
   async #run(args: string[]): ReturnType<typeof runProgram> {
+    const overlay = this.#options.volumesInMemory === true ? "all:memory" : "root:memory";
     const result = await runProgram({
       program: this.#options.runsc,
-      args: [...engineFlags, "--root", join(this.#options.directory, "runsc"), "--log", this.#log, ...args],
+      args: [
+        ...engineFlags,
+        `--overlay2=${overlay}`,
+        "--root",
+        join(this.#options.directory, "runsc"),
+        "--log",
+        this.#log,
+        ...args,
+      ],
       timeoutMilliseconds: commandTimeoutMilliseconds,
     });
     if (result.code === 0) return result;
@@ -111,12 +125,11 @@ export class Engine {
 }
 
 /**
- * The flags of every command. The writable layer is kept in the sandbox's memory, so a checkpoint holds it; `--allow-suid` lets
- * `sudo` work in agent images; cgroups are the Pod's business.
+ * The flags of every command, beside where the writable layer is: in the sandbox's memory, so a checkpoint holds it.
+ * `--allow-suid` lets `sudo` work in agent images; cgroups are the Pod's business.
  */
 const engineFlags = [
   "--ignore-cgroups",
-  "--overlay2=root:memory",
   "--network=sandbox",
   "--host-settings=ignore",
   "--allow-suid",

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { CellSetting } from "./cell-setting.ts";
 import { Engine } from "./engine.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
+import { hasOneUserOnly } from "./one-user.ts";
 import { ociSpec } from "./oci-spec.ts";
 
 export interface SandboxOptions {
@@ -29,7 +30,12 @@ export class Sandbox {
     const etcPath = join(paths.directory, "etc");
     await mkdir(etcPath, { recursive: true });
     await writeFile(join(etcPath, "resolv.conf"), "nameserver 169.254.17.1\n");
-    const engine = new Engine({ runsc: paths.runsc, directory: paths.directory, id: containerId(config.sandbox.uid) });
+    const engine = new Engine({
+      runsc: paths.runsc,
+      directory: paths.directory,
+      id: containerId(config.sandbox.uid),
+      volumesInMemory: hasOneUserOnly(),
+    });
     const output = await engine.create(
       ociSpec({
         container: config.container,
