@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -94,6 +95,16 @@ func refused(what string, err error) *fault.Fault {
 	hint := ""
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		hint = "Inside a container, /proc must not be masked and mounting must be allowed (AppArmor, seccomp)"
+		if name, turn := switchedOff(); name != "" && inUserNamespace() {
+			return fault.New("HostUnsupported", turn, "%s failed: %v, because of the sysctl %s", what, err, name)
+		}
 	}
 	return fault.New("HostUnsupported", hint, "%s failed: %v", what, err)
+}
+
+// inUserNamespace says whether this process was made root by mapIDs.
+func inUserNamespace() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	fields := strings.Fields(string(text))
+	return err == nil && len(fields) == 3 && fields[2] == "1"
 }
