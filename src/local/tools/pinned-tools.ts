@@ -2,6 +2,7 @@ import { stat, realpath } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { packageRoot } from "./package-root.ts";
 import { sourceDigest } from "./source-digest.ts";
+import { addPrewarmer } from "./prewarmer.ts";
 import type { Tool } from "./tool.ts";
 
 export const toolNames = ["etcd", "kube-apiserver", "runsc", "ramet-guest", "ramet-link"] as const;
@@ -63,12 +64,13 @@ function kubeApiServer(module: string): Tool {
 
 /** Since its release of 2026-08-31 gVisor comes as a set: `runsc` and the programs in `gvisor-bin` beside it. */
 function runsc(module: string): Tool {
-  const version = "20260905";
+  const build = "20260905.0";
   const release = "20260907";
   const url = `https://storage.googleapis.com/gvisor/releases/release/${release}/${unameArchitecture}/gvisor.tar.zstd`;
   return {
     name: "runsc",
-    version,
+    // The last number counts what is put beside it.
+    version: "20260905.1",
     fits: runscFits,
     release: {
       url,
@@ -78,8 +80,9 @@ function runsc(module: string): Tool {
     build: {
       module,
       package: "gvisor.dev/gvisor/runsc",
-      set: { "gvisor.dev/gvisor/runsc/version.version": `${version}.0` },
+      set: { "gvisor.dev/gvisor/runsc/version.version": build },
       coldSeconds: 75,
+      finish: addPrewarmer,
     },
   };
 }
