@@ -92,6 +92,8 @@ export const CellState = z.object({
   generation: z.number().int().min(0),
   /** The checkpoint that is being taken just now. */
   checkpointing: z.string().optional(),
+  /** Which of the declared limits nothing enforces here, and why: one sentence. */
+  unenforced: z.string().optional(),
   /** Of the entrypoint, once it has ended. */
   exitCode: z.number().int().optional(),
   /** Whether the guest answers and has its identity: traffic is open. */

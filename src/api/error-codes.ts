@@ -29,6 +29,7 @@ export const errorCodes = {
   GuestUnreachable: "The guest inside the sandbox does not answer.",
   HandoverFailed: "A clone did not take its new identity in time and was never reachable.",
   SandboxNotReady: "The sandbox is not running and ready, and the operation needs that.",
+  OutOfMemory: "The sandbox used more than its memory limit and was ended; its cell and its neighbours were not.",
   SandboxLost: "The process that ran the sandbox ended without being asked to.",
 } as const satisfies Record<string, string>;
 

@@ -13,6 +13,9 @@ export const ImageConfig = z.object({
 });
 export type ImageConfig = z.infer<typeof ImageConfig>;
 
+/** gVisor alone has some forty threads while it starts. */
+const ProcessBound = z.number().int().min(64);
+
 /** Where a cell finds things on the machine or in the image that it runs in. */
 export interface CellPaths {
   runsc: string;
@@ -30,12 +33,15 @@ export interface CellSetting {
   paths: CellPaths;
   /** The Pod's address. */
   listen: string;
+  /** How many processes and threads the sandbox may have on the host, where the operator says so. */
+  processes?: number;
 }
 
 /**
  * Reads what a cell is given from its environment: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
  * (ImageConfig, from the node if it knows it), `RAMET_ROOT_PATH` (where the node has the image's root, when that is
- * not where the Pod says), `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`, `RAMET_GUEST`, `RAMET_LINK`.
+ * not where the Pod says), `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`, `RAMET_GUEST`, `RAMET_LINK`,
+ * `RAMET_SANDBOX_PROCESSES` (src/cell/cgroup/cell-cgroups.ts has the default).
  */
 export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   const config = parse("RAMET_CELL", CellConfig, environment["RAMET_CELL"]);
@@ -48,6 +54,9 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
     },
     image,
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
+    ...(environment["RAMET_SANDBOX_PROCESSES"] === undefined
+      ? {}
+      : { processes: parse("RAMET_SANDBOX_PROCESSES", ProcessBound, environment["RAMET_SANDBOX_PROCESSES"]) }),
     paths: {
       runsc: environment["RAMET_RUNSC"] ?? "/usr/local/bin/runsc",
       guest: environment["RAMET_GUEST"] ?? "/usr/local/bin/ramet-guest",

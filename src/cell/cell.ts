@@ -10,6 +10,7 @@ import type {
 } from "../api/cell.ts";
 import { guestControlPort } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
+import { CellCgroups, type MadeLeaves } from "./cgroup/cell-cgroups.ts";
 import { openForRead } from "../store/open.ts";
 import type { CellSetting } from "./cell-setting.ts";
 import { GuestControl } from "./client/guest-control.ts";
@@ -42,9 +43,17 @@ export class Cell {
   #restored: { checkpointId: string; result: Promise<RestoreResult> } | undefined;
   #lastCut: { checkpointId: string; result: Promise<CheckpointResult> } | undefined;
   #ending = false;
+  readonly #cgroups: CellCgroups;
 
   constructor(dependencies: CellDependencies) {
     this.#dependencies = dependencies;
+    const { config, paths, processes } = dependencies.setting;
+    this.#cgroups = new CellCgroups({
+      uid: config.sandbox.uid,
+      directory: paths.directory,
+      limits: config.container.resources,
+      ...(processes === undefined ? {} : { processes }),
+    });
   }
 
   get state(): CellState {
@@ -226,14 +235,26 @@ export class Cell {
 
   async #makeSandbox(filesystemTar: string | undefined): Promise<void> {
     const { setting, log } = this.#dependencies;
-    await this.#network().prepare();
-    const sandbox = await Sandbox.create({ setting, log, netnsPath: this.#network().netnsPath, filesystemTar });
+    const [{ leaves }] = await Promise.all([this.#makeLeaves(), this.#network().prepare()]);
+    const { netnsPath } = this.#network();
+    const sandbox = await Sandbox.create({ setting, log, netnsPath, filesystemTar, cgroup: leaves });
     this.#sandbox = sandbox;
-    void sandbox.ended.then(() => {
+    void sandbox.untilLost().then(() => {
       if (this.#sandbox === sandbox && !sandbox.destroyed && !this.#ending) {
         this.#fail(new RametError("SandboxLost", "the sandbox's processes ended without being asked to"));
       }
     });
+  }
+
+  /** Limits that cannot be enforced keep nobody from running: it is said, once. */
+  async #makeLeaves(): Promise<MadeLeaves> {
+    const made = await this.#cgroups.make();
+    const { unenforced } = made;
+    if (unenforced !== undefined && this.#state.unenforced !== unenforced) {
+      this.#dependencies.report(unenforced);
+      this.#set({ unenforced });
+    }
+    return made;
   }
 
   /** When the entrypoint ends, so does the sandbox, with its exit code: what Kubernetes means by a container. */
@@ -241,6 +262,11 @@ export class Cell {
     const sandbox = this.#live();
     const exitCode = await guest.untilExit(sandbox.ended);
     if (exitCode === undefined || this.#ending || sandbox !== this.#sandbox) return;
+    const excess = sandbox.excess();
+    if (excess !== undefined) {
+      this.#fail(excess);
+      return;
+    }
     this.#set({ exitCode });
     await this.stop(`the entrypoint ended with exit code ${exitCode}`);
   }
@@ -261,7 +287,7 @@ export class Cell {
 
   #fail(error: unknown): void {
     if (this.#ending || this.#state.phase === "failed") return;
-    const { code, message } = RametError.from(error);
+    const { code, message } = this.#sandbox?.excess() ?? RametError.from(error);
     this.#dependencies.report("cell failed", { code, message });
     this.#set({ phase: "failed", ready: false, code, message });
   }

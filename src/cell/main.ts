@@ -14,6 +14,8 @@ import { tokenVerifier } from "./token-verifier.ts";
 
 /** How long answers that are on their way may take after the sandbox has ended. */
 const lingerMilliseconds = 250;
+/** What a failed sandbox's processes, mounts and groups get to go; the rest goes with the Pod. */
+const tearDownMilliseconds = 5_000;
 
 /**
  * The cell's process: the one container of a sandbox Pod. It exits with 0 when it was stopped, with the entrypoint's
@@ -34,8 +36,14 @@ async function main(): Promise<number> {
     process.on(signal, () => void cell.stop(`the cell was asked to end (${signal})`));
   cell.start().catch(() => undefined);
   const exitCode = await ended;
+  const answersGone = new Promise((resolve) => setTimeout(resolve, lingerMilliseconds));
+  // A cell that failed takes away what it had made, as one that was stopped has done already.
+  const tornDown = cell.stop("the sandbox failed").catch((error: unknown) => {
+    report("tearing down failed", { message: RametError.from(error).message });
+  });
+  await Promise.race([tornDown, new Promise((resolve) => setTimeout(resolve, tearDownMilliseconds))]);
   await log.close();
-  await new Promise((resolve) => setTimeout(resolve, lingerMilliseconds));
+  await answersGone;
   server.closeAllConnections();
   return exitCode;
 }

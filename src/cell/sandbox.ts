@@ -1,6 +1,8 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { RametError } from "../api/errors.ts";
 import type { CellSetting } from "./cell-setting.ts";
+import type { SandboxCgroup } from "./cgroup/sandbox-cgroup.ts";
 import { Engine } from "./engine.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import { hasOneUserOnly } from "./one-user.ts";
@@ -11,6 +13,8 @@ export interface SandboxOptions {
   log: EntrypointLog;
   netnsPath: string;
   filesystemTar: string | undefined;
+  /** The leaves that were made for it; they go with it. */
+  cgroup: SandboxCgroup | undefined;
 }
 
 /** One gVisor sandbox with its files around it: from `runsc create` to `runsc delete`. */
@@ -18,14 +22,16 @@ export class Sandbox {
   readonly engine: Engine;
   /** Resolves when no process of the sandbox is left: the last holder of its output has gone. */
   readonly ended: Promise<void>;
+  readonly #cgroup: SandboxCgroup | undefined;
   #destroyed = false;
 
-  private constructor(engine: Engine, ended: Promise<void>) {
+  private constructor(engine: Engine, ended: Promise<void>, cgroup: SandboxCgroup | undefined) {
     this.engine = engine;
     this.ended = ended;
+    this.#cgroup = cgroup;
   }
 
-  static async create({ setting, log, netnsPath, filesystemTar }: SandboxOptions): Promise<Sandbox> {
+  static async create({ setting, log, netnsPath, filesystemTar, cgroup }: SandboxOptions): Promise<Sandbox> {
     const { config, paths } = setting;
     const etcPath = join(paths.directory, "etc");
     await mkdir(etcPath, { recursive: true });
@@ -35,23 +41,37 @@ export class Sandbox {
       directory: paths.directory,
       id: containerId(config.sandbox.uid),
       volumesInMemory: hasOneUserOnly(),
+      cgroup,
     });
-    const output = await engine.create(
-      ociSpec({
-        container: config.container,
-        hostname: config.sandbox.name,
-        rootPath: config.rootPath,
-        guestPath: paths.guest,
-        etcPath,
-        netnsPath,
-        ...(filesystemTar === undefined ? {} : { filesystemTar }),
-      }),
-    );
+    const spec = ociSpec({
+      container: config.container,
+      hostname: config.sandbox.name,
+      rootPath: config.rootPath,
+      guestPath: paths.guest,
+      etcPath,
+      netnsPath,
+      ...(filesystemTar === undefined ? {} : { filesystemTar }),
+    });
+    const output = await engine.create(spec).catch(async (error: unknown) => {
+      const excess = cgroup?.excess();
+      await cgroup?.remove();
+      throw excess ?? error;
+    });
     const ended = Promise.all([
       log.follow(output.stdout, "stdout", output.early.stdout),
       log.follow(output.stderr, "stderr", output.early.stderr),
     ]).then(() => undefined);
-    return new Sandbox(engine, ended);
+    return new Sandbox(engine, ended, cgroup);
+  }
+
+  /** Resolves when the sandbox is at its end without having been asked: its processes are gone, or lack memory. */
+  async untilLost(): Promise<void> {
+    await Promise.race([this.ended, ...(this.#cgroup === undefined ? [] : [this.#cgroup.untilOutOfMemory()])]);
+  }
+
+  /** The limit that it has broken, if it has: then that is why it ended, whatever showed it first. */
+  excess(): RametError | undefined {
+    return this.#cgroup?.excess();
   }
 
   /** Whether its end was asked for. */
@@ -62,6 +82,7 @@ export class Sandbox {
   async destroy(): Promise<void> {
     this.#destroyed = true;
     await this.engine.destroy();
+    await this.#cgroup?.remove();
   }
 }
 

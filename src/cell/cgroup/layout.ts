@@ -1,0 +1,71 @@
+/** Where the cell's own control groups are, as folders. */
+export type CgroupLayout =
+  | { version: 1; own: Partial<Record<V1Controller, string>> }
+  | {
+      version: 2;
+      /** Where the hierarchy is mounted, and the cell's own folder in it. */
+      mount: string;
+      own: string;
+    };
+
+/** The controllers that bound a sandbox. */
+export const controllers = ["memory", "cpu", "pids"] as const;
+export type V1Controller = (typeof controllers)[number];
+
+/**
+ * Reads `/proc/self/cgroup` (cgroups(7)) and `/proc/self/mountinfo` (proc_pid_mountinfo(5)). A machine with both versions
+ * counts as version 1 when that has any of the controllers. Absent when the cell sees no control groups.
+ */
+export function cgroupLayout(selfCgroup: string, mountInfo: string): CgroupLayout | undefined {
+  const mounts = mountInfo.split("\n").flatMap(mountOfLine);
+  const lines = selfCgroup.split("\n").flatMap(membershipOfLine);
+  const own: Partial<Record<V1Controller, string>> = {};
+  for (const controller of controllers) {
+    const path = lines.find(({ controllers: names }) => names.includes(controller))?.path;
+    const mount = mounts.find(({ type, options }) => type === "cgroup" && options.includes(controller));
+    const folder = path === undefined || mount === undefined ? undefined : folderOf(mount, path);
+    if (folder !== undefined) own[controller] = folder;
+  }
+  if (Object.keys(own).length > 0) return { version: 1, own };
+  const unified = lines.find(({ hierarchy }) => hierarchy === "0")?.path;
+  const mount = mounts.find(({ type }) => type === "cgroup2");
+  const folder = unified === undefined || mount === undefined ? undefined : folderOf(mount, unified);
+  return mount === undefined || folder === undefined ? undefined : { version: 2, mount: mount.target, own: folder };
+}
+
+interface Mount {
+  /** The folder of the hierarchy that is mounted. */
+  root: string;
+  target: string;
+  type: string;
+  /** Of the file system: for version 1 the names of its controllers. */
+  options: string[];
+}
+
+function mountOfLine(line: string): Mount[] {
+  const [before, after] = line.split(" - ");
+  const [, , , root, target] = before?.split(" ") ?? [];
+  const [type, , options] = after?.split(" ") ?? [];
+  if (root === undefined || target === undefined || type === undefined) return [];
+  return [{ root: unescaped(root), target: unescaped(target), type, options: options?.split(",") ?? [] }];
+}
+
+function membershipOfLine(line: string): { hierarchy: string; controllers: string[]; path: string }[] {
+  const match = /^(\d+):([^:]*):(\/.*)$/.exec(line);
+  if (match === null) return [];
+  const [, hierarchy = "", names = "", path = ""] = match;
+  return [{ hierarchy, controllers: names.split(","), path }];
+}
+
+/** A path outside what is mounted (`/../x` in a namespace of its own) has no folder. */
+function folderOf({ root, target }: Mount, path: string): string | undefined {
+  if (path.startsWith("/..")) return undefined;
+  const prefix = root === "/" ? "" : root;
+  if (path !== prefix && !path.startsWith(`${prefix}/`)) return undefined;
+  return `${target}${path.slice(prefix.length)}`.replace(/\/$/, "");
+}
+
+/** Spaces and their like are octal in mountinfo. */
+function unescaped(text: string): string {
+  return text.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}
