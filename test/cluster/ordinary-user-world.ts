@@ -49,7 +49,12 @@ export class OrdinaryUser {
 
   /** Runs `ramet` to its end. */
   ramet(...args: string[]): Promise<Outcome> {
-    return this.run([...this.#node(), join(this.#program, "src", "cli", "main.ts"), ...args]);
+    return this.run(this.command(...args));
+  }
+
+  /** The words with which the user starts `ramet`. */
+  command(...args: string[]): string[] {
+    return [...this.#node(), join(this.#program, "src", "cli", "main.ts"), ...args];
   }
 
   /** Its standard output, without the last line's end; an error when it does not exit with 0. */

@@ -1,4 +1,4 @@
-import { readdir } from "node:fs/promises";
+import { chmod, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -77,11 +77,64 @@ describe("ramet local as an ordinary user", () => {
     expect(await user.say("sandbox", "exec", "files", "--", "stat", "-c", "%u", "/my-file")).toBe("1000");
   });
 
+  it("lets any user in the sandbox write to a volume, and clones it with the memory", async () => {
+    const script = "echo mine > /scratch/f && exec sleep 3600 3>> /scratch/open";
+    const pod = { volumes: [{ name: "scratch", emptyDir: {} }] };
+    await createSandbox(
+      "volume",
+      {
+        command: ["sh", "-c", script],
+        securityContext: { runAsUser: 1000, runAsGroup: 1000 },
+        volumeMounts: [{ name: "scratch", mountPath: "/scratch" }],
+      },
+      pod,
+    );
+    const owner = ["--", "stat", "-c", "%n %u:%g", "/scratch/f"];
+    const written = () => user.say("sandbox", "exec", "volume", ...owner).catch(() => "");
+    await expect.poll(written, { timeout: 20_000 }).toBe("/scratch/f 1000:1000");
+    const id = await user.say("checkpoint", "create", "volume");
+    await user.say("sandbox", "create", "--from", id, "--name", "volume-clone");
+    expect(await user.say("sandbox", "exec", "volume-clone", "--", "cat", "/scratch/f")).toBe("mine");
+  });
+
+  it("says why a sandbox that declares a port below 1024 fails", async ({ skip }) => {
+    const first = await readFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", "utf8");
+    if (Number(first) <= 80) skip();
+    await createSandbox("low", { command: ["sleep", "3600"], ports: [{ containerPort: 80 }] });
+    const told = () => user.say("sandbox", "ls");
+    await expect.poll(told, { timeout: 20_000 }).toMatch(/^low +Failed .*:80 failed: this user may not/m);
+  });
+
   it("goes down and leaves nothing that runs, and with --purge nothing at all", async () => {
     expect((await user.processes()).length).toBeGreaterThan(10);
     expect((await user.ramet("local", "down", "--name", "ordinary", "--purge")).code).toBe(0);
     expect(await user.processes()).toEqual([]);
     expect(await readdir(join(user.dataFolder, "ramet"))).toEqual([]);
     expect(await readdir(join(user.folder, "tmp"))).toEqual([]);
+  });
+});
+
+describe("what an ordinary user is refused", () => {
+  it("names the file of an image that the user cannot read, and a way out", async () => {
+    const folder = join(user.folder, "foreign");
+    await mkdir(join(folder, "etc"), { recursive: true });
+    await writeFile(join(folder, "etc", "shadow"), "secret");
+    await chmod(join(folder, "etc", "shadow"), 0o000);
+    const { code, stderr } = await user.ramet("local", "image", "add", "foreign", folder);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/\.\/etc\/shadow: Cannot open: Permission denied.*make a tar of it as root/s);
+  });
+
+  it("names the sysctl where user namespaces are switched off", async ({ skip }) => {
+    const none = "--inh-caps=-all --ambient-caps=-all --bounding-set=-all";
+    const script = `echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv ${none} "$@"`;
+    const refused = ["unshare", "--user", "--map-current-user", "--keep-caps", "--", "sh", "-c", script, "sh"];
+    if ((await user.run([...refused, "true"])).code !== 0) skip("this machine's unshare cannot make such a place");
+    const { code, stderr } = await user.run([...refused, ...user.command("local", "up", "--name", "refused")]);
+    expect(code).not.toBe(0);
+    expect(stderr).toContain("because of the sysctl user.max_user_namespaces=0");
+    expect(stderr).toContain("As root: sysctl -w user.max_user_namespaces=");
+    expect(stderr).toContain("[HostUnsupported]");
+    expect(await readdir(join(user.dataFolder, "ramet"))).not.toContain("refused");
   });
 });
