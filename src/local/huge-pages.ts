@@ -34,9 +34,15 @@ export function describeHugePages(pages: HugePages | undefined): string {
   if (pages.tuned) return `${present}: checkpoints of large sandboxes are fast`;
   return (
     `${present}: with shmem_enabled=advise and defrag=defer a checkpoint of 1 GiB of memory stands still for about ` +
-    "0.2 s in place of 0.4 to 0.7 s (for the whole machine, until it restarts: ramet local up --tune)"
+    `0.2 s in place of 0.4 to 0.7 s (for the whole machine, until it restarts: ${howToTune()})`
   );
 }
+
+function howToTune(): string {
+  return process.getuid?.() === 0 ? "ramet local up --tune" : `as root, ${asRoot}`;
+}
+
+const asRoot = `echo advise > ${folder}/shmem_enabled; echo defer > ${folder}/defrag`;
 
 /** Sets both for the whole machine, until it restarts. @throws RametError `HostUnsupported`, `Forbidden` */
 export async function tuneHugePages(): Promise<void> {
@@ -46,7 +52,7 @@ export async function tuneHugePages(): Promise<void> {
     for (const [name, value] of Object.entries(wanted)) await writeFile(`${folder}/${name}`, value);
   } catch (cause) {
     throw new RametError("Forbidden", "Setting huge pages failed: only root may change them", {
-      hint: `As root: echo advise > ${folder}/shmem_enabled; echo defer > ${folder}/defrag`,
+      hint: `As root: ${asRoot}`,
       cause,
     });
   }

@@ -54,6 +54,8 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
   const write = progress ?? ((): void => undefined);
 
   const locked = async <T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> => {
+    // An image may hold programs that are set-user-id, and here they may be root's: nobody else gets at them.
+    await mkdir(dir, { recursive: true, mode: 0o700 });
     await mkdir(names, { recursive: true });
     await mkdir(roots, { recursive: true });
     const onWait = (pid: number): void => {
