@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
 import { accessSync, closeSync, constants, openSync } from "node:fs";
 import { open } from "node:fs/promises";
-import { basename } from "node:path";
 import { RametError } from "../../api/errors.ts";
 import { delay, type Clock } from "../../kube/clock.ts";
 
@@ -76,11 +75,6 @@ export async function startChild(options: ChildOptions): Promise<Child> {
   } finally {
     closeSync(log);
   }
-}
-
-/** A name for messages: the program without its folder. */
-export function programName(path: string): string {
-  return basename(path);
 }
 
 /** Node cannot ask for a signal at its own death; util-linux's `setpriv` can, and then becomes the program. */
