@@ -1,5 +1,5 @@
 // Bundles the programs into dist/. Run by `npm ci` (as `prepare`) and `npm run build`.
-import { existsSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -19,7 +19,8 @@ const shared = {
 /** @type {import("esbuild").BuildOptions[]} */
 const programs = [
   // Its packages are installed beside it.
-  { entryPoints: ["src/cli/main.ts"], outfile: "dist/ramet.js", packages: "external" },
+  // Split, so that a command loads only what it needs.
+  { entryPoints: [{ in: "src/cli/main.ts", out: "ramet" }], outdir: "dist", splitting: true, packages: "external" },
   // It starts once per sandbox and also in images where nothing is installed: one small file.
   {
     entryPoints: ["src/cell/main.ts"],
@@ -42,5 +43,4 @@ if (esbuild === undefined) {
   process.exit();
 }
 rmSync(join(root, "dist"), { recursive: true, force: true });
-const present = programs.filter(({ entryPoints }) => existsSync(join(root, entryPoints[0])));
-await Promise.all(present.map((program) => esbuild.build({ ...shared, ...program })));
+await Promise.all(programs.map((program) => esbuild.build({ ...shared, ...program })));

@@ -60,9 +60,12 @@ function untilEnd(cell: Cell): Promise<number> {
 
 /**
  * A node may start cells before it knows whose they will be: such a spare has everything loaded and gets its environment
- * as one line of JSON. It ends when its input does, so none outlives the node that keeps it.
+ * as one line of JSON; that it is there it says by the file of its state. It ends when its input does, so none outlives
+ * the node that keeps it.
  */
 async function lateEnvironment(): Promise<NodeJS.ProcessEnv> {
+  const stateFile = process.env["RAMET_CELL_STATE_FILE"];
+  if (stateFile !== undefined) writeState(stateFile, { phase: "preparing", generation: 0, ready: false });
   for await (const line of createInterface({ input: process.stdin })) {
     return z.record(z.string(), z.string()).parse(JSON.parse(line));
   }
@@ -71,12 +74,15 @@ async function lateEnvironment(): Promise<NodeJS.ProcessEnv> {
 
 /** Keeps the cell's state in a file for the node that runs it. Synchronous: the last state must be there when the process ends. */
 function keepStateFile(cell: Cell, path: string): void {
-  const write = (state: CellState): void => {
-    writeFileSync(`${path}.new`, `${JSON.stringify(state)}\n`);
-    renameSync(`${path}.new`, path);
-  };
-  write(cell.state);
-  cell.onChange(write);
+  writeState(path, cell.state);
+  cell.onChange((state) => {
+    writeState(path, state);
+  });
+}
+
+function writeState(path: string, state: CellState): void {
+  writeFileSync(`${path}.new`, `${JSON.stringify(state)}\n`);
+  renameSync(`${path}.new`, path);
 }
 
 /** One line of JSON on stderr: the cell's own log, apart from what the sandbox prints. */

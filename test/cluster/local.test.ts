@@ -2,6 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isPodReady } from "../../src/api/pod.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
+import { PodFolder } from "../../src/local/node/pod-folder.ts";
 import { podProcesses } from "../../src/local/node/strays.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { TestCluster } from "./local-cluster.ts";
@@ -21,7 +22,8 @@ const gone = (pod: NodePod | undefined): boolean => pod === undefined;
 
 /** The processes of one Pod on this machine. */
 function processesOf(pod: NodePod | undefined): number[] {
-  const found = podProcesses(cluster.folder.pods).filter(({ uid }) => uid === pod?.metadata.uid);
+  const record = new PodFolder(cluster.folder.pods, pod?.metadata.uid ?? "").readRecord();
+  const found = podProcesses(cluster.folder.pods).filter(({ name }) => name === (record?.spare ?? record?.uid));
   return found.map(({ process }) => process.pid);
 }
 

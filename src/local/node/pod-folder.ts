@@ -14,6 +14,8 @@ export const PodRecord = z.object({
   /** The outer process: with it all of the Pod's processes, mounts and namespaces end. */
   process: ProcessIdentity,
   startedAt: z.string(),
+  /** What its processes have in `RAMET_POD_FOLDER`, where that is not the Pod's folder: the name of the spare it was. */
+  spare: z.string().optional(),
 });
 export type PodRecord = z.infer<typeof PodRecord>;
 

@@ -1,9 +1,8 @@
-import { spawn, type ChildProcess } from "node:child_process";
-import { closeSync, openSync, watch } from "node:fs";
+import { watch } from "node:fs";
 import type { CellState } from "../../api/cell.ts";
-import { RametError } from "../../api/errors.ts";
 import type { Clock } from "../../kube/clock.ts";
-import { identifyProcess, isProcessRunning, signalProcess } from "../process-identity.ts";
+import { isProcessRunning, signalProcess } from "../process-identity.ts";
+import type { LaunchedPod } from "./launch-pod.ts";
 import type { PodFolder, PodRecord } from "./pod-folder.ts";
 
 export interface PodProcessOptions {
@@ -13,11 +12,9 @@ export interface PodProcessOptions {
   onChange: () => void;
 }
 
-export interface SpawnOptions extends PodProcessOptions {
-  program: string;
-  args: readonly string[];
-  environment: Record<string, string>;
-  identity: Pick<PodRecord, "uid" | "namespace" | "name" | "ip">;
+export interface StartOptions extends PodProcessOptions {
+  launched: LaunchedPod;
+  identity: Pick<PodRecord, "uid" | "namespace" | "name" | "ip" | "spare">;
 }
 
 /** How a Pod's process ended; the code is not known of one that an earlier run of the node had started. */
@@ -49,31 +46,20 @@ export class PodProcess {
     this.#options = options;
   }
 
-  /** Starts a Pod's process and puts it down in the Pod's folder. */
-  static async spawn(options: SpawnOptions): Promise<PodProcess> {
-    const { folder, program, args, environment, identity, clock } = options;
-    folder.make();
-    const log = openSync(folder.cellLog, "a", 0o600);
-    let child: ChildProcess;
-    try {
-      child = spawn(program, args, { detached: true, stdio: ["ignore", log, log], env: environment, cwd: folder.path });
-    } finally {
-      closeSync(log);
-    }
-    const failure = new Promise<Error>((resolve) => child.once("error", resolve));
-    const process = child.pid === undefined ? undefined : identifyProcess(child.pid);
-    if (process === undefined) {
-      const cause = child.pid === undefined ? await failure : undefined;
-      throw new RametError("ToolMissing", `Starting ${program} failed: ${cause?.message ?? "it ended at once"}`, {
-        cause,
+  /** Makes a process that was launched the Pod's, and puts it down in the Pod's folder. */
+  static start({ launched, identity, ...options }: StartOptions): PodProcess {
+    const { child, process } = launched;
+    const startedAt = options.clock.now().toISOString();
+    const started = new PodProcess({ ...identity, process, startedAt }, options);
+    options.folder.writeRecord(started.record);
+    const end = (exit: Omit<PodExit, "at">): void => {
+      started.#end(exit);
+    };
+    if (child.exitCode !== null || child.signalCode !== null) end(exitOf(child.exitCode, child.signalCode));
+    else
+      child.once("exit", (code, signal) => {
+        end(exitOf(code, signal));
       });
-    }
-    const started = new PodProcess({ ...identity, process, startedAt: clock.now().toISOString() }, options);
-    folder.writeRecord(started.record);
-    child.once("exit", (code, signal) => {
-      started.#end({ ...(code !== null && { exitCode: code }), ...(signal !== null && { signal }) });
-    });
-    child.unref();
     started.#watch();
     return started;
   }
@@ -150,4 +136,8 @@ export class PodProcess {
     this.#ended.resolve(undefined);
     this.#options.onChange();
   }
+}
+
+function exitOf(code: number | null, signal: NodeJS.Signals | null): Omit<PodExit, "at"> {
+  return { ...(code !== null && { exitCode: code }), ...(signal !== null && { signal }) };
 }

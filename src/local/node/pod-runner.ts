@@ -47,8 +47,9 @@ export class PodRunner {
       if (record === undefined) continue;
       this.#processes.set(uid, PodProcess.adopt(record, { folder, clock, onChange: this.#changed(record) }));
     }
-    for (const { uid, process } of podProcesses(pods)) {
-      if (!this.#processes.has(uid)) signalProcess(process, "SIGKILL");
+    const known = new Set([...this.#processes.values()].map(({ record }) => record.spare ?? record.uid));
+    for (const { name, process } of podProcesses(pods)) {
+      if (!known.has(name)) signalProcess(process, "SIGKILL");
     }
   }
 
@@ -174,7 +175,8 @@ export class PodRunner {
   async #sweep(): Promise<void> {
     const { pods, informer, log } = this.#options;
     for (const uid of podFolders(pods)) {
-      if (this.#processes.has(uid) || informer.store.byUid(uid) !== undefined) continue;
+      if (this.#processes.has(uid) || informer.store.byUid(uid) !== undefined || this.#options.spares.has(uid))
+        continue;
       await new PodFolder(pods, uid).remove().catch((error: unknown) => {
         log.warn({ uid, error: RametError.from(error).message }, "a Pod's folder could not be removed");
       });

@@ -13,6 +13,7 @@ import { heartbeatMilliseconds, renewNodeLease, writeNode } from "./node-object.
 import { PodObjects } from "./pod-objects.ts";
 import { PodRunner } from "./pod-runner.ts";
 import { NodePod } from "./pod.ts";
+import { SparePods } from "./spare-pods.ts";
 
 export const localNodeName = "ramet-local";
 const nodeIP = "127.0.0.1";
@@ -30,6 +31,8 @@ export interface LocalNodeOptions {
   /** PEM, for the port at which the API server asks for logs. */
   serving: { ca: string; certificate: string; key: string };
   log: Log;
+  /** How many cells to keep started for Pods to come. @default 1 */
+  spareCells?: number;
   /** Called when the node takes Pods. */
   onReady?: () => void;
 }
@@ -45,9 +48,18 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     resource: client.resource(coreResources.pods, (value) => NodePod.parse(value)),
     log,
   });
+  const folder = join(dir, "pods");
+  const spares = new SparePods({
+    ...options,
+    link: options.tools.link,
+    pods: folder,
+    count: options.spareCells ?? 1,
+    clock,
+  });
   const pods = new PodRunner({
     ...options,
-    pods: join(dir, "pods"),
+    pods: folder,
+    spares,
     nodeName: localNodeName,
     hostIP: nodeIP,
     informer,
@@ -58,6 +70,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
   const facts = { name: localNodeName, ip: nodeIP, port: server.port };
   await writeNode(client, facts, { ready: true, reason: "Running", message: "the local node takes Pods" });
   pods.recover();
+  await spares.fill();
   const stopInforming = new AbortController();
   const informing = informer.run(stopInforming.signal);
   const beating = beat(options, signal);
@@ -75,7 +88,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
       options.onReady?.();
     });
   } finally {
-    await pods.shutDown(podGraceMilliseconds);
+    await Promise.all([pods.shutDown(podGraceMilliseconds), spares.stop()]);
     await writeNode(client, facts, {
       ready: false,
       reason: "NodeShutdown",

@@ -1,17 +1,18 @@
-import { realpathSync } from "node:fs";
 import { RametError } from "../../api/errors.ts";
 import type { Container, Volume } from "../../api/pod-template.ts";
 import type { Clock } from "../../kube/clock.ts";
+import { signalProcess } from "../process-identity.ts";
 import { chooseAddress } from "./addresses.ts";
 import { cellEnvironment, type CellTools } from "./cell-environment.ts";
 import type { ImageSource, NodeImage } from "./images.ts";
+import { folderInside, launchPod } from "./launch-pod.ts";
 import { PodFolder } from "./pod-folder.ts";
 import type { PodObjects } from "./pod-objects.ts";
 import { PodProcess } from "./pod-process.ts";
 import type { NodePod } from "./pod.ts";
 import { podVariables } from "./pod-variables.ts";
 import { podVolumes } from "./pod-volumes.ts";
-import { podFolderVariable } from "./strays.ts";
+import type { SparePods } from "./spare-pods.ts";
 
 export interface PodStarterOptions {
   /** The folder of all Pods' folders. */
@@ -26,6 +27,7 @@ export interface PodStarterOptions {
   cell: readonly string[];
   /** What every cell has in its environment, such as PATH. */
   environment: Record<string, string>;
+  spares: SparePods;
   clock: Clock;
 }
 
@@ -43,43 +45,25 @@ export async function startPod(
   if (container === undefined) throw new RametError("InvalidArgument", "spec.containers is empty");
   const folder = new PodFolder(options.pods, uid);
   const [image, ip] = await Promise.all([podImage(options.images, pod, container), chooseAddress(uid, taken)]);
+  const spare = options.spares.take(folder);
   folder.make();
-  const { objects, hostIP, nodeName } = options;
-  const variables = await podVariables(pod, container, { objects, place: { podIP: ip, hostIP, nodeName } });
-  const mounts = await podVolumes(pod, container, { folder, objects, variables });
-  const { tools, clock } = options;
-  return PodProcess.spawn({
-    folder,
-    clock,
-    onChange,
-    program: tools.link,
-    args: ["pod", "--hostname", name.slice(0, 63), ...viewFlags(folder), "--", ...options.cell],
-    environment: {
-      ...options.environment,
-      ...cellEnvironment({ variables, image, mounts, ip, tools, folder: new PodFolder(insidePods, ".") }),
-      [podFolderVariable]: folder.path,
-    },
-    identity: { uid, namespace, name, ip },
-  });
-}
-
-/**
- * Where a cell sees its Pod's folder. Paths of Unix sockets end at 107 bytes, and the folder itself may lie deep. The
- * machine's own `/run` is not shown, so that sockets which gVisor leaves there go with the Pod.
- */
-const insidePods = "/run/ramet";
-
-function viewFlags(folder: PodFolder): string[] {
-  return ["--hide", "/run", "--bind", `${folder.path}:${insidePods}`, ...resolverFlags()];
-}
-
-/** Where the machine's resolv.conf is a link into `/run`, as systemd-resolved has it, its target is shown still. */
-function resolverFlags(): string[] {
+  const { objects, hostIP, nodeName, tools, clock } = options;
   try {
-    const path = realpathSync("/etc/resolv.conf");
-    return path.startsWith("/run/") ? ["--bind", `${path}:${path}:ro`] : [];
-  } catch {
-    return [];
+    const variables = await podVariables(pod, container, { objects, place: { podIP: ip, hostIP, nodeName } });
+    const mounts = await podVolumes(pod, container, { folder, objects, variables });
+    const environment = {
+      ...options.environment,
+      ...cellEnvironment({ variables, image, mounts, ip, tools, folder: folderInside }),
+    };
+    const launched =
+      spare ?? (await launchPod({ link: tools.link, cell: options.cell, environment, folder, spare: false }));
+    const identity = { uid, namespace, name, ip, ...(spare && { spare: spare.name }) };
+    const process = PodProcess.start({ folder, clock, onChange, launched, identity });
+    spare?.give(environment);
+    return process;
+  } catch (error) {
+    if (spare !== undefined) signalProcess(spare.process, "SIGKILL");
+    throw error;
   }
 }
 

@@ -5,18 +5,18 @@ import { identifyProcess, type ProcessIdentity } from "../process-identity.ts";
 export const podFolderVariable = "RAMET_POD_FOLDER";
 
 /**
- * Processes of Pods in this folder, by their environment: also those of which a crash left no record. Found are the
- * outer process of each Pod and what it started with its own environment.
+ * Processes of Pods in this folder, by the name of the folder in their environment: also those of which a crash left no
+ * record. Found are the outer process of each Pod and what it started with its own environment.
  */
-export function podProcesses(pods: string): { uid: string; process: ProcessIdentity }[] {
+export function podProcesses(pods: string): { name: string; process: ProcessIdentity }[] {
   const prefix = `${podFolderVariable}=${pods}/`;
   return readdirSync("/proc").flatMap((entry) => {
     const pid = Number(entry);
     if (!Number.isInteger(pid)) return [];
     const variable = environmentOf(pid).find((text) => text.startsWith(prefix));
     const process = variable === undefined ? undefined : identifyProcess(pid);
-    const uid = variable?.slice(prefix.length);
-    return process === undefined || uid === undefined ? [] : [{ uid, process }];
+    const name = variable?.slice(prefix.length);
+    return process === undefined || name === undefined ? [] : [{ name, process }];
   });
 }
 

@@ -1,0 +1,103 @@
+import { randomUUID } from "node:crypto";
+import { existsSync, renameSync } from "node:fs";
+import type { Clock } from "../../kube/clock.ts";
+import type { Log } from "../../kube/log.ts";
+import { folderInside, launchPod, type LaunchedPod } from "./launch-pod.ts";
+import { PodFolder } from "./pod-folder.ts";
+
+export interface SparePodsOptions {
+  /** The folder of all Pods' folders. */
+  pods: string;
+  link: string;
+  cell: readonly string[];
+  environment: Record<string, string>;
+  /** How many to keep. 0: none, every Pod is started from nothing. */
+  count: number;
+  clock: Clock;
+  log: Log;
+}
+
+/** What folders of spares are called, so that none is taken for a Pod's. */
+const prefix = "spare-";
+/** A Pod that is just being started needs the processor more than its successor does. */
+const refillMilliseconds = 400;
+
+interface SparePod extends LaunchedPod {
+  name: string;
+  folder: PodFolder;
+}
+
+/**
+ * Cells that run before it is known whose they will be: namespaces made, program loaded, waiting for their setting. They
+ * end with the node, as nobody's input is open any more then.
+ */
+export class SparePods {
+  readonly #options: SparePodsOptions;
+  #spares: SparePod[] = [];
+  #stopped = false;
+
+  constructor(options: SparePodsOptions) {
+    this.#options = options;
+  }
+
+  /** Starts what is missing. */
+  async fill(): Promise<void> {
+    while (!this.#stopped && this.#spares.length < this.#options.count) {
+      const { pods, link, cell, environment, log } = this.#options;
+      const name = `${prefix}${randomUUID().slice(0, 8)}`;
+      const folder = new PodFolder(pods, name);
+      try {
+        const setting = { ...environment, RAMET_CELL_SETTING: "stdin", RAMET_CELL_STATE_FILE: folderInside.stateFile };
+        const launched = await launchPod({ link, cell, environment: setting, folder, spare: true });
+        this.#spares.push({ ...launched, name, folder });
+      } catch (error) {
+        log.warn({ error: String(error) }, "a spare cell could not be started");
+        return;
+      }
+    }
+  }
+
+  /** A spare for the Pod whose folder this is, if one is left: it moves there. `give` is to be called once. */
+  take(
+    folder: PodFolder,
+  ): (LaunchedPod & { name: string; give(environment: Record<string, string>): void }) | undefined {
+    this.#dropEnded();
+    // One that has not come so far as to tell its state still needs its folder under its old name.
+    const spare = this.#spares.find((one) => existsSync(one.folder.stateFile));
+    this.#options.clock.schedule(refillMilliseconds, () => void this.fill());
+    if (spare === undefined) return undefined;
+    this.#spares = this.#spares.filter((one) => one !== spare);
+    renameSync(spare.folder.path, folder.path);
+    const { child, process, name } = spare;
+    const give = (environment: Record<string, string>): void => {
+      child.stdin?.end(`${JSON.stringify(environment)}\n`);
+    };
+    return { child, process, name, give };
+  }
+
+  #dropEnded(): void {
+    const ended = this.#spares.filter(({ child }) => child.exitCode !== null || child.signalCode !== null);
+    this.#spares = this.#spares.filter((spare) => !ended.includes(spare));
+    for (const { folder } of ended) void folder.remove();
+  }
+
+  /** Whether a folder of this name is a spare's. */
+  has(name: string): boolean {
+    return this.#spares.some((spare) => spare.name === name);
+  }
+
+  /** Ends the spares and removes their folders. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    const spares = this.#spares;
+    this.#spares = [];
+    await Promise.all(
+      spares.map(async ({ child, folder }) => {
+        const ended = child.exitCode === null && new Promise((resolve) => child.once("exit", resolve));
+        child.stdin?.end();
+        await ended;
+        await folder.remove();
+      }),
+    );
+  }
+}
