@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CellConfig, type ContainerSpec, type Identity } from "../../src/api/cell.ts";
+import { sweepCgroups } from "../../src/cell/cgroup/record.ts";
 import { CellClient, type CellAddress } from "../../src/cell/client/cell-client.ts";
 import { cellKeyFromPem, guestAccessToken, newCellKeyPem } from "../../src/cell/client/cell-token.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
@@ -13,6 +14,8 @@ export interface StartCellOptions {
   start: "boot" | "wait";
   container?: Partial<ContainerSpec>;
   templateDigest?: string;
+  /** Added to the cell's own environment. */
+  environment?: Record<string, string>;
 }
 
 export interface RunningCell {
@@ -83,6 +86,7 @@ export class CellRig {
           RAMET_RUNSC: this.#tools.runsc,
           RAMET_GUEST: this.#tools["ramet-guest"],
           RAMET_LINK: this.#tools["ramet-link"],
+          ...options.environment,
         },
       },
     );
@@ -107,11 +111,12 @@ export class CellRig {
   }
 
   async close(): Promise<void> {
-    for (const { process: child } of this.#cells) {
+    for (const { process: child, directory } of this.#cells) {
       if (child.exitCode === null && child.signalCode === null) {
         child.kill("SIGKILL");
         await once(child, "exit");
       }
+      await sweepCgroups(directory);
     }
     this.client.close();
     await rm(this.directory, { recursive: true, force: true });
