@@ -1,7 +1,9 @@
-import { rm } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
+import { sweepCgroups } from "../cell/cgroup/record.ts";
 import { delay, type Clock } from "../kube/clock.ts";
 import type { ClusterFolder } from "./cluster-folder.ts";
 import { readStatus } from "./cluster-status.ts";
+import { PodFolder } from "./node/pod-folder.ts";
 import { podProcesses } from "./node/strays.ts";
 import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 
@@ -20,8 +22,14 @@ export async function endLeftovers(
   const running = left.filter(isProcessRunning);
   for (const process of running) signalProcess(process, "SIGKILL");
   for (const process of running) await untilGone(process, clock);
-  if (pods) await rm(folder.pods, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
+  if (pods) await removePods(folder.pods);
   return running.length;
+}
+
+async function removePods(pods: string): Promise<void> {
+  const uids = await readdir(pods).catch(() => []);
+  for (const uid of uids) await sweepCgroups(new PodFolder(pods, uid).cell);
+  await rm(pods, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
 }
 
 async function untilGone(process: ProcessIdentity, clock: Clock): Promise<void> {

@@ -3,6 +3,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { CellState } from "../../api/cell.ts";
+import { sweepCgroups } from "../../cell/cgroup/record.ts";
 import { ProcessIdentity } from "../process-identity.ts";
 
 /** What the node must know of a Pod after its own restart. */
@@ -72,6 +73,7 @@ export class PodFolder {
 
   async remove(): Promise<void> {
     // Processes of a namespace that was just killed may still be closing files.
+    await sweepCgroups(this.cell);
     await rm(this.path, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
   }
 }
