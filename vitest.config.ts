@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: "unit", include: ["src/**/*.test.ts", "provider/**/*.test.ts"] } },
+      { test: { name: "unit", include: ["src/**/*.test.ts"], sequence: { groupOrder: 0 } } },
       {
         test: {
           name: "cluster",
@@ -11,7 +11,9 @@ export default defineConfig({
           globalSetup: ["test/setup/tools.ts"],
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          maxWorkers: 2,
+          // Each file has a control plane or sandboxes of its own: two at once only wait for each other.
+          fileParallelism: false,
+          sequence: { groupOrder: 1 },
         },
       },
     ],
