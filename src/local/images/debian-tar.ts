@@ -64,10 +64,19 @@ const extracted = [
 async function canInstall(): Promise<boolean> {
   if (isRoot()) return true;
   const ranges = await readFile("/etc/subuid", "utf8").catch(() => "");
-  const { uid, username } = userInfo();
-  const hasRange = ranges.split("\n").some((line) => line.startsWith(`${username}:`) || line.startsWith(`${uid}:`));
+  const names = [userName(), `${process.getuid?.()}`];
+  const hasRange = ranges.split("\n").some((line) => names.includes(line.split(":")[0]));
   if (hasRange && (await isExecutable("/usr/bin/newuidmap"))) return true;
   return (await isExecutable("/usr/bin/fakechroot")) && (await isExecutable("/usr/bin/fakeroot"));
+}
+
+/** Absent where the user has none, as in a container that was started with a number for its user. */
+function userName(): string | undefined {
+  try {
+    return userInfo().username;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The machine's own list of archives, so that a mirror that is set up is used; else mmdebstrap's default. */
