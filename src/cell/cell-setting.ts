@@ -28,7 +28,10 @@ export interface CellPaths {
 }
 
 export interface CellSetting {
+  /** `config.container` is what the Pod says and no more: it is recorded with a checkpoint and compared with templates. */
   config: CellConfig;
+  /** What runs: the Pod's container, with what it leaves to the image and to the kubelet filled in. */
+  container: ContainerSpec;
   image: ImageConfig;
   paths: CellPaths;
   /** The Pod's address. */
@@ -47,11 +50,8 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   const config = parse("RAMET_CELL", CellConfig, environment["RAMET_CELL"]);
   const image = parse("RAMET_IMAGE_CONFIG", ImageConfig, environment["RAMET_IMAGE_CONFIG"] ?? "{}");
   return {
-    config: {
-      ...config,
-      rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath,
-      container: withResolved(withImage(config, image), environment),
-    },
+    config: { ...config, rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath },
+    container: withResolved(withImage(config, image), environment),
     image,
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
     ...(environment["RAMET_SANDBOX_PROCESSES"] === undefined

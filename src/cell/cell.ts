@@ -28,6 +28,9 @@ export interface CellDependencies {
   report: (message: string, detail?: Record<string, unknown>) => void;
 }
 
+/** Of the time to end, what is kept for taking down the sandbox. */
+const destroyMilliseconds = 1_000;
+
 /**
  * The state machine of one sandbox: made ready, then booted or restored, then checkpointed any number of times, then
  * stopped. One operation at a time; each can be repeated, and a repeat finds what the first one did.
@@ -47,11 +50,11 @@ export class Cell {
 
   constructor(dependencies: CellDependencies) {
     this.#dependencies = dependencies;
-    const { config, paths, processes } = dependencies.setting;
+    const { config, container, paths, processes } = dependencies.setting;
     this.#cgroups = new CellCgroups({
       uid: config.sandbox.uid,
       directory: paths.directory,
-      limits: config.container.resources,
+      limits: container.resources,
       ...(processes === undefined ? {} : { processes }),
     });
   }
@@ -135,6 +138,29 @@ export class Cell {
     return this.#state.phase === "failed" ? this.#state : this.#set({ phase: "stopped" });
   }
 
+  /** Asks the entrypoint to end, as Kubernetes does, and ends the sandbox when it has or its time is over. */
+  async terminate(reason: string): Promise<CellState> {
+    await this.#lastCut?.result.catch(() => undefined);
+    if (this.#state.phase === "running" && !this.#ending) {
+      const over = AbortSignal.timeout(
+        Math.max(0, this.#dependencies.setting.config.graceSeconds * 1000 - destroyMilliseconds),
+      );
+      const ended = new Promise((resolve) => {
+        this.onChange(resolve);
+        over.addEventListener("abort", resolve);
+      });
+      await this.#live()
+        .engine.signal("TERM")
+        .then(() => ended)
+        .catch((error: unknown) => {
+          this.#dependencies.report("the entrypoint could not be asked to end", {
+            message: RametError.from(error).message,
+          });
+        });
+    }
+    return this.stop(reason);
+  }
+
   /** A raw stream to a port inside the sandbox. */
   async dial(port: number): Promise<Duplex> {
     if (!this.#state.ready)
@@ -144,14 +170,14 @@ export class Cell {
 
   async #prepare(): Promise<void> {
     const { setting, report } = this.#dependencies;
-    const { config, paths, listen } = setting;
+    const { config, container, paths, listen } = setting;
     try {
       this.#link = await startLink({
         binary: paths.link,
         config: {
           socket: `${paths.directory}/link.sock`,
           listen,
-          ports: config.container.ports,
+          ports: container.ports,
           egress: config.egress,
           dns: config.dns,
           refuse: config.clusterRanges,
@@ -179,11 +205,12 @@ export class Cell {
   async #restore({ grant, identity, contents }: RestoreRequest): Promise<RestoreResult> {
     const clock = new PhaseClock();
     try {
-      await clock.phase("prepare", () => this.#prepared ?? Promise.resolve());
+      const { directory } = this.#dependencies.setting.paths;
+      const [session] = await Promise.all([
+        clock.phase("store", () => openForRead(grant, { scratchPath: directory })),
+        clock.phase("prepare", () => this.start()),
+      ]);
       this.#set({ phase: "restoring" });
-      const session = await clock.phase("store", () =>
-        openForRead(grant, { scratchPath: this.#dependencies.setting.paths.directory }),
-      );
       try {
         if (contents.includes("memory"))
           await clock.phase("engine", () => this.#live().engine.restore(session.imagePath));

@@ -32,7 +32,7 @@ export class Sandbox {
   }
 
   static async create({ setting, log, netnsPath, filesystemTar, cgroup }: SandboxOptions): Promise<Sandbox> {
-    const { config, paths } = setting;
+    const { config, container, paths } = setting;
     const etcPath = join(paths.directory, "etc");
     await mkdir(etcPath, { recursive: true });
     await writeFile(join(etcPath, "resolv.conf"), "nameserver 169.254.17.1\n");
@@ -44,7 +44,7 @@ export class Sandbox {
       cgroup,
     });
     const spec = ociSpec({
-      container: config.container,
+      container,
       hostname: config.sandbox.name,
       rootPath: config.rootPath,
       guestPath: paths.guest,

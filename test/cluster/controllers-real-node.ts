@@ -7,8 +7,11 @@ import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
 import type { ClusterOptions } from "./controllers-cluster.ts";
 
-/** The local node with real cells, in this process; every image is the Debian root with Python. */
-export function realNode(log: Log = silentLog): ClusterOptions["startNode"] {
+/**
+ * The local node with real cells, in this process; every image is the Debian root with Python.
+ * @param commands what the image of a name starts when the Pod does not say; others start nothing
+ */
+export function realNode(commands: Record<string, string[]> = {}, log: Log = silentLog): ClusterOptions["startNode"] {
   return async ({ client, controlPlane, directory, signal }) => {
     const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
     const rootPath = await pythonRootPath();
@@ -20,11 +23,11 @@ export function realNode(log: Log = silentLog): ClusterOptions["startNode"] {
         client,
         dir: join(directory, "node"),
         images: {
-          image: () =>
+          image: (name) =>
             Promise.resolve({
               rootPath,
               digest: `sha256:${"d".repeat(64)}`,
-              config: { entrypoint: [], cmd: [], env: [], workingDir: "" },
+              config: { entrypoint: [], cmd: commands[name] ?? [], env: ["FROM_IMAGE=yes"], workingDir: "/usr" },
             }),
         },
         tools: { runsc: tools.runsc, guest: tools["ramet-guest"], link: tools["ramet-link"] },

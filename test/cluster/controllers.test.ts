@@ -11,7 +11,7 @@ import { realNode } from "./controllers-real-node.ts";
 let cluster: Cluster;
 
 beforeAll(async () => {
-  cluster = await openCluster({ startNode: realNode() });
+  cluster = await openCluster({ startNode: realNode({ counter: ["python3", "-c", counter] }) });
   await cluster.namespace("t");
 });
 afterAll(() => cluster.close());
@@ -36,6 +36,13 @@ const template = {
     containers: [
       { name: "main", image: "python", command: ["python3", "-c", counter], ports: [{ containerPort: 8000 }] },
     ],
+  },
+};
+/** Says what to start nowhere: that is in the image. */
+const imageTemplate = {
+  spec: {
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: "main", image: "counter", ports: [{ containerPort: 8000 }] }],
   },
 };
 const settled = ({ status }: Sandbox): boolean => status?.phase === "Running" || status?.phase === "Failed";
@@ -163,4 +170,17 @@ test("a deleted sandbox goes with its Pod", async () => {
   await cluster.seen.sandboxes.resource.delete({ namespace: "t", name: "b" });
   await cluster.gone("sandboxes", "t/b");
   expect(await cluster.seen.pods.resource.find({ namespace: "t", name: "b" })).toBeUndefined();
+});
+
+test("a sandbox that leaves its command to the image has clones by the same template, and by its checkpoint's", async () => {
+  await create("Sandbox", "plain", { spec: { template: imageTemplate } });
+  expect(await count("plain")).toBe(1);
+  await create("Checkpoint", "plain-1", { spec: { sandboxName: "plain" } });
+  const { status } = await cluster.checkpoint("t/plain-1", ({ status: { phase } = {} }) => phase === "Succeeded");
+  expect(status?.ramet?.template).toMatchObject({ image: "counter", command: [], args: [] });
+  const annotations = { "ramet.dev/restore-from": status?.checkpointId ?? "" };
+  await create("Sandbox", "plain-same", { spec: { template: imageTemplate }, annotations });
+  await create("Sandbox", "plain-kept", { spec: {}, annotations });
+  expect(await count("plain-same")).toBe(2);
+  expect(await count("plain-kept")).toBe(2);
 });

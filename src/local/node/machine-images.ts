@@ -16,7 +16,7 @@ export function machineImages(progress: (line: string) => void): ImageSource {
       const { rootPath, config, digest } =
         (await store.find(reference)) ?? (pull === "Never" ? await store.get(reference) : await pulled(reference));
       const { entrypoint, cmd, env } = config;
-      // "/" is where a process begins anyway; said aloud, it would be a difference between a template and its checkpoint.
+      // "/" is what an image has that names none; clients' commands then start in their user's home.
       const workingDir = config.workingDir === "/" ? "" : config.workingDir;
       return { rootPath, digest, config: { entrypoint, cmd, env, workingDir } };
     },
