@@ -42,6 +42,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
     rootPath,
     templateDigest: templateDigest(template),
     start: options.start,
+    graceSeconds: template.spec.terminationGracePeriodSeconds,
     publicKey: options.publicKey,
     ...(options.dns && { dns: options.dns }),
     ...(options.egress && { egress: options.egress }),

@@ -46,6 +46,8 @@ export const CellConfig = z.strictObject({
   templateDigest: z.string().min(1),
   /** `boot`: start the container at once. `wait`: make everything ready and wait for a restore. */
   start: z.enum(["boot", "wait"]),
+  /** How long the entrypoint may take to end after it was asked to: the Pod's terminationGracePeriodSeconds. */
+  graceSeconds: z.number().int().min(0).default(30),
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: z.string().min(1),
   dns: z.strictObject({ upstreams: z.array(z.string()) }).default({ upstreams: [] }),

@@ -46,6 +46,8 @@ export class Cell {
   #restored: { checkpointId: string; result: Promise<RestoreResult> } | undefined;
   #lastCut: { checkpointId: string; result: Promise<CheckpointResult> } | undefined;
   #ending = false;
+  /** Why the entrypoint was asked to end; that the sandbox's processes then go is no loss. */
+  #asked: string | undefined;
   readonly #cgroups: CellCgroups;
 
   constructor(dependencies: CellDependencies) {
@@ -142,6 +144,7 @@ export class Cell {
   async terminate(reason: string): Promise<CellState> {
     await this.#lastCut?.result.catch(() => undefined);
     if (this.#state.phase === "running" && !this.#ending) {
+      this.#asked = reason;
       const over = AbortSignal.timeout(
         Math.max(0, this.#dependencies.setting.config.graceSeconds * 1000 - destroyMilliseconds),
       );
@@ -267,7 +270,9 @@ export class Cell {
     const sandbox = await Sandbox.create({ setting, log, netnsPath, filesystemTar, cgroup: leaves });
     this.#sandbox = sandbox;
     void sandbox.untilLost().then(() => {
-      if (this.#sandbox === sandbox && !sandbox.destroyed && !this.#ending) {
+      if (this.#sandbox !== sandbox || sandbox.destroyed || this.#ending) return;
+      if (this.#asked !== undefined) void this.stop(this.#asked);
+      else {
         this.#fail(new RametError("SandboxLost", "the sandbox's processes ended without being asked to"));
       }
     });

@@ -85,6 +85,11 @@ export class Engine {
     await this.#writing(["tar", "rootfs-upper", "--file", file, this.#options.id]);
   }
 
+  /** Sends a signal to PID 1, the guest, which passes it on to the entrypoint. */
+  async signal(name: "TERM"): Promise<void> {
+    await this.#run(["kill", this.#options.id, name]);
+  }
+
   /** Ends the sandbox and forgets it. A sandbox that is gone already counts as done. */
   async destroy(): Promise<void> {
     try {

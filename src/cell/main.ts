@@ -33,7 +33,7 @@ async function main(): Promise<number> {
   const ended = untilEnd(cell);
   if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile);
   for (const signal of ["SIGTERM", "SIGINT"] as const)
-    process.on(signal, () => void cell.stop(`the cell was asked to end (${signal})`));
+    process.on(signal, () => void cell.terminate(`the cell was asked to end (${signal})`));
   cell.start().catch(() => undefined);
   const exitCode = await ended;
   const answersGone = new Promise((resolve) => setTimeout(resolve, lingerMilliseconds));

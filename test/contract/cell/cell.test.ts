@@ -1,4 +1,4 @@
-import { mkdir } from "node:fs/promises";
+import { mkdir, readdir, readFile } from "node:fs/promises";
 import { createConnection } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
@@ -227,6 +227,17 @@ describe("a cell on real gVisor", () => {
     expect(await exited).toEqual([3, null]);
   });
 
+  test("an entrypoint is asked to end before it is ended", async () => {
+    const command = ["sh", "-c", "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.05; done"];
+    const cell = await rig.startCell({ name: "polite", start: "boot", container: { command } });
+    await rig.client.boot(cell.address, { identity: cell.identity });
+    await expect.poll(() => printed(cell), { interval: 20 }).toContain("up");
+    const exited = once(cell.process, "exit");
+    cell.process.kill("SIGTERM");
+    expect(await exited).toEqual([7, null]);
+    expect(await printed(cell)).toContain("bye");
+  });
+
   test("a cell that is killed leaves no process behind", async () => {
     const cell = await rig.startCell({ name: "killed", start: "boot", container });
     await rig.client.boot(cell.address, { identity: cell.identity });
@@ -238,9 +249,13 @@ describe("a cell on real gVisor", () => {
   });
 });
 
+/** What the entrypoint printed so far. */
+function printed({ directory }: RunningCell): Promise<string> {
+  return readFile(join(directory, "log", "0.log"), "utf8");
+}
+
 /** Command lines that name the cell's folder. */
 async function processesOf({ directory }: RunningCell): Promise<string[]> {
-  const { readdir, readFile } = await import("node:fs/promises");
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
   return lines.filter((line) => line.includes(directory));
