@@ -1,6 +1,6 @@
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { RametError } from "../api/errors.ts";
+import { userFolder } from "./user-folder.ts";
 
 /** The paths of one local cluster; all that it keeps is below `path`. */
 export interface ClusterFolder {
@@ -47,7 +47,5 @@ export function clusterFolder(name: string, environment: Readonly<Record<string,
 
 /** Where Ramet keeps what cannot be got again. */
 export function dataFolder(environment: Readonly<Record<string, string | undefined>>): string {
-  const xdg = environment["XDG_DATA_HOME"];
-  // A relative value is to be ignored, says the XDG specification.
-  return join(xdg?.startsWith("/") === true ? xdg : join(homedir(), ".local", "share"), "ramet");
+  return userFolder(environment, "XDG_DATA_HOME", [".local", "share"]);
 }

@@ -1,6 +1,5 @@
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
 import { RametError } from "../api/errors.ts";
 import { canceled, delay, type Clock } from "../kube/clock.ts";
 import type { ClusterFolder } from "./cluster-folder.ts";
@@ -9,6 +8,7 @@ import { isSupervised, readStatus, type ClusterStatus } from "./cluster-status.t
 import { endLeftovers } from "./leftovers.ts";
 import { identifyProcess, isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
+import { makeUserFolder } from "./user-folder.ts";
 
 export interface UpOptions {
   folder: ClusterFolder;
@@ -32,11 +32,11 @@ const pollMilliseconds = 25;
 /**
  * Starts a cluster, or finds that it runs. The supervisor that is started goes on when the caller ends. Two callers at
  * once start one cluster.
- * @throws RametError `Unavailable` with the reason if the cluster does not come up; nothing of it runs then
+ * @throws RametError `Unavailable` with the reason if the cluster does not come up; nothing of it runs then. `Forbidden`
  */
 export async function startCluster(options: UpOptions): Promise<UpResult> {
   const { folder, setting, clock, signal } = options;
-  await mkdir(folder.path, { recursive: true, mode: 0o700 });
+  await makeUserFolder(folder.path, "XDG_DATA_HOME");
   return withLock(folder.lock, { clock, signal }, async () => {
     const known = readStatus(folder.status);
     if (isSupervised(known) && known.phase === "up") return { status: known, already: true };
