@@ -48,6 +48,8 @@ func tuneMemory() {
 	}
 }
 
+const lastWordsTime = 50 * time.Millisecond
+
 func run(config config) (int, error) {
 	adoptOrphans()
 	signals := make(chan os.Signal, 16)
@@ -94,5 +96,7 @@ func run(config config) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	_ = controlHTTP.Shutdown(ctx)
+	// The sandbox's network stack ends with its first process; what was just written has to leave it before.
+	time.Sleep(lastWordsTime)
 	return code, err
 }
