@@ -1,0 +1,115 @@
+import { describe, expect, it } from "vitest";
+import type { CgroupPlan } from "./plan.ts";
+import { planV1 } from "./plan-v1.ts";
+import { planV2, type V2Place } from "./plan-v2.ts";
+
+const mebibyte = 1024 ** 2;
+const limits = { memoryBytes: 512 * mebibyte, cpuMillis: 1500, processes: 8192 };
+const v1 = { memory: "/c/memory/own", cpu: "/c/cpu", pids: "/c/pids" };
+const pod: V2Place = {
+  kind: "pod",
+  parent: "/c",
+  controllers: ["cpu", "memory", "pids"],
+  bounds: { memoryBytes: 512 * mebibyte, cpuMillis: 1500, processes: 1024 },
+};
+const machine: V2Place = {
+  kind: "machine",
+  parent: "/c/user.slice",
+  controllers: ["cpu", "memory", "pids"],
+  bounds: {},
+};
+
+/** The plan as a shell would have it. */
+function script({ steps }: CgroupPlan): string[] {
+  return steps.map((step) => {
+    if (step.do === "make") return `mkdir ${step.folder}`;
+    return step.do === "write" ? `${step.value} > ${step.file}` : `${step.from}/* > ${step.to}`;
+  });
+}
+
+describe("leaves in version 1", () => {
+  it("are made per controller below the cell's own groups", () => {
+    expect(script(planV1(v1, { uid: "u", limits }))).toEqual([
+      "mkdir /c/memory/own/ramet/u/sandbox",
+      "536870912 > /c/memory/own/ramet/u/sandbox/memory.limit_in_bytes",
+      "536870912 > /c/memory/own/ramet/u/sandbox/memory.memsw.limit_in_bytes",
+      "mkdir /c/cpu/ramet/u/sandbox",
+      "100000 > /c/cpu/ramet/u/sandbox/cpu.cfs_period_us",
+      "150000 > /c/cpu/ramet/u/sandbox/cpu.cfs_quota_us",
+      "mkdir /c/pids/ramet/u/sandbox",
+      "8192 > /c/pids/ramet/u/sandbox/pids.max",
+      "mkdir /c/memory/own/ramet/u/cut",
+    ]);
+  });
+
+  it("are removed from the deepest up, and the folder that other cells use only if it is empty", () => {
+    const { remove, removeIfEmpty } = planV1(v1, { uid: "u", limits });
+    for (const [index, folder] of remove.entries())
+      expect(remove.slice(index + 1).filter((later) => later.startsWith(`${folder}/`))).toEqual([]);
+    expect(removeIfEmpty).toEqual(["/c/memory/own/ramet", "/c/cpu/ramet", "/c/pids/ramet"]);
+  });
+
+  it("are made for what is limited only, and always bound the number of processes", () => {
+    const plan = planV1(v1, { uid: "u", limits: { cpuMillis: 1, processes: 100 } });
+    expect(plan.enter).toEqual(["/c/cpu/ramet/u/sandbox/tasks", "/c/pids/ramet/u/sandbox/tasks"]);
+    expect(script(plan)).toContain("1000 > /c/cpu/ramet/u/sandbox/cpu.cfs_quota_us");
+    expect(plan.aside).toBeUndefined();
+    expect(plan.mustLookForOom).toBe(false);
+  });
+
+  it("name the limits for which there is no controller", () => {
+    expect(planV1({ pids: "/c/pids" }, { uid: "u", limits }).missing).toEqual(["memory", "cpu"]);
+  });
+});
+
+describe("leaves in version 2", () => {
+  it("leave a Pod's cell in a leaf of its own, with a part of what the Pod may use", () => {
+    expect(script(planV2(pod, { uid: "u", limits }))).toEqual([
+      "mkdir /c/cell",
+      "/c/* > /c/cell",
+      "+memory > /c/cgroup.subtree_control",
+      "+cpu > /c/cgroup.subtree_control",
+      "+pids > /c/cgroup.subtree_control",
+      "mkdir /c/sandbox",
+      `${416 * mebibyte} > /c/sandbox/memory.max`,
+      "0 > /c/sandbox/memory.swap.max",
+      "1 > /c/sandbox/memory.oom.group",
+      "142500 100000 > /c/sandbox/cpu.max",
+      "896 > /c/sandbox/pids.max",
+      "mkdir /c/cut",
+    ]);
+  });
+
+  it("give a sandbox never less than half of a small Pod", () => {
+    const bounds = { memoryBytes: 128 * mebibyte };
+    const plan = planV2({ ...pod, bounds }, { uid: "u", limits: { memoryBytes: 128 * mebibyte, processes: 8192 } });
+    expect(plan.memory).toEqual({ declaredBytes: 128 * mebibyte, leafBytes: 64 * mebibyte });
+  });
+
+  it("follow the Pod's limits where the container declares none", () => {
+    expect(planV2(pod, { uid: "u", limits: { processes: 8192 } }).memory).toEqual({
+      declaredBytes: 512 * mebibyte,
+      leafBytes: 416 * mebibyte,
+    });
+  });
+
+  it("are made on a machine below a folder of Ramet's, and give all that is declared", () => {
+    const plan = planV2(machine, { uid: "u", limits });
+    expect(script(plan).filter((line) => !line.includes("subtree_control"))).toEqual([
+      "mkdir /c/user.slice/ramet",
+      "mkdir /c/user.slice/ramet/u",
+      "mkdir /c/user.slice/ramet/u/sandbox",
+      `${512 * mebibyte} > /c/user.slice/ramet/u/sandbox/memory.max`,
+      "0 > /c/user.slice/ramet/u/sandbox/memory.swap.max",
+      "1 > /c/user.slice/ramet/u/sandbox/memory.oom.group",
+      "150000 100000 > /c/user.slice/ramet/u/sandbox/cpu.max",
+      "8192 > /c/user.slice/ramet/u/sandbox/pids.max",
+      "mkdir /c/user.slice/ramet/u/cut",
+    ]);
+    expect(plan.removeIfEmpty).toEqual(["/c/user.slice/ramet"]);
+  });
+
+  it("name the limits whose controller nobody hands down", () => {
+    expect(planV2({ ...machine, controllers: ["memory", "pids"] }, { uid: "u", limits }).missing).toEqual(["cpu"]);
+  });
+});
