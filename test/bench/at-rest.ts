@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
-import { descendants, processesWith } from "../faults/processes.ts";
 import { runInSandbox } from "./in-sandbox.ts";
 import { partNames, type LocalCluster } from "./local-cluster.ts";
+import { podFamily } from "./pod-family.ts";
 
 /** Resident memory in MiB. `pss` shares out what several processes map alike; `rss` counts it for each. */
 export interface Memory {
@@ -24,8 +24,7 @@ export async function memoryAtRest(cluster: LocalCluster): Promise<Memory[]> {
       return { ...(await memoryOf(name, pid === undefined ? [] : [pid])), ...goal };
     }),
   );
-  const [root] = await processesWith("ramet-link", "pod", "at-rest", cluster.dataFolder);
-  const family = root === undefined ? [] : [root, ...(await descendants(root.pid))];
+  const family = await podFamily(cluster, "at-rest");
   const pids = (belongs: (commandLine: string) => boolean): number[] =>
     family.filter(({ commandLine }) => belongs(commandLine)).map(({ pid }) => pid);
   // gVisor's helpers for the sandbox's address spaces have no command line.

@@ -47,9 +47,15 @@ export class LocalCluster {
     this.#signal = signal;
   }
 
-  static async up(name: string, signal: AbortSignal): Promise<LocalCluster> {
+  /** @param prepare called with the folder before anything is in it */
+  static async up(
+    name: string,
+    signal: AbortSignal,
+    prepare?: (folder: ClusterFolder) => Promise<void>,
+  ): Promise<LocalCluster> {
     const dataFolder = await mkdtemp(join(tmpdir(), `ramet-${name}-`));
     try {
+      await prepare?.(clusterFolder(name, { XDG_DATA_HOME: dataFolder }));
       await runRamet(dataFolder, ["local", "up", "--name", name]);
       const folder = clusterFolder(name, { XDG_DATA_HOME: dataFolder });
       const client = new KubeClient(await connectionFromKubeconfig({ path: folder.kubeconfig }));

@@ -1,10 +1,17 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Checkpoint } from "../../src/api/checkpoint.ts";
 import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { ClusterFolder } from "../../src/local/cluster-folder.ts";
 import { countLeftovers, type Leftovers } from "../bench/leftovers.ts";
 import { LocalCluster, type PartName } from "../bench/local-cluster.ts";
+import { cellAmong, podFamily } from "../bench/pod-family.ts";
 import { firstAnswer } from "../bench/workload.ts";
-import { descendants, killNow, processesWith } from "./processes.ts";
+import { killNow } from "./processes.ts";
+
+/** Mounts a file system of the test's own where the store is to be, before anything starts that would see it. */
+export interface StoreMount {
+  mountAt(path: string): Promise<void>;
+}
 
 export type Victim = PartName | "cell";
 
@@ -21,8 +28,13 @@ export class ClusterWorld {
   }
 
   /** `sizeMiB`: memory that each sandbox touches, so that its checkpoints and clones last a while. */
-  static async open(sizeMiB: number): Promise<ClusterWorld> {
-    const cluster = await LocalCluster.up("faults", new AbortController().signal);
+  static async open(sizeMiB: number, options: { storeOn?: StoreMount } = {}): Promise<ClusterWorld> {
+    const { storeOn } = options;
+    const prepare = storeOn === undefined ? undefined : (folder: ClusterFolder) => storeOn.mountAt(folder.store);
+    const cluster = await LocalCluster.up("faults", new AbortController().signal, prepare);
+    // What an idle cluster has is what it has after its first sandbox: spare cells, the store's folders.
+    await cluster.remove(cluster.cluster.sandboxes, await cluster.createSandbox({ name: "first" }));
+    await sleep(2_000);
     return new ClusterWorld(cluster, sizeMiB, await countLeftovers(cluster.dataFolder));
   }
 
@@ -58,7 +70,8 @@ export class ClusterWorld {
 
   /** SIGKILL to a part, or to the cell of a sandbox. */
   async kill(victim: Victim, sandboxName: string): Promise<void> {
-    const pid = victim === "cell" ? await this.#cell(sandboxName) : this.cluster.part(victim);
+    const family = victim === "cell" ? await podFamily(this.cluster, sandboxName) : [];
+    const pid = victim === "cell" ? cellAmong(family)?.pid : this.cluster.part(victim);
     if (pid === undefined) throw new Error(`there is no ${victim} to kill`);
     killNow(pid);
   }
@@ -77,7 +90,7 @@ export class ClusterWorld {
   /** Waits until a process of the sandbox's Pod has this in its command line. */
   async processAppears(sandboxName: string, part: string): Promise<void> {
     for (const deadline = Date.now() + 30_000; Date.now() < deadline;) {
-      if ((await this.#family(sandboxName)).some(({ commandLine }) => commandLine.includes(part))) return;
+      if ((await podFamily(this.cluster, sandboxName)).some(({ commandLine }) => commandLine.includes(part))) return;
       await sleep(1);
     }
     throw new Error(`no process with ${part} appeared in the Pod ${sandboxName}`);
@@ -95,18 +108,6 @@ export class ClusterWorld {
     const { openFiles: _, ...now } = await countLeftovers(this.cluster.dataFolder);
     const entries = Object.entries(now) as [keyof typeof now, number][];
     return Object.fromEntries(entries.filter(([what, count]) => count > this.#idle[what]));
-  }
-
-  async #cell(sandboxName: string): Promise<number | undefined> {
-    const family = await this.#family(sandboxName);
-    return family.find(
-      ({ commandLine }) => /cell\.js|cell\/main\.ts/.test(commandLine) && !commandLine.includes(" pod "),
-    )?.pid;
-  }
-
-  async #family(sandboxName: string): ReturnType<typeof descendants> {
-    const [root] = await processesWith(" pod ", `--hostname ${sandboxName} `, this.cluster.dataFolder);
-    return root === undefined ? [] : [root, ...(await descendants(root.pid))];
   }
 }
 

@@ -1,3 +1,4 @@
+import { rename } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Sandbox } from "../../src/api/sandbox.ts";
@@ -109,6 +110,24 @@ describe("a part of the cluster, killed in the middle", () => {
     const done = await world.cluster.untilFinished(wish);
     expect(done.status?.phase).toBe("Succeeded");
     expect(await world.countInClone("etcd-proof", before)).toBe(2);
+    expect(await world.count(source)).toBe(2);
+  });
+
+  test("the store's folder, gone for a while: a checkpoint fails and says so, and can be taken when it is back", async () => {
+    const { store } = world.cluster.folder;
+    const source = await world.source("storeless");
+    await rename(store, `${store}.away`);
+    try {
+      const done = await world.cluster.untilFinished(await world.cluster.wishCheckpoint("no-store", "storeless"));
+      expect(done.status).toMatchObject({
+        phase: "Failed",
+        message: expect.stringContaining("does not exist") as string,
+      });
+    } finally {
+      await rename(`${store}.away`, store);
+    }
+    const taken = await world.cluster.createCheckpoint("store-back", "storeless");
+    expect(await world.countInClone("store-back", taken)).toBe(2);
     expect(await world.count(source)).toBe(2);
   });
 });

@@ -1,0 +1,23 @@
+import { readdir } from "node:fs/promises";
+import { PodFolder } from "../../src/local/node/pod-folder.ts";
+import { descendants, processesWith, type FoundProcess } from "../faults/processes.ts";
+import type { LocalCluster } from "./local-cluster.ts";
+
+/** The processes of a sandbox's Pod, the outermost first; none while the node has not started it. */
+export async function podFamily({ folder }: LocalCluster, sandboxName: string): Promise<FoundProcess[]> {
+  const uids = await readdir(folder.pods).catch(() => []);
+  const record = uids
+    .map((uid) => new PodFolder(folder.pods, uid).readRecord())
+    .find((found) => found?.name === sandboxName);
+  if (record === undefined) return [];
+  const { pid } = record.process;
+  const outer = (await processesWith()).filter((found) => found.pid === pid);
+  return [...outer, ...(await descendants(pid))];
+}
+
+/** The cell among them: the Node process. */
+export function cellAmong(family: readonly FoundProcess[]): FoundProcess | undefined {
+  return family.find(
+    ({ commandLine }) => /cell\.js|cell\/main\.ts/.test(commandLine) && !commandLine.includes(" pod "),
+  );
+}
