@@ -91,3 +91,16 @@ export interface Probe {
   contents: Contents[];
   problem?: RametError;
 }
+
+/** What a sweep of a store found and freed. */
+export interface Swept {
+  /** Published data whose object is gone. */
+  checkpoints: CheckpointHandle[];
+  /** Attempts that never came to a publication, and what restores and removals left. */
+  rests: number;
+  /** Content that no checkpoint names any more. */
+  contents: number;
+  freedBytes: number;
+  /** Paths in the store that are none of Ramet's. */
+  foreign: string[];
+}

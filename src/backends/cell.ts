@@ -1,8 +1,8 @@
 import type { Identity } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import { CellClient, type CellAddress } from "../cell/client/cell-client.ts";
-import type { CheckpointStore } from "../store/checkpoint-store.ts";
-import type { Backend, CheckpointHandle, CheckpointRecord, SandboxTarget, Started } from "./backend.ts";
+import type { CheckpointStanding, CheckpointStore } from "../store/checkpoint-store.ts";
+import type { Backend, CheckpointHandle, CheckpointRecord, SandboxTarget, Started, Swept } from "./backend.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
 import { checkpointRecord } from "./checkpoint-record.ts";
 
@@ -19,9 +19,17 @@ export interface CellBackend extends Backend {
   boot(target: SandboxTarget, identity: Identity): Promise<Started>;
   /** Ends a sandbox; its Pod is Succeeded then. A cut that is under way is finished first. */
   stop(target: SandboxTarget, reason: string): Promise<void>;
+  /**
+   * Frees what crashes and lost objects left in the store longer ago than any grant lives. `standing` is asked right before
+   * anything goes; if it throws, the sweep ends there.
+   */
+  sweep(standing: (handle: CheckpointHandle) => Promise<CheckpointStanding>, signal: AbortSignal): Promise<Swept>;
   /** Closes idle connections. */
   close(): void;
 }
+
+/** Restores hold what they opened for longer than their grant lives; a sweep keeps this many grants' lives away. */
+const sweepMargin = 6;
 
 export function cellBackend({ credentials, store, grantMilliseconds = 600_000 }: CellBackendOptions): CellBackend {
   const cells = new CellClient(credentials.key);
@@ -70,6 +78,12 @@ export function cellBackend({ credentials, store, grantMilliseconds = 600_000 }:
     },
     async stop(target, reason) {
       await cells.stop(address(target), reason);
+    },
+    async sweep(standing, signal) {
+      const olderThanMilliseconds = sweepMargin * grantMilliseconds;
+      const report = await store.sweep({ standing, olderThanMilliseconds, signal });
+      const { removedCheckpoints: checkpoints, removedRests: rests, removedContents: contents } = report;
+      return { checkpoints, rests, contents, freedBytes: report.freedBytes, foreign: report.foreign };
     },
     close() {
       cells.close();

@@ -1,4 +1,5 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { Swept } from "../backends/backend.ts";
 import type { ControllerMetrics } from "../kube/controller.ts";
 import type { RequestRecord } from "../kube/kube-client.ts";
 
@@ -8,6 +9,12 @@ export interface ControllersMetrics {
   /** For `KubeClientOptions.onRequest`. */
   onRequest: (record: RequestRecord) => void;
   forController: (name: string) => ControllerMetrics;
+  sweeps: SweepMetrics;
+}
+
+export interface SweepMetrics {
+  swept: (swept: Swept) => void;
+  sweepFailed: () => void;
 }
 
 export function controllersMetrics(registry: Registry = new Registry()): ControllersMetrics {
@@ -32,6 +39,36 @@ export function controllersMetrics(registry: Registry = new Registry()): Control
       requestSeconds.observe({ verb }, milliseconds / 1000);
     },
     forController: controllerMetrics(registry),
+    sweeps: sweepMetrics(registry),
+  };
+}
+
+function sweepMetrics(registry: Registry): SweepMetrics {
+  const registers = [registry];
+  const sweeps = new Counter({
+    name: "ramet_store_sweeps_total",
+    help: "Sweeps of the store by result: success or error.",
+    labelNames: ["result"],
+    registers,
+  });
+  const removed = new Counter({
+    name: "ramet_store_swept_total",
+    help: "What sweeps removed: checkpoints without an object, rests of crashes, contents without a checkpoint.",
+    labelNames: ["what"],
+    registers,
+  });
+  const freed = new Counter({ name: "ramet_store_swept_bytes_total", help: "Bytes that sweeps freed.", registers });
+  return {
+    swept: ({ checkpoints, rests, contents, freedBytes }) => {
+      sweeps.inc({ result: "success" });
+      removed.inc({ what: "checkpoints" }, checkpoints.length);
+      removed.inc({ what: "rests" }, rests);
+      removed.inc({ what: "contents" }, contents);
+      freed.inc(freedBytes);
+    },
+    sweepFailed: () => {
+      sweeps.inc({ result: "error" });
+    },
   };
 }
 

@@ -22,6 +22,7 @@ import { reconcileSandbox, sandboxWatches } from "./sandbox/controller.ts";
 import type { SandboxDependencies } from "./sandbox/dependencies.ts";
 import { NewPods } from "./sandbox/new-pods.ts";
 import { SlowStart } from "./slow-start.ts";
+import { keepSwept } from "./sweep.ts";
 
 export interface RunControllersOptions {
   client: KubeClient;
@@ -129,8 +130,13 @@ async function work(options: RunControllersOptions, parts: Parts, signal: AbortS
   });
   const common = { clock, random, concurrency: options.concurrency ?? 16, backoff, log };
   const ready = countdown(2, onReady);
+  const sweeping = {
+    ...{ backend: parts.backend, checkpoints: informers.checkpoints, clock, log },
+    ...(options.metrics && { metrics: options.metrics.sweeps }),
+  };
   try {
     await Promise.all([
+      keepSwept(sweeping, signal),
       runController(
         {
           ...common,

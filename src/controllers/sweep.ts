@@ -1,0 +1,81 @@
+import type { Checkpoint } from "../api/checkpoint.ts";
+import { RametError } from "../api/errors.ts";
+import type { CheckpointHandle, Swept } from "../backends/backend.ts";
+import type { CellBackend } from "../backends/cell.ts";
+import { delay, type Clock } from "../kube/clock.ts";
+import type { Informer } from "../kube/informer.ts";
+import type { Log } from "../kube/log.ts";
+import { checkpointIdOf } from "./checkpoint/checkpoint-id.ts";
+import type { SweepMetrics } from "./metrics.ts";
+import { isUnfinished } from "./pause-checkpoint.ts";
+
+export interface SweepingOptions {
+  backend: Pick<CellBackend, "sweep">;
+  checkpoints: KnownCheckpoints;
+  clock: Clock;
+  log: Log;
+  metrics?: SweepMetrics;
+  /** Between two sweeps. @default 600000 */
+  pauseMilliseconds?: number;
+}
+
+/** What there is of Checkpoints: what is in the cache, and the API server itself. */
+export interface KnownCheckpoints {
+  store: Pick<Informer<Checkpoint>["store"], "list">;
+  resource: Pick<Informer<Checkpoint>["resource"], "list">;
+}
+
+/**
+ * Frees, now and every ten minutes until `signal` is aborted, what crashes and lost objects left in the store. For the one
+ * controller that leads. A sweep that fails is told and tried again at the next turn: nothing waits for it.
+ */
+export async function keepSwept(options: SweepingOptions, signal: AbortSignal): Promise<void> {
+  const { clock, pauseMilliseconds = 600_000 } = options;
+  while (!signal.aborted) {
+    await sweepOnce(options, signal);
+    await delay(clock, pauseMilliseconds, signal).catch(() => undefined);
+  }
+}
+
+async function sweepOnce({ backend, checkpoints, log, metrics }: SweepingOptions, signal: AbortSignal): Promise<void> {
+  try {
+    const swept = await backend.sweep(standingIn(checkpoints, signal), signal);
+    metrics?.swept(swept);
+    tell(swept, log);
+  } catch (thrown) {
+    if (signal.aborted) return;
+    metrics?.sweepFailed();
+    log.warn({ error: RametError.from(thrown).describe() }, "the store was not swept to the end");
+  }
+}
+
+function tell({ checkpoints, rests, contents, freedBytes, foreign }: Swept, log: Log): void {
+  for (const { namespace, checkpointId } of checkpoints) {
+    log.info({ namespace, checkpointId }, "data of a Checkpoint that is gone was removed from the store");
+  }
+  if (foreign.length > 0) log.warn({ paths: foreign }, "these are in the store and not Ramet's; they were left alone");
+  if (checkpoints.length + rests + contents > 0) log.info({ rests, contents, freedBytes }, "the store was swept");
+}
+
+/**
+ * What the API knows of a checkpoint id. What was known when the sweep began may be outdated, so it can say that there is
+ * an object, and the API server alone that there is none; where that does not answer, this throws, and the sweep ends.
+ */
+function standingIn({ store, resource }: KnownCheckpoints, signal: AbortSignal): Parameters<CellBackend["sweep"]>[0] {
+  const known = new Map(store.list().map((checkpoint) => [nameOf(handleOf(checkpoint)), checkpoint]));
+  return async (handle) => {
+    const { namespace } = handle;
+    const isIt = (checkpoint: Checkpoint): boolean => nameOf(handleOf(checkpoint)) === nameOf(handle);
+    const found = known.get(nameOf(handle)) ?? (await resource.list({ namespace, signal })).items.find(isIt);
+    if (found === undefined) return "absent";
+    return isUnfinished(found) ? "unfinished" : "finished";
+  };
+}
+
+function handleOf({ metadata, status }: Checkpoint): CheckpointHandle {
+  return { namespace: metadata.namespace, checkpointId: status?.checkpointId ?? checkpointIdOf(metadata) };
+}
+
+function nameOf({ namespace, checkpointId }: CheckpointHandle): string {
+  return `${namespace}/${checkpointId}`;
+}
