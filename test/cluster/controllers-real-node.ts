@@ -33,6 +33,7 @@ export function realNode(commands: Record<string, string[]> = {}, log: Log = sil
         tools: { runsc: tools.runsc, guest: tools["ramet-guest"], link: tools["ramet-link"] },
         cell: [process.execPath, join(import.meta.dirname, "../../src/cell/main.ts")],
         environment: { PATH: process.env["PATH"] ?? "", HOME: directory, NODE_NO_WARNINGS: "1" },
+        view: { hidden: [directory], shared: [], store: join(directory, "store") },
         serving: { ca: pki.ca, ...serving },
         log,
         onReady: () => {

@@ -6,7 +6,7 @@ import { systemClock } from "../../src/kube/clock.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
-import { coreResources } from "../../src/kube/resource-ref.ts";
+import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { clusterFolder, type ClusterFolder } from "../../src/local/cluster-folder.ts";
 import { readStatus } from "../../src/local/cluster-status.ts";
 import { stopCluster } from "../../src/local/down.ts";
@@ -88,32 +88,42 @@ export class TestCluster {
   }
 
   /** Watches the Pod until it is as asked; `undefined` is for a Pod that is gone. */
-  async untilPod(name: string, isSo: (pod: NodePod | undefined) => boolean): Promise<NodePod | undefined> {
-    const pods = (await this.client()).resource(coreResources.pods, (value) => NodePod.parse(value));
-    const found = await pods.find({ namespace: "default", name });
+  untilPod(
+    name: string,
+    isSo: (pod: NodePod | undefined) => boolean,
+    namespace = "default",
+  ): Promise<NodePod | undefined> {
+    return this.until(coreResources.pods, { namespace, name }, (value) => NodePod.parse(value), isSo);
+  }
+
+  /** Watches an object until it is as asked; `undefined` is for one that is gone. */
+  async until<T extends KubeObject>(
+    ref: ResourceRef,
+    { namespace, name }: { namespace: string; name: string },
+    read: (value: unknown) => T,
+    isSo: (object: T | undefined) => boolean,
+  ): Promise<T | undefined> {
+    const resource = (await this.client()).resource(ref, read);
+    const found = await resource.find({ namespace, name });
     if (isSo(found)) return found;
-    const { resourceVersion } = await pods.list({ namespace: "default" });
-    const now = await pods.find({ namespace: "default", name });
+    const { resourceVersion } = await resource.list({ namespace });
+    const now = await resource.find({ namespace, name });
     if (isSo(now)) return now;
-    const options = { namespace: "default", fieldSelector: `metadata.name=${name}`, resourceVersion };
+    const options = { namespace, fieldSelector: `metadata.name=${name}`, resourceVersion };
     const signal = AbortSignal.timeout(30_000);
     let last: unknown;
     try {
-      for await (const event of pods.watch({ ...options, timeoutSeconds: 60, stallMilliseconds: 60_000, signal })) {
+      for await (const event of resource.watch({ ...options, timeoutSeconds: 60, stallMilliseconds: 60_000, signal })) {
         if (event.type === "BOOKMARK") continue;
         last = event.object;
-        const pod = event.type === "DELETED" ? undefined : pods.read(event.object);
-        if (isSo(pod)) return pod;
+        const object = event.type === "DELETED" ? undefined : resource.read(event.object);
+        if (isSo(object)) return object;
       }
-    } catch (error) {
-      throw new Error(
-        `Pod ${name} did not become as asked: ${JSON.stringify((last as KubeObject | undefined) ?? now)}`,
-        {
-          cause: error,
-        },
-      );
+    } catch (cause) {
+      const seen = JSON.stringify((last as KubeObject | undefined) ?? now);
+      throw new Error(`${ref.plural} ${name} did not become as asked: ${seen}`, { cause });
     }
-    throw new Error(`Pod ${name} did not become as asked`);
+    throw new Error(`${ref.plural} ${name} did not become as asked`);
   }
 
   /** What `kubectl logs` asks the API server for. With `follow`, to the end of the Pod. */

@@ -15,7 +15,7 @@ export interface CellEnvironmentOptions {
   /** The resolved variables of the Pod's container. */
   variables: ReadonlyMap<string, string>;
   image: NodeImage;
-  /** Host folders of the container's volume mounts, by the path at which the container has them. */
+  /** The folders of the container's volume mounts as the cell sees them, by the path at which the container has them. */
   mounts: ReadonlyMap<string, string>;
   /** The Pod's folder as the cell sees it. */
   folder: PodFolder;
@@ -29,7 +29,7 @@ export function cellEnvironment(options: CellEnvironmentOptions): Record<string,
   const { rootPath, config, digest } = image;
   return {
     ...Object.fromEntries(variables),
-    RAMET_CELL: JSON.stringify(withHostPaths(cellConfig(variables.get("RAMET_CELL")), mounts)),
+    RAMET_CELL: JSON.stringify(withFolders(cellConfig(variables.get("RAMET_CELL")), mounts)),
     RAMET_ROOT_PATH: rootPath,
     RAMET_IMAGE_CONFIG: JSON.stringify({ ...config, digest }),
     RAMET_CELL_LISTEN: ip,
@@ -52,16 +52,16 @@ function cellConfig(text: string | undefined): CellConfig {
   }
 }
 
-/** In a Pod the container's mounts are where the Pod says; here the cell sees the machine's own folders. */
-function withHostPaths(config: CellConfig, mounts: ReadonlyMap<string, string>): CellConfig {
-  const onHost = (source: string): string => {
-    const host = mounts.get(source);
-    if (host !== undefined) return host;
+/** In a Pod the container's mounts are where the Pod says; here they are in the Pod's folder. */
+function withFolders(config: CellConfig, mounts: ReadonlyMap<string, string>): CellConfig {
+  const folderOf = (source: string): string => {
+    const folder = mounts.get(source);
+    if (folder !== undefined) return folder;
     throw new RametError("InvalidArgument", `RAMET_CELL names ${source}, where the container has no volume mount`);
   };
   const container = {
     ...config.container,
-    mounts: config.container.mounts.map((mount) => ({ ...mount, source: onHost(mount.source) })),
+    mounts: config.container.mounts.map((mount) => ({ ...mount, source: folderOf(mount.source) })),
   };
   return { ...config, container };
 }

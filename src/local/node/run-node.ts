@@ -12,6 +12,7 @@ import { startKubeletServer } from "./kubelet-server.ts";
 import { heartbeatMilliseconds, renewNodeLease, writeNode } from "./node-object.ts";
 import { PodObjects } from "./pod-objects.ts";
 import { PodRunner } from "./pod-runner.ts";
+import type { MachineView } from "./pod-view.ts";
 import { NodePod } from "./pod.ts";
 import { SparePods } from "./spare-pods.ts";
 
@@ -28,6 +29,8 @@ export interface LocalNodeOptions {
   cell: readonly string[];
   /** What every cell has in its environment, such as PATH. */
   environment: Record<string, string>;
+  /** What cells see of the machine. */
+  view: MachineView;
   /** PEM, for the port at which the API server asks for logs. */
   serving: { ca: string; certificate: string; key: string };
   log: Log;

@@ -2,8 +2,9 @@ import { randomUUID } from "node:crypto";
 import { existsSync, renameSync } from "node:fs";
 import type { Clock } from "../../kube/clock.ts";
 import type { Log } from "../../kube/log.ts";
-import { folderInside, launchPod, type LaunchedPod } from "./launch-pod.ts";
+import { launchPod, type LaunchedPod } from "./launch-pod.ts";
 import { PodFolder } from "./pod-folder.ts";
+import { folderInside, type MachineView } from "./pod-view.ts";
 
 export interface SparePodsOptions {
   /** The folder of all Pods' folders. */
@@ -11,6 +12,7 @@ export interface SparePodsOptions {
   link: string;
   cell: readonly string[];
   environment: Record<string, string>;
+  view: MachineView;
   /** How many to keep. 0: none, every Pod is started from nothing. */
   count: number;
   clock: Clock;
@@ -22,34 +24,46 @@ const prefix = "spare-";
 /** A Pod that is just being started needs the processor more than its successor does. */
 const refillMilliseconds = 400;
 
+/** Whose the first spares are. */
+const firstNamespace = "default";
+
 interface SparePod extends LaunchedPod {
   name: string;
+  namespace: string;
   folder: PodFolder;
 }
 
 /**
  * Cells that run before it is known whose they will be: namespaces made, program loaded, waiting for their setting. They
  * end with the node, as nobody's input is open any more then.
+ *
+ * What a cell sees of the store is fixed with its namespaces, so spares are for the Kubernetes namespace of the last Pod; a
+ * Pod of another one is started from nothing.
  */
 export class SparePods {
   readonly #options: SparePodsOptions;
   #spares: SparePod[] = [];
+  #namespace = firstNamespace;
   #stopped = false;
 
   constructor(options: SparePodsOptions) {
     this.#options = options;
   }
 
-  /** Starts what is missing. */
+  /** Ends what is of another namespace, and starts what is missing. */
   async fill(): Promise<void> {
+    const others = this.#spares.filter(({ namespace }) => namespace !== this.#namespace);
+    this.#spares = this.#spares.filter((spare) => !others.includes(spare));
+    for (const spare of others) void end(spare);
     while (!this.#stopped && this.#spares.length < this.#options.count) {
-      const { pods, link, cell, environment, log } = this.#options;
+      const { pods, link, cell, environment, view, log } = this.#options;
+      const namespace = this.#namespace;
       const name = `${prefix}${randomUUID().slice(0, 8)}`;
       const folder = new PodFolder(pods, name);
       try {
         const setting = { ...environment, RAMET_CELL_SETTING: "stdin", RAMET_CELL_STATE_FILE: folderInside.stateFile };
-        const launched = await launchPod({ link, cell, environment: setting, folder, spare: true });
-        this.#spares.push({ ...launched, name, folder });
+        const launched = await launchPod({ link, cell, environment: setting, folder, namespace, view, spare: true });
+        this.#spares.push({ ...launched, name, namespace, folder });
       } catch (error) {
         log.warn({ error: String(error) }, "a spare cell could not be started");
         return;
@@ -57,13 +71,15 @@ export class SparePods {
     }
   }
 
-  /** A spare for the Pod whose folder this is, if one is left: it moves there. `give` is to be called once. */
+  /** A spare for the Pod of this namespace whose folder this is, if one is left: it moves there. `give` is to be called once. */
   take(
     folder: PodFolder,
+    namespace: string,
   ): (LaunchedPod & { name: string; give(environment: Record<string, string>): void }) | undefined {
     this.#dropEnded();
+    this.#namespace = namespace;
     // One that has not come so far as to tell its state still needs its folder under its old name.
-    const spare = this.#spares.find((one) => existsSync(one.folder.stateFile));
+    const spare = this.#spares.find((one) => one.namespace === namespace && existsSync(one.folder.stateFile));
     this.#options.clock.schedule(refillMilliseconds, () => void this.fill());
     if (spare === undefined) return undefined;
     this.#spares = this.#spares.filter((one) => one !== spare);
@@ -91,13 +107,13 @@ export class SparePods {
     this.#stopped = true;
     const spares = this.#spares;
     this.#spares = [];
-    await Promise.all(
-      spares.map(async ({ child, folder }) => {
-        const ended = child.exitCode === null && new Promise((resolve) => child.once("exit", resolve));
-        child.stdin?.end();
-        await ended;
-        await folder.remove();
-      }),
-    );
+    await Promise.all(spares.map(end));
   }
+}
+
+async function end({ child, folder }: SparePod): Promise<void> {
+  const ended = child.exitCode === null && new Promise((resolve) => child.once("exit", resolve));
+  child.stdin?.end();
+  await ended;
+  await folder.remove();
 }

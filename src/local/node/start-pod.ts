@@ -5,12 +5,13 @@ import { signalProcess } from "../process-identity.ts";
 import { chooseAddress } from "./addresses.ts";
 import { cellEnvironment, type CellTools } from "./cell-environment.ts";
 import type { ImageSource, NodeImage } from "./images.ts";
-import { folderInside, launchPod } from "./launch-pod.ts";
+import { launchPod } from "./launch-pod.ts";
 import { PodFolder } from "./pod-folder.ts";
 import type { PodObjects } from "./pod-objects.ts";
 import { PodProcess } from "./pod-process.ts";
 import type { NodePod } from "./pod.ts";
 import { podVariables } from "./pod-variables.ts";
+import { folderInside, pathInside, type MachineView } from "./pod-view.ts";
 import { podVolumes } from "./pod-volumes.ts";
 import type { SparePods } from "./spare-pods.ts";
 
@@ -27,6 +28,7 @@ export interface PodStarterOptions {
   cell: readonly string[];
   /** What every cell has in its environment, such as PATH. */
   environment: Record<string, string>;
+  view: MachineView;
   spares: SparePods;
   clock: Clock;
 }
@@ -45,18 +47,20 @@ export async function startPod(
   if (container === undefined) throw new RametError("InvalidArgument", "spec.containers is empty");
   const folder = new PodFolder(options.pods, uid);
   const [image, ip] = await Promise.all([podImage(options.images, pod, container), chooseAddress(uid, taken)]);
-  const spare = options.spares.take(folder);
+  const spare = options.spares.take(folder, namespace);
   folder.make();
   const { objects, hostIP, nodeName, tools, clock } = options;
   try {
     const variables = await podVariables(pod, container, { objects, place: { podIP: ip, hostIP, nodeName } });
-    const mounts = await podVolumes(pod, container, { folder, objects, variables });
+    const volumes = await podVolumes(pod, container, { folder, objects, variables });
+    const mounts = new Map([...volumes].map(([target, path]) => [target, pathInside(folder, path)]));
     const environment = {
       ...options.environment,
       ...cellEnvironment({ variables, image, mounts, ip, tools, folder: folderInside }),
     };
+    const { cell, view } = options;
     const launched =
-      spare ?? (await launchPod({ link: tools.link, cell: options.cell, environment, folder, spare: false }));
+      spare ?? (await launchPod({ link: tools.link, cell, environment, folder, namespace, view, spare: false }));
     const identity = { uid, namespace, name, ip, ...(spare && { spare: spare.name }) };
     const process = PodProcess.start({ folder, clock, onChange, launched, identity });
     spare?.give(environment);

@@ -1,0 +1,97 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Checkpoint, checkpointKind } from "../../src/api/checkpoint.ts";
+import { isPodReady } from "../../src/api/pod.ts";
+import { sandboxKind } from "../../src/api/sandbox.ts";
+import { refOf } from "../../src/cli/cluster/cluster.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { PodFolder } from "../../src/local/node/pod-folder.ts";
+import type { NodePod } from "../../src/local/node/pod.ts";
+import { podProcesses } from "../../src/local/node/strays.ts";
+import { TestCluster } from "./local-cluster.ts";
+
+let cluster: TestCluster;
+beforeAll(async () => {
+  cluster = await TestCluster.create();
+  // What a second cluster of the same user would keep.
+  const other = join(dirname(cluster.folder.path), "other");
+  mkdirSync(other, { recursive: true });
+  writeFileSync(join(other, "kubeconfig"), "secret");
+  await cluster.up();
+}, 400_000);
+afterAll(() => cluster.remove());
+
+/** All paths below the folder of all clusters, as the cell of a Pod finds them; its own Pod's folder is at /run/ramet. */
+function seenBy(pod: NodePod): string[] {
+  const record = new PodFolder(cluster.folder.pods, pod.metadata.uid).readRecord();
+  const name = record?.spare ?? record?.uid;
+  const pids = podProcesses(cluster.folder.pods).flatMap((one) => (one.name === name ? [one.process.pid] : []));
+  // The outer process is in the machine's own mount namespace; all others are in the Pod's.
+  const inner = pids.find((pid) => mountNamespace(pid) !== mountNamespace(process.pid));
+  const all = dirname(cluster.folder.path);
+  const printed = execFileSync("nsenter", ["-t", String(inner), "-m", "--wdns=/", "find", all], { encoding: "utf8" });
+  return printed
+    .trim()
+    .split("\n")
+    .map((path) => path.slice(all.length + 1))
+    .filter((path) => path !== "");
+}
+
+function mountNamespace(pid: number): string {
+  return execFileSync("readlink", [`/proc/${pid}/ns/mnt`], { encoding: "utf8" });
+}
+
+/** A sandbox of a namespace, ready, and a checkpoint of it. */
+async function sandboxWithCheckpoint(namespace: string, name: string): Promise<NodePod> {
+  const client = await cluster.client();
+  const code = "import time\nwhile True: time.sleep(1)";
+  const containers = [{ name: "main", image: "python", command: ["python3", "-c", code] }];
+  await client.resource(refOf(sandboxKind)).create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
+    metadata: { namespace, name },
+    spec: { template: { spec: { containers } } },
+  });
+  const pod = await cluster.untilPod(name, (one) => one !== undefined && isPodReady(one), namespace);
+  await client.resource(refOf(checkpointKind)).create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Checkpoint",
+    metadata: { namespace, name: `${name}-state` },
+    spec: { sandboxName: name },
+  });
+  const taken = await cluster.until(
+    refOf(checkpointKind),
+    { namespace, name: `${name}-state` },
+    (value) => Checkpoint.parse(value),
+    (one) => ["Succeeded", "Failed"].includes(one?.status?.phase ?? ""),
+  );
+  expect(taken?.status).toMatchObject({ phase: "Succeeded" });
+  return pod!;
+}
+
+describe.skipIf(process.getuid?.() !== 0)("the cells of one machine", () => {
+  it("see their own namespace's checkpoints, and nothing else that clusters keep", async () => {
+    const client = await cluster.client();
+    for (const name of ["team-a", "team-b"]) {
+      await client
+        .resource(coreResources.namespaces)
+        .create({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
+    }
+    // The first is of a namespace for which no cell is kept started; the second of one for which there may be one.
+    const pods = [
+      await sandboxWithCheckpoint("team-a", "first"),
+      await sandboxWithCheckpoint("team-a", "second"),
+      await sandboxWithCheckpoint("team-b", "third"),
+    ];
+    for (const pod of pods) {
+      const seen = seenBy(pod);
+      const store = `test/store/${pod.metadata.namespace}`;
+      const fixed = ["test", "test/store", "test/cell-compile-cache"];
+      const rest = seen.filter((path) => !fixed.includes(path) && !path.startsWith("test/cell-compile-cache/"));
+      expect(rest.filter((path) => path !== store && !path.startsWith(`${store}/`))).toEqual([]);
+      expect(seen).toContainEqual(expect.stringMatching(`^${store}/checkpoints/[^/]+/manifest\\.json$`));
+    }
+  });
+});
