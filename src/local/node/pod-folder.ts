@@ -71,9 +71,10 @@ export class PodFolder {
       .findLast((error) => error !== undefined);
   }
 
+  /** Removes it, and first what a killed cell left outside of it: no process of the Pod may run any more. */
   async remove(): Promise<void> {
-    // Processes of a namespace that was just killed may still be closing files.
     await sweepCgroups(this.cell);
+    // Processes of a namespace that was just killed may still be closing files.
     await rm(this.path, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
   }
 }
