@@ -18,6 +18,8 @@ export const ContainerSpec = z.strictObject({
   workingDir: z.string().startsWith("/").optional(),
   env: z.array(z.strictObject({ name: z.string().min(1), value: z.string().default("") })).default([]),
   user: z.strictObject({ uid: z.number().int().min(0), gid: z.number().int().min(0) }).default({ uid: 0, gid: 0 }),
+  /** Whether the template leaves it to the image who the entrypoint is. A cell that is not told goes by `user`. */
+  userOfImage: z.literal(true).optional(),
   ports: z.array(z.number().int().min(1).max(65535)).default([]),
   readOnlyRoot: z.boolean().default(false),
   /** Mounts into the sandbox: `source` is a path as the cell sees it. */
@@ -85,6 +87,14 @@ export const cellPhases = [
   "failed",
 ] as const;
 
+export const EngineBuild = z.object({
+  /** As `runsc --version` says it. */
+  version: z.string().min(1),
+  /** As Go says it: `amd64`, `arm64`. */
+  architecture: z.string().min(1),
+});
+export type EngineBuild = z.infer<typeof EngineBuild>;
+
 export const CellState = z.object({
   phase: z.enum(cellPhases),
   /** What a person should read when `phase` is `failed` or `stopped`. */
@@ -92,6 +102,8 @@ export const CellState = z.object({
   code: z.string().optional(),
   /** How often this sandbox's memory has been given a new identity; 1 after the first boot. */
   generation: z.number().int().min(0),
+  /** What restores checkpoints here; known as soon as the cell has had to ask. */
+  engine: EngineBuild.optional(),
   /** The checkpoint that is being taken just now. */
   checkpointing: z.string().optional(),
   /** Which of the declared limits nothing enforces here, and why: one sentence. */

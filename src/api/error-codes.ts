@@ -20,6 +20,7 @@ export const errorCodes = {
     "The sandbox asks for something else than the checkpoint was taken from; the message names the field.",
   CheckpointNotReady: "The checkpoint has not succeeded (yet), so it cannot be cloned.",
   CheckpointLost: "The checkpoint's data is not in the store or does not have the digest that was recorded.",
+  NeedNotMet: "The node or its cell lacks something that the checkpoint needs; the message names it.",
   CheckpointTooNew: "The checkpoint was written by a newer version of Ramet than the one that reads it.",
   StoreUnavailable: "The store's folder is missing or cannot be read.",
   StoreReadOnly: "The store cannot be written.",

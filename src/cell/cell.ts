@@ -4,6 +4,7 @@ import type {
   CellState,
   CheckpointRequest,
   CheckpointResult,
+  EngineBuild,
   Identity,
   RestoreRequest,
   RestoreResult,
@@ -15,9 +16,11 @@ import { openForRead } from "../store/open.ts";
 import type { CellSetting } from "./cell-setting.ts";
 import { GuestControl } from "./client/guest-control.ts";
 import { cut } from "./cut.ts";
+import { engineBuild } from "./engine-build.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import { handOver, untilGuestAnswers } from "./hand-over.ts";
 import { startLink, type Link } from "./link.ts";
+import { unmetNeed } from "./needs.ts";
 import { PhaseClock } from "./phase-clock.ts";
 import { Sandbox } from "./sandbox.ts";
 
@@ -42,6 +45,7 @@ export class Cell {
   #link: Link | undefined;
   #sandbox: Sandbox | undefined;
   #prepared: Promise<void> | undefined;
+  #build: Promise<EngineBuild> | undefined;
   #booted: Promise<CellState> | undefined;
   #restored: { checkpointId: string; result: Promise<RestoreResult> } | undefined;
   #lastCut: { checkpointId: string; result: Promise<CheckpointResult> } | undefined;
@@ -174,6 +178,8 @@ export class Cell {
   async #prepare(): Promise<void> {
     const { setting, report } = this.#dependencies;
     const { config, container, paths, listen } = setting;
+    // A restore must know it, and there is time while the network is made.
+    if (config.start === "wait") this.#knowBuild().catch(() => undefined);
     try {
       this.#link = await startLink({
         binary: paths.link,
@@ -213,8 +219,10 @@ export class Cell {
         clock.phase("store", () => openForRead(grant, { scratchPath: directory })),
         clock.phase("prepare", () => this.start()),
       ]);
-      this.#set({ phase: "restoring" });
       try {
+        const unmet = unmetNeed(session.manifest, await this.#knowBuild());
+        if (unmet !== undefined) throw unmet;
+        this.#set({ phase: "restoring" });
         if (contents.includes("memory"))
           await clock.phase("engine", () => this.#live().engine.restore(session.imagePath));
         else await clock.phase("engine", () => this.#bootOn(`${session.imagePath}/filesystem.tar`));
@@ -237,6 +245,7 @@ export class Cell {
         sandbox: this.#live(),
         guest: this.#guest(),
         setting: this.#dependencies.setting,
+        build: () => this.#knowBuild(),
       });
       if (!request.keepRunning) this.#set({ phase: "paused", ready: false });
       return result;
@@ -245,6 +254,17 @@ export class Cell {
       this.#state = rest;
       this.#set({});
     }
+  }
+
+  #knowBuild(): Promise<EngineBuild> {
+    this.#build ??= engineBuild(this.#dependencies.setting.paths.runsc).then((engine) => {
+      this.#set({ engine });
+      return engine;
+    });
+    this.#build.catch(() => {
+      this.#build = undefined;
+    });
+    return this.#build;
   }
 
   /** Between start or restore and traffic: the guest takes its identity, then both directions open. */

@@ -1,5 +1,4 @@
-import { arch } from "node:process";
-import type { CheckpointRequest, CheckpointResult } from "../api/cell.ts";
+import type { CheckpointRequest, CheckpointResult, EngineBuild } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import type { ManifestDraft } from "../store/manifest.ts";
 import { openForWrite } from "../store/open.ts";
@@ -13,6 +12,7 @@ export interface CutSubject {
   sandbox: Sandbox;
   guest: GuestControl;
   setting: CellSetting;
+  build: () => Promise<EngineBuild>;
 }
 
 const quiesceTimeoutMilliseconds = 2_000;
@@ -98,19 +98,14 @@ async function quiesce(guest: GuestControl): Promise<boolean> {
 
 async function manifestDraft(
   { contents }: CheckpointRequest,
-  { sandbox, setting }: CutSubject,
+  { setting, build }: CutSubject,
   { cutAt, quiesced }: { cutAt: string; quiesced: boolean },
 ): Promise<ManifestDraft> {
   const { config, image } = setting;
   return {
     contents,
     cutAt,
-    engine: {
-      name: "gvisor",
-      version: await sandbox.engine.version(),
-      platform: "systrap",
-      architecture: arch === "x64" ? "amd64" : arch,
-    },
+    engine: { name: "gvisor", platform: "systrap", ...(await build()) },
     templateDigest: config.templateDigest,
     container: config.container,
     image: { name: config.container.image, ...(image.digest === undefined ? {} : { digest: image.digest }) },

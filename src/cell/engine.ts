@@ -37,7 +37,6 @@ export class Engine {
   readonly #bundle: string;
   readonly #log: string;
   readonly #pidFile: string;
-  #version: Promise<string> | undefined;
 
   constructor(options: EngineOptions) {
     this.#options = options;
@@ -99,14 +98,6 @@ export class Engine {
       if (state === undefined || state.stdout.split("\n").includes(this.#options.id)) throw error;
     }
     await rm(this.#bundle, { recursive: true, force: true });
-  }
-
-  /** The build of gVisor: a checkpoint's memory can be restored by the very same build only. */
-  version(): Promise<string> {
-    this.#version ??= this.#run(["--version"]).then(
-      ({ stdout }) => /runsc version (\S+)/.exec(stdout)?.[1] ?? "unknown",
-    );
-    return this.#version;
   }
 
   /** What gVisor writes for a checkpoint is not charged to the sandbox's memory limit, which it would break. */

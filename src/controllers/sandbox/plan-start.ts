@@ -45,8 +45,9 @@ function planForeignPod(state: SandboxState, { metadata }: Pod): SandboxPlan {
 function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod): SandboxPlan {
   const { start } = state;
   if (start?.state === "done") return { actions: [], status: running(state, pod, start.value) };
-  if (isEnded(pod)) return { actions: [], status: ended(state, pod) };
+  // A cell that cannot start its sandbox says why, and ends: its answer says more than its end.
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
+  if (isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (!cellRuns(pod)) return planWaiting(state, pod);
   if (start !== undefined) return slowly(state, start.lastError?.message ?? "Waiting for the sandbox to answer");
   return planContents(state, template, pod);
