@@ -45,6 +45,7 @@ export function containerSpec(template: PodTemplateSpec): ResolvedContainer {
     workingDir: container.workingDir,
     env: [...variables].map(([name, value]) => ({ name, value })),
     user: user(template, container),
+    userOfImage: namesUser(template, container) ? undefined : true,
     ports: reachablePorts(container),
     readOnlyRoot: container.securityContext?.readOnlyRootFilesystem ?? false,
     mounts: sortedMounts(container).map(({ mountPath, readOnly }, index) => ({
@@ -87,13 +88,17 @@ function environment(container: Container): { variables: Map<string, string>; un
   return { variables, unresolved: [...unresolved] };
 }
 
-/** The container's own ids go before the Pod's; where neither says, root, as the cell cannot see the image's USER. */
+/** The container's own ids go before the Pod's; where neither says, root, unless the node knows the image's. */
 function user(template: PodTemplateSpec, container: Container): { uid: number; gid: number } {
   const pod = template.spec.securityContext;
   return {
     uid: container.securityContext?.runAsUser ?? pod?.runAsUser ?? 0,
     gid: container.securityContext?.runAsGroup ?? pod?.runAsGroup ?? 0,
   };
+}
+
+function namesUser(template: PodTemplateSpec, { securityContext }: Container): boolean {
+  return (securityContext?.runAsUser ?? template.spec.securityContext?.runAsUser) !== undefined;
 }
 
 /** Declared TCP ports, and those that the kubelet's probes and hooks knock at: they must be reachable at the Pod IP. */

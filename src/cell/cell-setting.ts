@@ -9,6 +9,8 @@ export const ImageConfig = z.object({
   cmd: z.array(z.string()).default([]),
   env: z.array(z.string()).default([]),
   workingDir: z.string().default(""),
+  /** The ids of the image's user. */
+  user: z.object({ uid: z.number().int().min(0), gid: z.number().int().min(0) }).optional(),
   digest: z.string().optional(),
 });
 export type ImageConfig = z.infer<typeof ImageConfig>;
@@ -82,6 +84,7 @@ function withImage({ container }: CellConfig, image: ImageConfig): ContainerSpec
     command: noCommand ? image.entrypoint : container.command,
     args: container.args.length === 0 && noCommand ? image.cmd : container.args,
     env: [...inherited.filter(({ name }) => !named.has(name)), ...container.env],
+    ...(container.userOfImage && image.user !== undefined && { user: image.user }),
     ...(container.workingDir === undefined && image.workingDir !== "" ? { workingDir: image.workingDir } : {}),
   };
 }

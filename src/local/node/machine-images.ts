@@ -1,4 +1,5 @@
 import { mkdir } from "node:fs/promises";
+import { imageUser } from "../images/image-user.ts";
 import { openImageStore } from "../images/image-store.ts";
 import { getOrPullImage } from "../images/pull-image.ts";
 import { imagesFolder } from "../images/python-image.ts";
@@ -16,9 +17,10 @@ export function machineImages(progress: (line: string) => void): ImageSource {
       const { rootPath, config, digest } =
         (await store.find(reference)) ?? (pull === "Never" ? await store.get(reference) : await pulled(reference));
       const { entrypoint, cmd, env } = config;
+      const user = await imageUser({ name: reference, rootPath, user: config.user });
       // "/" is what an image has that names none; clients' commands then start in their user's home.
       const workingDir = config.workingDir === "/" ? "" : config.workingDir;
-      return { rootPath, digest, config: { entrypoint, cmd, env, workingDir } };
+      return { rootPath, digest, config: { entrypoint, cmd, env, workingDir, ...(user && { user }) } };
     },
   };
 

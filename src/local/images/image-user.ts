@@ -1,0 +1,55 @@
+import { constants } from "node:fs";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import { folderInside } from "./folder-inside.ts";
+
+export interface UserIds {
+  uid: number;
+  gid: number;
+}
+
+/**
+ * The ids of what an image names as its user (OCI image configuration, `User`): `user`, `uid`, `user:group`, `uid:gid` and
+ * mixtures of them, names by the image's own `/etc/passwd` and `/etc/group`. Without a group it is the user's own one, and 0
+ * for a number that is no user of the image. Nothing for an image that names nobody.
+ * @throws RametError `InvalidArgument` for a name that the image does not know
+ */
+export async function imageUser(image: { name: string; rootPath: string; user: string }): Promise<UserIds | undefined> {
+  if (image.user === "") return undefined;
+  const [userText = "", groupText = ""] = image.user.split(":");
+  const users = await entries(image.rootPath, "passwd");
+  const user = users.find((fields) => (number(userText) === undefined ? fields[0] : fields[2]) === userText);
+  const uid = number(userText) ?? number(user?.[2]);
+  if (uid === undefined) throw unknown(image, "user", userText, "/etc/passwd");
+  if (groupText === "") return { uid, gid: number(user?.[3]) ?? 0 };
+  const group = (await entries(image.rootPath, "group")).find(([name]) => name === groupText);
+  const gid = number(groupText) ?? number(group?.[2]);
+  if (gid === undefined) throw unknown(image, "group", groupText, "/etc/group");
+  return { uid, gid };
+}
+
+/** The lines of a file of users or groups (passwd(5), group(5)), each as its fields; none where there is no such file. */
+async function entries(rootPath: string, name: "passwd" | "group"): Promise<string[][]> {
+  // The image is somebody else's: no link in it may lead to a file of this machine.
+  const etc = await folderInside(rootPath, join(rootPath, "etc"));
+  if (etc === undefined) return [];
+  const file = await open(join(etc, name), constants.O_RDONLY | constants.O_NOFOLLOW).catch(() => undefined);
+  try {
+    return ((await file?.readFile("utf8")) ?? "").split("\n").map((line) => line.split(":"));
+  } finally {
+    await file?.close();
+  }
+}
+
+function number(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : undefined;
+}
+
+function unknown(image: { name: string; user: string }, what: string, name: string, file: string): RametError {
+  return new RametError(
+    "InvalidArgument",
+    `The image ${image.name} is to run as ${image.user}, and its ${file} has no ${what} ${name}`,
+    { hint: "Set securityContext.runAsUser in the template" },
+  );
+}
