@@ -13,7 +13,10 @@ export interface V2Place {
   bounds: { memoryBytes?: number; cpuMillis?: number; processes?: number };
 }
 
-/** What the cell, link and a second's log need beside the sandbox, out of the Pod's limit: both measured under 80 MiB. */
+/**
+ * What the cell, link and a `runsc` command need beside the sandbox, out of the Pod's limit: measured 55 MiB that cannot be
+ * reclaimed for the first two, and 25 MiB for the command while it runs.
+ */
 const cellMemoryBytes = 96 * 1024 ** 2;
 const cellProcesses = 128;
 /** The part of a Pod's CPU that the sandbox leaves: its cell must answer while it spins. */
