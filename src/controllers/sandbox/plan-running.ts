@@ -1,10 +1,9 @@
 import { isPodReady, type Pod } from "../../api/pod.ts";
-import type { SandboxStatus } from "../../api/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { planPausing } from "./plan-pausing.ts";
-import { endMessage, isEnded } from "./pod-facts.ts";
+import { isEnded } from "./pod-facts.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
-import { changed } from "./status.ts";
+import { changed, ended } from "./status.ts";
 
 /** A sandbox that runs: it is paused on wish, and else follows its Pod. */
 export function planRunning(state: SandboxState): SandboxPlan {
@@ -26,22 +25,13 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
   const { sandbox, pod } = state;
   const recorded = sandbox.status?.podInfo?.podUID;
   const isOwn = pod !== undefined && (recorded === undefined || pod.metadata.uid === recorded);
-  if (isOwn && isEnded(pod)) {
-    const succeeded = pod.status?.phase === "Succeeded";
-    return { actions: [], status: end(state, succeeded ? "Succeeded" : "Failed", endMessage(pod)) };
-  }
+  if (isOwn && isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (isOwn && pod.metadata.deletionTimestamp === undefined) return undefined;
   const message =
     "Pod Not Found: the sandbox's Pod was deleted, and what it held is gone; delete the Sandbox, and create it anew " +
     "from its template or from a checkpoint";
-  return { actions: [], status: end(state, "Failed", message) };
-}
-
-function end(state: SandboxState, phase: "Succeeded" | "Failed", message: string): SandboxStatus {
-  return changed(state, phase, {
-    message,
-    conditions: [{ type: "Ready", status: "False", reason: "SandboxLost", message }],
-  });
+  const condition = { type: "Ready", status: "False", reason: "SandboxLost", message } as const;
+  return { actions: [], status: changed(state, "Failed", { message, conditions: [condition] }) };
 }
 
 /**

@@ -1,9 +1,9 @@
 import { finalizers } from "../../api/labels.ts";
 import type { Pod } from "../../api/pod.ts";
 import type { PodTemplateSpec } from "../../api/pod-template.ts";
-import { cellRuns, endMessage, isEnded, startProblem } from "./pod-facts.ts";
+import { cellRuns, isEnded, startProblem } from "./pod-facts.ts";
 import type { ResolvedTemplate, SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
-import { changed, failed, notReady, running } from "./status.ts";
+import { ended, failed, notReady, running } from "./status.ts";
 
 /** From nothing, or from a pause, to Running: a Pod, then a boot or a restore in it. */
 export function planStart(state: SandboxState): SandboxPlan {
@@ -65,14 +65,6 @@ function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
   const problem = startProblem(pod);
   if (problem !== undefined) return { actions: [], status: notReady(state, "StartContainerFailed", problem) };
   return slowly(state, `Waiting for the Pod ${pod.metadata.name} to start`);
-}
-
-function ended(state: SandboxState, pod: Pod) {
-  const message = endMessage(pod);
-  return changed(state, pod.status?.phase === "Succeeded" ? "Succeeded" : "Failed", {
-    message,
-    conditions: [{ type: "Ready", status: "False", reason: "SandboxLost", message }],
-  });
 }
 
 /** Says for what it waits, once it has waited for long: who starts at once needs one status and not two. */

@@ -192,4 +192,14 @@ describe("planSandbox", () => {
       }),
     );
   });
+
+  it("gives a Pod's end a reason that agrees with the phase", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { status } = planSandbox(state);
+        const reason = status?.conditions?.find(({ type }) => type === "Ready")?.reason;
+        expect(reason === "PodCompleted").toBe(status?.phase === "Succeeded");
+      }),
+    );
+  });
 });

@@ -19,6 +19,14 @@ export function endMessage(pod: Pod): string {
   return ended === undefined ? `The Pod ${pod.metadata.name} has ended` : `It ended with exit code ${ended.exitCode}`;
 }
 
+/** One word for how a Pod has ended: Kubernetes' own for its Ready condition, or what the node says went wrong. */
+export function endReason(pod: Pod): string {
+  if (pod.status?.phase === "Succeeded") return "PodCompleted";
+  const told = pod.status?.reason ?? cellStatus(pod)?.state?.terminated?.reason;
+  // Of any exit code but 0, runtimes say Error and no more.
+  return told === undefined || told === "" || told === "Error" ? "PodFailed" : told;
+}
+
 /** What keeps a container from starting that will not go away by waiting a moment: an image that cannot be had, say. */
 export function startProblem({ status }: Pod): string | undefined {
   for (const { name, state } of status?.containerStatuses ?? []) {

@@ -4,6 +4,7 @@ import type { Condition } from "../../api/metadata.ts";
 import type { Pod } from "../../api/pod.ts";
 import type { SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/sandbox.ts";
 import { setCondition } from "../../kube/conditions.ts";
+import { endMessage, endReason } from "./pod-facts.ts";
 import type { SandboxState, StartOutcome } from "./state.ts";
 
 export interface ConditionChange {
@@ -37,6 +38,15 @@ export function failed(state: SandboxState, error: RametError): SandboxStatus {
   return changed(state, "Failed", {
     message,
     conditions: [{ type: "Ready", status: "False", reason: error.code, message }],
+  });
+}
+
+/** The Pod has ended, well or not. */
+export function ended(state: SandboxState, pod: Pod): SandboxStatus {
+  const message = endMessage(pod);
+  return changed(state, pod.status?.phase === "Succeeded" ? "Succeeded" : "Failed", {
+    message,
+    conditions: [{ type: "Ready", status: "False", reason: endReason(pod), message }],
   });
 }
 
