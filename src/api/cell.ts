@@ -20,8 +20,6 @@ export const ContainerSpec = z.strictObject({
   user: z.strictObject({ uid: z.number().int().min(0), gid: z.number().int().min(0) }).default({ uid: 0, gid: 0 }),
   /** Whether the template leaves it to the image who the entrypoint is. A cell that is not told goes by `user`. */
   userOfImage: z.literal(true).optional(),
-  /** Whether the template leaves it to the image who the entrypoint is. A cell that is not told goes by `user`. */
-  userOfImage: z.literal(true).optional(),
   ports: z.array(z.number().int().min(1).max(65535)).default([]),
   readOnlyRoot: z.boolean().default(false),
   /** Mounts into the sandbox: `source` is a path as the cell sees it. */
