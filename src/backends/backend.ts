@@ -15,7 +15,7 @@ export interface Backend {
   /**
    * Captures the source at one instant. Whatever fails, the source goes on as it was.
    * @throws RametError `SandboxNotReady`, `Conflict` when another cut of the source is under way, `Unavailable` when the
-   *   source cannot be reached, `StoreFull`, `StoreReadOnly`, `StoreUnavailable`, `EngineFailed`
+   *   source cannot be reached, `Timeout` when it does not answer, `StoreFull`, `StoreReadOnly`, `StoreUnavailable`, `EngineFailed`
    */
   cut(wish: CutWish): Promise<Capture>;
   /**
@@ -25,7 +25,7 @@ export interface Backend {
   whenReady(handle: CheckpointHandle): Promise<CheckpointRecord>;
   /**
    * Makes a sandbox that waits into a clone; answers when the clone answers under its own identity.
-   * @throws RametError `CheckpointLost`, `EngineFailed`, `HandoverFailed`, `Unavailable`
+   * @throws RametError `CheckpointLost`, `NeedNotMet`, `EngineFailed`, `HandoverFailed`, `Timeout`, `Unavailable`
    */
   clone(wish: CloneWish): Promise<Started>;
   /** Removes the data. What is gone is done; clones are not affected. */

@@ -1,8 +1,10 @@
 import type { Identity } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
+import { systemClock, type Clock } from "../kube/clock.ts";
 import { CellClient, type CellAddress } from "../cell/client/cell-client.ts";
 import type { CheckpointStanding, CheckpointStore } from "../store/checkpoint-store.ts";
 import type { Backend, CheckpointHandle, CheckpointRecord, SandboxTarget, Started, Swept } from "./backend.ts";
+import { bounded } from "./bounded.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
 import { checkpointRecord } from "./checkpoint-record.ts";
 
@@ -11,6 +13,7 @@ export interface CellBackendOptions {
   store: CheckpointStore;
   /** How long a cell may use a grant. @default 600000 */
   grantMilliseconds?: number;
+  clock?: Clock;
 }
 
 /** Memory and files by gVisor, in the sandbox's own cell; data in Ramet's store. It also runs the sandboxes. */
@@ -31,7 +34,12 @@ export interface CellBackend extends Backend {
 /** Restores hold what they opened for longer than their grant lives; a sweep keeps this many grants' lives away. */
 const sweepMargin = 6;
 
-export function cellBackend({ credentials, store, grantMilliseconds = 600_000 }: CellBackendOptions): CellBackend {
+/** A boot, a restore or an end that takes longer has come to nothing: the slowest that was seen took seconds. */
+const startMilliseconds = 60_000;
+
+export function cellBackend(options: CellBackendOptions): CellBackend {
+  const { credentials, store, grantMilliseconds = 600_000, clock = systemClock } = options;
+  const start = { clock, milliseconds: startMilliseconds, hint: whenStartHangs };
   const cells = new CellClient(credentials.key);
 
   async function published(handle: CheckpointHandle): Promise<CheckpointRecord | undefined> {
@@ -53,7 +61,9 @@ export function cellBackend({ credentials, store, grantMilliseconds = 600_000 }:
       // A former attempt may have come to its end with nobody left to hear of it.
       const earlier = await published(handle);
       if (earlier !== undefined) return { handle, cutAt: earlier.cutAt, record: earlier };
-      const result = await cells.checkpoint(address(source), { grant, contents, keepRunning });
+      const bound = { clock, milliseconds: grantMilliseconds, what: "The checkpoint", hint: whenCutHangs };
+      const wish = { grant, contents, keepRunning };
+      const result = await bounded(bound, (signal) => cells.checkpoint(address(source), wish, signal));
       const manifest = await store.manifest({ ...handle, digest: result.manifestDigest });
       return { handle, cutAt: result.cutAt, record: checkpointRecord(manifest, result.manifestDigest, result) };
     },
@@ -68,16 +78,19 @@ export function cellBackend({ credentials, store, grantMilliseconds = 600_000 }:
     },
     async clone({ handle, manifestDigest, contents, target, identity }) {
       const grant = await store.grantRead({ ...handle, manifestDigest, ttlMilliseconds: grantMilliseconds });
-      return cells.restore(address(target), { identity, grant, contents });
+      const wish = { identity, grant, contents };
+      return bounded({ ...start, what: "The restore" }, (signal) => cells.restore(address(target), wish, signal));
     },
     async remove(handle) {
       await store.remove(handle);
     },
     async boot(target, identity) {
-      return { state: await cells.boot(address(target), { identity }), phases: {} };
+      const boot = (signal: AbortSignal) => cells.boot(address(target), { identity }, signal);
+      return { state: await bounded({ ...start, what: "The start of the sandbox" }, boot), phases: {} };
     },
     async stop(target, reason) {
-      await cells.stop(address(target), reason);
+      const what = "The end of the sandbox";
+      await bounded({ ...start, what }, (signal) => cells.stop(address(target), reason, signal));
     },
     async sweep(standing, signal) {
       const olderThanMilliseconds = sweepMargin * grantMilliseconds;
@@ -94,3 +107,8 @@ export function cellBackend({ credentials, store, grantMilliseconds = 600_000 }:
 function address({ ip, sandboxUid }: SandboxTarget): CellAddress {
   return { ip, sandboxUid };
 }
+
+const whenStartHangs =
+  "See with kubectl describe pod and kubectl logs what its node lacks; then delete the Sandbox, and create it anew";
+const whenCutHangs =
+  "The sandbox was not ended; see with ramet sandbox exec whether it answers, and create another Checkpoint";

@@ -67,7 +67,7 @@ export async function runControllers(options: RunControllersOptions): Promise<vo
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
   const { client, store, log = silentLog } = options;
   const credentials = await clusterCredentials(client, signal);
-  const backend = cellBackend({ credentials, store });
+  const backend = cellBackend({ credentials, store, clock: client.clock });
   const informers = createInformers(client, log);
   const all = [informers.sandboxes, informers.pods, informers.checkpoints, informers.templates];
   const following = new AbortController();

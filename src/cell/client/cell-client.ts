@@ -14,6 +14,7 @@ import {
 import { errorCodes, type ErrorCode } from "../../api/error-codes.ts";
 import { RametError } from "../../api/errors.ts";
 import { signCellToken, type CellKey } from "./cell-token.ts";
+import { boundAnswer, boundConnecting } from "./deadlines.ts";
 
 export interface CellAddress {
   /** The Pod's address. */
@@ -28,7 +29,25 @@ const Failure = z.object({
   retryable: z.boolean().optional(),
 });
 
-/** Speaks to cells; one for all of them, with one pool of connections. Every method takes the cell's address. */
+interface CellCall {
+  operation: string;
+  body?: unknown;
+  query?: URLSearchParams;
+  signal?: AbortSignal | undefined;
+  /** How long the answer may take to begin. Absent: as long as the caller's signal lets it. */
+  answerMilliseconds?: number;
+}
+
+/** For what a cell answers from what it knows. */
+const answerMilliseconds = 10_000;
+
+/**
+ * Speaks to cells; one for all of them, with one pool of connections. Every method takes the cell's address. A signal ends
+ * the call and nothing else: what a cell has begun it brings to its end, and a repeat joins it.
+ *
+ * Every method throws RametError `Unavailable` (retryable) when the cell cannot be reached, also within 2 s;
+ * `Canceled` when the signal is aborted; and those that do not wait for gVisor `Timeout` after 10 s.
+ */
 export class CellClient {
   readonly #key: CellKey;
   readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: 64 });
@@ -37,33 +56,33 @@ export class CellClient {
     this.#key = key;
   }
 
-  state(cell: CellAddress): Promise<CellState> {
-    return this.#call(cell, { operation: "state", answer: CellState });
+  state(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "state", answer: CellState, answerMilliseconds, signal });
   }
 
-  boot(cell: CellAddress, body: BootRequest): Promise<CellState> {
-    return this.#call(cell, { operation: "boot", body, answer: CellState });
+  boot(cell: CellAddress, body: BootRequest, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "boot", body, answer: CellState, signal });
   }
 
-  restore(cell: CellAddress, body: RestoreRequest): Promise<RestoreResult> {
-    return this.#call(cell, { operation: "restore", body, answer: RestoreResult });
+  restore(cell: CellAddress, body: RestoreRequest, signal?: AbortSignal): Promise<RestoreResult> {
+    return this.#call(cell, { operation: "restore", body, answer: RestoreResult, signal });
   }
 
-  checkpoint(cell: CellAddress, body: CheckpointRequest): Promise<CheckpointResult> {
-    return this.#call(cell, { operation: "checkpoint", body, answer: CheckpointResult });
+  checkpoint(cell: CellAddress, body: CheckpointRequest, signal?: AbortSignal): Promise<CheckpointResult> {
+    return this.#call(cell, { operation: "checkpoint", body, answer: CheckpointResult, signal });
   }
 
-  resume(cell: CellAddress): Promise<CellState> {
-    return this.#call(cell, { operation: "resume", body: {}, answer: CellState });
+  resume(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "resume", body: {}, answer: CellState, signal });
   }
 
-  stop(cell: CellAddress, reason: string): Promise<CellState> {
-    return this.#call(cell, { operation: "stop", body: { reason }, answer: CellState });
+  stop(cell: CellAddress, reason: string, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "stop", body: { reason }, answer: CellState, signal });
   }
 
   /** The cell's states as they change, beginning with the present one; ends with the cell. */
   async *events(cell: CellAddress, signal: AbortSignal): AsyncGenerator<CellState> {
-    const response = await this.#send(cell, { operation: "events", signal });
+    const response = await this.#send(cell, { operation: "events", answerMilliseconds, signal });
     let rest = "";
     for await (const chunk of response as AsyncIterable<Buffer>) {
       const lines = (rest + chunk.toString()).split("\n");
@@ -74,11 +93,11 @@ export class CellClient {
 
   /** What the entrypoint printed, as a stream of text. `query` is that of `kubectl logs`. */
   logs(cell: CellAddress, query: URLSearchParams, signal?: AbortSignal): Promise<IncomingMessage> {
-    return this.#send(cell, { operation: "logs", query, ...(signal && { signal }) });
+    return this.#send(cell, { operation: "logs", query, answerMilliseconds, signal });
   }
 
   /** A raw stream to a port inside the sandbox. */
-  async dial(cell: CellAddress, port: number): Promise<Duplex> {
+  async dial(cell: CellAddress, port: number, signal?: AbortSignal): Promise<Duplex> {
     const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation: "ports" });
     const request = httpRequest({
       host: cell.ip,
@@ -86,6 +105,11 @@ export class CellClient {
       path: `/v1/ports/${port}`,
       headers: { authorization: `Bearer ${token}`, connection: "Upgrade", upgrade: "tcp" },
     });
+    boundConnecting(request, cell.ip);
+    boundAnswer(request, answerMilliseconds, `the connection to port ${port}`);
+    const giveUp = (): void => void request.destroy();
+    signal?.addEventListener("abort", giveUp, { once: true });
+    if (signal?.aborted === true) giveUp();
     const upgraded = once(request, "upgrade") as Promise<[IncomingMessage, Duplex]>;
     const refused = once(request, "response") as Promise<[IncomingMessage]>;
     ignoreLateErrors(request);
@@ -95,7 +119,10 @@ export class CellClient {
       if (result[1] !== undefined) return result[1];
       throw await failure(result[0]);
     } catch (error) {
-      throw unreachable(cell, error);
+      throw unreachable(cell, error, signal);
+    } finally {
+      // From here on the stream is the caller's.
+      signal?.removeEventListener("abort", giveUp);
     }
   }
 
@@ -104,18 +131,16 @@ export class CellClient {
     this.#agent.destroy();
   }
 
-  async #call<T extends z.ZodType>(
-    cell: CellAddress,
-    call: { operation: string; body?: unknown; answer: T },
-  ): Promise<z.infer<T>> {
+  async #call<T extends z.ZodType>(cell: CellAddress, call: CellCall & { answer: T }): Promise<z.infer<T>> {
     const response = await this.#send(cell, call);
-    return call.answer.parse(JSON.parse(await text(response)));
+    try {
+      return call.answer.parse(JSON.parse(await text(response)));
+    } catch (error) {
+      throw response.complete ? error : unreachable(cell, error, call.signal);
+    }
   }
 
-  async #send(
-    cell: CellAddress,
-    call: { operation: string; body?: unknown; query?: URLSearchParams; signal?: AbortSignal },
-  ): Promise<IncomingMessage> {
+  async #send(cell: CellAddress, call: CellCall): Promise<IncomingMessage> {
     const { operation } = call;
     const body = call.body === undefined ? undefined : JSON.stringify(call.body);
     const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation, body });
@@ -134,6 +159,8 @@ export class CellClient {
       },
       ...(call.signal && { signal: call.signal }),
     });
+    boundConnecting(request, cell.ip);
+    if (call.answerMilliseconds !== undefined) boundAnswer(request, call.answerMilliseconds, operation);
     ignoreLateErrors(request);
     request.end(body);
     try {
@@ -141,7 +168,7 @@ export class CellClient {
       if (response.statusCode === 200) return response;
       throw await failure(response);
     } catch (error) {
-      throw unreachable(cell, error);
+      throw unreachable(cell, error, call.signal);
     }
   }
 }
@@ -160,8 +187,13 @@ async function failure(response: IncomingMessage): Promise<RametError> {
   return new RametError(known, message, { retryable: retryable ?? false, ...(hint === undefined ? {} : { hint }) });
 }
 
-function unreachable(cell: CellAddress, error: unknown): RametError {
+function unreachable(cell: CellAddress, error: unknown, signal: AbortSignal | undefined): RametError {
   if (error instanceof RametError) return error;
+  if (signal?.aborted === true) {
+    return new RametError("Canceled", `the call to the cell at ${cell.ip} was given up: the caller asked for it`, {
+      cause: error,
+    });
+  }
   return new RametError("Unavailable", `the cell at ${cell.ip} cannot be reached: ${RametError.from(error).message}`, {
     retryable: true,
     cause: error,
