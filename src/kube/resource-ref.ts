@@ -16,6 +16,13 @@ export const coreResources = {
   namespaces: { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false },
   secrets: { group: "", version: "v1", plural: "secrets", kind: "Secret", namespaced: true },
   configMaps: { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true },
+  persistentVolumeClaims: {
+    group: "",
+    version: "v1",
+    plural: "persistentvolumeclaims",
+    kind: "PersistentVolumeClaim",
+    namespaced: true,
+  },
   leases: { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true },
   events: { group: "events.k8s.io", version: "v1", plural: "events", kind: "Event", namespaced: true },
   crds: {

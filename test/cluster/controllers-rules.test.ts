@@ -354,3 +354,38 @@ test("transitions are told as Events", async () => {
   const reasons = items.map((event) => (event as unknown as { reason: string }).reason);
   expect(reasons).toEqual(expect.arrayContaining(["SandboxRunning", "CheckpointSucceeded"]));
 });
+
+test("claims are made before the Pod that mounts them, are the sandbox's own, and never another's", async () => {
+  await inNewNamespace();
+  const claims = cluster.client.resource(coreResources.persistentVolumeClaims);
+  const claimSpec = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } };
+  const volumeClaimTemplates = [{ metadata: { name: "data", labels: { tier: "hot" } }, spec: claimSpec }];
+  await create("Sandbox", "a", { template, volumeClaimTemplates });
+  const { metadata } = await sandbox("a", inPhase("Running"));
+  const claim = await claims.get({ namespace, name: "data-a" });
+  expect(claim).toMatchObject({
+    metadata: { labels: { tier: "hot" }, ownerReferences: [{ kind: "Sandbox", name: "a", uid: metadata.uid }] },
+    spec: claimSpec,
+  });
+  const pod = await cluster.pod(at("a"), () => true);
+  expect(pod.spec.volumes).toContainEqual({ name: "data", persistentVolumeClaim: { claimName: "data-a" } });
+
+  // A clone by its checkpoint's template has claims of its own, also when the checkpoint is gone.
+  await create("Sandbox", "b", {}, { [restoreFrom]: await taken("c", "a") });
+  const clone = await sandbox("b", inPhase("Running"));
+  expect(clone.spec.volumeClaimTemplates).toEqual(volumeClaimTemplates);
+  await claims.get({ namespace, name: "data-b" });
+
+  const foreign = { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: { name: "data-d", namespace } };
+  await claims.create({ ...foreign, spec: claimSpec });
+  await create("Sandbox", "d", { template, volumeClaimTemplates });
+  const { status } = await sandbox("d", ({ message }) => message?.includes("data-d") === true);
+  expect(status).toMatchObject({ phase: "Pending", conditions: [{ type: "Ready", reason: "PodCreateFailed" }] });
+  expect(cluster.seen.pods.store.get(at("d"))).toBeUndefined();
+  await claims.delete({ namespace, name: "data-d" });
+  await create("Sandbox", "e", { template, volumeClaimTemplates: [{ spec: claimSpec }] });
+  await sandbox(
+    "e",
+    ({ message }) => message?.startsWith("The Pod cannot be made: spec.volumeClaimTemplates[0].metadata") === true,
+  );
+});

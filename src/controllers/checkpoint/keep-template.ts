@@ -28,11 +28,11 @@ export async function keepTemplate(taking: Taking, dependencies: CheckpointDepen
 function keptSpec({ source: { sandbox } }: Taking, { cache }: CheckpointDependencies) {
   const resolved = resolveTemplate(sandbox, cache);
   if ("problem" in resolved) throw resolved.problem;
-  const { volumeClaimTemplates, runtimes, pauseStrategy } = sandbox.spec;
+  const { runtimes, pauseStrategy } = sandbox.spec;
   const persistentContents = sandbox.spec.persistentContents ?? resolved.persistentContents;
   return {
     template: withoutOrigin(resolved.template),
-    ...(volumeClaimTemplates && { volumeClaimTemplates }),
+    ...(resolved.volumeClaims.length > 0 && { volumeClaimTemplates: resolved.volumeClaims }),
     ...(persistentContents.length > 0 && { persistentContents }),
     ...(runtimes && { runtimes }),
     ...(pauseStrategy && { pauseStrategy }),

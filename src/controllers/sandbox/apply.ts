@@ -8,8 +8,9 @@ import { controllerOf, keyOf } from "../../kube/object.ts";
 import { addFinalizer, removeFinalizer } from "../finalizer.ts";
 import { identityOf } from "../identity.ts";
 import { pauseCheckpoint } from "../pause-checkpoint.ts";
+import { createClaims } from "./claims.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
-import type { SandboxAction } from "./state.ts";
+import type { ResolvedTemplate, SandboxAction } from "./state.ts";
 
 /** Carries out one action. Each can be repeated, and what is done or gone already is no error. */
 export async function applyAction(
@@ -26,7 +27,7 @@ export async function applyAction(
           sandboxes.resource,
           sandbox,
           finalizers.sandbox,
-          action.template && { spec: { template: action.template } },
+          action.borrowed && { spec: kept(action.borrowed) },
         ),
       );
       return;
@@ -63,14 +64,21 @@ export async function applyAction(
   }
 }
 
+/** What a sandbox takes over of the template that was kept with its checkpoint. */
+function kept({ template, volumeClaims }: ResolvedTemplate): object {
+  return { template, ...(volumeClaims.length > 0 && { volumeClaimTemplates: volumeClaims }) };
+}
+
 async function createPod(
   sandbox: Sandbox,
-  { template, start }: Extract<SandboxAction, { do: "createPod" }>,
+  { template: { template, volumeClaims }, start }: Extract<SandboxAction, { do: "createPod" }>,
   { informers, credentials, podOptions, newPods, clock }: SandboxDependencies,
 ): Promise<void> {
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
-  const manifest = cellPod(sandbox, template, { ...podOptions, publicKey: credentials.publicKey, start });
+  const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
+  const manifest = cellPod(owner, template, { ...podOptions, publicKey: credentials.publicKey, start });
+  if (volumeClaims.length > 0) await createClaims(resource.client, sandbox, volumeClaims);
   try {
     newPods.add(sandbox.metadata.uid, await resource.create(manifest), startedAt);
   } catch (error) {

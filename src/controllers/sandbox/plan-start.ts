@@ -25,7 +25,7 @@ export function planStart(state: SandboxState): SandboxPlan {
 function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
   if (state.foreignPod !== undefined) return planForeignPod(state, state.foreignPod);
   const start = state.origin.kind === "new" ? "boot" : "wait";
-  return { actions: [...finalizer(state, template), { do: "createPod", template: template.template, start }] };
+  return { actions: [...finalizer(state, template), { do: "createPod", template, start }] };
 }
 
 /** The reference stays Pending here too: the name may become free. */
@@ -74,7 +74,7 @@ function slowly(state: SandboxState, message: string): SandboxPlan {
 }
 
 /** In the same write, a sandbox without a template gets its checkpoint's: the checkpoint may be deleted one day. */
-function finalizer({ sandbox }: SandboxState, { template, borrowed }: ResolvedTemplate): SandboxAction[] {
+function finalizer({ sandbox }: SandboxState, template: ResolvedTemplate): SandboxAction[] {
   if (sandbox.metadata.finalizers?.includes(finalizers.sandbox) ?? false) return [];
-  return [{ do: "addFinalizer", ...(borrowed && { template }) }];
+  return [{ do: "addFinalizer", ...(template.borrowed && { borrowed: template }) }];
 }

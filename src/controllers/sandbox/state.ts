@@ -37,6 +37,8 @@ export interface ResolvedTemplate {
   borrowed: boolean;
   persistentContents: readonly string[];
   pauseStrategy: string | undefined;
+  /** PersistentVolumeClaims to make for the sandbox, as they stand in its spec or in the SandboxTemplate. */
+  volumeClaims: Record<string, unknown>[];
 }
 
 export type Origin =
@@ -60,9 +62,9 @@ export interface StartOutcome extends Started {
 
 /** What is to be done. All at once; then the status is written. */
 export type SandboxAction =
-  | { do: "addFinalizer"; template?: PodTemplateSpec }
+  | { do: "addFinalizer"; borrowed?: ResolvedTemplate }
   | { do: "removeFinalizer" }
-  | { do: "createPod"; template: PodTemplateSpec; start: "boot" | "wait" }
+  | { do: "createPod"; template: ResolvedTemplate; start: "boot" | "wait" }
   | { do: "deletePod"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: CloneSource | undefined }
   | { do: "createPauseCheckpoint"; persistentContents: readonly string[] }

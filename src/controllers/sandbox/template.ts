@@ -19,26 +19,29 @@ export function resolveTemplate(
   try {
     if (spec.template !== undefined) {
       const template = parsePodTemplate(spec.template);
-      return { template, borrowed: false, persistentContents: [], pauseStrategy: undefined };
+      const volumeClaims = spec.volumeClaimTemplates ?? [];
+      return { template, borrowed: false, persistentContents: [], pauseStrategy: undefined, volumeClaims };
     }
     const { templateRef } = spec;
     if (templateRef !== undefined) {
       const found = cache.template(`${metadata.namespace}/${templateRef.name}`);
-      return found === undefined ? { problem: unknown(sandbox, templateRef.name) } : fromObject(found, false);
+      return found === undefined ? { problem: unknown(sandbox, templateRef.name) } : fromObject(sandbox, found, false);
     }
     const kept = checkpoint && cache.templatesOwnedBy(checkpoint.metadata.uid)[0];
-    return kept === undefined ? { problem: none(checkpoint) } : fromObject(kept, true);
+    return kept === undefined ? { problem: none(checkpoint) } : fromObject(sandbox, kept, true);
   } catch (error) {
     return { problem: RametError.from(error) };
   }
 }
 
-function fromObject({ metadata, spec }: SandboxTemplate, borrowed: boolean): ResolvedTemplate {
+/** What the sandbox itself says of claims goes before the template's. */
+function fromObject(sandbox: Sandbox, { metadata, spec }: SandboxTemplate, borrowed: boolean): ResolvedTemplate {
   return {
     template: parsePodTemplate(spec.template, `SandboxTemplate ${metadata.name}: spec.template`),
     borrowed,
     persistentContents: spec.persistentContents ?? [],
     pauseStrategy: spec.pauseStrategy?.type,
+    volumeClaims: sandbox.spec.volumeClaimTemplates ?? spec.volumeClaimTemplates ?? [],
   };
 }
 
