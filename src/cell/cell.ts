@@ -22,6 +22,7 @@ import { handOver, untilGuestAnswers } from "./hand-over.ts";
 import { startLink, type Link } from "./link.ts";
 import { unmetNeed } from "./needs.ts";
 import { PhaseClock } from "./phase-clock.ts";
+import { layRoot, type RootFolder } from "./root-folder.ts";
 import { Sandbox } from "./sandbox.ts";
 
 export interface CellDependencies {
@@ -180,6 +181,7 @@ export class Cell {
     const { config, container, paths, listen } = setting;
     // A restore must know it, and there is time while the network is made.
     if (config.start === "wait") this.#knowBuild().catch(() => undefined);
+    const root = this.#layRoot();
     try {
       this.#link = await startLink({
         binary: paths.link,
@@ -196,7 +198,7 @@ export class Cell {
       void this.#link.closed.then((why) => {
         this.#fail(new RametError("SandboxLost", `the sandbox's network ended: ${why}`));
       });
-      await this.#makeSandbox(undefined);
+      await this.#makeSandbox(root, undefined);
       this.#set({ phase: config.start === "wait" ? "waiting" : "booting" });
       if (config.start === "boot") await this.#live().engine.start();
     } catch (error) {
@@ -279,15 +281,23 @@ export class Cell {
 
   async #bootOn(filesystemTar: string): Promise<void> {
     await this.#live().destroy();
-    await this.#makeSandbox(filesystemTar);
+    await this.#makeSandbox(this.#layRoot(), filesystemTar);
     await this.#live().engine.start();
   }
 
-  async #makeSandbox(filesystemTar: string | undefined): Promise<void> {
+  #layRoot(): Promise<RootFolder> {
+    const { config, paths } = this.#dependencies.setting;
+    const root = layRoot(config.rootPath, paths.directory);
+    // Whoever awaits it hears of a failure; until then it is not one that nobody handles.
+    root.catch(() => undefined);
+    return root;
+  }
+
+  async #makeSandbox(layingRoot: Promise<RootFolder>, filesystemTar: string | undefined): Promise<void> {
     const { setting, log } = this.#dependencies;
-    const [{ leaves }] = await Promise.all([this.#makeLeaves(), this.#network().prepare()]);
+    const [root, { leaves }] = await Promise.all([layingRoot, this.#makeLeaves(), this.#network().prepare()]);
     const { netnsPath } = this.#network();
-    const sandbox = await Sandbox.create({ setting, log, netnsPath, filesystemTar, cgroup: leaves });
+    const sandbox = await Sandbox.create({ setting, log, netnsPath, filesystemTar, root, cgroup: leaves });
     this.#sandbox = sandbox;
     void sandbox.untilLost().then(() => {
       if (this.#sandbox !== sandbox || sandbox.destroyed || this.#ending) return;

@@ -7,12 +7,15 @@ import { Engine } from "./engine.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import { hasOneUserOnly } from "./one-user.ts";
 import { ociSpec } from "./oci-spec.ts";
+import type { RootFolder } from "./root-folder.ts";
 
 export interface SandboxOptions {
   setting: CellSetting;
   log: EntrypointLog;
   netnsPath: string;
   filesystemTar: string | undefined;
+  /** Its root, which goes with it. */
+  root: RootFolder;
   /** The leaves that were made for it; they go with it. */
   cgroup: SandboxCgroup | undefined;
 }
@@ -23,15 +26,22 @@ export class Sandbox {
   /** Resolves when no process of the sandbox is left: the last holder of its output has gone. */
   readonly ended: Promise<void>;
   readonly #cgroup: SandboxCgroup | undefined;
+  readonly #root: RootFolder;
   #destroyed = false;
 
-  private constructor(engine: Engine, ended: Promise<void>, cgroup: SandboxCgroup | undefined) {
-    this.engine = engine;
-    this.ended = ended;
-    this.#cgroup = cgroup;
+  private constructor(parts: {
+    engine: Engine;
+    ended: Promise<void>;
+    cgroup: SandboxCgroup | undefined;
+    root: RootFolder;
+  }) {
+    this.engine = parts.engine;
+    this.ended = parts.ended;
+    this.#cgroup = parts.cgroup;
+    this.#root = parts.root;
   }
 
-  static async create({ setting, log, netnsPath, filesystemTar, cgroup }: SandboxOptions): Promise<Sandbox> {
+  static async create({ setting, log, netnsPath, filesystemTar, root, cgroup }: SandboxOptions): Promise<Sandbox> {
     const { config, container, paths } = setting;
     const etcPath = join(paths.directory, "etc");
     await mkdir(etcPath, { recursive: true });
@@ -46,7 +56,7 @@ export class Sandbox {
     const spec = ociSpec({
       container,
       hostname: config.sandbox.name,
-      rootPath: config.rootPath,
+      rootPath: root.path,
       guestPath: paths.guest,
       etcPath,
       netnsPath,
@@ -54,14 +64,14 @@ export class Sandbox {
     });
     const output = await engine.create(spec).catch(async (error: unknown) => {
       const excess = cgroup?.excess();
-      await cgroup?.remove();
+      await Promise.all([cgroup?.remove(), root.remove()]);
       throw excess ?? error;
     });
     const ended = Promise.all([
       log.follow(output.stdout, "stdout", output.early.stdout),
       log.follow(output.stderr, "stderr", output.early.stderr),
     ]).then(() => undefined);
-    return new Sandbox(engine, ended, cgroup);
+    return new Sandbox({ engine, ended, cgroup, root });
   }
 
   /** Resolves when the sandbox is at its end without having been asked: its processes are gone, or lack memory. */
@@ -82,7 +92,7 @@ export class Sandbox {
   async destroy(): Promise<void> {
     this.#destroyed = true;
     await this.engine.destroy();
-    await this.#cgroup?.remove();
+    await Promise.all([this.#cgroup?.remove(), this.#root.remove()]);
   }
 }
 
