@@ -1,0 +1,167 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { Checkpoint, type CheckpointPhase } from "../../api/checkpoint.ts";
+import { RametError } from "../../api/errors.ts";
+import { Pod } from "../../api/pod.ts";
+import { Sandbox } from "../../api/sandbox.ts";
+import type { CheckpointRecord } from "../../backends/backend.ts";
+import { planCheckpoint } from "./plan.ts";
+import type { CheckpointState, Source } from "./state.ts";
+
+const now = new Date("2030-01-01T00:00:00Z");
+const apiVersion = "agents.kruise.io/v1alpha1";
+const meta = (name: string, rest: object = {}) => ({
+  ...{ name, namespace: "t", uid: `uid-${name}`, resourceVersion: "1", creationTimestamp: now.toISOString() },
+  ...rest,
+});
+const error = new RametError("EngineFailed", "checkpoint: it was refused", { hint: "Try again" });
+const record: CheckpointRecord = {
+  backend: "cell",
+  contents: ["memory", "filesystem"],
+  manifestDigest: `sha256:${"1".repeat(64)}`,
+  sizeBytes: 1,
+  cutAt: now.toISOString(),
+  consistency: "atomic",
+};
+const source: Source = {
+  sandbox: Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta("a"), spec: {} }),
+  pod: Pod.parse({ metadata: meta("a"), spec: { containers: [{ name: "main", image: "cell" }] } }),
+};
+const rival = Checkpoint.parse({ apiVersion, kind: "Checkpoint", metadata: meta("first"), spec: { podName: "a" } });
+
+const checkpoints = fc
+  .record({
+    phase: fc.constantFrom<CheckpointPhase | undefined>(
+      ...([undefined, "Pending", "Creating", "Succeeded", "Failed", "Terminating"] as const),
+    ),
+    begun: fc.boolean(),
+    going: fc.boolean(),
+    finalizer: fc.boolean(),
+    completionTime: fc.constantFrom(undefined, "2029-12-31T23:00:00Z", "2029-12-31T23:59:59Z"),
+  })
+  .map(({ phase, begun, going, finalizer, completionTime }) =>
+    Checkpoint.parse({
+      apiVersion,
+      kind: "Checkpoint",
+      metadata: meta("c", {
+        ...(begun && { annotations: { "ramet.dev/pod-uid": "uid-a" } }),
+        ...(going && { deletionTimestamp: now.toISOString() }),
+        ...(finalizer && { finalizers: ["agents.kruise.io/checkpoint"] }),
+      }),
+      spec: { podName: "a" },
+      ...(phase && { status: { phase, ...(completionTime && { completionTime }) } }),
+    }),
+  );
+const states: fc.Arbitrary<CheckpointState> = fc.record({
+  checkpoint: checkpoints,
+  checkpointId: fc.constant("c-1"),
+  wish: fc.oneof(
+    fc.constant({ problem: error }),
+    fc.record({
+      sandboxName: fc.constant("a"),
+      keepRunning: fc.boolean(),
+      contents: fc.constant<["memory", "filesystem"]>(["memory", "filesystem"]),
+      ttlMilliseconds: fc.constantFrom(undefined, 60_000),
+    }),
+  ),
+  source: fc.constantFrom<Source>(source, { problem: error }),
+  rival: fc.constantFrom(undefined, rival),
+  cut: fc.constantFrom<CheckpointState["cut"]>(
+    undefined,
+    { state: "running", failures: 0 },
+    { state: "failed", error },
+    { state: "done", value: record },
+  ),
+  now: fc.constant(now),
+});
+const doing = (state: CheckpointState) => planCheckpoint(state).actions.map((action) => action.do);
+const isFinal = (phase: string | undefined): boolean => phase === "Succeeded" || phase === "Failed";
+const holds = (check: (state: CheckpointState) => void): void => {
+  fc.assert(fc.property(states, check), { numRuns: 1_000 });
+};
+
+describe("planCheckpoint", () => {
+  it("cuts only what can be captured, with no rival, once, and never for a Checkpoint that has ended", () => {
+    holds((state) => {
+      if (!doing(state).includes("startCut")) return;
+      expect(state.source).toBe(source);
+      expect([state.rival, state.cut]).toEqual([undefined, undefined]);
+      expect("problem" in state.wish).toBe(false);
+      expect(isFinal(state.checkpoint.status?.phase)).toBe(false);
+    });
+  });
+
+  it("ends the source only when that was asked, and only of a checkpoint that has succeeded", () => {
+    holds((state) => {
+      if (!doing(state).includes("stopSource")) return;
+      const { wish, checkpoint, cut } = state;
+      expect(wish).toMatchObject({ keepRunning: false });
+      expect(checkpoint.status?.phase === "Succeeded" || cut?.state === "done").toBe(true);
+    });
+  });
+
+  it("never ends the source before the status has the digest, unless the Checkpoint is going", () => {
+    holds((state) => {
+      if (!doing(state).includes("stopSource")) return;
+      const { metadata, status } = state.checkpoint;
+      expect(metadata.deletionTimestamp !== undefined || status?.phase === "Succeeded").toBe(true);
+    });
+  });
+
+  it("says Succeeded only of data that is durable, and Failed only with a reason; neither is ever taken back", () => {
+    holds((state) => {
+      const before = state.checkpoint.status?.phase;
+      const { status } = planCheckpoint(state);
+      if (isFinal(before) && status !== undefined) expect(status.phase).toBe("Terminating");
+      if (status?.phase === "Succeeded") {
+        expect(state.cut).toEqual({ state: "done", value: record });
+        expect(status).toMatchObject({ checkpointId: "c-1", ramet: { manifestDigest: record.manifestDigest } });
+      }
+      if (status?.phase === "Failed") expect(status.message).toMatch(/./);
+      if (isFinal(status?.phase)) expect(status?.completionTime).toBeDefined();
+    });
+  });
+
+  it("removes data only of a Checkpoint that is deleted, and not while it is being taken", () => {
+    holds((state) => {
+      if (!doing(state).includes("removeData")) return;
+      expect(state.checkpoint.metadata.deletionTimestamp).toBeDefined();
+      expect(state.checkpoint.metadata.finalizers).toContain("agents.kruise.io/checkpoint");
+      expect(state.cut?.state).not.toBe("running");
+    });
+  });
+
+  it("lets one that runs come to its end, whatever else is true", () => {
+    holds((state) => {
+      if (state.cut?.state !== "running" || isFinal(state.checkpoint.status?.phase)) return;
+      expect(planCheckpoint(state)).toEqual({ actions: [] });
+    });
+  });
+
+  it("deletes only what has ended, when its time is over, and looks again when it will be", () => {
+    holds((state) => {
+      const { checkpoint, wish } = state;
+      const plan = planCheckpoint(state);
+      const { completionTime, phase } = checkpoint.status ?? {};
+      const isDeleted = plan.actions.some((action) => action.do === "deleteCheckpoint");
+      if (isDeleted || plan.lookAgainAt !== undefined) {
+        expect(isFinal(phase)).toBe(true);
+        const endsAt = new Date(completionTime ?? "").getTime() + 60_000;
+        expect(wish).toMatchObject({ ttlMilliseconds: 60_000 });
+        expect(isDeleted).toBe(endsAt <= now.getTime());
+        if (!isDeleted) expect(plan.lookAgainAt?.getTime()).toBe(endsAt);
+      }
+    });
+  });
+
+  it("looks into the store before it calls one lost that was begun", () => {
+    holds((state) => {
+      const { checkpoint, cut, wish, source: from } = state;
+      const begun =
+        checkpoint.metadata.annotations !== undefined && checkpoint.metadata.deletionTimestamp === undefined;
+      if (!begun || cut !== undefined || "problem" in wish || !("problem" in from)) return;
+      if (isFinal(checkpoint.status?.phase)) return;
+      expect(doing(state)).toEqual(["findPublished"]);
+    });
+  });
+});
