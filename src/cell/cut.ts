@@ -28,9 +28,9 @@ export async function cut(request: CheckpointRequest, subject: CutSubject): Prom
     clock.phase("store-open", () => openForWrite(request.grant)),
     clock.phase("quiesce", () => quiesce(subject.guest)),
   ]);
-  if (session.published !== undefined) throw alreadyTaken(request.grant.checkpointId);
   let held = false;
   try {
+    if (session.published !== undefined) throw alreadyTaken(request.grant.checkpointId);
     const captured = await capture(request, engine, { path: session.stagingPath, clock });
     held = captured.held;
     const draft = await manifestDraft(request, subject, { cutAt: captured.cutAt, quiesced });
@@ -44,8 +44,7 @@ export async function cut(request: CheckpointRequest, subject: CutSubject): Prom
       phases: { ...clock.phases, ...published.phases },
     };
   } catch (error) {
-    if (held) await engine.resume();
-    throw withSourceState(error);
+    throw withSourceState(error, await goOn(subject.sandbox, held));
   } finally {
     await session.abandon();
   }
@@ -74,7 +73,7 @@ async function capture(
     if (memory) await clock.phase("engine", () => engine.checkpoint(path));
     else await clock.phase("engine", () => engine.saveFilesystem(`${path}/filesystem.tar`));
   } catch (error) {
-    if (mustPause) await engine.resume();
+    if (mustPause) await engine.resume().catch(() => undefined);
     throw error;
   }
   if (mustPause && keepRunning) await clock.phase("resume", () => engine.resume());
@@ -113,9 +112,18 @@ async function manifestDraft(
   };
 }
 
-function withSourceState(error: unknown): RametError {
+/** Lets a source that was held go on; whether it does, as it may have ended meanwhile for a reason of its own. */
+async function goOn({ engine, ended }: Sandbox, held: boolean): Promise<boolean> {
+  const resumed = await (held ? engine.resume() : Promise.resolve()).then(
+    () => true,
+    () => false,
+  );
+  return Promise.race([ended.then(() => false), Promise.resolve(resumed)]);
+}
+
+function withSourceState(error: unknown, goesOn: boolean): RametError {
   const { code, message, hint, retryable } = RametError.from(error);
-  return new RametError(code, `${message}; the sandbox goes on as it was`, {
+  return new RametError(code, goesOn ? `${message}; the sandbox goes on as it was` : message, {
     retryable,
     cause: error,
     ...(hint === undefined ? {} : { hint }),
