@@ -81,6 +81,16 @@ function imageCommands(image: Command, act: Act): void {
       }),
     );
   image
+    .command("rm")
+    .description("Take images away. Sandboxes of them go on; their files go when no sandbox uses them any more.")
+    .argument("<name...>")
+    .action(
+      act(async (names: string[]) => {
+        const { removeImages } = await import("./image.ts");
+        return (io) => removeImages(io, names);
+      }),
+    );
+  image
     .command("ls")
     .description("List the images.")
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))

@@ -16,8 +16,18 @@ export interface ListImagesOptions {
 
 /** `ramet local image add`: prints the image's digest. */
 export async function addImage(io: Io, { name, path }: AddImageOptions): Promise<number> {
-  const image = await images(io).add(name, resolve(path), { signal: io.signal });
+  const store = images(io);
+  const image = await store.add(name, resolve(path), { signal: io.signal });
+  await store.sweep();
   printLine(io.stdout, image.digest);
+  return exitCodes.ok;
+}
+
+/** `ramet local image rm`. Sandboxes of it go on. */
+export async function removeImages(io: Io, names: readonly string[]): Promise<number> {
+  const store = images(io);
+  for (const name of names) await store.remove(name);
+  await store.sweep();
   return exitCodes.ok;
 }
 

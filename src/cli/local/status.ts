@@ -1,6 +1,8 @@
-import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
+import { clusterFolder, defaultClusterName, type ClusterFolder } from "../../local/cluster-folder.ts";
+import { readSetting } from "../../local/cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
+import { cacheFolder, cachedToolVersion } from "../../local/tools/cache-folder.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { table } from "../output/table.ts";
@@ -17,18 +19,42 @@ export async function localStatus(io: Io, { name = defaultClusterName, output }:
   const status = isSupervised(known) ? known : undefined;
   const hugePages = await readHugePages();
   const phase = status?.phase ?? "down";
+  const tools = await toolsOf(folder, io.environment);
   if (output === "json") {
     const { kubeconfig, store, path } = folder;
-    const shown = { name, phase, path, kubeconfig, store, hugePages, ...status };
+    const shown = { name, phase, path, kubeconfig, store, hugePages, tools, ...status };
     printLine(io.stdout, JSON.stringify(shown, undefined, 2));
   } else {
     printLine(io.stdout, `cluster ${name}: ${phase}${diedBecause(known, status)}`);
-    if (status !== undefined) io.stdout.write(`\n${partTable(status)}\n`);
+    if (status !== undefined) io.stdout.write(`\n${partTable(status)}\n${toolTable(tools)}\n`);
     printLine(io.stdout, `kubeconfig   ${folder.kubeconfig}`);
     printLine(io.stdout, `data         ${folder.path}`);
     printLine(io.stdout, `huge pages   ${describeHugePages(hugePages)}`);
   }
   return phase === "up" ? exitCodes.ok : exitCodes.failed;
+}
+
+interface ShownTool {
+  name: string;
+  /** Absent for a program that was found installed, which may have been replaced since. */
+  version?: string;
+  path: string;
+}
+
+/** What the cluster was started with last. */
+async function toolsOf(folder: ClusterFolder, environment: Io["environment"]): Promise<ShownTool[]> {
+  const setting = await readSetting(folder.setting).catch(() => undefined);
+  return Object.entries(setting?.tools ?? {}).map(([name, path]) => {
+    const version = cachedToolVersion(path, cacheFolder(environment));
+    return { name, path, ...(version !== undefined && { version }) };
+  });
+}
+
+function toolTable(tools: readonly ShownTool[]): string {
+  return table(
+    ["TOOL", "VERSION", "PATH"],
+    tools.map(({ name, version, path }) => [name, version ?? "", path]),
+  );
 }
 
 /** A status that says "up" with no supervisor left is what a kill left behind. */

@@ -208,9 +208,13 @@ it("keeps the files of a removed image while somebody uses them", async () => {
     code: "ImageNotFound",
     hint: expect.stringContaining("ramet local image add a PATH") as string,
   });
-  await images.sweep((path) => path === image.rootPath);
+  const user = await folder("user", {});
+  await images.hold(image, user);
+  await images.sweep();
   expect(await content(image.rootPath)).toEqual({ a: "1" });
-  await images.sweep(() => false);
+  await rm(user, { recursive: true });
+  await images.sweep();
+  await expect(images.hold(image, dir)).rejects.toThrow(/does not have it/);
   expect(await readdir(join(dir, "store", "roots"))).toEqual([]);
 });
 

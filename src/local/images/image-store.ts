@@ -1,4 +1,5 @@
-import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { RametError } from "../../api/errors.ts";
@@ -35,14 +36,20 @@ export interface ImageStore {
   list(): Promise<Image[]>;
   /** Takes the name away. The files stay until `sweep`. @throws RametError `ImageNotFound` */
   remove(name: string): Promise<void>;
-  /** Deletes the files that no name refers to and that nobody uses, and what killed runs left behind. */
-  sweep(inUse: (rootPath: string) => boolean): Promise<void>;
+  /**
+   * Keeps the files of an image for as long as the folder `user` exists, also when no name refers to them any more.
+   * @throws RametError `ImageNotFound` if they have just been swept
+   */
+  hold(image: Pick<Image, "name" | "rootPath">, user: string): Promise<void>;
+  /** Deletes the files that no name refers to and that nobody holds, and what killed runs left behind. */
+  sweep(): Promise<void>;
 }
 
 /**
  * ```
  * <dir>/names/<name, percent-encoded>.json     what a name refers to
- * <dir>/roots/<hash>/                          unpacked root filesystems, immutable
+ * <dir>/roots/<hash>/root                      unpacked root filesystems, immutable
+ * <dir>/roots/<hash>/users/                    a link for each folder whose owner uses it
  * <dir>/staging-*                              being unpacked; swept
  * ```
  */
@@ -119,13 +126,18 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
         if ((await find(name)) === undefined) throw imageNotFound(name);
         await rm(recordPath(name));
       }),
-    sweep: async (inUse) =>
+    hold: async ({ name, rootPath: held }, user) => {
+      const users = join(held, "..", "users");
+      const link = createHash("sha256").update(user).digest("hex").slice(0, 32);
+      await mkdir(users).catch(unless("EEXIST", imageNotFound(name)));
+      await symlink(user, join(users, link)).catch(unless("EEXIST", imageNotFound(name)));
+    },
+    sweep: async () =>
       locked(async () => {
         await sweepStaging(dir);
         const named = new Set((await list()).map((image) => image.rootPath));
         for (const entry of await readdir(roots)) {
-          const path = join(roots, entry, "root");
-          if (!named.has(path) && !inUse(path)) await rm(join(roots, entry), { recursive: true, force: true });
+          if (!named.has(join(roots, entry, "root"))) await sweepRoot(join(roots, entry), dir);
         }
       }),
   };
@@ -155,6 +167,33 @@ async function writeRecord(path: string, record: z.input<typeof Record>): Promis
   const temporary = `${path}.new`;
   await writeFile(temporary, JSON.stringify(Record.parse(record), undefined, 2));
   await rename(temporary, path);
+}
+
+/** Taken out of reach before its users are counted: who comes later finds that it is gone. */
+async function sweepRoot(path: string, dir: string): Promise<void> {
+  if (await isHeld(path)) return;
+  const doomed = join(await mkdtemp(join(dir, "staging-")), "root");
+  await rename(path, doomed);
+  if (await isHeld(doomed)) await rename(doomed, path);
+  await rm(join(doomed, ".."), { recursive: true, force: true });
+}
+
+/** Drops the links of folders that are gone, and says whether one is left. */
+async function isHeld(path: string): Promise<boolean> {
+  const users = join(path, "users");
+  let held = false;
+  for (const link of (await readdir(users).catch(absent)) ?? []) {
+    if (await exists(join(users, link))) held = true;
+    else await rm(join(users, link), { force: true });
+  }
+  return held;
+}
+
+function unless(code: string, gone: RametError): (error: unknown) => void {
+  return (error) => {
+    const found = (error as NodeJS.ErrnoException).code;
+    if (found !== code) throw found === "ENOENT" ? gone : error;
+  };
 }
 
 async function sweepStaging(dir: string): Promise<void> {

@@ -8,10 +8,7 @@ let rootPath: string;
 beforeEach(async () => {
   rootPath = await mkdtemp(join(tmpdir(), "ramet-image-user-"));
   await mkdir(join(rootPath, "etc"));
-  await writeFile(
-    join(rootPath, "etc/passwd"),
-    "root:x:0:0:root:/root:/bin/sh\napp:x:1000:50:App:/home/app:/bin/sh\n",
-  );
+  await writeFile(join(rootPath, "etc/passwd"), "root:x:0:0:root:/root:/bin/sh\napp:x:1000:50:App:/home/app:/bin/sh\n");
   await writeFile(join(rootPath, "etc/group"), "root:x:0:\nstaff:x:50:\nmail:x:8:app\n");
 });
 afterEach(() => rm(rootPath, { recursive: true, force: true }));

@@ -17,16 +17,26 @@ export interface UserIds {
  */
 export async function imageUser(image: { name: string; rootPath: string; user: string }): Promise<UserIds | undefined> {
   if (image.user === "") return undefined;
-  const [userText = "", groupText = ""] = image.user.split(":");
-  const users = await entries(image.rootPath, "passwd");
-  const user = users.find((fields) => (number(userText) === undefined ? fields[0] : fields[2]) === userText);
-  const uid = number(userText) ?? number(user?.[2]);
-  if (uid === undefined) throw unknown(image, "user", userText, "/etc/passwd");
-  if (groupText === "") return { uid, gid: number(user?.[3]) ?? 0 };
-  const group = (await entries(image.rootPath, "group")).find(([name]) => name === groupText);
-  const gid = number(groupText) ?? number(group?.[2]);
-  if (gid === undefined) throw unknown(image, "group", groupText, "/etc/group");
-  return { uid, gid };
+  const [user = "", group = ""] = image.user.split(":");
+  const ids = await userIds(image, user);
+  return group === "" ? ids : { ...ids, gid: await groupId(image, group) };
+}
+
+type NamedImage = Parameters<typeof imageUser>[0];
+
+async function userIds(image: NamedImage, user: string): Promise<UserIds> {
+  const column = number(user) === undefined ? 0 : 2;
+  const found = (await entries(image.rootPath, "passwd")).find((fields) => fields[column] === user);
+  const uid = number(user) ?? number(found?.[2]);
+  if (uid === undefined) throw unknown(image, "user", user, "/etc/passwd");
+  return { uid, gid: number(found?.[3]) ?? 0 };
+}
+
+async function groupId(image: NamedImage, group: string): Promise<number> {
+  const found = (await entries(image.rootPath, "group")).find(([name]) => name === group);
+  const gid = number(group) ?? number(found?.[2]);
+  if (gid === undefined) throw unknown(image, "group", group, "/etc/group");
+  return gid;
 }
 
 /** The lines of a file of users or groups (passwd(5), group(5)), each as its fields; none where there is no such file. */
@@ -46,7 +56,7 @@ function number(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : undefined;
 }
 
-function unknown(image: { name: string; user: string }, what: string, name: string, file: string): RametError {
+function unknown(image: NamedImage, what: string, name: string, file: string): RametError {
   return new RametError(
     "InvalidArgument",
     `The image ${image.name} is to run as ${image.user}, and its ${file} has no ${what} ${name}`,

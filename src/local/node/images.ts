@@ -5,6 +5,8 @@ export interface NodeImage {
   rootPath: string;
   config: Omit<ImageConfig, "digest">;
   digest: string;
+  /** Keeps it on the machine as long as that folder exists. @throws RametError `ImageNotFound` if it has just gone */
+  hold?(folder: string): Promise<void>;
 }
 
 /** Where the node gets its Pods' images from. */
@@ -14,4 +16,6 @@ export interface ImageSource {
    * @throws RametError `ImageNotFound`
    */
   image(reference: string, pull: "Always" | "IfNotPresent" | "Never"): Promise<NodeImage>;
+  /** Called when a Pod that had one is gone: one that was replaced meanwhile need not be kept for it. */
+  released?(): void;
 }

@@ -37,7 +37,7 @@ export async function runNodeProcess(folder: ClusterFolder, signal: AbortSignal)
         dir: folder.path,
         images: machineImages((line) => {
           log.info({}, line);
-        }),
+        }, systemClock),
         tools: { runsc, guest, link },
         cell: setting.cell,
         environment: {

@@ -51,6 +51,7 @@ export async function startPod(
   folder.make();
   const { objects, hostIP, nodeName, tools, clock } = options;
   try {
+    await image.hold?.(folder.path);
     const variables = await podVariables(pod, container, { objects, place: { podIP: ip, hostIP, nodeName } });
     const volumes = await podVolumes(pod, container, { folder, objects, variables });
     const mounts = new Map([...volumes].map(([target, path]) => [target, pathInside(folder, path)]));
