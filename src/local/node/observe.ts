@@ -5,17 +5,21 @@ import type { Observation } from "./pod-status.ts";
 type Ended = Observation & { kind: "ended" };
 
 /** What a Pod's process shows; nothing while it starts. */
-export function observe({ record, folder, state, exit }: PodProcess): Observation | undefined {
+export function observe({ record, folder, state, exit, verdict, condemned }: PodProcess): Observation | undefined {
   const { ip, startedAt } = record;
-  if (exit === undefined) return state === undefined ? undefined : { kind: "running", ip, startedAt, cell: state };
-  const end = state === undefined ? neverListened(exit, folder.lastError()) : endOf(state, exit);
+  if (exit === undefined)
+    return state === undefined ? undefined : { kind: "running", ip, startedAt, cell: state, probes: verdict };
+  const end = state === undefined ? neverListened(exit, folder.lastError()) : endOf(state, exit, condemned);
   return { kind: "ended", ip, startedAt, finishedAt: exit.at.toISOString(), ...end };
 }
 
 type End = Pick<Ended, "exitCode" | "reason" | "message">;
 
 /** The cell's last word counts; a process that ended without one took the sandbox with it. */
-function endOf(state: CellState, exit: PodExit): End {
+function endOf(state: CellState, exit: PodExit, condemned: string | undefined): End {
+  // An entrypoint that ends well when it is asked to was unhealthy all the same.
+  if (condemned !== undefined)
+    return { exitCode: state.exitCode || exit.exitCode || killed, reason: "Error", message: condemned };
   if (state.phase === "stopped") {
     const exitCode = state.exitCode ?? exit.exitCode ?? 0;
     return { exitCode, reason: exitCode === 0 ? "Completed" : "Error", message: state.message };

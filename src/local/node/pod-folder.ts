@@ -17,6 +17,8 @@ export const PodRecord = z.object({
   startedAt: z.string(),
   /** What its processes have in `RAMET_POD_FOLDER`, where that is not the Pod's folder: the name of the spare it was. */
   spare: z.string().optional(),
+  /** Why the node has ended it, where a probe failed for good. */
+  condemned: z.string().optional(),
 });
 export type PodRecord = z.infer<typeof PodRecord>;
 

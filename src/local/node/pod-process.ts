@@ -4,6 +4,8 @@ import type { Clock } from "../../kube/clock.ts";
 import { isProcessRunning, signalProcess } from "../process-identity.ts";
 import type { LaunchedPod } from "./launch-pod.ts";
 import type { PodFolder, PodRecord } from "./pod-folder.ts";
+import type { NodePod } from "./pod.ts";
+import { PodProbes, type ProbeVerdict } from "./probes.ts";
 
 export interface PodProcessOptions {
   folder: PodFolder;
@@ -39,9 +41,12 @@ export class PodProcess {
   #ended = Promise.withResolvers<undefined>();
   #stopWatching: () => void = () => undefined;
   #cancelKill: (() => void) | undefined;
+  #probes: PodProbes | undefined;
+  #condemned: string | undefined;
 
   private constructor(record: PodRecord, options: PodProcessOptions) {
     this.record = record;
+    this.#condemned = record.condemned;
     this.folder = options.folder;
     this.#options = options;
   }
@@ -81,6 +86,36 @@ export class PodProcess {
     return this.#exit;
   }
 
+  /** Why the node has ended the Pod, where a probe failed for good. */
+  get condemned(): string | undefined {
+    return this.#condemned;
+  }
+
+  /** What the Pod's probes say; absent before `probe`. */
+  get verdict(): ProbeVerdict | undefined {
+    return this.#probes?.verdict;
+  }
+
+  /** Begins with the Pod's probes, if that was not done. */
+  probe(pod: NodePod): void {
+    const [container] = pod.spec.containers;
+    if (this.#probes !== undefined || this.#exit !== undefined || container === undefined) return;
+    const { clock, onChange } = this.#options;
+    const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? 30;
+    this.#probes = new PodProbes({
+      target: { ip: this.record.ip, container },
+      before: pod.status?.containerStatuses?.[0],
+      clock,
+      onChange,
+      onFatal: (message, ownGraceSeconds) => {
+        this.#condemned = message;
+        this.folder.writeRecord({ ...this.record, condemned: message });
+        this.terminate((ownGraceSeconds ?? graceSeconds) * 1000);
+      },
+    });
+    if (this.#state !== undefined) this.#probes.follow(this.#state);
+  }
+
   /** Resolves when the process has ended. */
   get ended(): Promise<undefined> {
     return this.#ended.promise;
@@ -113,6 +148,7 @@ export class PodProcess {
     const state = this.#options.folder.readState();
     if (state === undefined || JSON.stringify(state) === JSON.stringify(this.#state)) return;
     this.#state = state;
+    this.#probes?.follow(state);
     this.#options.onChange();
   }
 
@@ -130,6 +166,7 @@ export class PodProcess {
     if (this.#exit !== undefined) return;
     this.#cancelKill?.();
     this.#stopWatching();
+    this.#probes?.stop();
     // What the cell wrote last may not have been told yet.
     this.#state = this.#options.folder.readState() ?? this.#state;
     this.#exit = { at: this.#options.clock.now(), ...exit };

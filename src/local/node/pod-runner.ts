@@ -131,6 +131,7 @@ export class PodRunner {
   }
 
   async #show(pod: NodePod, process: PodProcess): Promise<void> {
+    process.probe(pod);
     const observation = observe(process);
     if (observation !== undefined) await this.#write(pod, observation);
   }
@@ -169,6 +170,7 @@ export class PodRunner {
   async #forget(uid: string): Promise<void> {
     await new PodFolder(this.#options.pods, uid).remove();
     this.#processes.delete(uid);
+    this.#options.images.released?.();
   }
 
   /** Removes the folders of Pods that a crash kept from being started, and that are gone. */

@@ -2,12 +2,13 @@ import type { CellState } from "../../api/cell.ts";
 import type { Condition } from "../../api/metadata.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { NodePod, NodePodStatus } from "./pod.ts";
+import type { ProbeVerdict } from "./probes.ts";
 
 /** What the node knows of a Pod that it was given. */
 export type Observation =
   | { kind: "waiting"; reason: string; message: string }
   | { kind: "refused"; reason: string; message: string }
-  | { kind: "running"; ip: string; startedAt: string; cell: CellState }
+  | { kind: "running"; ip: string; startedAt: string; cell: CellState; probes?: ProbeVerdict | undefined }
   | {
       kind: "ended";
       ip?: string;
@@ -28,6 +29,7 @@ export function podStatus(pod: NodePod, observation: Observation, { hostIP, now 
   const { phase, reason, message, ready, container } = facts(observation);
   const { reason: _reason, message: _message, ...before } = pod.status ?? {};
   const ip = "ip" in observation ? observation.ip : undefined;
+  const { name = "", image = "" } = pod.spec.containers[0] ?? {};
   return {
     ...before,
     phase,
@@ -40,18 +42,22 @@ export function podStatus(pod: NodePod, observation: Observation, { hostIP, now 
     conditions: conditions(pod, { ready, container, ended: phase === "Succeeded" || phase === "Failed" }, now),
     containerStatuses: [
       {
-        name: pod.spec.containers[0]?.name ?? "",
-        image: pod.spec.containers[0]?.image ?? "",
+        name,
+        image,
         imageID: "",
         ready: ready.status === "True",
         // A cell never starts again in place (src/api/cell-pod.ts).
         restartCount: 0,
-        started: observation.kind === "running",
+        started: isStarted(observation),
         lastState: {},
         state: container,
       },
     ],
   };
+}
+
+function isStarted(observation: Observation): boolean {
+  return observation.kind === "running" && observation.probes?.started !== false;
 }
 
 type ContainerState = NonNullable<NonNullable<NodePodStatus["containerStatuses"]>[number]["state"]>;
@@ -82,7 +88,7 @@ function facts(observation: Observation): Facts {
     case "running":
       return {
         phase: "Running",
-        ready: readiness(observation.cell),
+        ready: readiness(observation.cell, observation.probes),
         container: { running: { startedAt: seconds(new Date(observation.startedAt)) } },
       };
     case "ended":
@@ -115,7 +121,9 @@ function endFacts({ exitCode, reason, message, startedAt, finishedAt }: Observat
 /** Told as one, so that a start is one write of the status and not four. */
 const startPhases: ReadonlySet<CellState["phase"]> = new Set(["preparing", "waiting", "booting", "restoring"]);
 
-function readiness(cell: CellState): Facts["ready"] {
+function readiness(cell: CellState, probes: ProbeVerdict | undefined): Facts["ready"] {
+  if (cell.ready && probes?.ready === false)
+    return { status: "False", reason: "ContainersNotReady", message: probes.message ?? "a probe has not succeeded" };
   if (cell.ready) return { status: "True", reason: "SandboxReady", message: "the sandbox answers" };
   const message =
     cell.message ?? (startPhases.has(cell.phase) ? "the sandbox is starting" : `the sandbox is ${cell.phase}`);

@@ -39,12 +39,13 @@ describe("what the local node cannot honour", () => {
       },
     ],
     [
-      "spec.containers[0].livenessProbe",
-      { containers: [{ ...container, livenessProbe: { tcpSocket: { port: 80 } } }] },
+      "spec.containers[0].livenessProbe.exec",
+      { containers: [{ ...container, livenessProbe: { exec: { command: ["true"] } } }] },
     ],
+    ["spec.containers[0].startupProbe.grpc", { containers: [{ ...container, startupProbe: { grpc: { port: 80 } } }] }],
     [
-      "spec.containers[0].readinessProbe",
-      { containers: [{ ...container, readinessProbe: { httpGet: { port: 80 } } }] },
+      "spec.containers[0].readinessProbe.httpGet.host",
+      { containers: [{ ...container, readinessProbe: { httpGet: { port: 80, host: "example.org" } } }] },
     ],
     ["spec.containers[0].lifecycle", { containers: [{ ...container, lifecycle: { postStart: { exec: {} } } }] }],
   ])("names %s", (field, spec) => {

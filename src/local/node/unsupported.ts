@@ -1,6 +1,7 @@
 import { cellPort } from "../../api/cell.ts";
 import type { Container, Handler, Volume } from "../../api/pod-template.ts";
 import type { NodePod } from "./pod.ts";
+import { unsupportedProbe } from "./probe-spec.ts";
 
 const volumeKinds = ["image", "emptyDir", "configMap", "secret"];
 
@@ -24,19 +25,19 @@ function volumeProblem([index, volume]: [number, Volume]): string | undefined {
 }
 
 function containerProblem(container: Container): string | undefined {
-  const { startupProbe, livenessProbe, readinessProbe, lifecycle } = container;
+  const { lifecycle } = container;
   const at = "spec.containers[0]";
-  if (startupProbe !== undefined) return only(`${at}.startupProbe`, "has no startup probes");
-  if (livenessProbe !== undefined) return only(`${at}.livenessProbe`, "has no liveness probes");
-  if (readinessProbe !== undefined && !asksTheCell(readinessProbe))
-    return only(`${at}.readinessProbe`, "takes readiness from the sandbox itself and runs no other probe");
+  for (const name of ["startupProbe", "readinessProbe", "livenessProbe"] as const) {
+    const problem = container[name] && unsupportedProbe(container[name]);
+    if (problem !== undefined) return only(`${at}.${name}.${problem.field}`, problem.why);
+  }
   if (lifecycle?.postStart !== undefined || lifecycle?.preStop !== undefined)
     return only(`${at}.lifecycle`, "runs no lifecycle hooks");
   return undefined;
 }
 
 /** The probe that every cell's Pod has (src/api/cell-container.ts): the node answers it from the cell's state. */
-function asksTheCell({ httpGet }: Handler): boolean {
+export function asksTheCell({ httpGet }: Handler): boolean {
   return httpGet?.port === cellPort && httpGet["path"] === "/readyz";
 }
 

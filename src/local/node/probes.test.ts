@@ -1,0 +1,159 @@
+import { createServer } from "node:http";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it } from "vitest";
+import { ManualClock } from "../../../test/contract/kube/manual-clock.ts";
+import type { CellState } from "../../api/cell.ts";
+import { Container } from "../../api/pod-template.ts";
+import { knock } from "./knock.ts";
+import { ProbeSpec } from "./probe-spec.ts";
+import { PodProbes } from "./probes.ts";
+
+const running: CellState = { phase: "running", generation: 1, ready: true };
+const http = { httpGet: { path: "/health", port: 49999 } };
+
+/** A Pod's probes, with answers that the test gives, by the path that is asked for. */
+function world(probes: object, before?: { started: boolean; ready: boolean }) {
+  const clock = new ManualClock();
+  const answers = new Map<string, string | undefined>();
+  const asked: string[] = [];
+  const fatal: string[] = [];
+  const container = Container.parse({ name: "main", image: "cell", ...probes });
+  const pod = new PodProbes({
+    target: { ip: "127.64.0.1", container },
+    clock,
+    before,
+    onChange: () => undefined,
+    onFatal: (message) => fatal.push(message),
+    knock: ({ httpGet }) => {
+      asked.push(httpGet?.path ?? "");
+      return Promise.resolve(answers.get(httpGet?.path ?? ""));
+    },
+  });
+  const pass = async (seconds: number): Promise<void> => {
+    for (let i = 0; i < seconds * 10; i += 1) {
+      clock.advance(100);
+      // The answers of knocks that fell due.
+      for (let turn = 0; turn < 10; turn += 1) await Promise.resolve();
+    }
+  };
+  return { pod, answers, asked, fatal, pass };
+}
+
+describe("the probes of a Pod", () => {
+  it("are passed where there are none, but for the cell's own", () => {
+    const { pod } = world({ readinessProbe: { httpGet: { path: "/readyz", port: 49980 } } });
+    expect(pod.verdict).toEqual({ started: true, ready: true });
+  });
+
+  it("wait for the startup probe, after its delay", async () => {
+    const { pod, answers, asked, pass } = world({
+      startupProbe: { ...http, initialDelaySeconds: 1, periodSeconds: 2, failureThreshold: 10 },
+      readinessProbe: { httpGet: { path: "/ready", port: 49999 }, periodSeconds: 1 },
+    });
+    answers.set("/health", "connect ECONNREFUSED");
+    pod.follow({ ...running, phase: "booting", ready: false });
+    await pass(5);
+    expect(asked).toEqual([]);
+    pod.follow(running);
+    await pass(0.9);
+    expect(asked).toEqual([]);
+    await pass(3);
+    expect(asked).toEqual(["/health", "/health"]);
+    expect(pod.verdict).toMatchObject({ started: false, ready: false, message: /startup probe/ });
+    answers.delete("/health");
+    await pass(2);
+    expect(pod.verdict).toEqual({ started: true, ready: true });
+    await pass(2);
+    expect(asked.slice(3)).toEqual(["/ready", "/ready", "/ready"]);
+  });
+
+  it("end the Pod when the startup probe fails too often", async () => {
+    const { pod, answers, fatal, pass } = world({ startupProbe: { ...http, periodSeconds: 2, failureThreshold: 3 } });
+    answers.set("/health", "HTTP status 503");
+    pod.follow(running);
+    await pass(3);
+    expect(fatal).toEqual([]);
+    await pass(10);
+    expect(fatal).toEqual(["the startup probe failed: HTTP status 503 (3 times)"]);
+  });
+
+  it("take readiness away after the threshold, and give it back", async () => {
+    const { pod, answers, pass } = world({ readinessProbe: { ...http, periodSeconds: 1, failureThreshold: 2 } });
+    pod.follow(running);
+    expect(pod.verdict.ready).toBe(false);
+    await pass(1);
+    expect(pod.verdict.ready).toBe(true);
+    answers.set("/health", "HTTP status 500");
+    await pass(1);
+    expect(pod.verdict.ready).toBe(true);
+    await pass(1);
+    expect(pod.verdict).toEqual({
+      started: true,
+      ready: false,
+      message: "the readiness probe failed: HTTP status 500",
+    });
+    answers.delete("/health");
+    await pass(1);
+    expect(pod.verdict.ready).toBe(true);
+  });
+
+  it("end the Pod when the liveness probe fails in a row, and only then", async () => {
+    const { pod, answers, fatal, pass } = world({ livenessProbe: { ...http, periodSeconds: 1, failureThreshold: 3 } });
+    pod.follow(running);
+    await pass(0.5);
+    for (const problem of ["a", "b", undefined, "c", "d"]) {
+      answers.set("/health", problem);
+      await pass(1);
+    }
+    expect(fatal).toEqual([]);
+    await pass(1);
+    expect(fatal).toEqual(["the liveness probe failed: d (3 times)"]);
+  });
+
+  it("let a sandbox alone that is paused or being checkpointed", async () => {
+    const { pod, answers, asked, fatal, pass } = world({ livenessProbe: { ...http, periodSeconds: 1 } });
+    pod.follow(running);
+    await pass(1);
+    answers.set("/health", "no answer in time");
+    const before = asked.length;
+    pod.follow({ ...running, phase: "paused", ready: false });
+    await pass(10);
+    pod.follow({ ...running, checkpointing: "c" });
+    await pass(10);
+    expect([asked.length, fatal]).toEqual([before, []]);
+  });
+
+  it("go on from what was told before the node was started again", () => {
+    const probes = { startupProbe: http, readinessProbe: http };
+    expect(world(probes, { started: true, ready: true }).pod.verdict).toEqual({ started: true, ready: true });
+  });
+});
+
+describe("a knock", () => {
+  it("judges an answer as a kubelet does", async () => {
+    const server = createServer((request, response) => {
+      if (request.url === "/never") return;
+      response.statusCode = Number(request.url?.slice(1));
+      response.setHeader("location", "/500").end("x".repeat(100_000));
+    });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const { port } = server.address() as AddressInfo;
+    const container = Container.parse({ name: "a", image: "b", ports: [{ name: "web", containerPort: port }] });
+    const at = (probe: object, signal = AbortSignal.timeout(5_000)) =>
+      knock(ProbeSpec.parse(probe), { ip: "127.0.0.1", container }, signal);
+    try {
+      expect(await at({ httpGet: { path: "/200", port } })).toBeUndefined();
+      expect(await at({ httpGet: { path: "302", port: "web" } })).toBeUndefined();
+      expect(await at({ httpGet: { path: "/404", port } })).toBe("HTTP status 404");
+      expect(await at({ httpGet: { path: "/never", port } }, AbortSignal.timeout(50))).toBe("no answer in time");
+      expect(await at({ tcpSocket: { port: "web" } })).toBeUndefined();
+      expect(await at({ tcpSocket: { port: "none" } })).toContain("no port called none");
+    } finally {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    }
+    expect(await at({ tcpSocket: { port } })).toContain("ECONNREFUSED");
+    expect(await at({ httpGet: { port } })).toContain("ECONNREFUSED");
+  });
+});
