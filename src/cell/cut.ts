@@ -1,3 +1,4 @@
+import { setImmediate as immediate } from "node:timers/promises";
 import type { CheckpointRequest, CheckpointResult, EngineBuild } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import type { ManifestDraft } from "../store/manifest.ts";
@@ -118,7 +119,8 @@ async function goOn({ engine, ended }: Sandbox, held: boolean): Promise<boolean>
     () => true,
     () => false,
   );
-  return Promise.race([ended.then(() => false), Promise.resolve(resumed)]);
+  // One turn of the loop, so that an end which has come already is heard.
+  return Promise.race([ended.then(() => false), immediate(resumed)]);
 }
 
 function withSourceState(error: unknown, goesOn: boolean): RametError {
