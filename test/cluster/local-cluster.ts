@@ -18,21 +18,29 @@ import { startCluster, type UpResult } from "../../src/local/up.ts";
 export class TestCluster {
   readonly folder: ClusterFolder;
   readonly #home: string;
+  readonly #ownImages: boolean;
   #client: KubeClient | undefined;
 
-  private constructor(home: string) {
+  private constructor(home: string, ownImages: boolean) {
     this.#home = home;
+    this.#ownImages = ownImages;
     this.folder = clusterFolder("test", { XDG_DATA_HOME: home });
   }
 
-  static async create(): Promise<TestCluster> {
-    return new TestCluster(await mkdtemp(join(tmpdir(), "ramet-local-")));
+  static async create({ ownImages = false } = {}): Promise<TestCluster> {
+    return new TestCluster(await mkdtemp(join(tmpdir(), "ramet-local-")), ownImages);
+  }
+
+  /** With `ownImages` it sees no image but those that are added with this environment. */
+  get environment(): NodeJS.ProcessEnv {
+    const own = this.#ownImages ? { XDG_CACHE_HOME: join(this.#home, "cache") } : {};
+    return { ...process.env, XDG_DATA_HOME: this.#home, ...own };
   }
 
   async up(): Promise<UpResult> {
     const signal = AbortSignal.timeout(90_000);
     const setting = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
-    const environment = { ...process.env, XDG_DATA_HOME: this.#home };
+    const { environment } = this;
     return startCluster({ folder: this.folder, setting, clock: systemClock, signal, environment });
   }
 
