@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Checkpoint } from "../../src/api/checkpoint.ts";
 import type { Sandbox } from "../../src/api/sandbox.ts";
 import type { ClusterFolder } from "../../src/local/cluster-folder.ts";
+import { directoryStore } from "../../src/store/directory/store.ts";
 import { countLeftovers, type Leftovers } from "../bench/leftovers.ts";
 import { LocalCluster, type PartName } from "../bench/local-cluster.ts";
 import { cellAmong, podFamily } from "../bench/pod-family.ts";
@@ -32,8 +33,10 @@ export class ClusterWorld {
     const { storeOn } = options;
     const prepare = storeOn === undefined ? undefined : (folder: ClusterFolder) => storeOn.mountAt(folder.store);
     const cluster = await LocalCluster.up("faults", new AbortController().signal, prepare);
-    // What an idle cluster has is what it has after its first sandbox: spare cells, the store's folders.
-    await cluster.remove(cluster.cluster.sandboxes, await cluster.createSandbox({ name: "first" }));
+    // What an idle cluster has is what it has after its first sandbox and checkpoint: spare cells, the namespace's store.
+    const first = await cluster.createSandbox({ name: "first" });
+    await cluster.remove(cluster.cluster.checkpoints, await cluster.createCheckpoint("first", "first"));
+    await cluster.remove(cluster.cluster.sandboxes, first);
     await sleep(2_000);
     return new ClusterWorld(cluster, sizeMiB, await countLeftovers(cluster.dataFolder));
   }
@@ -87,20 +90,20 @@ export class ClusterWorld {
     throw new Error("the cluster did not become whole again");
   }
 
-  /** Waits until a process of the sandbox's Pod has this in its command line. */
-  async processAppears(sandboxName: string, part: string): Promise<void> {
-    for (const deadline = Date.now() + 30_000; Date.now() < deadline;) {
-      if ((await podFamily(this.cluster, sandboxName)).some(({ commandLine }) => commandLine.includes(part))) return;
-      await sleep(1);
-    }
-    throw new Error(`no process with ${part} appeared in the Pod ${sandboxName}`);
-  }
-
   async removeAll(): Promise<void> {
     const { cluster } = this;
     const { sandboxes, checkpoints } = cluster.cluster;
     for (const checkpoint of (await checkpoints.list()).items) await cluster.remove(checkpoints, checkpoint);
     for (const sandbox of (await sandboxes.list()).items) await cluster.remove(sandboxes, sandbox);
+  }
+
+  /**
+   * What a killed cell held in the store, the controller sweeps when every grant for it has run out; here at once. Only
+   * after `removeAll`: it takes everything.
+   */
+  async sweepStore(): Promise<void> {
+    const store = directoryStore({ root: this.cluster.folder.store });
+    await store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: 0 });
   }
 
   /** What there is more of than in the idle cluster at the beginning; open files aside, which connections come and go with. */
