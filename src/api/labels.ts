@@ -12,6 +12,8 @@ export const annotations = {
   runtimeAccessToken: "agents.kruise.io/runtime-access-token",
   /** On a Checkpoint: the Sandbox that it was taken from. */
   sandboxId: "agents.kruise.io/sandbox-id",
+  /** On a Checkpoint: the UID of the Pod that it was begun with. Names come again, UIDs do not. */
+  podUid: "ramet.dev/pod-uid",
   reservePausedSandboxDuration: "agents.kruise.io/reserve-paused-sandbox-duration",
   sandboxPriority: "agents.kruise.io/sandbox-priority",
   cleanupCandidate: "agents.kruise.io/cleanup-candidate",
@@ -48,6 +50,8 @@ export const labels = {
   createdBy: "agents.kruise.io/created-by",
   /** On Pods: the revision of the Sandbox's template. */
   podTemplateHash: "pod-template-hash",
+  /** On a Checkpoint that a pause made, and that goes with the resume: `pause`. */
+  purpose: "ramet.dev/purpose",
   /** On Pods that run a cell: `"true"`. Nodes, policies and listings select on it. */
   cell: "ramet.dev/cell",
 } as const;

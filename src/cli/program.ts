@@ -1,4 +1,5 @@
 import { Command, CommanderError } from "commander";
+import type { Act } from "./act.ts";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { isBrokenPipe, type Io } from "./io.ts";
@@ -7,14 +8,6 @@ import { objectCommands } from "./object/commands.ts";
 import { reportError } from "./report-error.ts";
 import { sandboxCommands } from "./sandbox/commands.ts";
 import { serverCommands } from "./server/commands.ts";
-
-/** What a command does: it answers the exit code. Loaded when it is called, so that `--help` loads nothing. */
-export type Perform = (io: Io) => Promise<number>;
-
-/** Turns a command line into a call: what commander calls with arguments and options. */
-export type Act = <Arguments extends unknown[]>(
-  prepare: (...given: Arguments) => Promise<Perform>,
-) => (...given: Arguments) => Promise<void>;
 
 /** Runs `ramet` with these arguments. Never throws: what fails is told on stderr. */
 export async function runProgram(io: Io, args: readonly string[]): Promise<number> {

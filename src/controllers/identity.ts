@@ -4,21 +4,18 @@ import { RametError } from "../api/errors.ts";
 import { cellCredentials, newCellCredentials, type CellCredentials } from "../backends/cell-credentials.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
+import type { ResourceClient } from "../kube/resource-client.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
 /** Where Ramet's own objects are. */
 export const systemNamespace = "ramet-system";
-const secretName = "ramet-cell-key";
+/** The Secret there that holds the credentials. */
+export const credentialsSecret = "ramet-cell-key";
 
 /** Reads the credentials of this cluster's cells from their Secret, and makes it if there is none. */
 export async function clusterCredentials(client: KubeClient, signal?: AbortSignal): Promise<CellCredentials> {
-  const secrets = client.resource(coreResources.secrets, (value) => CredentialsSecret.parse(value));
-  const at = { namespace: systemNamespace, name: secretName };
-  const found = (await secrets.find(at, { signal })) ?? (await createSecret());
-  return cellCredentials({
-    privateKeyPem: Buffer.from(found.data["private-key.pem"], "base64").toString("utf8"),
-    clusterSecret: found.data["cluster-secret"],
-  });
+  const secrets = secretsOf(client);
+  return fromSecret((await secrets.find(at, { signal })) ?? (await createSecret()));
 
   async function createSecret(): Promise<CredentialsSecret> {
     await createSystemNamespace(client, signal);
@@ -39,6 +36,14 @@ export async function clusterCredentials(client: KubeClient, signal?: AbortSigna
       return secrets.get(at, { signal });
     }
   }
+}
+
+/**
+ * The same, where nothing is to be made: for whoever speaks to cells beside the controllers.
+ * @throws RametError `NotFound` when no controller has made it yet, `Forbidden`
+ */
+export async function readClusterCredentials(client: KubeClient, signal?: AbortSignal): Promise<CellCredentials> {
+  return fromSecret(await secretsOf(client).get(at, { signal }));
 }
 
 export async function createSystemNamespace(client: KubeClient, signal?: AbortSignal): Promise<void> {
@@ -70,3 +75,16 @@ const CredentialsSecret = z.looseObject({
   data: z.looseObject({ "private-key.pem": z.string().min(1), "cluster-secret": z.string().min(1) }),
 });
 type CredentialsSecret = z.infer<typeof CredentialsSecret>;
+
+const at = { namespace: systemNamespace, name: credentialsSecret };
+
+function secretsOf(client: KubeClient): ResourceClient<CredentialsSecret> {
+  return client.resource(coreResources.secrets, (value) => CredentialsSecret.parse(value));
+}
+
+function fromSecret({ data }: CredentialsSecret): CellCredentials {
+  return cellCredentials({
+    privateKeyPem: Buffer.from(data["private-key.pem"], "base64").toString("utf8"),
+    clusterSecret: data["cluster-secret"],
+  });
+}

@@ -1,13 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Checkpoint, CheckpointManifest } from "../api/checkpoint.ts";
 import { apiVersion } from "../api/kind.ts";
-import { labels } from "../api/labels.ts";
+import { annotations, labels } from "../api/labels.ts";
 import type { Sandbox } from "../api/sandbox.ts";
-
-/** On a Checkpoint: the UID of the Pod that it was taken from. Names come again, UIDs do not. */
-export const podUidAnnotation = "ramet.dev/pod-uid";
-/** On a Checkpoint that a pause made, and that goes with the resume: `pause`. */
-export const purposeLabel = "ramet.dev/purpose";
 
 /** The Checkpoint that keeps a sandbox over a pause. A later pause of the same sandbox has another one. */
 export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
@@ -22,7 +17,7 @@ export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly s
     metadata: {
       name: `${name}-pause-${digest.slice(0, 8)}`,
       namespace,
-      labels: { [purposeLabel]: "pause", [labels.sandboxName]: name },
+      labels: { [labels.purpose]: "pause", [labels.sandboxName]: name },
       ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true }],
     },
     spec: {
@@ -35,11 +30,11 @@ export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly s
 
 /** The UID of the Pod that a checkpoint was begun with, if it was. */
 export function begunWith({ metadata }: Checkpoint): string | undefined {
-  return metadata.annotations?.[podUidAnnotation];
+  return metadata.annotations?.[annotations.podUid];
 }
 
 export function isPauseCheckpoint({ metadata }: Checkpoint): boolean {
-  return metadata.labels?.[purposeLabel] === "pause";
+  return metadata.labels?.[labels.purpose] === "pause";
 }
 
 /** Terminating is an end too: a cut that is under way is brought to its end before. */

@@ -16,7 +16,7 @@ import { checkpointWatches, reconcileCheckpoint } from "./checkpoint/controller.
 import { clusterCredentials, createSystemNamespace, systemNamespace } from "./identity.ts";
 import { installCrds } from "./install-crds.ts";
 import type { ControllersMetrics } from "./metrics.ts";
-import { OwnWrites } from "./own-writes.ts";
+import { OwnWrites } from "../kube/own-writes.ts";
 import { createInformers, type Informers } from "./resources.ts";
 import { reconcileSandbox, sandboxWatches } from "./sandbox/controller.ts";
 import type { SandboxDependencies } from "./sandbox/dependencies.ts";
@@ -105,6 +105,7 @@ async function work(options: RunControllersOptions, parts: Parts, signal: AbortS
   const queues = { sandbox: noQueue, checkpoint: noQueue };
   const sandboxes: SandboxDependencies = {
     ...shared,
+    client,
     podOptions: { cellImage, ...(dns && { dns }), ...(egress && { egress }) },
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
     ownWrites: new OwnWrites(informers.sandboxes, clock),

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { RametError } from "../api/errors.ts";
+import type { ApiCaller, ApiRequest, Verb } from "./api-request.ts";
 import { backoffMilliseconds } from "./backoff.ts";
 import { delay, systemClock, type Clock } from "./clock.ts";
 import type { Connection } from "./connection.ts";
@@ -7,12 +8,9 @@ import { networkError, wasNeverSent } from "./network-error.ts";
 import type { KubeObject } from "./object.ts";
 import { parseObject } from "./object.ts";
 import { ResourceClient } from "./resource-client.ts";
-import { pathOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";
+import { pathOf, type ResourceRef } from "./resource-ref.ts";
 import { apiStatusOf, readStatus, statusError } from "./status-error.ts";
 import { createTransport, type HttpRequest, type HttpResponse, type Transport } from "./transport.ts";
-
-/** Kubernetes' verbs, as RBAC names them. */
-export type Verb = "get" | "list" | "watch" | "create" | "update" | "patch" | "delete";
 
 /** One request that was answered, or was not. */
 export interface RequestRecord {
@@ -38,26 +36,13 @@ export interface KubeClientOptions {
   requestTimeoutMilliseconds?: number;
 }
 
-export interface ApiRequest {
-  verb: Verb;
-  resource: ResourceRef;
-  at: ResourcePath;
-  query?: Record<string, string | number | boolean | undefined>;
-  body?: unknown;
-  /** @default application/json */
-  contentType?: string;
-  /** Whether the request may be repeated although it may have been carried out. */
-  repeatable: boolean;
-  signal?: AbortSignal | undefined;
-}
-
 /**
  * A client of one API server: one pool of connections for requests, another for watches.
  *
  * Requests are repeated, with growing pauses or after the time the server asks for, when that is safe: always if the
  * server refused to begin (429) or was never reached, and otherwise only if a second time changes nothing.
  */
-export class KubeClient {
+export class KubeClient implements ApiCaller {
   /** The namespace of whoever names none. */
   readonly namespace: string;
   readonly clock: Clock;

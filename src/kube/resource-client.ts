@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { RametError } from "../api/errors.ts";
-import type { KubeClient, Verb } from "./kube-client.ts";
+import type { ApiCaller, Verb } from "./api-request.ts";
 import { parseObject, type KubeManifest, type KubeObject, type ObjectName } from "./object.ts";
 import { apiVersionOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";
 import { apiStatusOf } from "./status-error.ts";
@@ -58,11 +58,11 @@ export interface ObjectList<T> {
 
 /** The objects of one resource, as one API server has them. All methods throw `RametError`. */
 export class ResourceClient<T extends KubeObject> {
-  readonly client: KubeClient;
+  readonly client: ApiCaller;
   readonly ref: ResourceRef;
   readonly #parse: (value: unknown) => T;
 
-  constructor(client: KubeClient, ref: ResourceRef, parse: (value: unknown) => T) {
+  constructor(client: ApiCaller, ref: ResourceRef, parse: (value: unknown) => T) {
     this.client = client;
     this.ref = ref;
     this.#parse = parse;

@@ -1,5 +1,5 @@
 import { RametError } from "../api/errors.ts";
-import type { KubeClient } from "./kube-client.ts";
+import type { ApiCaller } from "./api-request.ts";
 import { networkError } from "./network-error.ts";
 import type { ResourceRef } from "./resource-ref.ts";
 import { parseWatchLine, type WatchEvent } from "./watch-event.ts";
@@ -29,7 +29,7 @@ export interface WatchOptions {
  *   line is cut off; an error for which `isExpired` holds if the resource version is too old
  */
 export async function* watchResource(
-  client: KubeClient,
+  client: ApiCaller,
   resource: ResourceRef,
   options: WatchOptions,
 ): AsyncGenerator<WatchEvent<unknown>> {

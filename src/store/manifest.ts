@@ -4,7 +4,7 @@ import { ContainerSpec } from "../api/cell.ts";
 import { Contents } from "../api/contents.ts";
 import { RametError } from "../api/errors.ts";
 import { Digest } from "../api/grant.ts";
-import { canonicalJson } from "./canonical-json.ts";
+import { canonicalJson } from "../api/canonical-json.ts";
 import { CheckpointId, NamespaceName, type CheckpointRef } from "./checkpoint-id.ts";
 
 const manifestVersion = 1;

@@ -120,7 +120,7 @@ test("an id that no checkpoint of the namespace has fails the clone; another nam
   await create("Sandbox", "b", { template }, { [restoreFrom]: id });
   const { status } = await sandbox("b", inPhase("Failed"));
   expect(status?.message).toContain(`No checkpoint in the namespace ${namespace} has the id ${id}`);
-  expect(status?.message).toContain("kubectl get checkpoints");
+  expect(status?.message).toContain(`ramet checkpoint ls -n ${namespace}`);
   expect(reasonOf(status!, "Ready")).toBe("NotFound");
 });
 

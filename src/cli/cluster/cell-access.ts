@@ -1,14 +1,11 @@
-import { z } from "zod";
 import { guestClientPort } from "../../api/cell.ts";
 import { RametError } from "../../api/errors.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
-import { cellCredentials, type CellCredentials } from "../../backends/cell-credentials.ts";
+import type { CellCredentials } from "../../backends/cell-credentials.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
-import { systemNamespace } from "../../controllers/identity.ts";
+import { credentialsSecret, readClusterCredentials, systemNamespace } from "../../controllers/identity.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
-import { ObjectMeta } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cluster } from "./cluster.ts";
 
 export interface GuestAccessOptions {
@@ -56,24 +53,16 @@ function phaseOf({ status }: Sandbox): string {
   return phase === "Running" ? "Running and not ready" : phase;
 }
 
-const secretName = "ramet-cell-key";
-
-/** Reads and never makes: that is the controller's. */
 async function readCredentials({ client }: Cluster, signal: AbortSignal): Promise<CellCredentials> {
-  const secrets = client.resource(coreResources.secrets, (value) => CredentialsSecret.parse(value));
   try {
-    const { data } = await secrets.get({ namespace: systemNamespace, name: secretName }, { signal });
-    return cellCredentials({
-      privateKeyPem: Buffer.from(data["private-key.pem"], "base64").toString("utf8"),
-      clusterSecret: data["cluster-secret"],
-    });
+    return await readClusterCredentials(client, signal);
   } catch (error) {
     throw explained(RametError.from(error));
   }
 }
 
 function explained(error: RametError): RametError {
-  const secret = `the Secret ${secretName} in namespace ${systemNamespace}`;
+  const secret = `the Secret ${credentialsSecret} in namespace ${systemNamespace}`;
   if (error.code === "Forbidden") {
     return new RametError("Forbidden", `You may not enter sandboxes: ${error.message}`, {
       hint: `Whoever may read ${secret} may enter every sandbox of the cluster; ask its administrator for that right.`,
@@ -88,8 +77,3 @@ function explained(error: RametError): RametError {
   }
   return error;
 }
-
-const CredentialsSecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ "private-key.pem": z.string().min(1), "cluster-secret": z.string().min(1) }),
-});

@@ -1,7 +1,7 @@
 import { Option, type Command } from "commander";
 import { defaultClusterName } from "../../local/cluster-folder.ts";
 import { logParts, type LogPart } from "../../local/log-files.ts";
-import type { Act } from "../program.ts";
+import type { Act } from "../act.ts";
 import type { DownOptions } from "./down.ts";
 import type { AddImageOptions, ListImagesOptions } from "./image.ts";
 import type { LogsOptions } from "./logs.ts";

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, type Command } from "commander";
 import { withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
-import type { Act } from "../program.ts";
+import type { Act } from "../act.ts";
 import type { ListOptions } from "./list.ts";
 import type { GetOptions } from "./get.ts";
 import type { RemoveOptions } from "./remove.ts";

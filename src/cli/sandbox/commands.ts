@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { listCommand, getCommand, removeCommand } from "../object/verbs.ts";
 import { collectVariable, wholeNumber, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
-import type { Act } from "../program.ts";
+import type { Act } from "../act.ts";
 import type { CopyOptions } from "./copy.ts";
 import type { CreateSandboxOptions } from "./create.ts";
 import type { ExecOptions } from "./exec.ts";

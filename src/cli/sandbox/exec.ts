@@ -3,17 +3,12 @@ import { withGuest } from "../cluster/cell-access.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { printLine, type Io } from "../io.ts";
 import { reportError } from "../report-error.ts";
-import { runCommand } from "./run-command.ts";
+import { runCommand, type CommandToRun } from "./run-command.ts";
 
-export interface ExecOptions extends ClusterOptions {
+export interface ExecOptions extends ClusterOptions, Omit<CommandToRun, "terminal"> {
   name: string;
-  command: readonly [string, ...string[]];
-  /** Whether the command gets our stdin; without, it reads end-of-file. */
-  stdin?: boolean;
   /** Whether the command gets a terminal, if we have one. */
   tty?: boolean;
-  env?: Readonly<Record<string, string>>;
-  cwd?: string;
   user?: string;
 }
 

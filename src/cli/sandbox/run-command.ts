@@ -1,12 +1,16 @@
 import { RametError } from "../../api/errors.ts";
 import type { GuestClient, ProcessSelector, StartProcess } from "../../cell/client/guest-client.ts";
 import { isBrokenPipe, printLine, writeAll, type Io, type Terminal } from "../io.ts";
-import type { ExecOptions } from "./exec.ts";
 import { feedStdin } from "./feed-stdin.ts";
 
-export type CommandToRun = Pick<ExecOptions, "command" | "stdin" | "env" | "cwd"> & {
+export interface CommandToRun {
+  command: readonly [string, ...string[]];
+  /** Whether the command gets our stdin; without, it reads end-of-file. */
+  stdin?: boolean;
+  env?: Readonly<Record<string, string>>;
+  cwd?: string;
   terminal: Terminal | undefined;
-};
+}
 
 /**
  * Runs a command through the guest: its output to ours, our input and signals to it. Answers its exit code, as a shell

@@ -1,6 +1,6 @@
 import { Option, type Command } from "commander";
 import { wholeNumber } from "../options.ts";
-import type { Act } from "../program.ts";
+import type { Act } from "../act.ts";
 import type { ControllerOptions } from "./controller.ts";
 
 /** What runs in the cluster: `ramet controller` and `ramet cell`. */

@@ -5,7 +5,7 @@ import type { Clock } from "../../kube/clock.ts";
 import type { EventRecorder } from "../../kube/events.ts";
 import type { Log } from "../../kube/log.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { OwnWrites } from "../own-writes.ts";
+import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { Attempts } from "../attempts.ts";
 import type { Cache } from "../cache.ts";
 import type { Informers } from "../resources.ts";

@@ -5,7 +5,7 @@ import type { PodTemplateSpec } from "../../api/pod-template.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { resolveTemplate } from "../sandbox/template.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
-import type { Taking } from "./take.ts";
+import type { Taking } from "./state.ts";
 
 /**
  * Keeps the source's template under the checkpoint's name, owned by it, so that a clone needs none of its own; the

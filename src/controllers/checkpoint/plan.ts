@@ -37,9 +37,8 @@ function succeeded(state: CheckpointState, record: CheckpointRecord): Checkpoint
   return {
     actions: [],
     status: {
-      ...checkpoint.status,
+      ...withoutMessage(checkpoint),
       phase: "Succeeded",
-      message: "",
       checkpointId,
       completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
       ramet: record,
@@ -48,6 +47,11 @@ function succeeded(state: CheckpointState, record: CheckpointRecord): Checkpoint
       { type: "Normal", reason: "CheckpointSucceeded", action: "Checkpoint", note: `Its id is ${checkpointId}` },
     ],
   };
+}
+
+function withoutMessage({ status }: CheckpointState["checkpoint"]) {
+  const { message: _, ...rest } = status ?? {};
+  return rest;
 }
 
 function failed({ checkpoint, checkpointId, now }: CheckpointState, error: RametError): CheckpointPlan {

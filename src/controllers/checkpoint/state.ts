@@ -27,6 +27,14 @@ export interface CapturableSource {
   pod: Pod;
 }
 
+/** A checkpoint that is about to be taken. */
+export interface Taking {
+  checkpoint: Checkpoint;
+  checkpointId: string;
+  source: CapturableSource;
+  wish: CheckpointWish;
+}
+
 export type CheckpointAction =
   | { do: "startCut"; source: CapturableSource; wish: CheckpointWish }
   /** The Pod is gone that it was begun with; the data may be there all the same. */

@@ -1,20 +1,12 @@
-import type { Checkpoint, CheckpointWish } from "../../api/checkpoint.ts";
+import type { Checkpoint } from "../../api/checkpoint.ts";
 import { RametError } from "../../api/errors.ts";
 import { annotations, finalizers, labels } from "../../api/labels.ts";
 import type { CheckpointRecord } from "../../backends/backend.ts";
 import { keyOf } from "../../kube/object.ts";
 import { addFinalizer } from "../finalizer.ts";
-import { podUidAnnotation } from "../pause-checkpoint.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import { keepTemplate } from "./keep-template.ts";
-import type { CapturableSource } from "./state.ts";
-
-export interface Taking {
-  checkpoint: Checkpoint;
-  checkpointId: string;
-  source: CapturableSource;
-  wish: CheckpointWish;
-}
+import type { CapturableSource, Taking } from "./state.ts";
 
 /**
  * Takes a checkpoint: the finalizer, then the cut, and beside the cut what users see of it. It can be begun anew at any
@@ -63,13 +55,13 @@ async function mark(taking: Taking, { informers, cache, ownWrites }: CheckpointD
 
 function isMarked({ metadata }: Checkpoint, { pod }: CapturableSource): boolean {
   const { annotations: found, finalizers: present } = metadata;
-  return found?.[podUidAnnotation] === pod.metadata.uid && (present?.includes(finalizers.checkpoint) ?? false);
+  return found?.[annotations.podUid] === pod.metadata.uid && (present?.includes(finalizers.checkpoint) ?? false);
 }
 
 function marks({ checkpointId, source, wish }: Taking) {
   const { name, namespace } = source.sandbox.metadata;
   return {
-    annotations: { [podUidAnnotation]: source.pod.metadata.uid, [annotations.sandboxId]: `${namespace}--${name}` },
+    annotations: { [annotations.podUid]: source.pod.metadata.uid, [annotations.sandboxId]: `${namespace}--${name}` },
     labels: {
       [labels.sandboxName]: name,
       [labels.checkpointId]: checkpointId,

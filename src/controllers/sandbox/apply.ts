@@ -72,13 +72,13 @@ function kept({ template, volumeClaims }: ResolvedTemplate): object {
 async function createPod(
   sandbox: Sandbox,
   { template: { template, volumeClaims }, start }: Extract<SandboxAction, { do: "createPod" }>,
-  { informers, credentials, podOptions, newPods, clock }: SandboxDependencies,
+  { client, informers, credentials, podOptions, newPods, clock }: SandboxDependencies,
 ): Promise<void> {
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
   const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
   const manifest = cellPod(owner, template, { ...podOptions, publicKey: credentials.publicKey, start });
-  if (volumeClaims.length > 0) await createClaims(resource.client, sandbox, volumeClaims);
+  if (volumeClaims.length > 0) await createClaims(client, sandbox, volumeClaims);
   try {
     newPods.add(sandbox.metadata.uid, await resource.create(manifest), startedAt);
   } catch (error) {

@@ -2,10 +2,11 @@ import type { CellPodOptions } from "../../api/cell-pod.ts";
 import type { CellBackend } from "../../backends/cell.ts";
 import type { CellCredentials } from "../../backends/cell-credentials.ts";
 import type { Clock } from "../../kube/clock.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
 import type { EventRecorder } from "../../kube/events.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
-import type { OwnWrites } from "../own-writes.ts";
+import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { Attempts } from "../attempts.ts";
 import type { Cache } from "../cache.ts";
 import type { Informers } from "../resources.ts";
@@ -14,6 +15,7 @@ import type { NewPods } from "./new-pods.ts";
 import type { StartOutcome } from "./state.ts";
 
 export interface SandboxDependencies {
+  client: KubeClient;
   informers: Informers;
   cache: Cache;
   backend: CellBackend;

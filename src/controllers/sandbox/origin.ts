@@ -54,7 +54,7 @@ export function unknownCheckpoint(namespace: string, id: string, named: Checkpoi
     new RametError("NotFound", `No checkpoint in the namespace ${namespace} has the id ${id}`, {
       hint:
         own === undefined
-          ? `List the ids with: kubectl get checkpoints -n ${namespace} -o custom-columns=NAME:.metadata.name,ID:.status.checkpointId`
+          ? `List the ids with: ramet checkpoint ls -n ${namespace}`
           : `The Checkpoint of that name has the id ${own}: restore from that`,
     }),
   );

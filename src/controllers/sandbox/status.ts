@@ -14,17 +14,18 @@ export interface ConditionChange {
   message?: string;
 }
 
-/** The present status with another phase, message and conditions. The message is always there: an old one must not stay. */
+/** The present status with another phase, message and conditions. An old message does not stay. */
 export function changed(
   { sandbox, now }: Pick<SandboxState, "sandbox" | "now">,
   phase: SandboxPhase,
-  { message = "", conditions = [], drop = [] }: { message?: string; conditions?: ConditionChange[]; drop?: string[] },
+  { message, conditions = [], drop = [] }: { message?: string; conditions?: ConditionChange[]; drop?: string[] },
 ): SandboxStatus {
-  const kept = (sandbox.status?.conditions ?? []).filter(({ type }) => !drop.includes(type));
+  const { message: _, ...before } = sandbox.status ?? {};
+  const kept = (before.conditions ?? []).filter(({ type }) => !drop.includes(type));
   return {
-    ...sandbox.status,
+    ...before,
     phase,
-    message,
+    ...(message !== undefined && message !== "" && { message }),
     conditions: conditions.reduce<Condition[]>(
       (all, condition) => setCondition(all, { message: "", ...condition }, now),
       kept,

@@ -2,7 +2,7 @@ import { chmod, link, mkdir, rm } from "node:fs/promises";
 import { z } from "zod";
 import { RametError } from "../../api/errors.ts";
 import type { DirectoryGrant } from "../../api/grant.ts";
-import { canonicalJson } from "../canonical-json.ts";
+import { canonicalJson } from "../../api/canonical-json.ts";
 import { refused } from "../grant-check.ts";
 import { readSmallFile, statOf, syncFolders, unless, writeDurably } from "./durable.ts";
 import { doomedPrefix, layoutOf, type Layout } from "./layout.ts";

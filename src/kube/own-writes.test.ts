@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
-import type { KubeObject } from "../kube/object.ts";
-import { ObjectStore } from "../kube/store.ts";
+import type { KubeObject } from "./object.ts";
+import { ObjectStore } from "./store.ts";
 import { OwnWrites } from "./own-writes.ts";
 
 const version = (resourceVersion: string): KubeObject => ({

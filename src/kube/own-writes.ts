@@ -1,6 +1,6 @@
-import type { Clock } from "../kube/clock.ts";
-import type { Informer } from "../kube/informer.ts";
-import type { KubeObject } from "../kube/object.ts";
+import type { Clock } from "./clock.ts";
+import type { Informer } from "./informer.ts";
+import type { KubeObject } from "./object.ts";
 
 /**
  * Objects as this process has just written them, until the informer shows them: a decision made from what was there before
