@@ -46,10 +46,13 @@ export async function sendPartLog(folder: ClusterFolder, to: Writable, options: 
 function onEachChange(path: string, act: () => Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     let acting = Promise.resolve();
-    const watcher = watch(path, () => {
+    const again = (): void => {
       acting = acting.then(act);
       acting.catch(reject);
-    });
+    };
+    const watcher = watch(path, again);
+    // What came before the watch began.
+    again();
     const stop = (): void => {
       watcher.close();
       acting.then(resolve, reject);

@@ -114,7 +114,7 @@ export class PodProbes {
 }
 
 /** The container's probes, but for the one by which the cell itself is asked. */
-export function probesOf({ startupProbe, readinessProbe, livenessProbe }: Container): ReadonlyMap<Kind, ProbeSpec> {
+function probesOf({ startupProbe, readinessProbe, livenessProbe }: Container): ReadonlyMap<Kind, ProbeSpec> {
   const found = new Map<Kind, ProbeSpec>();
   if (startupProbe !== undefined) found.set("startup", ProbeSpec.parse(startupProbe));
   if (readinessProbe !== undefined && !asksTheCell(readinessProbe))
