@@ -64,20 +64,6 @@ export const Conditions = z
   .array(Condition)
   .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"] });
 
-export const ListMeta = z.looseObject({
-  resourceVersion: z.string().optional(),
-  continue: z.string().optional(),
-  remainingItemCount: z.number().optional(),
-});
-
-/** One page of a list answer. */
-export interface ListOf<T> {
-  apiVersion: string;
-  kind: string;
-  metadata: z.infer<typeof ListMeta>;
-  items: T[];
-}
-
 /**
  * The words that we know, and any other: another controller (ACS, a newer Ramet) may write a phase that we have never
  * heard of, and that must not make the object unreadable.

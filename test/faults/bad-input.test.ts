@@ -71,7 +71,7 @@ describe("bad input", () => {
     const { phase, reason, message } = await whyNotReady(wish);
     expect([phase, reason]).toEqual(["Failed", "NotFound"]);
     expect(message).toContain("never-taken");
-    expect(message).toContain("kubectl get checkpoints");
+    expect(message).toContain("ramet checkpoint ls");
     await removeSandbox(wish);
   });
 
