@@ -9,21 +9,17 @@ import type {
   RestoreRequest,
   RestoreResult,
 } from "../api/cell.ts";
-import { guestControlPort } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
-import { CellCgroups, type MadeLeaves } from "./cgroup/cell-cgroups.ts";
 import { openForRead } from "../store/open.ts";
 import type { CellSetting } from "./cell-setting.ts";
-import { GuestControl } from "./client/guest-control.ts";
+import type { GuestControl } from "./client/guest-control.ts";
 import { cut } from "./cut.ts";
 import { engineBuild } from "./engine-build.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import { handOver, untilGuestAnswers } from "./hand-over.ts";
-import { startLink, type Link } from "./link.ts";
 import { unmetNeed } from "./needs.ts";
 import { PhaseClock } from "./phase-clock.ts";
-import { layRoot, type RootFolder } from "./root-folder.ts";
-import { Sandbox } from "./sandbox.ts";
+import { Surroundings } from "./surroundings.ts";
 
 export interface CellDependencies {
   setting: CellSetting;
@@ -43,8 +39,6 @@ export class Cell {
   readonly #dependencies: CellDependencies;
   readonly #changes = new EventEmitter();
   #state: CellState = { phase: "preparing", generation: 0, ready: false };
-  #link: Link | undefined;
-  #sandbox: Sandbox | undefined;
   #prepared: Promise<void> | undefined;
   #build: Promise<EngineBuild> | undefined;
   #booted: Promise<CellState> | undefined;
@@ -53,16 +47,21 @@ export class Cell {
   #ending = false;
   /** Why the entrypoint was asked to end; that the sandbox's processes then go is no loss. */
   #asked: string | undefined;
-  readonly #cgroups: CellCgroups;
+  readonly #surroundings: Surroundings;
 
   constructor(dependencies: CellDependencies) {
     this.#dependencies = dependencies;
-    const { config, container, paths, processes } = dependencies.setting;
-    this.#cgroups = new CellCgroups({
-      uid: config.sandbox.uid,
-      directory: paths.directory,
-      limits: container.resources,
-      ...(processes === undefined ? {} : { processes }),
+    this.#surroundings = new Surroundings({
+      ...dependencies,
+      onLost: (why) => {
+        if (this.#asked === undefined) this.#fail(why);
+        else void this.stop(this.#asked);
+      },
+      onUnenforced: (unenforced) => {
+        if (this.#state.unenforced === unenforced) return;
+        dependencies.report(unenforced);
+        this.#set({ unenforced });
+      },
     });
   }
 
@@ -121,7 +120,7 @@ export class Cell {
     if (this.#state.phase === "paused") return this.#state;
     if (this.#state.phase !== "running")
       throw new RametError("SandboxNotReady", `pause: the sandbox is ${this.#state.phase}`);
-    await this.#live().engine.pause();
+    await this.#surroundings.sandbox.engine.pause();
     return this.#set({ phase: "paused", ready: false });
   }
 
@@ -129,7 +128,7 @@ export class Cell {
     if (this.#state.phase === "running") return this.#state;
     if (this.#state.phase !== "paused")
       throw new RametError("SandboxNotReady", `resume: the sandbox is ${this.#state.phase}`);
-    await this.#live().engine.resume();
+    await this.#surroundings.sandbox.engine.resume();
     return this.#set({ phase: "running", ready: true });
   }
 
@@ -140,8 +139,7 @@ export class Cell {
     await this.#lastCut?.result.catch(() => undefined);
     if (this.#state.phase !== "failed") this.#set({ phase: "stopping", ready: false, message: reason });
     await this.#prepared?.catch(() => undefined);
-    await this.#sandbox?.destroy();
-    await this.#link?.stop();
+    await this.#surroundings.remove();
     return this.#state.phase === "failed" ? this.#state : this.#set({ phase: "stopped" });
   }
 
@@ -154,11 +152,13 @@ export class Cell {
         Math.max(0, this.#dependencies.setting.config.graceSeconds * 1000 - destroyMilliseconds),
       );
       const ended = new Promise((resolve) => {
-        this.onChange(resolve);
+        this.onChange(({ phase, exitCode }) => {
+          if (phase !== "running" || exitCode !== undefined) resolve(undefined);
+        });
         over.addEventListener("abort", resolve);
       });
-      await this.#live()
-        .engine.signal("TERM")
+      await this.#surroundings.sandbox.engine
+        .signal("TERM")
         .then(() => ended)
         .catch((error: unknown) => {
           this.#dependencies.report("the entrypoint could not be asked to end", {
@@ -173,34 +173,17 @@ export class Cell {
   async dial(port: number): Promise<Duplex> {
     if (!this.#state.ready)
       throw new RametError("SandboxNotReady", `port ${port}: the sandbox is ${this.#state.phase}`);
-    return this.#network().dial(port);
+    return this.#surroundings.network.dial(port);
   }
 
   async #prepare(): Promise<void> {
-    const { setting, report } = this.#dependencies;
-    const { config, container, paths, listen } = setting;
-    // A restore must know it, and there is time while the network is made.
-    if (config.start === "wait") this.#knowBuild().catch(() => undefined);
-    const root = this.#layRoot();
+    const { start } = this.#dependencies.setting.config;
     try {
-      this.#link = await startLink({
-        binary: paths.link,
-        config: {
-          socket: `${paths.directory}/link.sock`,
-          listen,
-          ports: container.ports,
-          egress: config.egress,
-          dns: config.dns,
-          refuse: config.clusterRanges,
-        },
-        log: report,
-      });
-      void this.#link.closed.then((why) => {
-        this.#fail(new RametError("SandboxLost", `the sandbox's network ended: ${why}`));
-      });
-      await this.#makeSandbox(root, undefined);
-      this.#set({ phase: config.start === "wait" ? "waiting" : "booting" });
-      if (config.start === "boot") await this.#live().engine.start();
+      // A restore must know it, and there is time while the network is made.
+      if (start === "wait") this.#knowBuild().catch(() => undefined);
+      await this.#surroundings.make();
+      this.#set({ phase: start === "wait" ? "waiting" : "booting" });
+      if (start === "boot") await this.#surroundings.sandbox.engine.start();
     } catch (error) {
       this.#fail(error);
       throw error;
@@ -226,7 +209,7 @@ export class Cell {
         if (unmet !== undefined) throw unmet;
         this.#set({ phase: "restoring" });
         if (contents.includes("memory"))
-          await clock.phase("engine", () => this.#live().engine.restore(session.imagePath));
+          await clock.phase("engine", () => this.#surroundings.sandbox.engine.restore(session.imagePath));
         else await clock.phase("engine", () => this.#bootOn(`${session.imagePath}/filesystem.tar`));
         const state = await this.#takeOver(identity, true, clock);
         return { state, phases: clock.phases };
@@ -244,8 +227,8 @@ export class Cell {
     this.#set({ checkpointing: request.grant.checkpointId });
     try {
       const result = await cut(request, {
-        sandbox: this.#live(),
-        guest: this.#guest(),
+        sandbox: this.#surroundings.sandbox,
+        guest: this.#surroundings.guest(),
         setting: this.#dependencies.setting,
         build: () => this.#knowBuild(),
       });
@@ -271,59 +254,26 @@ export class Cell {
 
   /** Between start or restore and traffic: the guest takes its identity, then both directions open. */
   async #takeOver(identity: Identity, clone: boolean, clock: PhaseClock): Promise<CellState> {
-    const guest = this.#guest();
-    const before = await clock.phase("guest", () => untilGuestAnswers(guest, this.#live().ended));
+    const guest = this.#surroundings.guest();
+    const before = await clock.phase("guest", () => untilGuestAnswers(guest, this.#surroundings.sandbox.ended));
     const generation = await clock.phase("handover", () => handOver(guest, { identity, clone, before }));
-    await clock.phase("gate", () => this.#network().setGate(true));
+    await clock.phase("gate", () => this.#surroundings.network.setGate(true));
     void this.#followEntrypoint(guest);
+    // A checkpoint must know it; that there will be one is likely.
+    this.#knowBuild().catch(() => undefined);
     return this.#set({ phase: "running", ready: true, generation });
   }
 
   async #bootOn(filesystemTar: string): Promise<void> {
-    await this.#live().destroy();
-    await this.#makeSandbox(this.#layRoot(), filesystemTar);
-    await this.#live().engine.start();
-  }
-
-  #layRoot(): Promise<RootFolder> {
-    const { config, paths } = this.#dependencies.setting;
-    const root = layRoot(config.rootPath, paths.directory);
-    // Whoever awaits it hears of a failure; until then it is not one that nobody handles.
-    root.catch(() => undefined);
-    return root;
-  }
-
-  async #makeSandbox(layingRoot: Promise<RootFolder>, filesystemTar: string | undefined): Promise<void> {
-    const { setting, log } = this.#dependencies;
-    const [root, { leaves }] = await Promise.all([layingRoot, this.#makeLeaves(), this.#network().prepare()]);
-    const { netnsPath } = this.#network();
-    const sandbox = await Sandbox.create({ setting, log, netnsPath, filesystemTar, root, cgroup: leaves });
-    this.#sandbox = sandbox;
-    void sandbox.untilLost().then(() => {
-      if (this.#sandbox !== sandbox || sandbox.destroyed || this.#ending) return;
-      if (this.#asked !== undefined) void this.stop(this.#asked);
-      else {
-        this.#fail(new RametError("SandboxLost", "the sandbox's processes ended without being asked to"));
-      }
-    });
-  }
-
-  /** Limits that cannot be enforced keep nobody from running: it is said, once. */
-  async #makeLeaves(): Promise<MadeLeaves> {
-    const made = await this.#cgroups.make();
-    const { unenforced } = made;
-    if (unenforced !== undefined && this.#state.unenforced !== unenforced) {
-      this.#dependencies.report(unenforced);
-      this.#set({ unenforced });
-    }
-    return made;
+    await this.#surroundings.makeAnew(filesystemTar);
+    await this.#surroundings.sandbox.engine.start();
   }
 
   /** When the entrypoint ends, so does the sandbox, with its exit code: what Kubernetes means by a container. */
   async #followEntrypoint(guest: GuestControl): Promise<void> {
-    const sandbox = this.#live();
+    const sandbox = this.#surroundings.sandbox;
     const exitCode = await guest.untilExit(sandbox.ended);
-    if (exitCode === undefined || this.#ending || sandbox !== this.#sandbox) return;
+    if (exitCode === undefined || this.#ending || sandbox.destroyed) return;
     const excess = sandbox.excess();
     if (excess !== undefined) {
       this.#fail(excess);
@@ -333,23 +283,9 @@ export class Cell {
     await this.stop(`the entrypoint ended with exit code ${exitCode}`);
   }
 
-  #guest(): GuestControl {
-    return new GuestControl(() => this.#network().dial(guestControlPort, { control: true }));
-  }
-
-  #live(): Sandbox {
-    if (this.#sandbox === undefined) throw new RametError("SandboxNotReady", "the sandbox has not been made yet");
-    return this.#sandbox;
-  }
-
-  #network(): Link {
-    if (this.#link === undefined) throw new RametError("SandboxNotReady", "the sandbox has no network yet");
-    return this.#link;
-  }
-
   #fail(error: unknown): void {
     if (this.#ending || this.#state.phase === "failed") return;
-    const { code, message } = this.#sandbox?.excess() ?? RametError.from(error);
+    const { code, message } = this.#surroundings.excess() ?? RametError.from(error);
     this.#dependencies.report("cell failed", { code, message });
     this.#set({ phase: "failed", ready: false, code, message });
   }
