@@ -4,6 +4,7 @@ import type { Readable } from "node:stream";
 import { RametError } from "../api/errors.ts";
 import { inLeaves } from "./cgroup/enter.ts";
 import type { SandboxCgroup } from "./cgroup/sandbox-cgroup.ts";
+import { roomHint } from "../store/store-error.ts";
 import { runProgram } from "./run-program.ts";
 
 export interface EngineOptions {
@@ -119,12 +120,15 @@ export class Engine {
         this.#log,
         ...args,
       ]),
+      what: `gVisor ${args[0] ?? ""}`,
       timeoutMilliseconds: commandTimeoutMilliseconds,
     });
     if (result.code === 0) return result;
     const why = result.stderr.trim() || (await this.#lastLogLine()) || `exit status ${result.code}`;
     await appendFile(this.#log, `ramet: ${args[0] ?? ""} failed: ${why}\n`).catch(() => undefined);
-    throw new RametError("EngineFailed", `gVisor ${args[0] ?? ""} failed: ${why.split("\n").at(-1) ?? why}`);
+    const message = `gVisor ${args[0] ?? ""} failed: ${why.split("\n").at(-1) ?? why}`;
+    if (why.includes("no space left on device")) throw new RametError("StoreFull", message, { hint: roomHint });
+    throw new RametError("EngineFailed", message);
   }
 
   async #lastLogLine(): Promise<string | undefined> {

@@ -5,6 +5,8 @@ import { RametError } from "../api/errors.ts";
 export interface RunProgramOptions {
   program: string;
   args: readonly string[];
+  /** What it is run for, as an error names it. @default the program */
+  what?: string;
   stdio?: StdioOptions;
   /** The program is killed and the call fails after this long. It is never tied to a request's life. */
   timeoutMilliseconds: number;
@@ -23,7 +25,7 @@ export interface ProgramResult {
  * @throws RametError `ToolMissing` when it cannot be started, `Timeout` when it does not end.
  */
 export async function runProgram(options: RunProgramOptions): Promise<ProgramResult> {
-  const { program, args, stdio = ["ignore", "pipe", "pipe"], timeoutMilliseconds } = options;
+  const { program, args, what = program, stdio = ["ignore", "pipe", "pipe"], timeoutMilliseconds } = options;
   const child = spawn(program, args, { stdio });
   const stdout = collect(child.stdout);
   const stderr = collect(child.stderr);
@@ -31,17 +33,17 @@ export async function runProgram(options: RunProgramOptions): Promise<ProgramRes
   try {
     const [code, signal] = (await once(child, "exit")) as [number | null, string | null];
     if (signal === "SIGKILL" && code === null) {
-      throw new RametError(
-        "Timeout",
-        `${program} ${args.at(0) ?? ""}: did not end in ${timeoutMilliseconds} ms or was killed`,
-      );
+      throw new RametError("Timeout", `${what} failed: it did not end in ${timeoutMilliseconds} ms, or was killed`);
     }
     // What the process wrote last may still be in the pipe.
     await new Promise((resolve) => setImmediate(resolve));
     return { child, code: code ?? 1, stdout: stdout.end(), stderr: stderr.end() };
   } catch (error) {
     if (error instanceof RametError) throw error;
-    throw new RametError("ToolMissing", `${program}: cannot be started`, { cause: error });
+    throw new RametError("ToolMissing", `${what} failed: ${program} cannot be started (${String(error)})`, {
+      cause: error,
+      hint: "Run `ramet local setup` on one machine; on a cluster, use a cell image that has it",
+    });
   } finally {
     clearTimeout(timer);
   }

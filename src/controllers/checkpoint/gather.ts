@@ -66,7 +66,9 @@ function rivalOf(
   const { uid, namespace } = checkpoint.metadata;
   const taken = taking.get(podUid);
   if (taken === uid) return undefined;
-  if (taken !== undefined) return cache.checkpointByUid(taken);
+  // The cut of one that has just ended may not have been struck off yet.
+  const begun = taken === undefined ? undefined : cache.checkpointByUid(taken);
+  if (begun !== undefined && isUnfinished(begun)) return begun;
   const { sandboxName, podName } = checkpoint.spec;
   return cache
     .checkpointsOf(`${namespace}/${sandboxName ?? podName ?? ""}`)
