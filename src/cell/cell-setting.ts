@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { CellConfig, type ContainerSpec } from "../api/cell.ts";
+import { CellConfig, EngineBuild, type ContainerSpec } from "../api/cell.ts";
 import { environmentPrefix } from "../api/container-spec.ts";
 import { RametError } from "../api/errors.ts";
 
@@ -38,6 +38,8 @@ export interface CellSetting {
   paths: CellPaths;
   /** The Pod's address. */
   listen: string;
+  /** The build of `runsc`, where whoever started the cell has asked it already. */
+  engine?: EngineBuild;
   /** How many processes and threads the sandbox may have on the host, where the operator says so. */
   processes?: number;
 }
@@ -56,6 +58,9 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
     container: withResolved(withImage(config, image), environment),
     image,
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
+    ...(environment["RAMET_ENGINE_BUILD"] === undefined
+      ? {}
+      : { engine: parse("RAMET_ENGINE_BUILD", EngineBuild, environment["RAMET_ENGINE_BUILD"]) }),
     ...(environment["RAMET_SANDBOX_PROCESSES"] === undefined
       ? {}
       : { processes: parse("RAMET_SANDBOX_PROCESSES", ProcessBound, environment["RAMET_SANDBOX_PROCESSES"]) }),

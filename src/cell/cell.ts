@@ -214,8 +214,12 @@ export class Cell {
         const state = await this.#takeOver(identity, true, clock);
         return { state, phases: clock.phases };
       } finally {
-        // Pages may still be read in the background, through files that gVisor has open.
-        await session.release();
+        // Pages may still be read in the background, through files that gVisor has open. Nobody waits for this.
+        session.release().catch((error: unknown) => {
+          this.#dependencies.report("a restore's folder was left to the sweep", {
+            message: RametError.from(error).message,
+          });
+        });
       }
     } catch (error) {
       this.#fail(error);
@@ -242,7 +246,8 @@ export class Cell {
   }
 
   #knowBuild(): Promise<EngineBuild> {
-    this.#build ??= engineBuild(this.#dependencies.setting.paths.runsc).then((engine) => {
+    const { engine: known, paths } = this.#dependencies.setting;
+    this.#build ??= (known === undefined ? engineBuild(paths.runsc) : Promise.resolve(known)).then((engine) => {
       this.#set({ engine });
       return engine;
     });

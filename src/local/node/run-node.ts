@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { RametError } from "../../api/errors.ts";
+import { engineBuild } from "../../cell/engine-build.ts";
 import { delay } from "../../kube/clock.ts";
 import { runController, watching } from "../../kube/controller.ts";
 import { Informer } from "../../kube/informer.ts";
@@ -52,8 +53,12 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     log,
   });
   const folder = join(dir, "pods");
+  // Asked once, so that no cell has to.
+  const engine = await engineBuild(options.tools.runsc);
+  const environment = { ...options.environment, RAMET_ENGINE_BUILD: JSON.stringify(engine) };
   const spares = new SparePods({
     ...options,
+    environment,
     link: options.tools.link,
     pods: folder,
     count: options.spareCells ?? 1,
@@ -61,6 +66,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
   });
   const pods = new PodRunner({
     ...options,
+    environment,
     pods: folder,
     spares,
     nodeName: localNodeName,
