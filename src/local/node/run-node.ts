@@ -53,9 +53,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     log,
   });
   const folder = join(dir, "pods");
-  // Asked once, so that no cell has to.
-  const engine = await engineBuild(options.tools.runsc);
-  const environment = { ...options.environment, RAMET_ENGINE_BUILD: JSON.stringify(engine) };
+  const environment = { ...options.environment, ...(await knownBuild(options.tools.runsc)) };
   const spares = new SparePods({
     ...options,
     environment,
@@ -110,6 +108,12 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     await informing;
     await beating;
   }
+}
+
+/** gVisor's build, asked once, so that no cell has to. Where it does not answer, each Pod says so. */
+async function knownBuild(runsc: string): Promise<Record<string, string>> {
+  const engine = await engineBuild(runsc).catch(() => undefined);
+  return engine === undefined ? {} : { RAMET_ENGINE_BUILD: JSON.stringify(engine) };
 }
 
 async function beat({ client, log }: LocalNodeOptions, signal: AbortSignal): Promise<void> {
