@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { ContainerSpec } from "./cell.ts";
 import { containerSpec } from "./container-spec.ts";
 import type { PodTemplateSpec } from "./pod-template.ts";
 
@@ -23,7 +24,12 @@ export type RestoreSpec = z.infer<typeof RestoreSpec>;
 
 /** @throws RametError `InvalidArgument` as {@link containerSpec} does */
 export function restoreSpec(template: PodTemplateSpec): RestoreSpec {
-  const { image, command, args, workingDir, user, readOnlyRoot, mounts } = containerSpec(template).spec;
+  return comparedParts(containerSpec(template).spec);
+}
+
+/** Of a container, what a restore compares. */
+export function comparedParts(container: Omit<ContainerSpec, "env">): RestoreSpec {
+  const { image, command, args, workingDir, user, readOnlyRoot, mounts } = container;
   return {
     image,
     command,

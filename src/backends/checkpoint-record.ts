@@ -1,5 +1,5 @@
 import type { CheckpointResult } from "../api/cell.ts";
-import type { RestoreSpec } from "../api/restore-spec.ts";
+import { comparedParts } from "../api/restore-spec.ts";
 import { sizeOf, type Manifest } from "../store/manifest.ts";
 import type { CheckpointRecord } from "./backend.ts";
 
@@ -18,7 +18,8 @@ export function checkpointRecord(
     cutAt,
     ...(measured && { readyAt: measured.readyAt, pausedMilliseconds: measured.pausedMilliseconds }),
     templateDigest,
-    template: capturedSpec(manifest),
+    // From what ran, not from a template that may have changed since.
+    template: comparedParts(manifest.container),
     image: image.name,
     ...(image.digest !== undefined && { imageDigest: image.digest }),
     consistency,
@@ -29,19 +30,5 @@ export function checkpointRecord(
       ...(engine.cpuFeatures && { cpuFeatures: engine.cpuFeatures }),
     },
     ...(measured && { phases: measured.phases }),
-  };
-}
-
-/** From what ran, not from a template that may have changed since. */
-function capturedSpec({ container }: Manifest): RestoreSpec {
-  const { image, command, args, workingDir, user, readOnlyRoot, mounts } = container;
-  return {
-    image,
-    command,
-    args,
-    ...(workingDir !== undefined && { workingDir }),
-    user,
-    readOnlyRoot,
-    mounts: mounts.map(({ target, readOnly }) => ({ target, readOnly })),
   };
 }

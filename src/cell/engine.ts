@@ -142,7 +142,7 @@ export class Engine {
  * `--allow-suid` lets `sudo` work in agent images. gVisor makes no control groups: the cell does (src/cell/cgroup), for
  * less than the 60 ms that gVisor takes to move itself through every controller of version 1.
  */
-const engineFlags = [
+export const engineFlags = [
   "--ignore-cgroups",
   "--network=sandbox",
   "--host-settings=ignore",

@@ -5,18 +5,12 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ContainerSpec } from "../../src/api/cell.ts";
 import { startLink, type Link } from "../../src/cell/link.ts";
+import { engineFlags } from "../../src/cell/engine.ts";
 import { ociSpec } from "../../src/cell/oci-spec.ts";
 import { workloadCommand, workloadPort } from "./workload.ts";
 
-/** The flags with which the cell calls `runsc` (src/cell/engine.ts): bare means without Ramet, not with other settings. */
-const flags = [
-  "--ignore-cgroups",
-  "--overlay2=root:memory",
-  "--network=sandbox",
-  "--host-settings=ignore",
-  "--allow-suid",
-  "--allow-rootfs-tar-annotation",
-];
+/** As the cell calls `runsc`: bare means without Ramet, not with other settings. */
+const flags = [...engineFlags, "--overlay2=root:memory"];
 
 export interface BareRunscOptions {
   runsc: string;

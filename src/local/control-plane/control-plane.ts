@@ -1,6 +1,4 @@
 import { chmod, mkdir } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
-import { once } from "node:events";
 import { join, resolve } from "node:path";
 import { systemClock, type Clock } from "../../kube/clock.ts";
 import { portWasTaken, startApiServer } from "./api-server.ts";
@@ -9,6 +7,7 @@ import type { Child } from "./child.ts";
 import { startEtcd } from "./etcd.ts";
 import { writeKubeconfig } from "./kubeconfig.ts";
 import { openPki, type Pki } from "./pki.ts";
+import { freePort } from "./free-port.ts";
 
 export interface ControlPlaneOptions {
   /** The cluster's folder: database, certificates, logs. Made if it is not there, and closed to others. */
@@ -109,13 +108,4 @@ async function onFreePort(
       if (wanted !== undefined || attempt >= 5 || !portWasTaken(error)) throw error;
     }
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }

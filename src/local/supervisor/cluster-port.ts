@@ -1,9 +1,8 @@
-import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
-import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { ClusterFolder } from "../cluster-folder.ts";
 import { portWasTaken } from "../control-plane/api-server.ts";
+import { freePort } from "../control-plane/free-port.ts";
 
 const mostTries = 5;
 
@@ -33,13 +32,4 @@ function known(path: string): number | undefined {
   } catch {
     return undefined;
   }
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -11,7 +11,8 @@ import { writeKubeconfig } from "../control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../control-plane/pki.ts";
 import { waitUntilReady } from "../control-plane/readiness.ts";
 import { hasSignedReady, readySignPath } from "../ready-sign.ts";
-import { clusterPort, freePort } from "./cluster-port.ts";
+import { freePort } from "../control-plane/free-port.ts";
+import { clusterPort } from "./cluster-port.ts";
 import { Part } from "./part.ts";
 
 /** The processes of a cluster, in the order of their start. */

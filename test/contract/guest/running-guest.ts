@@ -1,13 +1,14 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
-import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { GuestClient } from "../../../src/cell/client/guest-client.ts";
 import { GuestControl, type GuestInit } from "../../../src/cell/client/guest-control.ts";
 import { acquireTools } from "../../../src/local/tools/acquire-tools.ts";
+import { freePort } from "../../../src/local/control-plane/free-port.ts";
 
 /**
  * The real guest as an ordinary process on loopback addresses. It does not prove what gVisor does at a restore; the
@@ -87,13 +88,4 @@ async function dialLoopback(port: number): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   await once(socket, "connect");
   return socket;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }
