@@ -164,4 +164,17 @@ describe("runController", () => {
     clock.advance(4_000);
     await controller;
   });
+
+  it("ends without a reconcile that goes on all the same: its lease may be somebody else's by then", async () => {
+    server.put("a");
+    const begun = Promise.withResolvers<undefined>();
+    const { controller } = start(() => {
+      begun.resolve(undefined);
+      return new Promise(() => undefined);
+    });
+    await begun.promise;
+    stop.abort();
+    clock.advance(4_000);
+    await controller;
+  });
 });

@@ -36,7 +36,7 @@ export interface ControllerOptions {
   concurrency?: number;
   backoff?: BackoffOptions;
   /**
-   * How long reconciles that run may go on after the end was asked for. It must be shorter than the time between a
+   * How long reconciles that run are waited for after the end was asked for. It must be shorter than the time between a
    * lost lease's renew deadline and its end (10 s and 15 s). @default 4000
    */
   drainMilliseconds?: number;
@@ -47,7 +47,8 @@ export interface ControllerOptions {
 
 /**
  * Runs a controller until `signal` is aborted: waits for the first lists, then reconciles the keys that changes bring.
- * At the end what runs may finish; what is still running after `drainMilliseconds` has its signal aborted.
+ * At the end what runs may finish; what is still running after `drainMilliseconds` has its signal aborted and is not
+ * waited for: the process ends then, and with it what hears no signal.
  *
  * @param onQueue is given the queue's `add`, for wishes that come from elsewhere than an informer
  */
@@ -69,7 +70,7 @@ export async function runController(
     if (!signal.aborted) throw error;
   } finally {
     for (const stop of stops) stop();
-    await queue.shutDown();
+    void queue.shutDown();
   }
 }
 
@@ -122,11 +123,13 @@ function newQueue(options: ControllerOptions): WorkQueue {
 
 async function work(options: ControllerOptions, queue: WorkQueue, signal: AbortSignal): Promise<void> {
   const hard = new AbortController();
+  const timeIsOver = Promise.withResolvers<undefined>();
   let cancelHard: () => void = () => undefined;
   const onAbort = (): void => {
     void queue.shutDown();
     cancelHard = options.clock.schedule(options.drainMilliseconds ?? 4_000, () => {
       hard.abort(signal.reason);
+      timeIsOver.resolve(undefined);
     });
   };
   if (signal.aborted) onAbort();
@@ -136,7 +139,7 @@ async function work(options: ControllerOptions, queue: WorkQueue, signal: AbortS
       await reconcileOne(options, queue, item, hard.signal);
     }
   });
-  await Promise.all(workers);
+  await Promise.race([Promise.all(workers), timeIsOver.promise]);
   cancelHard();
   signal.removeEventListener("abort", onAbort);
 }

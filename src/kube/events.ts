@@ -50,9 +50,14 @@ export class EventRecorder {
       });
   }
 
-  /** Resolves when all that was recorded so far is written or given up. */
+  /** Resolves when all that was recorded so far is written or given up, or when that takes too long. */
   async flush(): Promise<void> {
-    await this.#pending;
+    const over = Promise.withResolvers<undefined>();
+    const cancel = this.#options.client.clock.schedule(flushMilliseconds, () => {
+      over.resolve(undefined);
+    });
+    await Promise.race([this.#pending, over.promise]);
+    cancel();
   }
 
   async #write(regarding: KubeObject, transition: Transition): Promise<void> {
@@ -118,6 +123,8 @@ interface Recent {
   writtenAt: number;
 }
 
+/** A process that ends does not wait longer for a server that is away. */
+const flushMilliseconds = 2_000;
 const seriesMilliseconds = 600_000;
 const seriesWriteMilliseconds = 60_000;
 

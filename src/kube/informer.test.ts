@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { eventually } from "../../test/contract/kube/eventually.ts";
+import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
 import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
 import { explicitConnection } from "./connection.ts";
 import { Informer, type InformerOptions } from "./informer.ts";
@@ -173,6 +174,29 @@ describe("Informer", () => {
     server.put("b");
     await server.start();
     await eventually(names).toEqual(["a", "b"]);
+  });
+
+  it("lists soon after a long outage, when the server is back and has forgotten its versions", async () => {
+    const clock = new ManualClock();
+    const patient = new KubeClient(explicitConnection({ server: server.url }), { clock, random: () => 0 });
+    const backoff = { baseMilliseconds: 100, maxMilliseconds: 100_000 };
+    const { names } = await follow({
+      resource: patient.resource(coreResources.configMaps),
+      timings: { ...timings, backoff },
+    });
+    await server.stop();
+    for (const pause of [50, 100, 200, 400]) {
+      await eventually(() => clock.waits).toEqual([pause]);
+      if (pause === 400) await server.start();
+      else clock.advance(pause);
+    }
+    server.put("a");
+    server.expire();
+    clock.advance(400);
+    await eventually(() => clock.waits).toEqual([50]);
+    clock.advance(50);
+    await eventually(names).toEqual(["a"]);
+    await patient.close();
   });
 
   it("leaves out what is not legal, and keeps the rest", async () => {

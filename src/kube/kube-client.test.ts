@@ -98,6 +98,28 @@ describe("KubeClient", () => {
     expect(server.count("post")).toBe(before + 1);
   });
 
+  it("repeats a create that a server refused which says when it will be up", async () => {
+    const clock = new ManualClock();
+    const message = "the request has been made before all known HTTP paths have been installed, please try again";
+    const starting = { httpStatus: 503, reason: "ServiceUnavailable", message, headers: { "retry-after": "5" } };
+    server.refuse({ when: ({ verb }) => verb === "post", times: 1, ...starting });
+    const created = connect({ clock }).create({ ...manifest, metadata: { name: "early" } });
+    await eventually(() => clock.waits).toEqual([5050]);
+    clock.advance(5050);
+    expect((await created).metadata.name).toBe("early");
+  });
+
+  it("asks a server that asks for it more often than one that cannot be reached, and not for ever", async () => {
+    const clock = { ...systemClock, schedule: (_: number, run: () => void) => systemClock.schedule(0, run) };
+    const maps = connect({ clock });
+    const starting = { httpStatus: 503, headers: { "retry-after": "5" } };
+    server.put("there");
+    server.refuse({ when: ({ verb }) => verb === "get", times: 9, ...starting });
+    expect((await maps.get({ name: "there" })).metadata.name).toBe("there");
+    server.refuse({ when: ({ verb }) => verb === "get", times: 10, ...starting });
+    await expect(maps.get({ name: "there" })).rejects.toMatchObject({ code: "Unavailable", retryable: true });
+  });
+
   it("does not repeat a create whose fate is unknown, and repeats a get", async () => {
     const clock = { ...systemClock, schedule: (_: number, run: () => void) => systemClock.schedule(0, run) };
     const maps = connect({ clock });
@@ -151,10 +173,16 @@ describe("KubeClient", () => {
     await maps.mergePatch({ name: "counted" }, { status: {} }, { subresource: "status" }).catch(() => undefined);
     await maps.list();
     expect(
-      records.map(({ verb, resource, subresource, httpStatus }) => [verb, resource.plural, subresource, httpStatus]),
+      records.map(({ verb, resource, name, subresource, httpStatus }) => [
+        verb,
+        resource.plural,
+        name,
+        subresource,
+        httpStatus,
+      ]),
     ).toEqual([
-      ["patch", "configmaps", "status", 200],
-      ["list", "configmaps", undefined, 200],
+      ["patch", "configmaps", "counted", "status", 200],
+      ["list", "configmaps", undefined, undefined, 200],
     ]);
   });
 

@@ -9,13 +9,15 @@ import type { KubeObject } from "./object.ts";
 import { parseObject } from "./object.ts";
 import { ResourceClient } from "./resource-client.ts";
 import { pathOf, type ResourceRef } from "./resource-ref.ts";
-import { apiStatusOf, readStatus, statusError } from "./status-error.ts";
+import { apiStatusOf, readStatus, statusError, type ApiStatus } from "./status-error.ts";
 import { createTransport, type HttpRequest, type HttpResponse, type Transport } from "./transport.ts";
 
 /** One request that was answered, or was not. */
 export interface RequestRecord {
   verb: Verb;
   resource: ResourceRef;
+  /** Absent of lists, watches and creations. */
+  name?: string;
   subresource?: string;
   /** Absent if there was no answer. */
   httpStatus?: number;
@@ -40,7 +42,8 @@ export interface KubeClientOptions {
  * A client of one API server: one pool of connections for requests, another for watches.
  *
  * Requests are repeated, with growing pauses or after the time the server asks for, when that is safe: always if the
- * server refused to begin (429) or was never reached, and otherwise only if a second time changes nothing.
+ * server refused to begin or was never reached, and otherwise only if a second time changes nothing. It refuses to begin
+ * with 429, and with 503 and a `Retry-After`: a server that is starting answers that to what it does not serve yet.
  */
 export class KubeClient implements ApiCaller {
   /** The namespace of whoever names none. */
@@ -95,7 +98,7 @@ export class KubeClient implements ApiCaller {
           renewed = true;
           continue;
         }
-        if (attempt + 1 >= mostAttempts || !mayRepeat(request, error)) throw error;
+        if (attempt + 1 >= mostAttempts(error) || !mayRepeat(request, error)) throw error;
         await delay(this.clock, this.#pauseMilliseconds(error, attempt), request.signal);
       }
     }
@@ -138,6 +141,7 @@ export class KubeClient implements ApiCaller {
       this.#options.onRequest?.({
         verb,
         resource,
+        ...(at.name === undefined ? {} : { name: at.name }),
         ...(at.subresource === undefined ? {} : { subresource: at.subresource }),
         ...(httpStatus === undefined ? {} : { httpStatus }),
         milliseconds: this.clock.monotonicMilliseconds() - started,
@@ -185,7 +189,6 @@ export class KubeClient implements ApiCaller {
   }
 }
 
-const mostAttempts = 5;
 const longestAskedMilliseconds = 30_000;
 
 const methods = {
@@ -198,11 +201,20 @@ const methods = {
   delete: "DELETE",
 } as const satisfies Record<Verb, HttpRequest["method"]>;
 
+/** Who says when to come again is there, and gets what it asks for; as often as client-go does that. */
+function mostAttempts(error: RametError): number {
+  return apiStatusOf(error)?.retryAfterMilliseconds === undefined ? 5 : 10;
+}
+
 function mayRepeat(request: ApiRequest, error: RametError): boolean {
   if (!error.retryable) return false;
-  const httpStatus = apiStatusOf(error)?.httpStatus;
-  if (httpStatus === 410) return false;
-  return request.repeatable || httpStatus === 429 || wasNeverSent(error);
+  const status = apiStatusOf(error);
+  if (status?.httpStatus === 410) return false;
+  return request.repeatable || (status !== undefined && hasNotBegun(status)) || wasNeverSent(error);
+}
+
+function hasNotBegun({ httpStatus, retryAfterMilliseconds }: ApiStatus): boolean {
+  return httpStatus === 429 || (httpStatus === 503 && retryAfterMilliseconds !== undefined);
 }
 
 async function refused(what: string, response: HttpResponse): Promise<RametError> {

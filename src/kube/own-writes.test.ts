@@ -1,5 +1,4 @@
 import { describe, expect, it } from "vitest";
-import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
 import type { KubeObject } from "./object.ts";
 import { ObjectStore } from "./store.ts";
 import { OwnWrites } from "./own-writes.ts";
@@ -12,8 +11,7 @@ function open() {
   const store = new ObjectStore<KubeObject>((error) => {
     throw error;
   });
-  const clock = new ManualClock();
-  return { store, clock, writes: new OwnWrites({ store }, clock) };
+  return { store, writes: new OwnWrites({ store }) };
 }
 
 describe("OwnWrites", () => {
@@ -54,12 +52,37 @@ describe("OwnWrites", () => {
     expect(writes.latest(three)).toBe(three);
   });
 
-  it("gives up on a version that the informer never shows", async () => {
-    const { store, clock, writes } = open();
-    const one = version("1");
+  it("takes a list that shows another version for the newer: its own may never be shown", async () => {
+    const { store, writes } = open();
+    const [one, three] = [version("1"), version("3")];
     store.put(one);
     await writes.write(one, () => Promise.resolve(version("2")));
-    clock.advance(6_000);
-    expect(writes.latest(one)).toBe(one);
+    const told: KubeObject[] = [];
+    store.subscribe(({ object }) => told.push(writes.latest(object)));
+    store.replace([three], true);
+    expect(told).toEqual([three]);
+    expect(writes.latest(three)).toBe(three);
+  });
+
+  it("remembers no answer that came after such a list", async () => {
+    const { store, writes } = open();
+    const [one, three] = [version("1"), version("3")];
+    store.put(one);
+    await writes.write(one, () => {
+      store.replace([three], true);
+      return Promise.resolve(version("2"));
+    });
+    expect(writes.latest(three)).toBe(three);
+  });
+
+  it("takes an answer that the informer had shown before the write for no news", async () => {
+    const { store, writes } = open();
+    const [one, two, three] = [version("1"), version("2"), version("3")];
+    store.put(two);
+    await writes.write(one, () => {
+      store.put(three);
+      return Promise.resolve(version("2"));
+    });
+    expect(writes.latest(three)).toBe(three);
   });
 });

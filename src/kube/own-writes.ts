@@ -1,24 +1,24 @@
-import type { Clock } from "./clock.ts";
 import type { Informer } from "./informer.ts";
 import type { KubeObject } from "./object.ts";
 
 /**
  * Objects as this process has just written them, until the informer shows them: a decision made from what was there before
  * one's own write would do it again. Resource versions are compared for equality only.
+ *
+ * A watch shows every version, so what is remembered is always the newer. A list shows only what is there when it is made:
+ * it may have passed a version by, and then nothing would ever tell that there is something newer than what was written.
+ * So a list ends what is remembered; should it be the older, the watch that follows it shows what was written.
  */
 export class OwnWrites<T extends KubeObject> {
-  readonly #clock: Clock;
   readonly #informer: Pick<Informer<T>, "store">;
-  readonly #unseen = new Map<string, { object: T; at: number }>();
+  readonly #unseen = new Map<string, { object: T; lists: number }>();
   /** Of writes that are under way, the versions that the informer has shown meanwhile: it may be faster than the answer. */
   readonly #underWay = new Set<{ uid: string; shown: Set<string> }>();
-
   /** Answers that were taken account of: whoever had nothing to write answers one of them again. */
   readonly #taken = new WeakSet<T>();
 
-  constructor(informer: Pick<Informer<T>, "store">, clock: Clock) {
+  constructor(informer: Pick<Informer<T>, "store">) {
     this.#informer = informer;
-    this.#clock = clock;
     informer.store.subscribe(({ type, object }) => {
       const { uid, resourceVersion } = object.metadata;
       for (const write of this.#underWay) if (write.uid === uid) write.shown.add(resourceVersion);
@@ -32,32 +32,28 @@ export class OwnWrites<T extends KubeObject> {
     const { uid } = cached.metadata;
     const unseen = this.#unseen.get(uid);
     if (unseen === undefined) return cached;
-    if (this.#clock.monotonicMilliseconds() - unseen.at < trustedMilliseconds) return unseen.object;
-    // The informer has listed anew and never saw that version.
+    if (unseen.lists === this.#informer.store.lists) return unseen.object;
     this.#unseen.delete(uid);
     return cached;
   }
 
   /** Does the write, which answers the object as it is then; `base` itself if there was nothing to write. */
   async write(base: T, write: () => Promise<T>): Promise<T> {
+    const { store } = this.#informer;
+    const { lists } = store;
     const { uid } = base.metadata;
-    const underWay = { uid, shown: new Set<string>() };
+    const present = store.byUid(uid)?.metadata.resourceVersion;
+    const underWay = { uid, shown: new Set(present === undefined ? [] : [present]) };
     this.#underWay.add(underWay);
     try {
       const object = await write();
       if (object === base || this.#taken.has(object)) return object;
       this.#taken.add(object);
-      const { resourceVersion } = object.metadata;
-      const present = this.#informer.store.byUid(uid);
-      const isShown = underWay.shown.has(resourceVersion) || present?.metadata.resourceVersion === resourceVersion;
-      if (present !== undefined && !isShown) {
-        this.#unseen.set(uid, { object, at: this.#clock.monotonicMilliseconds() });
-      }
+      const isShown = underWay.shown.has(object.metadata.resourceVersion);
+      if (store.byUid(uid) !== undefined && !isShown) this.#unseen.set(uid, { object, lists });
       return object;
     } finally {
       this.#underWay.delete(underWay);
     }
   }
 }
-
-const trustedMilliseconds = 5_000;

@@ -63,6 +63,7 @@ class Reflector<T extends KubeObject> {
   readonly #signal: AbortSignal;
   /** In a row; what goes well sets it back. */
   #failures = 0;
+  #lastHasExpired = false;
   #unpagedList = false;
   /** Without selectors, what is gone from view is gone. */
   readonly #selectsAll: boolean;
@@ -94,6 +95,9 @@ class Reflector<T extends KubeObject> {
   async pauseAfter(error: unknown): Promise<void> {
     if (this.#signal.aborted) return;
     const { resource, timings, log } = this.#options;
+    // Who says that it has forgotten a version has been reached, and only a list helps: that need not wait as long.
+    if (isExpired(error) && !this.#lastHasExpired) this.#failures = 0;
+    this.#lastHasExpired = isExpired(error);
     const pause = backoffMilliseconds(timings.backoff, this.#failures++, resource.client.random);
     const fields = { error: RametError.from(error).message, pauseMilliseconds: Math.round(pause) };
     // The first failure is daily business: an old resource version, a connection that ended.

@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventually } from "../../test/contract/kube/eventually.ts";
+import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
 import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
 import { Applier, covers } from "./apply.ts";
 import { explicitConnection } from "./connection.ts";
@@ -7,7 +9,6 @@ import { KubeClient } from "./kube-client.ts";
 import type { ResourceClient } from "./resource-client.ts";
 import { coreResources } from "./resource-ref.ts";
 import { StatusWriter, type WithStatus } from "./status-writer.ts";
-import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
 
 interface Pod extends WithStatus {
   status?: { phase?: string; podIP?: string | undefined; nested?: Record<string, string> } | undefined;
@@ -155,5 +156,15 @@ describe("EventRecorder", () => {
     recorder.record(regarding, transition);
     await recorder.flush();
     expect(log).toEqual(["an Event could not be written"]);
+  });
+
+  it("does not keep a process that ends waiting for a server that is away", async () => {
+    const recorder = newRecorder();
+    server.refuse({ times: 100, httpStatus: 503, headers: { "retry-after": "5" } });
+    recorder.record(regarding, transition);
+    await eventually(() => clock.waits).toHaveLength(1);
+    const flushed = recorder.flush();
+    clock.advance(2_000);
+    await flushed;
   });
 });

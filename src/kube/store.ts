@@ -20,6 +20,7 @@ export class ObjectStore<T extends KubeObject> {
   /** UIDs that can never come back; the oldest are forgotten first. */
   readonly #retiredUids = new Set<string>();
   readonly #onListenerError: (error: unknown) => void;
+  #lists = 0;
 
   /** @param onListenerError is told what a listener threw; the others are called all the same */
   constructor(onListenerError: (error: unknown) => void) {
@@ -28,6 +29,11 @@ export class ObjectStore<T extends KubeObject> {
 
   get size(): number {
     return this.#byKey.size;
+  }
+
+  /** How many whole lists it has taken. Whoever is told of a change that a list brought finds that list counted. */
+  get lists(): number {
+    return this.#lists;
   }
 
   get(key: string): T | undefined {
@@ -89,6 +95,7 @@ export class ObjectStore<T extends KubeObject> {
 
   /** Takes a whole new list; what is not in it is gone, for good if `final`. */
   replace(objects: readonly T[], final: boolean): void {
+    this.#lists++;
     const uids = new Set(objects.map((object) => object.metadata.uid));
     const keys = new Set(objects.map((object) => keyOf(object.metadata)));
     for (const known of this.list()) {
