@@ -62,6 +62,26 @@ func TestACloneTakesItsIdentityAndRunsItsHooksOnce(t *testing.T) {
 	}
 }
 
+func TestTheEntrypointKnowsWhoItIsOrStartsSoonWithout(t *testing.T) {
+	for name, wish := range map[string]map[string]any{
+		"hi": {"environment": map[string]string{"GREETING": "hi"}},
+		"":   nil,
+	} {
+		out := filepath.Join(t.TempDir(), "out")
+		g := startGuest(t, "--", "/bin/sh", "-c", `echo "$GREETING" >`+out+`; sleep 2`)
+		if wish != nil {
+			g.init(wish)
+		}
+		var text []byte
+		for deadline := time.Now().Add(5 * time.Second); len(text) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			text, _ = os.ReadFile(out)
+		}
+		if string(text) != name+"\n" {
+			t.Errorf("it was greeted with %q, not %q", text, name)
+		}
+	}
+}
+
 func TestAHookThatHangsIsEnded(t *testing.T) {
 	g := startGuest(t)
 	writeHook(t, g, "hang", "echo waiting; sleep 600")

@@ -10,25 +10,24 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"strconv"
 	"time"
 
 	"ramet.dev/native/guest/internal/control"
 	"ramet.dev/native/guest/internal/envd"
+	"ramet.dev/native/guest/internal/footprint"
 	"ramet.dev/native/guest/internal/identity"
 	"ramet.dev/native/guest/internal/process"
 	"ramet.dev/native/guest/internal/users"
 )
 
 func main() {
+	footprint.Limit()
 	config, err := readConfig(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ramet-guest: "+err.Error())
 		os.Exit(2)
 	}
-	tuneMemory()
 	code, err := run(config)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ramet-guest: "+err.Error())
@@ -36,19 +35,14 @@ func main() {
 	os.Exit(code)
 }
 
-// tuneMemory keeps the guest small: it shares the sandbox's memory with the user's programs, and all of it is in every
-// checkpoint.
-func tuneMemory() {
-	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(32 << 20)
-	}
-}
-
-const lastWordsTime = 50 * time.Millisecond
+const (
+	lastWordsTime = 50 * time.Millisecond
+	// identityPatience is how long the entrypoint waits for the sandbox to know who it is: a controller that is away must
+	// not keep it from starting.
+	identityPatience = 200 * time.Millisecond
+	// settleTime is after a start, when the entrypoint no longer has use for every CPU.
+	settleTime = time.Second
+)
 
 func run(config config) (int, error) {
 	adoptOrphans()
@@ -73,7 +67,10 @@ func run(config config) (int, error) {
 	go processes.Reap(context.Background())
 	entrypoint := control.NoEntrypoint()
 	if len(config.Args) > 0 {
-		entrypoint = control.StartEntrypoint(processes, config.entrypoint(state, user))
+		entrypoint = control.NewEntrypoint(func() (*process.Process, error) {
+			return processes.Start(config.entrypoint(state, user))
+		})
+		time.AfterFunc(identityPatience, entrypoint.Start)
 	}
 	clients := newConnections()
 	controlServer := &control.Server{
@@ -91,6 +88,7 @@ func run(config config) (int, error) {
 	failed := make(chan error, 2)
 	go func() { failed <- controlHTTP.Serve(control.OnlyFrom(controlListener, peer)) }()
 	go func() { failed <- clientHTTP.Serve(clientListener) }()
+	time.AfterFunc(settleTime, footprint.Shrink)
 	code, err := supervise(config, entrypoint, signals, failed)
 	// Whoever waits for the entrypoint's end is told before the sandbox is gone.
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)

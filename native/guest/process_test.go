@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -34,6 +36,31 @@ func TestACommandsOutputAndEndReachTheCaller(t *testing.T) {
 		}
 		if got.end.GetExitCode() != 7 || !got.end.GetExited() || got.end.GetStatus() != "exit status 7" {
 			t.Errorf("end %v", got.end)
+		}
+	})
+}
+
+func TestAUserThatTheImageDoesNotHaveIsNamed(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
+		request := connect.NewRequest(&processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: "/bin/true"}})
+		request.Header().Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("stranger:")))
+		stream, err := g.processes(option).Start(t.Context(), request)
+		if err == nil {
+			stream.Receive()
+			err = stream.Err()
+		}
+		var failure *connect.Error
+		// The code is envd's; the detail is what tells it from a wrong token.
+		if !errors.As(err, &failure) || failure.Code() != connect.CodeUnauthenticated {
+			t.Fatalf("error %v", err)
+		}
+		if !strings.Contains(failure.Message(), `"stranger"`) {
+			t.Errorf("message %q", failure.Message())
+		}
+		if details := failure.Details(); len(details) != 1 || details[0].Type() != "ramet.dev.v1.UnknownUser" {
+			t.Errorf("details %v", details)
 		}
 	})
 }

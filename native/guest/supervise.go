@@ -20,14 +20,14 @@ var forwarded = []os.Signal{
 func supervise(config config, entrypoint *control.Entrypoint, signals <-chan os.Signal, failed <-chan error) (int, error) {
 	ended := entrypoint.Ended()
 	stopping := false
-	if message := entrypoint.Status().Message; message != "" {
-		_, _ = os.Stderr.WriteString("ramet-guest: " + message + "\n")
-	}
 	for {
 		select {
 		case err := <-failed:
 			return 1, err
 		case <-ended:
+			if message := entrypoint.Status().Message; message != "" {
+				_, _ = os.Stderr.WriteString("ramet-guest: " + message + "\n")
+			}
 			if config.ExitWithEntrypoint || stopping {
 				return entrypoint.ExitCode(), nil
 			}
@@ -38,12 +38,17 @@ func supervise(config config, entrypoint *control.Entrypoint, signals <-chan os.
 				continue
 			}
 			stop := number == syscall.SIGTERM || number == syscall.SIGINT
-			if !entrypoint.Signal(number) && stop && (ended == nil || entrypoint.Status().State == "none") {
+			if !entrypoint.Signal(number) && stop && (ended == nil || notStarted(entrypoint)) {
 				return 128 + int(number), nil
 			}
 			stopping = stopping || stop
 		}
 	}
+}
+
+func notStarted(entrypoint *control.Entrypoint) bool {
+	state := entrypoint.Status().State
+	return state == "none" || state == "waiting"
 }
 
 // adoptOrphans makes the guest the parent of every process that loses its own, also where it is not PID 1.

@@ -62,24 +62,30 @@ func serveNet(in io.Reader, out io.Writer) int {
 	s.out.Writer = out
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 4096), maxLineBytes)
+	// They depend on nothing that the parent says, and may stand before it knows whose network they will be.
+	pair, made := netns.NewPair()
+	if made == nil {
+		s.send(map[string]string{"event": "made", "netns": pair.Sandbox.Path()})
+	}
 	if !lines.Scan() {
 		return 0
 	}
-	socket, err := s.start(lines.Bytes())
+	socket, err := s.start(lines.Bytes(), pair, made)
 	if err != nil {
 		f := fault.From(err)
 		s.send(map[string]string{"event": "error", "code": f.Code, "message": f.Message, "hint": f.Hint})
 		return 1
 	}
 	defer func() { _ = os.Remove(socket) }()
-	s.send(map[string]string{"event": "ready", "netns": s.pair.Sandbox.Path()})
+	s.send(map[string]string{"event": "ready"})
 	for lines.Scan() {
 		s.answer(lines.Bytes())
 	}
 	return 0
 }
 
-func (s *session) start(line []byte) (socket string, err error) {
+// start makes the network in the namespaces that stand, or says why they do not.
+func (s *session) start(line []byte, pair *netns.Pair, made error) (socket string, err error) {
 	var config netConfig
 	if err := strict(line, &config); err != nil {
 		return "", fault.New("InvalidArgument", "", "Reading link's configuration failed: %v", err)
@@ -87,14 +93,15 @@ func (s *session) start(line []byte) (socket string, err error) {
 	if config.V != 1 {
 		return "", fault.New("InvalidArgument", "Use a ramet-link of the same release", "Reading link's configuration failed: version %d is not 1", config.V)
 	}
-	// Settled before anything is made: what the parent got wrong is told first.
+	// What the parent got wrong is told first.
 	s.egress, err = newEgress(&s.gate, config)
 	if err != nil {
 		return "", err
 	}
-	if s.pair, err = netns.NewPair(); err != nil {
-		return "", err
+	if made != nil {
+		return "", made
 	}
+	s.pair = pair
 	if err := s.egress.serve(s.pair); err != nil {
 		return "", err
 	}

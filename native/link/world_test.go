@@ -81,11 +81,14 @@ func (w *world) start(config map[string]any) {
 	must(w.t, err)
 	w.t.Cleanup(func() { _ = in.Close(); _ = command.Wait() })
 	w.pid, w.in, w.out = command.Process.Pid, in, bufio.NewScanner(out)
-	ready := w.exchange(full)
-	if ready["event"] != "ready" {
+	made := w.line()
+	if made["event"] != "made" {
+		w.t.Fatal(made)
+	}
+	if ready := w.exchange(full); ready["event"] != "ready" {
 		w.t.Fatal(ready)
 	}
-	w.sandbox = ready["netns"].(string)
+	w.sandbox = made["netns"].(string)
 }
 
 func (w *world) exchange(line any) map[string]any {
@@ -94,6 +97,11 @@ func (w *world) exchange(line any) map[string]any {
 	must(w.t, err)
 	_, err = w.in.Write(append(text, '\n'))
 	must(w.t, err)
+	return w.line()
+}
+
+func (w *world) line() map[string]any {
+	w.t.Helper()
 	if !w.out.Scan() {
 		w.t.Fatal("link ended")
 	}

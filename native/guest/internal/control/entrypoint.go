@@ -12,6 +12,8 @@ import (
 // Entrypoint is the command that the image declares, or none.
 type Entrypoint struct {
 	ended chan struct{}
+	begin func() (*process.Process, error)
+	once  sync.Once
 
 	mu       sync.Mutex
 	state    string
@@ -22,7 +24,7 @@ type Entrypoint struct {
 
 // EntrypointStatus is what /health says of it.
 type EntrypointStatus struct {
-	// State is none, running, exited, or failed for one that could not be started.
+	// State is none, waiting for one that is still to be started, running, exited, or failed for one that could not be started.
 	State    string `json:"state"`
 	ExitCode *int   `json:"exitCode,omitempty"`
 	Message  string `json:"message,omitempty"`
@@ -33,28 +35,40 @@ func NoEntrypoint() *Entrypoint {
 	return &Entrypoint{state: "none", ended: make(chan struct{})}
 }
 
-// StartEntrypoint starts the command and follows it. A command that cannot be started has ended with 127, or 126 where
-// it is there and may not be executed, as a shell has it.
-func StartEntrypoint(table *process.Table, spec process.Spec) *Entrypoint {
-	e := &Entrypoint{state: "running", ended: make(chan struct{})}
-	p, err := table.Start(spec)
-	if err != nil {
-		e.state, e.message, e.exitCode = "failed", "starting the entrypoint: "+err.Error(), 126
-		if errors.Is(err, fs.ErrNotExist) {
-			e.exitCode = 127
-		}
-		close(e.ended)
-		return e
+// NewEntrypoint is one that Start starts with begin.
+func NewEntrypoint(begin func() (*process.Process, error)) *Entrypoint {
+	return &Entrypoint{state: "waiting", begin: begin, ended: make(chan struct{})}
+}
+
+// Start starts the command, once, and follows it. A command that cannot be started has ended with 127, or 126 where it is
+// there and may not be executed, as a shell has it.
+func (e *Entrypoint) Start() {
+	if e.begin == nil {
+		return
 	}
-	e.process = p
-	go func() {
-		<-p.Ended()
+	e.once.Do(func() {
 		e.mu.Lock()
-		e.state, e.exitCode = "exited", p.Exit().ShellCode()
-		e.mu.Unlock()
-		close(e.ended)
-	}()
-	return e
+		defer e.mu.Unlock()
+		p, err := e.begin()
+		if err != nil {
+			e.state, e.message, e.exitCode = "failed", "starting the entrypoint: "+err.Error(), 126
+			if errors.Is(err, fs.ErrNotExist) {
+				e.exitCode = 127
+			}
+			close(e.ended)
+			return
+		}
+		e.state, e.process = "running", p
+		go e.follow(p)
+	})
+}
+
+func (e *Entrypoint) follow(p *process.Process) {
+	<-p.Ended()
+	e.mu.Lock()
+	e.state, e.exitCode = "exited", p.Exit().ShellCode()
+	e.mu.Unlock()
+	close(e.ended)
 }
 
 // Status says how the entrypoint is.
@@ -81,5 +95,8 @@ func (e *Entrypoint) ExitCode() int {
 
 // Signal passes a signal on; false if there is nothing to pass it to.
 func (e *Entrypoint) Signal(s syscall.Signal) bool {
-	return e.process != nil && e.process.SignalLeader(s) == nil
+	e.mu.Lock()
+	p := e.process
+	e.mu.Unlock()
+	return p != nil && p.SignalLeader(s) == nil
 }

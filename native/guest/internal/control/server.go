@@ -84,6 +84,8 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusInternalServerError, "Internal", "taking an identity: "+err.Error())
 	default:
 		reply(w, http.StatusOK, outcome)
+		// It has its identity from the first moment, and does not compete with the answer.
+		go s.Entrypoint.Start()
 	}
 }
 

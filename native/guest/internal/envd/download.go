@@ -52,7 +52,7 @@ func (s *Server) filePath(w http.ResponseWriter, r *http.Request, operation stri
 	}
 	user, err := s.identity.User(name)
 	if err != nil {
-		fail(w, http.StatusUnauthorized, err.Error())
+		fail(w, http.StatusUnauthorized, err.Error(), unknownUser...)
 		return "", user, false
 	}
 	path := query.Get("path")

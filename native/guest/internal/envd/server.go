@@ -56,12 +56,18 @@ func (s *Server) envs(w http.ResponseWriter, _ *http.Request) {
 	reply(w, s.identity.Environment())
 }
 
+// unknownUser tells a user that the image does not have from a token that is wrong: to envd, and so to E2B's clients, both
+// are failures of authentication.
+var unknownUser = []rpc.Detail{{Type: "ramet.dev.v1.UnknownUser"}}
+
 // user is whom the caller wants to be: the name in Basic authorization, else the default user.
 func (s *Server) user(r *http.Request) (users.User, error) {
 	name, _, _ := r.BasicAuth()
 	user, err := s.identity.User(name)
 	if err != nil {
-		return user, rpc.Errorf(rpc.Unauthenticated, "the command's user: %s", err)
+		failure := rpc.Errorf(rpc.Unauthenticated, "the command's user: %s", err)
+		failure.Details = unknownUser
+		return user, failure
 	}
 	return user, nil
 }
@@ -73,8 +79,12 @@ func reply(w http.ResponseWriter, body any) {
 
 // fail answers with envd's error shape, in which `code` repeats the status. Connect clients, which cannot read a number
 // there, go by the status itself.
-func fail(w http.ResponseWriter, status int, message string) {
+func fail(w http.ResponseWriter, status int, message string, details ...rpc.Detail) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"message": message, "code": status})
+	body := map[string]any{"message": message, "code": status}
+	if len(details) > 0 {
+		body["details"] = details
+	}
+	_ = json.NewEncoder(w).Encode(body)
 }

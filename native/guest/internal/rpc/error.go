@@ -45,6 +45,14 @@ var httpStatus = map[Code]int{
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message,omitempty"`
+	// Details tell apart what has one code. Clients that do not know a detail pass over it.
+	Details []Detail `json:"details,omitempty"`
+}
+
+// Detail is a Connect error detail: the name of a message and its bytes in base64, here always none.
+type Detail struct {
+	Type  string `json:"type"`
+	Value string `json:"value"`
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }

@@ -1,0 +1,43 @@
+package footprint
+
+import (
+	"strconv"
+	"strings"
+)
+
+// mapping is one line of /proc/self/maps.
+type mapping struct {
+	start, end uintptr
+	// offset is where it begins in its file.
+	offset   uint64
+	writable bool
+	// name is the file's path or, in brackets, what the memory is for; empty if nobody said.
+	name string
+}
+
+// parseMappings leaves out lines that it does not understand.
+func parseMappings(text string) []mapping {
+	var all []mapping
+	for line := range strings.Lines(text) {
+		// Addresses, permissions, offset, device, inode, and a name that may have spaces.
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		from, to, _ := strings.Cut(fields[0], "-")
+		start, startErr := strconv.ParseUint(from, 16, 64)
+		end, endErr := strconv.ParseUint(to, 16, 64)
+		offset, offsetErr := strconv.ParseUint(fields[2], 16, 64)
+		if startErr != nil || endErr != nil || offsetErr != nil {
+			continue
+		}
+		all = append(all, mapping{
+			start:    uintptr(start),
+			end:      uintptr(end),
+			offset:   offset,
+			writable: strings.HasPrefix(fields[1], "rw"),
+			name:     strings.Join(fields[5:], " "),
+		})
+	}
+	return all
+}
