@@ -21,6 +21,8 @@ export interface CellPodOptions {
   publicKey: string;
   /** `boot` for a new sandbox, `wait` for one that is to be restored. */
   start: "boot" | "wait";
+  /** Whether somebody is likely to have a checkpoint take the place of what it runs. */
+  keepsWaiting?: boolean;
   dns?: z.input<typeof CellConfig>["dns"];
   egress?: z.input<typeof CellConfig>["egress"];
   /** IPv4 ranges of Pods, Services and nodes, which a sandbox does not reach unless a rule names an address in them. */
@@ -42,6 +44,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
     rootPath,
     templateDigest: templateDigest(template),
     start: options.start,
+    ...(options.keepsWaiting === true && { keepsWaiting: true }),
     graceSeconds: template.spec.terminationGracePeriodSeconds,
     publicKey: options.publicKey,
     ...(options.dns && { dns: options.dns }),

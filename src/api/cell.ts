@@ -9,6 +9,10 @@ export const guestControlPort = 49982;
 /** The guest's client port inside the sandbox, in the shape of E2B's envd. */
 export const guestClientPort = 49983;
 
+/** `sizeLimitBytes`: what can be written to it. Absent: what the node has room for. */
+export const EmptyDir = z.strictObject({ sizeLimitBytes: z.number().int().positive().optional() });
+export type EmptyDir = z.infer<typeof EmptyDir>;
+
 /** The part of a Pod's container that the cell runs as the sandbox: Kubernetes' own field names and meanings. */
 export const ContainerSpec = z.strictObject({
   name: z.string().min(1),
@@ -22,10 +26,16 @@ export const ContainerSpec = z.strictObject({
   userOfImage: z.literal(true).optional(),
   ports: z.array(z.number().int().min(1).max(65535)).default([]),
   readOnlyRoot: z.boolean().default(false),
-  /** Mounts into the sandbox: `source` is a path as the cell sees it. */
   mounts: z
     .array(
-      z.strictObject({ source: z.string().startsWith("/"), target: z.string().startsWith("/"), readOnly: z.boolean() }),
+      z.strictObject({
+        /** A path as the cell sees it. */
+        source: z.string().startsWith("/"),
+        target: z.string().startsWith("/"),
+        readOnly: z.boolean(),
+        /** An emptyDir that no other mount shares: what is in it belongs to the sandbox's memory, and to its checkpoints. */
+        emptyDir: EmptyDir.optional(),
+      }),
     )
     .default([]),
   resources: z
@@ -48,6 +58,8 @@ export const CellConfig = z.strictObject({
   templateDigest: z.string().min(1),
   /** `boot`: start the container at once. `wait`: make everything ready and wait for a restore. */
   start: z.enum(["boot", "wait"]),
+  /** Keep a sandbox made and waiting beside the one that runs, so that a swap takes half the time. */
+  keepsWaiting: z.literal(true).optional(),
   /** How long the entrypoint may take to end after it was asked to: the Pod's terminationGracePeriodSeconds. */
   graceSeconds: z.number().int().min(0).default(30),
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
@@ -92,6 +104,8 @@ export const EngineBuild = z.object({
   version: z.string().min(1),
   /** As Go says it: `amd64`, `arm64`. */
   architecture: z.string().min(1),
+  /** Of the guest's program: its text is in the memory of a sandbox by reference only. */
+  guest: Digest,
 });
 export type EngineBuild = z.infer<typeof EngineBuild>;
 
@@ -106,8 +120,12 @@ export const CellState = z.object({
   engine: EngineBuild.optional(),
   /** The checkpoint that is being taken just now. */
   checkpointing: z.string().optional(),
+  /** The wish for which another sandbox takes the place of this one just now. */
+  swapping: z.string().optional(),
   /** Which of the declared limits nothing enforces here, and why: one sentence. */
   unenforced: z.string().optional(),
+  /** Of a sandbox that was restored with its memory: whether all of that is in, or pages are still being read. */
+  memory: z.enum(["loading", "loaded"]).optional(),
   /** Of the entrypoint, once it has ended. */
   exitCode: z.number().int().optional(),
   /** Whether the guest answers and has its identity: traffic is open. */
@@ -122,8 +140,18 @@ export type Phases = z.infer<typeof Phases>;
 export const BootRequest = z.strictObject({ identity: Identity });
 export type BootRequest = z.infer<typeof BootRequest>;
 
+/** Of a sandbox that runs: what it starts from now on has the identity's environment. */
+export const IdentityRequest = z.strictObject({ identity: Identity });
+export type IdentityRequest = z.infer<typeof IdentityRequest>;
+
 export const RestoreRequest = z.strictObject({ identity: Identity, grant: Grant, contents: Contents });
 export type RestoreRequest = z.infer<typeof RestoreRequest>;
+/**
+ * Of a sandbox that runs: another one, from a checkpoint, takes its place in the Pod. `request` tells one wish from another:
+ * the same again gets the same answer.
+ */
+export const SwapRequest = z.strictObject({ ...RestoreRequest.shape, request: z.string().min(1) });
+export type SwapRequest = z.infer<typeof SwapRequest>;
 export const RestoreResult = z.object({ state: CellState, phases: Phases });
 export type RestoreResult = z.infer<typeof RestoreResult>;
 

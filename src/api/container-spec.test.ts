@@ -55,6 +55,43 @@ test("a container's fields keep their meaning", () => {
   expect(unresolvedEnvironment).toEqual(["SECRET"]);
 });
 
+test("an emptyDir is the sandbox's own if nothing else of the Pod mounts it, and if it can be written", () => {
+  const mount = (name: string, more: object = {}) => ({ name, mountPath: `/${name}`, ...more });
+  const { spec } = resolve(
+    {
+      volumeMounts: [
+        mount("bounded"),
+        mount("config"),
+        mount("filled"),
+        mount("own", { subPath: "x" }),
+        mount("parts", { subPath: "a" }),
+        mount("parts", { mountPath: "/parts-b", subPath: "b" }),
+        mount("still", { readOnly: true }),
+      ],
+    },
+    {
+      volumes: [
+        { name: "bounded", emptyDir: { medium: "Memory", sizeLimit: "1Mi" } },
+        { name: "config", configMap: { name: "c" } },
+        ...["filled", "own", "parts", "still"].map((name) => ({ name, emptyDir: {} })),
+      ],
+      initContainers: [{ name: "fill", volumeMounts: [mount("filled")] }],
+    },
+  );
+  const own = spec.mounts.filter(({ emptyDir }) => emptyDir !== undefined);
+  expect(own.map(({ target, emptyDir }) => [target, emptyDir])).toEqual([
+    ["/bounded", { sizeLimitBytes: 1024 * 1024 }],
+    ["/own", {}],
+  ]);
+});
+
+test("a sizeLimit that is no quantity is named", () => {
+  const pod = { volumes: [{ name: "v", emptyDir: { sizeLimit: "much" } }] };
+  expect(() => resolve({ volumeMounts: [{ name: "v", mountPath: "/v" }] }, pod)).toThrow(
+    /volumes\[v\]\.emptyDir\.sizeLimit.*much/,
+  );
+});
+
 test.each([
   [{ ports: [{ containerPort: 49980 }] }, /containers\[main\]\.ports: 49980 is Ramet's own port/],
   [{ volumeDevices: [{ name: "d", devicePath: "/dev/x" }] }, /containers\[main\]\.volumeDevices/],

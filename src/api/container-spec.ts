@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { cellPort, ContainerSpec, guestControlPort } from "./cell.ts";
+import { ownEmptyDir } from "./empty-dir.ts";
 import { RametError } from "./errors.ts";
 import { expandVariables } from "./expansion.ts";
 import type { Container, Handler, PodTemplateSpec } from "./pod-template.ts";
@@ -48,10 +49,11 @@ export function containerSpec(template: PodTemplateSpec): ResolvedContainer {
     userOfImage: namesUser(template, container) ? undefined : true,
     ports: reachablePorts(container),
     readOnlyRoot: container.securityContext?.readOnlyRootFilesystem ?? false,
-    mounts: sortedMounts(container).map(({ mountPath, readOnly }, index) => ({
+    mounts: sortedMounts(container).map((mount, index) => ({
       source: `${mountsPath}/${index}`,
-      target: mountPath,
-      readOnly: readOnly ?? false,
+      target: mount.mountPath,
+      readOnly: mount.readOnly ?? false,
+      emptyDir: ownEmptyDir(template, mount),
     })),
     resources: {
       memoryBytes: limit(limits["memory"], quantityToBytes, `${at(container)}.resources.limits.memory`),

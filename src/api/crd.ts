@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { group, type KindNames, type PrinterColumn, version } from "./kind.ts";
+import { group as sharedGroup, type KindNames, type PrinterColumn, version } from "./kind.ts";
 import { kinds } from "./kinds.ts";
 
 type JsonSchema = Record<string, unknown>;
@@ -10,7 +10,7 @@ export interface CustomResourceDefinition {
   metadata: { name: string };
   spec: {
     group: string;
-    names: KindNames & { listKind: string };
+    names: Omit<KindNames, "group"> & { listKind: string };
     scope: "Namespaced";
     versions: {
       name: string;
@@ -38,7 +38,7 @@ export function renderCrds(): CustomResourceDefinition[] {
 }
 
 export function renderCrd(source: CrdSource): CustomResourceDefinition {
-  const { kind, plural, singular, shortNames, status, scale, columns } = source;
+  const { group = sharedGroup, kind, plural, singular, shortNames, status, scale, columns } = source;
   const subresources = { ...(status && { status: {} }), ...(scale && { scale }) };
   return {
     apiVersion: "apiextensions.k8s.io/v1",

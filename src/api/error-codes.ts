@@ -24,6 +24,7 @@ export const errorCodes = {
   CheckpointTooNew: "The checkpoint was written by a newer version of Ramet than the one that reads it.",
   StoreUnavailable: "The store's folder is missing or cannot be read.",
   StoreReadOnly: "The store cannot be written.",
+  StoreOfAnotherCluster: "The store is bound to another cluster; nothing of it was read, written or removed.",
   StoreFull: "The store has no room left.",
   GrantInvalid: "The grant is for another checkpoint, another use, or has expired.",
   EngineFailed: "gVisor refused or failed an operation; the message has its last words.",
@@ -31,6 +32,8 @@ export const errorCodes = {
   HandoverFailed: "A clone did not take its new identity in time and was never reachable.",
   SandboxNotReady: "The sandbox is not running and ready, and the operation needs that.",
   OutOfMemory: "The sandbox used more than its memory limit and was ended; its cell and its neighbours were not.",
+  StepFailed:
+    "A step of a named snapshot's recipe failed; the message has its number, how it ended and what it printed last.",
   SandboxLost: "The process that ran the sandbox ended without being asked to.",
 } as const satisfies Record<string, string>;
 

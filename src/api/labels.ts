@@ -14,9 +14,29 @@ export const annotations = {
   sandboxId: "agents.kruise.io/sandbox-id",
   /** On a Checkpoint: the UID of the Pod that it was begun with. Names come again, UIDs do not. */
   podUid: "ramet.dev/pod-uid",
+  /** On a NamedSnapshot: any text; another one than before asks for another try of a build that failed. */
+  buildRequest: "ramet.dev/build-request",
+  /** On a NamedSnapshot, `"true"`: the sandbox of a build that failed stays for a look inside. */
+  keepBuilder: "ramet.dev/keep-builder",
+  /** On the Sandbox of a build: how many steps of the recipe were in it when it was made. */
+  buildBaseSteps: "ramet.dev/build-base-steps",
+  /** On a Checkpoint of a step or a version: the whole digest that its label is the beginning of. */
+  stepDigest: "ramet.dev/step-digest",
+  snapshotDigest: "ramet.dev/snapshot-digest",
+  /** On a Checkpoint of a step: RFC 3339, since when the recipe of its named snapshot has not had the step. */
+  unneededSince: "ramet.dev/unneeded-since",
+  /** On a Sandbox that names a snapshot: the checkpoint id that the name stood for when the sandbox began. */
+  resolvedCheckpoint: "ramet.dev/resolved-checkpoint",
+  /** On a Sandbox: the checkpoint id or named snapshot to which it is to be rolled back in place. */
+  rollbackTo: "ramet.dev/rollback-to",
+  /** Beside it, any text; another one than before asks for the same rollback once more. */
+  rollbackRequest: "ramet.dev/rollback-request",
   reservePausedSandboxDuration: "agents.kruise.io/reserve-paused-sandbox-duration",
   sandboxPriority: "agents.kruise.io/sandbox-priority",
+  /** On a SandboxTemplate that a set wrote out, has no use for any more, and has younger ones of. */
   cleanupCandidate: "agents.kruise.io/cleanup-candidate",
+  cleanupEnabled: "agents.kruise.io/cleanup-enabled",
+  cleanupRetainOnFailure: "agents.kruise.io/cleanup-retain-on-failure",
   /** On a Pod, as a label too: `sandbox` or `external`. */
   createdBy: "agents.kruise.io/created-by",
   hashImmutablePart: "sandbox.agents.kruise.io/hash-immutable-part",
@@ -50,8 +70,16 @@ export const labels = {
   createdBy: "agents.kruise.io/created-by",
   /** On Pods: the revision of the Sandbox's template. */
   podTemplateHash: "pod-template-hash",
-  /** On a Checkpoint that a pause made, and that goes with the resume: `pause`. */
+  /**
+   * Why Ramet made it. On Checkpoints: `pause` (goes with the resume), `version`, `step` or `source` of a named snapshot; on
+   * Sandboxes: `build`.
+   */
   purpose: "ramet.dev/purpose",
+  /** On what belongs to a NamedSnapshot: its name. */
+  snapshot: "ramet.dev/snapshot",
+  snapshotUid: "ramet.dev/snapshot-uid",
+  /** On Checkpoints: the beginning of the digest of a step after whose end they were taken. */
+  stepDigest: "ramet.dev/step-digest",
   /** On Pods that run a cell: `"true"`. Nodes, policies and listings select on it. */
   cell: "ramet.dev/cell",
 } as const;
@@ -59,7 +87,11 @@ export const labels = {
 export const finalizers = {
   sandbox: "agents.kruise.io/sandbox",
   checkpoint: "agents.kruise.io/checkpoint",
+  namedSnapshot: "ramet.dev/named-snapshot",
 } as const;
+
+/** The `owner` of a sandbox that its set is about to delete. */
+export const scaleDownOwner = "__manager_scale_down";
 
 /** What `restoreFrom` reads of a Sandbox. */
 export interface MaybeClone {

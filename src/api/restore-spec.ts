@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ContainerSpec } from "./cell.ts";
+import { EmptyDir, type ContainerSpec } from "./cell.ts";
 import { containerSpec } from "./container-spec.ts";
 import type { PodTemplateSpec } from "./pod-template.ts";
 
@@ -7,7 +7,7 @@ const StringList = z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic"
 
 /**
  * What a clone's template must have equal to its checkpoint's. gVisor compares args, cwd, user, mounts (without their
- * sources) and the read-only root at a restore (runsc/specutils/restore.go) and takes another environment, host name and
+ * sources, with the hints of those that it keeps itself) and the read-only root at a restore (runsc/specutils/restore.go) and takes another environment, host name and
  * resources; the image is compared because the files that memory has open come from it.
  */
 export const RestoreSpec = z.object({
@@ -18,7 +18,9 @@ export const RestoreSpec = z.object({
   user: z.object({ uid: z.int(), gid: z.int() }),
   readOnlyRoot: z.boolean(),
   /** By target. */
-  mounts: z.array(z.object({ target: z.string(), readOnly: z.boolean() })).meta({ "x-kubernetes-list-type": "atomic" }),
+  mounts: z
+    .array(z.object({ target: z.string(), readOnly: z.boolean(), emptyDir: EmptyDir.optional() }))
+    .meta({ "x-kubernetes-list-type": "atomic" }),
 });
 export type RestoreSpec = z.infer<typeof RestoreSpec>;
 
@@ -37,6 +39,6 @@ export function comparedParts(container: Omit<ContainerSpec, "env">): RestoreSpe
     ...(workingDir !== undefined && { workingDir }),
     user,
     readOnlyRoot,
-    mounts: mounts.map(({ target, readOnly }) => ({ target, readOnly })),
+    mounts: mounts.map(({ target, readOnly, emptyDir }) => ({ target, readOnly, ...(emptyDir && { emptyDir }) })),
   };
 }

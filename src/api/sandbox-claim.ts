@@ -43,7 +43,10 @@ export const SandboxClaimSpec = z.object({
       image: z.string().optional(),
       resources: z.object({ requests: SchemalessObject.optional(), limits: SchemalessObject.optional() }).optional(),
     })
-    .optional(),
+    .optional()
+    .describe(
+      "Of a sandbox that runs. Ramet completes a claim that asks for any of it at once, and says what to do instead.",
+    ),
   dynamicVolumesMount: z
     .array(CsiMountConfig)
     // The CRD says this by the list's key.
@@ -52,7 +55,10 @@ export const SandboxClaimSpec = z.object({
       "mounts twice in one place",
     )
     .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["mountPath"] })
-    .optional(),
+    .optional()
+    .describe(
+      "Into a sandbox that runs. Ramet completes a claim that asks for it at once, and says what to do instead.",
+    ),
   runtimes: Runtimes.optional(),
   reserveFailedSandbox: z.boolean().optional(),
   createOnNoStock: z.boolean().default(true).describe("Make a new sandbox when the set has none."),
@@ -69,6 +75,10 @@ export const SandboxClaimStatus = z.object({
   claimStartTime: Time.optional(),
   completionTime: Time.optional(),
   conditions: Conditions.optional(),
+  ramet: z
+    .object({ sandboxes: z.array(z.string()).describe("The names of the sandboxes that were claimed.") })
+    .optional()
+    .describe("What Ramet adds to the reference's status."),
 });
 export type SandboxClaimStatus = z.infer<typeof SandboxClaimStatus>;
 

@@ -54,7 +54,11 @@ export const sandboxConditions = {
     "PostUpgradeFailed",
     "Succeeded",
   ],
+  /** Ramet's own: of a clone or a resumed sandbox, whether all of its memory is in. It answers before. */
+  MemoryLoaded: ["Loading", "Loaded", "LoadFailed"],
   RuntimeInitialized: ["Pending", "Succeeded", "Failed"],
+  /** Ramet's own: how the last rollback that was asked for went. One that was refused left the sandbox as it was. */
+  RolledBack: ["Pending", "Restoring", "Succeeded"],
   Recycling: [
     "RecyclingStarted",
     "RecyclingCompleted",
@@ -98,7 +102,22 @@ export type SandboxSpec = z.infer<typeof SandboxSpec>;
 const RametSandboxStatus = z.object({
   generation: z.int().min(0).optional().describe("How often the sandbox's memory has been given an identity."),
   bootMilliseconds: z.number().min(0).optional().describe("From the Pod's creation until the sandbox answered."),
-  restoredFrom: z.string().optional().describe("The id of the checkpoint that this sandbox was cloned from."),
+  initRequest: z
+    .string()
+    .optional()
+    .describe("Which agents.kruise.io/init-runtime-request the guest has taken: the digest of its text."),
+  restoredFrom: z
+    .string()
+    .optional()
+    .describe("The id of the checkpoint that this sandbox was cloned from, or was last rolled back to."),
+  rollback: z
+    .object({
+      request: z.string().describe("The digest of the two annotations that asked for it."),
+      checkpointId: z.string().optional().describe("While it is under way: what is being restored."),
+      replacedPodUid: z.string().optional().describe("While it is under way: the Pod that makes room."),
+    })
+    .optional()
+    .describe("The rollback that is under way, or the last one that was answered."),
   phases: z
     .record(z.string(), z.number())
     .optional()

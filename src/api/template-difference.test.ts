@@ -29,6 +29,19 @@ test.each([
   expect(difference && describeDifference(difference)).toBe(sentence);
 });
 
+test("an emptyDir that becomes another volume, or changes its size, is named", () => {
+  const withVolume = (source: object) =>
+    restoreSpec(parsePodTemplate({ spec: { containers: [main], volumes: [{ name: "a", ...source }] } }));
+  const own = withVolume({ emptyDir: {} });
+  const named = [withVolume({ configMap: { name: "c" } }), withVolume({ emptyDir: { sizeLimit: 1 } })].map(
+    (clone) => templateDifference(own, clone)?.field,
+  );
+  expect(named).toEqual([
+    "the own emptyDir of containers[0].volumeMounts[/a]",
+    "the emptyDir.sizeLimit of containers[0].volumeMounts[/a]",
+  ]);
+});
+
 test("templates that differ in what a restore does not compare have no difference", () => {
   expect(templateDifference(spec({}), spec({ env: [{ name: "A", value: "1" }], name: "other" }))).toBeUndefined();
 });

@@ -33,9 +33,11 @@ function fields(spec: RestoreSpec): Map<string, TemplateDifference["clone"]> {
     [`${container}.securityContext.runAsUser`, spec.user.uid],
     [`${container}.securityContext.runAsGroup`, spec.user.gid],
     [`${container}.securityContext.readOnlyRootFilesystem`, spec.readOnlyRoot],
-    ...spec.mounts.flatMap(({ target, readOnly }) => [
+    ...spec.mounts.flatMap(({ target, readOnly, emptyDir }) => [
       [`${container}.volumeMounts[${target}].mountPath`, target] as const,
       [`${container}.volumeMounts[${target}].readOnly`, readOnly] as const,
+      [`the own emptyDir of ${container}.volumeMounts[${target}]`, emptyDir !== undefined] as const,
+      [`the emptyDir.sizeLimit of ${container}.volumeMounts[${target}]`, emptyDir?.sizeLimitBytes] as const,
     ]),
   ]);
 }

@@ -59,16 +59,74 @@ const claim = fc.record({
   claimTimeout: sometimes(duration),
   ttlAfterCompleted: sometimes(duration),
 });
+const text = fc.constantFrom("", "a", "/a", "0", "root user", "https://a.b/c");
+const env = fc.dictionary(fc.constantFrom("A", "_a1", "1a", "a-b", ""), fc.constantFrom("", "x"), { maxKeys: 2 });
+const keyRef = fc.record({ name: text, key: text }, { requiredKeys: ["name"] });
+const step = fc.record(
+  {
+    run: text,
+    cwd: text,
+    env,
+    user: text,
+    timeoutSeconds: fc.constantFrom(0, 1, 1.5, 86_401),
+    copy: fc.record(
+      {
+        path: text,
+        content: text,
+        configMapKeyRef: keyRef,
+        secretKeyRef: keyRef,
+        url: text,
+        sha256: fc.constantFrom("0".repeat(64), "0"),
+        mode: fc.constantFrom("0755", "755", "8", ""),
+        user: text,
+      },
+      { requiredKeys: ["path"] },
+    ),
+    workdir: text,
+    start: text,
+    waitFor: fc.record({ port: fc.constantFrom(0, 1, 65_536), file: text, command: text }, { requiredKeys: [] }),
+  },
+  { requiredKeys: [] },
+);
+const named = fc.record({ name: text }, { requiredKeys: [] });
+const snapshot = fc.record(
+  {
+    from: fc.record(
+      {
+        template: named,
+        snapshot: fc.record(
+          {
+            name: text,
+            version: fc.constantFrom(0, 1),
+            digest: fc.constantFrom(`sha256:${"0".repeat(64)}`, "sha256:0"),
+          },
+          { requiredKeys: ["name"] },
+        ),
+        sandbox: named,
+        checkpoint: fc.record({ id: text }),
+      },
+      { requiredKeys: [] },
+    ),
+    recipe: fc.array(step, { maxLength: 2 }),
+    contents,
+    keepVersions: fc.constantFrom(0, 1, 101),
+    deletionPolicy: fc.constantFrom("Retain", "Keep"),
+    stepCache: fc.constantFrom("EveryStep", "Some"),
+    pinnedVersion: fc.constantFrom(0, 1),
+  },
+  { requiredKeys: ["from"] },
+);
 
 test.each([
   ["Checkpoint", checkpoint],
   ["Sandbox", sandbox],
   ["SandboxClaim", claim],
+  ["NamedSnapshot", snapshot],
 ] as const)("the API server and the schema agree on any %s", async (kind, specs) => {
-  const { manifest: schema } = kinds.find((one) => one.kind === kind)!;
+  const { manifest: schema, apiVersion } = kinds.find((one) => one.kind === kind)!;
   await fc.assert(
     fc.asyncProperty(specs as fc.Arbitrary<unknown>, async (spec) => {
-      const manifest = { apiVersion: "agents.kruise.io/v1alpha1", kind, metadata: { name: "x" }, spec };
+      const manifest = { apiVersion, kind, metadata: { name: "x" }, spec };
       const { status, body } = await api.call("POST", `${collection(kind)}?dryRun=All`, manifest);
       const here = schema.safeParse(JSON.parse(JSON.stringify(manifest)));
       expect({ accepted: here.success, why: body["message"] ?? here.error?.message }).toMatchObject({

@@ -1,7 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Agent, fetch } from "undici";
 import { renderCrds } from "../../../src/api/crd.ts";
-import { apiVersion } from "../../../src/api/kind.ts";
 import { kinds } from "../../../src/api/kinds.ts";
 import type { TestControlPlane } from "../../setup/control-plane.ts";
 
@@ -69,7 +68,7 @@ export class ApiClient {
 }
 
 export function collection(kind: string): string {
-  const plural = kinds.find((one) => one.kind === kind)?.plural;
-  if (plural === undefined) throw new Error(`no such kind: ${kind}`);
-  return `/apis/${apiVersion}/namespaces/default/${plural}`;
+  const found = kinds.find((one) => one.kind === kind);
+  if (found === undefined) throw new Error(`no such kind: ${kind}`);
+  return `/apis/${found.apiVersion}/namespaces/default/${found.plural}`;
 }

@@ -22,19 +22,21 @@ afterAll(async () => {
   await controlPlane.stop();
 });
 
-const manifests = ["acs-clone-with-checkpoint.yaml", "every-field.yaml"].flatMap((file) =>
+const manifests = ["acs-clone-with-checkpoint.yaml", "every-field.yaml", "named-snapshots.yaml"].flatMap((file) =>
   parseAllDocuments(readFileSync(new URL(`manifests/${file}`, import.meta.url), "utf8")).map(
     (document) => document.toJS() as Manifest,
   ),
 );
-const schemaOf = (kind: string) => kinds.find((one) => one.kind === kind)!.manifest;
+const kindOf = (kind: string) => kinds.find((one) => one.kind === kind)!;
+const schemaOf = (kind: string) => kindOf(kind).manifest;
+const apiVersionOf = (kind: string) => kindOf(kind).apiVersion;
 
 test.each(kinds.map((kind) => [kind.kind, kind] as const))(
   "%s is established",
-  async (_name, { plural, shortNames }) => {
+  async (_name, { group, plural, shortNames }) => {
     const { body } = await api.call(
       "GET",
-      `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${plural}.agents.kruise.io`,
+      `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${plural}.${group}`,
     );
     const status = body["status"] as { conditions: { type: string; status: string }[]; acceptedNames: unknown };
     const held = status.conditions.filter((condition) => condition.status === "True").map(({ type }) => type);
@@ -52,7 +54,8 @@ test.each([
   ["SandboxTemplate", ["Name", "Age"]],
   ["SandboxClaim", ["Name", "Phase", "Template", "Desired", "Claimed", "Age"]],
   ["Checkpoint", ["Name", "Status", "Age"]],
-])("kubectl get %s shows the reference's columns", async (kind, columns) => {
+  ["NamedSnapshot", ["Name", "Version", "Ready", "Building", "Step", "Digest", "Age", "Message"]],
+])("kubectl get %s shows its columns, and where there is a reference, the reference's", async (kind, columns) => {
   const headers = { accept: "application/json;as=Table;v=v1;g=meta.k8s.io" };
   const { body } = await api.call("GET", collection(kind), undefined, headers);
   expect((body["columnDefinitions"] as { name: string }[]).map(({ name }) => name)).toEqual(columns);
@@ -73,7 +76,7 @@ describe.each(
 });
 
 describe.each(illegal)("$name", ({ kind, metadata, spec, message }) => {
-  const manifest = { apiVersion: "agents.kruise.io/v1alpha1", kind, metadata: metadata ?? { name: "x" }, spec };
+  const manifest = { apiVersion: apiVersionOf(kind), kind, metadata: metadata ?? { name: "x" }, spec };
 
   test("is refused by the API server, naming the field", async () => {
     const { status, body } = await api.call("POST", `${collection(kind)}?dryRun=All`, manifest);
@@ -123,7 +126,7 @@ test("a SandboxClaim gets the reference's defaults and keeps its replicas", asyn
 });
 
 test.each(fullStatuses)("every field of a $kind's status is kept, and read back", async ({ kind, spec, status }) => {
-  const manifest = { apiVersion: "agents.kruise.io/v1alpha1", kind, metadata: { name: "status" }, spec };
+  const manifest = { apiVersion: apiVersionOf(kind), kind, metadata: { name: "status" }, spec };
   expect((await api.apply(manifest, "")).status).toBe(201);
   const headers = { "content-type": "application/apply-patch+yaml" };
   const path = `${collection(kind)}/status/status?fieldManager=status&fieldValidation=Strict`;

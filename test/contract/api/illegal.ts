@@ -1,4 +1,6 @@
-interface Illegal {
+import { illegalSnapshots } from "./illegal-snapshots.ts";
+
+export interface Illegal {
   name: string;
   kind: string;
   metadata?: Record<string, unknown>;
@@ -144,4 +146,5 @@ export const illegal: Illegal[] = [
     },
     message: /spec\.dynamicVolumesMount\[1\]: Duplicate value/,
   },
+  ...illegalSnapshots,
 ];

@@ -1,0 +1,35 @@
+import { createHash } from "node:crypto";
+import { annotations } from "./labels.ts";
+
+/** What a sandbox is to be rolled back to. */
+export interface RollbackRequest {
+  /** A checkpoint id, or a named snapshot: `python`, `python@7`, `python@sha256:…`. */
+  to: string;
+  /** Tells one request from another: 16 hex digits. */
+  digest: string;
+}
+
+interface MaybeRequested {
+  metadata: { annotations?: Record<string, string> | undefined };
+}
+
+interface MaybeAnswered extends MaybeRequested {
+  status?: { ramet?: { rollback?: { request?: string | undefined } | undefined } | undefined } | undefined;
+}
+
+/** The rollback that a Sandbox's annotations ask for, answered or not. Undefined: none. */
+export function rollbackRequest({ metadata }: MaybeRequested): RollbackRequest | undefined {
+  const to = metadata.annotations?.[annotations.rollbackTo];
+  if (to === undefined || to === "") return undefined;
+  const again = metadata.annotations?.[annotations.rollbackRequest] ?? "";
+  const digest = createHash("sha256")
+    .update(JSON.stringify([to, again]))
+    .digest("hex");
+  return { to, digest: digest.slice(0, 16) };
+}
+
+/** Whether a rollback is asked for that has not been answered. */
+export function wantsRollback(sandbox: MaybeAnswered): boolean {
+  const request = rollbackRequest(sandbox);
+  return request !== undefined && request.digest !== sandbox.status?.ramet?.rollback?.request;
+}

@@ -1,0 +1,16 @@
+import { expect, test } from "vitest";
+import { snapshotCycle } from "./snapshot-cycle.ts";
+
+const parents: Record<string, string> = { a: "b", b: "c", c: "a", self: "self", d: "a", e: "f" };
+const parentOf = (name: string): string | undefined => parents[name];
+
+test.each([
+  ["a", ["a", "b", "c", "a"]],
+  ["c", ["c", "a", "b", "c"]],
+  ["self", ["self", "self"]],
+  ["d", undefined],
+  ["e", undefined],
+  ["f", undefined],
+])("from %s", (name, cycle) => {
+  expect(snapshotCycle(name, parentOf)).toEqual(cycle);
+});

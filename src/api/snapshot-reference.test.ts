@@ -1,0 +1,35 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { parseSnapshotReference, printSnapshotReference } from "./snapshot-reference.ts";
+
+const digest = `sha256:${"ab".repeat(32)}`;
+
+test.each([
+  ["python", { name: "python" }],
+  ["python-data@7", { name: "python-data", version: 7 }],
+  [`a@${digest}`, { name: "a", digest }],
+])("%s is read", (text, reference) => {
+  expect(parseSnapshotReference(text)).toEqual(reference);
+});
+
+test.each(["", "@7", "a@", "a@0", "a@07", "a@-1", "a@1.5", "a@1@2", "A", "a/b", "a@sha256:12", "a@99999999999", "-a"])(
+  "%j is refused with what to write",
+  (text) => {
+    expect(() => parseSnapshotReference(text)).toThrow(expect.objectContaining({ code: "InvalidArgument" }));
+  },
+);
+
+test("what is printed is read as the same", () => {
+  const name = fc.stringMatching(/^[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?$/);
+  const pin = fc.oneof(
+    fc.constant({}),
+    fc.record({ version: fc.integer({ min: 1, max: 2 ** 31 - 1 }) }),
+    fc.record({ digest: fc.stringMatching(/^sha256:[0-9a-f]{64}$/) }),
+  );
+  fc.assert(
+    fc.property(name, pin, (named, pinned) => {
+      const reference = { name: named, ...pinned };
+      expect(parseSnapshotReference(printSnapshotReference(reference))).toEqual(reference);
+    }),
+  );
+});

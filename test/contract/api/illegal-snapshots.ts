@@ -1,0 +1,78 @@
+import type { Illegal } from "./illegal.ts";
+
+const kind = "NamedSnapshot";
+const from = { template: { name: "python" } };
+const ofStep = (name: string, step: object, message: RegExp): Illegal => ({
+  name: `a NamedSnapshot with a step that ${name}`,
+  kind,
+  spec: { from, recipe: [{ run: "true" }, step] },
+  message,
+});
+const oneAction = /spec\.recipe\[1\]: .*exactly one action/;
+
+/** One illegal value each, beside legal ones. */
+export const illegalSnapshots: Illegal[] = [
+  { name: "a NamedSnapshot of nothing", kind, spec: {}, message: /spec\.from: Required value/ },
+  {
+    name: "a NamedSnapshot without a source",
+    kind,
+    spec: { from: {} },
+    message: /spec\.from: .*exactly one of template, snapshot, sandbox and checkpoint/,
+  },
+  {
+    name: "a NamedSnapshot of two sources",
+    kind,
+    spec: { from: { ...from, sandbox: { name: "a" } } },
+    message: /spec\.from: .*exactly one of template, snapshot, sandbox and checkpoint/,
+  },
+  {
+    name: "a NamedSnapshot of a version and a digest",
+    kind,
+    spec: { from: { snapshot: { name: "a", version: 1, digest: `sha256:${"0".repeat(64)}` } } },
+    message: /spec\.from\.snapshot\.digest: .*exclude each other/,
+  },
+  {
+    name: "a NamedSnapshot of memory alone",
+    kind,
+    spec: { from, contents: ["memory"] },
+    message: /spec\.contents: .*must be \[filesystem\] or \[memory, filesystem\]/,
+  },
+  {
+    name: "a NamedSnapshot that keeps no version",
+    kind,
+    spec: { from, keepVersions: 0 },
+    message: /spec\.keepVersions: .*greater than or equal to 1/,
+  },
+  {
+    name: "a NamedSnapshot whose name is too long",
+    kind,
+    metadata: { name: "a".repeat(41) },
+    spec: { from },
+    message: /metadata\.name must be a DNS label of at most 40/,
+  },
+  ofStep("does nothing", {}, oneAction),
+  ofStep("does two things", { run: "a", start: "b" }, oneAction),
+  ofStep("sets two things", { env: { A: "1" }, user: "a" }, oneAction),
+  ofStep("runs nothing", { run: "" }, /spec\.recipe\[1\]\.run: .*at least 1 chars/),
+  ofStep("copies as two users", { copy: { path: "/a", content: "" }, user: "a" }, /a copy has a user of its own/),
+  ofStep("has a folder for nothing", { user: "a", cwd: "/a" }, /spec\.recipe\[1\]\.cwd: .*workdir step/),
+  ofStep("has a time for nothing", { start: "a", timeoutSeconds: 1 }, /spec\.recipe\[1\]\.timeoutSeconds: /),
+  ofStep("copies nothing", { copy: { path: "/a" } }, /spec\.recipe\[1\]\.copy: .*exactly one source/),
+  ofStep(
+    "copies two things",
+    { copy: { path: "/a", content: "", configMapKeyRef: { name: "a", key: "b" } } },
+    /one source/,
+  ),
+  ofStep("fetches something unknown", { copy: { path: "/a", url: "https://a.b/c" } }, /url and sha256 belong together/),
+  ofStep(
+    "fetches a local file",
+    { copy: { path: "/a", url: "file:///etc/passwd", sha256: "0".repeat(64) } },
+    /copy\.url: /,
+  ),
+  ofStep(
+    "waits for two things",
+    { waitFor: { port: 1, file: "/a" } },
+    /spec\.recipe\[1\]\.waitFor: .*exactly one thing/,
+  ),
+  ofStep("sets an impossible variable", { env: { "a-b": "1" } }, /spec\.recipe\[1\]\.env: .*do not begin with a digit/),
+];
