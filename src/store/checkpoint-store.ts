@@ -9,6 +9,13 @@ import type { PublishedCheckpoint } from "./sessions.ts";
  * open that with `openForWrite` and `openForRead`. Every driver passes the suite in `test/contract/store`.
  */
 export interface CheckpointStore {
+  /**
+   * Makes the store one cluster's, for good: what another cluster's API does not know, its sweep would remove.
+   * @throws RametError `StoreOfAnotherCluster` when it is another's already, `StoreUnavailable`, `StoreReadOnly`
+   */
+  bind(cluster: string): Promise<void>;
+  /** The cluster that it is bound to; undefined: to none yet. */
+  owner(): Promise<string | undefined>;
   /** A right to write this one checkpoint. Makes what the namespace needs in the store. */
   grantWrite(request: CheckpointRef & { ttlMilliseconds: number }): Promise<Grant>;
   /** A right to read this one checkpoint, as long as its manifest has this digest. */
@@ -20,10 +27,12 @@ export interface CheckpointStore {
   has(ref: CheckpointRef): Promise<boolean>;
   /** Removes a checkpoint and the content that only it had. One that is gone is done. Restores in progress go on. */
   remove(ref: CheckpointRef): Promise<Removal>;
-  /** Removes what crashes and lost objects left behind. */
+  /** Removes what crashes and lost objects left behind, or only says what that would be. */
   sweep(options: SweepOptions): Promise<SweepReport>;
   /** Hashes all content, of one namespace or of all, and says what is damaged. Changes nothing. */
   scrub(options?: ScrubOptions): Promise<ScrubReport>;
+  /** Those that have anything in the store, in order. */
+  namespaces(): Promise<string[]>;
   usage(namespace: string): Promise<StoreUsage>;
   /** What is wrong with the store, if anything: `StoreUnavailable`, `StoreReadOnly` or `StoreFull`. Tries a write. */
   probe(): Promise<StoreHealth>;
@@ -47,6 +56,10 @@ export interface SweepOptions {
   standing(ref: CheckpointRef): Promise<CheckpointStanding>;
   /** Nothing younger is touched. Must exceed the longest time to live of a grant. */
   olderThanMilliseconds: number;
+  /** Of this one alone. @default all */
+  namespace?: string;
+  /** Removes nothing: the report says what would go if nothing changed meanwhile. @default false */
+  dryRun?: boolean;
   signal?: AbortSignal;
 }
 
@@ -65,6 +78,8 @@ export interface SweepReport {
 export interface ScrubOptions {
   namespace?: string;
   signal?: AbortSignal;
+  /** Called before each file that is hashed, with what was hashed until then. */
+  onProgress?: (progress: { bytes: number; ref: CheckpointRef; file: string }) => void;
 }
 
 export interface ScrubReport {
@@ -82,8 +97,12 @@ export interface Damage extends CheckpointRef {
 
 export interface StoreUsage {
   checkpoints: number;
+  /** Files that are kept for them, shared ones once. */
+  contents: number;
   /** What the content of all published checkpoints takes, shared content once. */
   contentBytes: number;
+  /** What it would take more if nothing were shared. */
+  sharedBytes: number;
   /** What is being written, or waits for a sweep. */
   stagingBytes: number;
 }

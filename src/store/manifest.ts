@@ -34,6 +34,8 @@ const Engine = z.object({
   platform: z.string().min(1),
   /** As Go says it: `amd64`, `arm64`. */
   architecture: z.string().min(1),
+  /** Of the guest's program, which memory holds by reference only. */
+  guest: Digest.optional(),
   cpuFeatures: z.array(z.string()).optional(),
 });
 

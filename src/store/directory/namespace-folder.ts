@@ -36,6 +36,9 @@ export async function openNamespaceFolder(grant: DirectoryGrant): Promise<Layout
     throw refused(grant, `its path ${grant.path} is not absolute or climbs`);
   }
   const layout = layoutOf(grant.path);
+  const folders = requireFolders(layout.path, layout.contentFolder, layout.checkpoints, layout.staging);
+  // What the marker says is told first.
+  folders.catch(() => undefined);
   const namespace = await readMarker(layout);
   if (namespace === undefined) {
     throw new RametError("StoreUnavailable", `store folder ${grant.path} cannot be used: it is no namespace's folder`, {
@@ -43,7 +46,7 @@ export async function openNamespaceFolder(grant: DirectoryGrant): Promise<Layout
     });
   }
   if (namespace !== grant.namespace) throw refused(grant, `${grant.path} belongs to namespace ${namespace}`);
-  await requireFolders(layout.path, layout.contentFolder, layout.checkpoints, layout.staging);
+  await folders;
   return layout;
 }
 
@@ -54,8 +57,8 @@ export async function namespaceOf(path: string): Promise<string | undefined> {
 
 /** Throws unless each path is a folder itself and not a link to one. */
 export async function requireFolders(...paths: string[]): Promise<void> {
-  for (const path of paths) {
-    const stats = await statOf(path);
+  const all = await Promise.all(paths.map(async (path) => ({ path, stats: await statOf(path) })));
+  for (const { path, stats } of all) {
     if (stats?.isDirectory() === true) continue;
     const why = stats === undefined ? "it is missing" : "it is not a folder";
     throw new RametError("StoreUnavailable", `store folder ${path} cannot be used: ${why}`, {

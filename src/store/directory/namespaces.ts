@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { NamespaceName } from "../checkpoint-id.ts";
 import { layoutOf, type Layout } from "./layout.ts";
 import { namespaceOf, requireFolders } from "./namespace-folder.ts";
+import { ownerFile } from "./owner.ts";
 import { requireRoot } from "./root.ts";
 
 export interface Namespaces {
@@ -16,6 +17,7 @@ export async function namespacesIn(root: string): Promise<Namespaces> {
   await requireRoot(root);
   const namespaces: Namespaces = { found: [], foreign: [] };
   for (const entry of await readdir(root, { withFileTypes: true })) {
+    if (entry.name === ownerFile) continue;
     const path = join(root, entry.name);
     const legal = entry.isDirectory() && NamespaceName.safeParse(entry.name).success;
     if (!legal || (await namespaceOf(path)) !== entry.name) {

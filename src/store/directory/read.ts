@@ -6,6 +6,7 @@ import { lost, type ManifestFile } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
 import { storeError } from "../store-error.ts";
 import { unless } from "./durable.ts";
+import { readFingerprints } from "./fingerprints.ts";
 import { holdByHandles, holdByLinks, type HeldImage } from "./held-image.ts";
 import type { Layout } from "./layout.ts";
 import { openNamespaceFolder } from "./namespace-folder.ts";
@@ -37,11 +38,12 @@ async function openHeld(
   options: OpenForReadOptions,
 ): Promise<ReadSession> {
   if (grant.manifestDigest === undefined) throw refused(grant, "it names no manifest");
+  const fingerprints = readFingerprints(layout.checkpoint(grant.checkpointId));
   const manifest = await publishedManifest(layout, grant, grant.manifestDigest);
   await options.onStep?.("manifest");
   await Promise.all(manifest.files.map((file) => holdFile(layout, held, grant, file)));
   await options.onStep?.("held");
-  const rehashed = await verifyImage(layout, held, manifest, options.signal);
+  const rehashed = await verifyImage(layout, held, manifest, { fingerprints, signal: options.signal });
   return { manifest, imagePath: held.path, rehashed, release: () => held.release() };
 }
 

@@ -12,7 +12,7 @@ import { namespacesIn } from "./namespaces.ts";
 import { unverifiedManifest } from "./published.ts";
 
 /** Hashes every published file once, however many checkpoints share it. */
-export async function scrubStore(root: string, { namespace, signal }: ScrubOptions): Promise<ScrubReport> {
+export async function scrubStore(root: string, { namespace, signal, onProgress }: ScrubOptions): Promise<ScrubReport> {
   const report: ScrubReport = { checkpoints: 0, bytes: 0, damaged: [] };
   for (const found of (await namespacesIn(root)).found) {
     if (namespace !== undefined && found.namespace !== namespace) continue;
@@ -21,7 +21,7 @@ export async function scrubStore(root: string, { namespace, signal }: ScrubOptio
     for (const checkpointId of await readdir(layout.checkpoints)) {
       if (!CheckpointId.safeParse(checkpointId).success) continue;
       const ref = { namespace: found.namespace, checkpointId };
-      const damaged = await scrubCheckpoint({ layout, ref, digests, report, signal });
+      const damaged = await scrubCheckpoint({ layout, ref, digests, report, signal, onProgress });
       // One that is removed meanwhile looks damaged and is not.
       if ((await statOf(layout.checkpoint(checkpointId).path)) === undefined) continue;
       report.checkpoints += 1;
@@ -38,6 +38,7 @@ interface Scrub {
   digests: Map<bigint, string>;
   report: ScrubReport;
   signal: AbortSignal | undefined;
+  onProgress: ScrubOptions["onProgress"];
 }
 
 async function scrubCheckpoint(scrub: Scrub): Promise<Damage[]> {
@@ -62,7 +63,7 @@ async function readManifest({ layout, ref }: Scrub): Promise<Manifest | string> 
 }
 
 async function scrubFile(
-  { layout, ref, digests, report, signal }: Scrub,
+  { layout, ref, digests, report, signal, onProgress }: Scrub,
   file: ManifestFile,
 ): Promise<string | undefined> {
   const path = join(layout.checkpoint(ref.checkpointId).image, file.name);
@@ -72,6 +73,7 @@ async function scrubFile(
     const { ino, size } = await handle.stat({ bigint: true });
     if (size !== BigInt(file.sizeBytes)) return `it has ${size.toString()} bytes, published were ${file.sizeBytes}`;
     const known = digests.get(ino);
+    if (known === undefined) onProgress?.({ bytes: report.bytes, ref, file: file.name });
     const digest = known ?? (await contentDigest(handle, signal)).digest;
     if (known === undefined) report.bytes += file.sizeBytes;
     digests.set(ino, digest);

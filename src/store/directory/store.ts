@@ -7,13 +7,15 @@ import type { PublishedCheckpoint, Step } from "../sessions.ts";
 import { storeError } from "../store-error.ts";
 import { namespaceOf, makeNamespaceFolder, requireFolders } from "./namespace-folder.ts";
 import { layoutOf, type Layout } from "./layout.ts";
+import { namespacesIn } from "./namespaces.ts";
+import { bindStore, ownerOf } from "./owner.ts";
 import { probeStore } from "./probe.ts";
 import { requireRoot } from "./root.ts";
 import { findPublished, publishedManifest } from "./published.ts";
 import { removeCheckpoint } from "./remove.ts";
 import { scrubStore } from "./scrub.ts";
 import { sweepStore } from "./sweep.ts";
-import { usageOf } from "./usage.ts";
+import { noUsage, usageOf } from "./usage.ts";
 
 export interface DirectoryStoreOptions {
   /** The folder that holds a folder for each namespace; it must exist. All on one file system that has hard links. */
@@ -58,6 +60,8 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
   }
 
   return {
+    bind: (cluster) => named(`binding the store ${root}`, () => bindStore(root, cluster)),
+    owner: () => named(`reading whose store ${root} is`, () => ownerOf(root)),
     grantWrite: (request) =>
       named(`granting to write checkpoint ${request.checkpointId}`, async () => {
         const ref = checkedRef(request);
@@ -91,7 +95,12 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
     usage: (namespace) =>
       named(`measuring namespace ${namespace}`, async () => {
         const layout = await folderOf(namespace);
-        return layout === undefined ? { checkpoints: 0, contentBytes: 0, stagingBytes: 0 } : usageOf(layout);
+        return layout === undefined ? noUsage : usageOf(layout);
+      }),
+    namespaces: () =>
+      named(`listing the namespaces of the store ${root}`, async () => {
+        const { found } = await namespacesIn(root);
+        return found.map(({ namespace }) => namespace).sort();
       }),
     probe: () => probeStore(root, options.minimumFreeBytes ?? 256 << 20),
   };

@@ -3,14 +3,15 @@ import { join } from "node:path";
 import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
 import type { SweepOptions, SweepReport } from "../checkpoint-store.ts";
 import type { Step } from "../sessions.ts";
-import { collectContent, settleContent } from "./content.ts";
 import { ifPresent, statOf } from "./durable.ts";
+import { foretelling } from "./foretelling.ts";
 import { stagingKind, type Layout } from "./layout.ts";
 import { namespacesIn } from "./namespaces.ts";
-import { doom, removeCheckpoint, removeRest } from "./remove.ts";
+import { removing, type Removing } from "./removing.ts";
 
 /**
- * Removes, in each namespace, rests in `staging`, checkpoints without an object, and then content without a checkpoint.
+ * Removes, in each namespace, rests in `staging`, checkpoints without an object, and then content without a checkpoint. With
+ * `dryRun` the same is looked at in the same order, and nothing is removed.
  */
 export async function sweepStore(
   root: string,
@@ -19,15 +20,11 @@ export async function sweepStore(
 ): Promise<SweepReport> {
   const { found, foreign } = await namespacesIn(root);
   const report: SweepReport = { removedCheckpoints: [], removedRests: 0, removedContents: 0, freedBytes: 0, foreign };
+  const by = options.dryRun === true ? foretelling() : removing(step);
   for (const { namespace, layout } of found) {
-    const sweep: NamespaceSweep = {
-      namespace,
-      layout,
-      options,
-      report,
-      before: now - options.olderThanMilliseconds,
-      step,
-    };
+    if (options.namespace !== undefined && namespace !== options.namespace) continue;
+    const before = now - options.olderThanMilliseconds;
+    const sweep: NamespaceSweep = { namespace, layout, options, report, before, by };
     await sweepStaging(sweep);
     await sweepCheckpoints(sweep);
     await sweepContents(sweep);
@@ -48,11 +45,11 @@ interface NamespaceSweep {
   report: SweepReport;
   /** What was touched later than this instant is left alone. */
   before: number;
-  step: Step;
+  by: Removing;
 }
 
 async function sweepStaging(sweep: NamespaceSweep): Promise<void> {
-  const { layout, report } = sweep;
+  const { layout, report, by } = sweep;
   for (const name of await readdir(layout.staging)) {
     sweep.options.signal?.throwIfAborted();
     const path = join(layout.staging, name);
@@ -60,11 +57,10 @@ async function sweepStaging(sweep: NamespaceSweep): Promise<void> {
     if (entry === undefined) {
       report.foreign.push(path);
     } else if (entry.kind === "content") {
-      await count(report, settleContent(layout, path, entry.digest));
+      count(report, await by.stagedContent(layout, path, entry.digest));
     } else if (await isRest(sweep, path, entry.kind === "attempt" ? entry.checkpointId : undefined)) {
-      // By a rename first: a publication that goes on after all then fails as a whole.
-      const doomed = entry.kind === "doomed" ? path : await doom(layout, path);
-      if (doomed !== undefined) await count(report, removeRest(doomed));
+      const freedBytes = await by.rest(layout, path, entry.kind === "doomed");
+      if (freedBytes !== undefined) count(report, freedBytes);
     }
   }
 }
@@ -75,7 +71,7 @@ async function isRest(sweep: NamespaceSweep, path: string, checkpointId: string 
   return (await sweep.options.standing({ namespace: sweep.namespace, checkpointId })) !== "unfinished";
 }
 
-async function sweepCheckpoints({ namespace, layout, options, report, before, step }: NamespaceSweep): Promise<void> {
+async function sweepCheckpoints({ namespace, layout, options, report, before, by }: NamespaceSweep): Promise<void> {
   for (const checkpointId of await readdir(layout.checkpoints)) {
     options.signal?.throwIfAborted();
     const ref: CheckpointRef = { namespace, checkpointId };
@@ -87,14 +83,14 @@ async function sweepCheckpoints({ namespace, layout, options, report, before, st
     const stats = await statOf(path);
     // A rename into place sets the change time, so this is the age of the publication.
     if (stats === undefined || Number(stats.ctimeMs) > before || (await options.standing(ref)) !== "absent") continue;
-    const { removed, freedBytes } = await removeCheckpoint(layout, ref, step);
+    const { removed, freedBytes } = await by.checkpoint(layout, ref);
     if (!removed) continue;
     report.removedCheckpoints.push(ref);
     report.freedBytes += freedBytes;
   }
 }
 
-async function sweepContents({ layout, options, report, step }: NamespaceSweep): Promise<void> {
+async function sweepContents({ layout, options, report, by }: NamespaceSweep): Promise<void> {
   for (const bucket of await readdir(layout.contentFolder)) {
     for (const hex of (await ifPresent(readdir(join(layout.contentFolder, bucket)))) ?? []) {
       options.signal?.throwIfAborted();
@@ -102,7 +98,7 @@ async function sweepContents({ layout, options, report, step }: NamespaceSweep):
         report.foreign.push(join(layout.contentFolder, bucket, hex));
         continue;
       }
-      const freedBytes = await collectContent(layout, `sha256:${hex}`, step);
+      const freedBytes = await by.content(layout, `sha256:${hex}`);
       if (freedBytes === 0) continue;
       report.removedContents += 1;
       report.freedBytes += freedBytes;
@@ -110,8 +106,8 @@ async function sweepContents({ layout, options, report, step }: NamespaceSweep):
   }
 }
 
-async function count(report: SweepReport, freed: Promise<number>): Promise<void> {
-  report.freedBytes += await freed;
+function count(report: SweepReport, freedBytes: number): void {
+  report.freedBytes += freedBytes;
   report.removedRests += 1;
 }
 

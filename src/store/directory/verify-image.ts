@@ -3,7 +3,6 @@ import { lost, type Manifest, type ManifestFile } from "../manifest.ts";
 import { errnoOf } from "../store-error.ts";
 import {
   fingerprintOf,
-  readFingerprints,
   sameFingerprint,
   writeFingerprints,
   type Fingerprint,
@@ -20,10 +19,10 @@ export async function verifyImage(
   layout: Layout,
   held: HeldImage,
   manifest: Manifest,
-  signal?: AbortSignal,
+  { fingerprints, signal }: { fingerprints: Promise<Fingerprints>; signal?: AbortSignal | undefined },
 ): Promise<string[]> {
   const checkpoint = layout.checkpoint(manifest.checkpointId);
-  const recorded = await readFingerprints(checkpoint);
+  const recorded = await fingerprints;
   const found: Fingerprints = {};
   const rehashed: string[] = [];
   await Promise.all(
