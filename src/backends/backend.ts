@@ -28,6 +28,17 @@ export interface Backend {
    * @throws RametError `CheckpointLost`, `NeedNotMet`, `EngineFailed`, `HandoverFailed`, `Timeout`, `Unavailable`
    */
   clone(wish: CloneWish): Promise<Started>;
+  /**
+   * Ends what runs in a sandbox, and makes that into a clone in its place; answers as `clone` does. What is wrong with the
+   * checkpoint is found before anything is ended.
+   * @throws RametError as `clone`; `SandboxNotReady`, `Conflict` when another operation is under way
+   */
+  swap(wish: SwapWish): Promise<Started>;
+  /**
+   * Resolves when all memory of a clone that answers already is in.
+   * @throws RametError `Unavailable` when it cannot be reached, `Timeout` when it takes no end
+   */
+  untilLoaded(target: SandboxTarget): Promise<void>;
   /** Removes the data. What is gone is done; clones are not affected. */
   remove(handle: CheckpointHandle): Promise<void>;
 }
@@ -51,6 +62,8 @@ export interface CutWish {
   contents: Contents;
   /** False: the source stands still afterwards and waits to be stopped. */
   keepRunning: boolean;
+  /** Ends the wait for an answer that cannot come any more; a source that goes on brings the cut to its end. */
+  signal?: AbortSignal;
 }
 
 export interface Capture {
@@ -77,6 +90,11 @@ export interface CloneWish {
   contents: Contents;
   target: SandboxTarget;
   identity: Identity;
+}
+
+export interface SwapWish extends CloneWish {
+  /** Tells this wish from an earlier one: the same again gets the same answer. */
+  request: string;
 }
 
 /** A sandbox that answers. */

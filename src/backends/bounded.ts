@@ -8,11 +8,13 @@ export interface Bound {
   what: string;
   /** What to do then. */
   hint: string;
+  /** Gives it up earlier; what `work` throws then is thrown. */
+  signal?: AbortSignal | undefined;
 }
 
 /** Gives `work` that long; its signal is aborted then. @throws RametError `Timeout` */
 export async function bounded<T>(
-  { clock, milliseconds, what, hint }: Bound,
+  { clock, milliseconds, what, hint, signal }: Bound,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const over = new AbortController();
@@ -20,7 +22,7 @@ export async function bounded<T>(
     over.abort();
   });
   try {
-    return await work(over.signal);
+    return await work(signal === undefined ? over.signal : AbortSignal.any([over.signal, signal]));
   } catch (error) {
     if (!over.signal.aborted) throw error;
     const why = `the cell did not answer within ${milliseconds / 1000} s`;

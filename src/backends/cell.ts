@@ -1,4 +1,4 @@
-import type { Identity } from "../api/cell.ts";
+import type { CellState, Identity } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import { systemClock, type Clock } from "../kube/clock.ts";
 import { CellClient, type CellAddress } from "../cell/client/cell-client.ts";
@@ -7,6 +7,7 @@ import type { Backend, CheckpointHandle, CheckpointRecord, SandboxTarget, Starte
 import { bounded } from "./bounded.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
 import { checkpointRecord } from "./checkpoint-record.ts";
+import { sandboxAccess, type SandboxAccess } from "./sandbox-access.ts";
 
 export interface CellBackendOptions {
   credentials: CellCredentials;
@@ -17,9 +18,14 @@ export interface CellBackendOptions {
 }
 
 /** Memory and files by gVisor, in the sandbox's own cell; data in Ramet's store. It also runs the sandboxes. */
-export interface CellBackend extends Backend {
+export interface CellBackend extends Backend, SandboxAccess {
   /** Gives a new sandbox its identity; answers when it can be reached. */
   boot(target: SandboxTarget, identity: Identity): Promise<Started>;
+  /**
+   * Gives a running sandbox another identity: what it starts from now on has the new environment. The one that it has
+   * already changes nothing.
+   */
+  adopt(target: SandboxTarget, identity: Identity): Promise<CellState>;
   /** Ends a sandbox; its Pod is Succeeded then. A cut that is under way is finished first. */
   stop(target: SandboxTarget, reason: string): Promise<void>;
   /**
@@ -37,6 +43,9 @@ const sweepMargin = 6;
 /** A boot, a restore or an end that takes longer has come to nothing: the slowest that was seen took seconds. */
 const startMilliseconds = 60_000;
 
+/** Of a terabyte from a slow disk. */
+const loadMilliseconds = 3_600_000;
+
 export function cellBackend(options: CellBackendOptions): CellBackend {
   const { credentials, store, grantMilliseconds = 600_000, clock = systemClock } = options;
   const start = { clock, milliseconds: startMilliseconds, hint: whenStartHangs };
@@ -50,18 +59,25 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
   }
 
   return {
+    ...sandboxAccess(cells, credentials),
     name: "cell",
     async probe() {
       const { problem } = await store.probe();
       if (problem !== undefined) return { contents: [], problem };
       return { contents: [["memory", "filesystem"], ["filesystem"]] };
     },
-    async cut({ source, handle, contents, keepRunning }) {
+    async cut({ source, handle, contents, keepRunning, signal: given }) {
       const grant = await store.grantWrite({ ...handle, ttlMilliseconds: grantMilliseconds });
       // A former attempt may have come to its end with nobody left to hear of it.
       const earlier = await published(handle);
       if (earlier !== undefined) return { handle, cutAt: earlier.cutAt, record: earlier };
-      const bound = { clock, milliseconds: grantMilliseconds, what: "The checkpoint", hint: whenCutHangs };
+      const bound = {
+        clock,
+        milliseconds: grantMilliseconds,
+        what: "The checkpoint",
+        hint: whenCutHangs,
+        signal: given,
+      };
       const wish = { grant, contents, keepRunning };
       const result = await bounded(bound, (signal) => cells.checkpoint(address(source), wish, signal));
       const manifest = await store.manifest({ ...handle, digest: result.manifestDigest });
@@ -81,12 +97,27 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
       const wish = { identity, grant, contents };
       return bounded({ ...start, what: "The restore" }, (signal) => cells.restore(address(target), wish, signal));
     },
+    async swap({ handle, manifestDigest, contents, target, identity, request }) {
+      const grant = await store.grantRead({ ...handle, manifestDigest, ttlMilliseconds: grantMilliseconds });
+      const wish = { identity, grant, contents, request };
+      return bounded({ ...start, what: "The restore" }, (signal) => cells.swap(address(target), wish, signal));
+    },
+    async untilLoaded(target) {
+      const what = "The loading of the memory";
+      await bounded({ ...start, what, milliseconds: loadMilliseconds }, (signal) =>
+        cells.untilLoaded(address(target), signal),
+      );
+    },
     async remove(handle) {
       await store.remove(handle);
     },
     async boot(target, identity) {
       const boot = (signal: AbortSignal) => cells.boot(address(target), { identity }, signal);
       return { state: await bounded({ ...start, what: "The start of the sandbox" }, boot), phases: {} };
+    },
+    async adopt(target, identity) {
+      const adopt = (signal: AbortSignal) => cells.identity(address(target), { identity }, signal);
+      return bounded({ ...start, what: "The hand-over of an identity" }, adopt);
     },
     async stop(target, reason) {
       const what = "The end of the sandbox";

@@ -1,5 +1,5 @@
-import { EventEmitter } from "node:events";
 import type { Duplex } from "node:stream";
+import { isDeepStrictEqual } from "node:util";
 import type {
   CellState,
   CheckpointRequest,
@@ -8,22 +8,26 @@ import type {
   Identity,
   RestoreRequest,
   RestoreResult,
+  SwapRequest,
 } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
-import { openForRead } from "../store/open.ts";
 import type { CellSetting } from "./cell-setting.ts";
 import type { GuestControl } from "./client/guest-control.ts";
 import { cut } from "./cut.ts";
 import { engineBuild } from "./engine-build.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
+import type { Groundwork } from "./groundwork.ts";
 import { handOver, untilGuestAnswers } from "./hand-over.ts";
-import { unmetNeed } from "./needs.ts";
 import { PhaseClock } from "./phase-clock.ts";
+import { LastCall } from "./last-call.ts";
+import { openRestoreSource, type RestoreSource } from "./restore-source.ts";
+import { States } from "./states.ts";
 import { Surroundings } from "./surroundings.ts";
 
 export interface CellDependencies {
   setting: CellSetting;
   log: EntrypointLog;
+  groundwork?: Groundwork | undefined;
   /** For the operator; never a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
 }
@@ -31,19 +35,26 @@ export interface CellDependencies {
 /** Of the time to end, what is kept for taking down the sandbox. */
 const destroyMilliseconds = 1_000;
 
+/** How long a clone has the processor for its first answers. */
+const restMilliseconds = 200;
+
 /**
  * The state machine of one sandbox: made ready, then booted or restored, then checkpointed any number of times, then
  * stopped. One operation at a time; each can be repeated, and a repeat finds what the first one did.
  */
 export class Cell {
   readonly #dependencies: CellDependencies;
-  readonly #changes = new EventEmitter();
-  #state: CellState = { phase: "preparing", generation: 0, ready: false };
+  readonly #states = new States();
   #prepared: Promise<void> | undefined;
   #build: Promise<EngineBuild> | undefined;
-  #booted: Promise<CellState> | undefined;
   #restored: { checkpointId: string; result: Promise<RestoreResult> } | undefined;
-  #lastCut: { checkpointId: string; result: Promise<CheckpointResult> } | undefined;
+  readonly #lastBoot = new LastCall<CellState>();
+  readonly #lastSwap = new LastCall<RestoreResult>();
+  readonly #lastCut = new LastCall<CheckpointResult>();
+  /** Whom the guest knows itself to be. */
+  #identity: Identity | undefined;
+  #adopting: Promise<unknown> = Promise.resolve();
+  #loaded: Promise<CellState> | undefined;
   #ending = false;
   /** Why the entrypoint was asked to end; that the sandbox's processes then go is no loss. */
   #asked: string | undefined;
@@ -58,24 +69,23 @@ export class Cell {
         else void this.stop(this.#asked);
       },
       onUnenforced: (unenforced) => {
-        if (this.#state.unenforced === unenforced) return;
+        if (this.state.unenforced === unenforced) return;
         dependencies.report(unenforced);
-        this.#set({ unenforced });
+        this.#states.set({ unenforced });
       },
     });
   }
 
   get state(): CellState {
-    return this.#state;
+    return this.#states.now;
   }
 
   /** Calls `listener` at each change of the state; what is returned ends that. */
   onChange(listener: (state: CellState) => void): () => void {
-    this.#changes.on("change", listener);
-    return () => this.#changes.off("change", listener);
+    return this.#states.onChange(listener);
   }
 
-  /** Makes network and sandbox, and starts the container if the Pod is a new sandbox and no clone. */
+  /** Makes what is around the sandbox, and starts that if the Pod is a new sandbox and no clone. */
   start(): Promise<void> {
     this.#prepared ??= this.#prepare();
     return this.#prepared;
@@ -83,10 +93,16 @@ export class Cell {
 
   /** Gives the booted sandbox its identity and opens it to traffic. */
   boot(identity: Identity): Promise<CellState> {
-    const attempt = (this.#booted ??= this.#boot(identity));
-    attempt.catch(() => {
-      this.#booted = undefined;
-    });
+    return this.#lastBoot.repeated("boot") ?? this.#lastBoot.remember("boot", this.#boot(identity));
+  }
+
+  /**
+   * Gives the running sandbox another identity, one after the other; processes that run keep their environment, new ones get
+   * the new one. The identity that it has already changes nothing.
+   */
+  adopt(identity: Identity): Promise<CellState> {
+    const attempt = this.#adopting.then(() => this.#adopt(identity));
+    this.#adopting = attempt.catch(() => undefined);
     return attempt;
   }
 
@@ -99,54 +115,56 @@ export class Cell {
     return this.#restored.result;
   }
 
+  /**
+   * Ends what runs, and has a checkpoint go on in its place. Whatever is wrong with the checkpoint is found before anything
+   * is ended, and then the sandbox goes on as it was.
+   */
+  swap(request: SwapRequest): Promise<RestoreResult> {
+    const repeated = this.#lastSwap.repeated(request.request);
+    if (repeated !== undefined) return repeated;
+    this.#requireFree("swap");
+    return this.#lastSwap.remember(request.request, this.#swap(request));
+  }
+
   checkpoint(request: CheckpointRequest): Promise<CheckpointResult> {
     const { checkpointId } = request.grant;
-    if (this.#lastCut?.checkpointId === checkpointId) return this.#lastCut.result;
-    if (this.#state.checkpointing !== undefined) {
-      throw new RametError("Conflict", `checkpoint: ${this.#state.checkpointing} is being taken`, { retryable: true });
-    }
-    if (this.#state.phase !== "running" || !this.#state.ready) {
-      throw new RametError("SandboxNotReady", `checkpoint: the sandbox is ${this.#state.phase}, not running and ready`);
-    }
-    const result = this.#checkpoint(request);
-    this.#lastCut = { checkpointId, result };
-    result.catch(() => {
-      this.#lastCut = undefined;
-    });
-    return result;
+    const repeated = this.#lastCut.repeated(checkpointId);
+    if (repeated !== undefined) return repeated;
+    this.#requireFree("checkpoint");
+    return this.#lastCut.remember(checkpointId, this.#checkpoint(request));
   }
 
   async pause(): Promise<CellState> {
-    if (this.#state.phase === "paused") return this.#state;
-    if (this.#state.phase !== "running")
-      throw new RametError("SandboxNotReady", `pause: the sandbox is ${this.#state.phase}`);
+    if (this.state.phase === "paused") return this.state;
+    if (this.state.phase !== "running")
+      throw new RametError("SandboxNotReady", `pause: the sandbox is ${this.state.phase}`);
     await this.#surroundings.sandbox.engine.pause();
-    return this.#set({ phase: "paused", ready: false });
+    return this.#states.set({ phase: "paused", ready: false });
   }
 
   async resume(): Promise<CellState> {
-    if (this.#state.phase === "running") return this.#state;
-    if (this.#state.phase !== "paused")
-      throw new RametError("SandboxNotReady", `resume: the sandbox is ${this.#state.phase}`);
+    if (this.state.phase === "running") return this.state;
+    if (this.state.phase !== "paused")
+      throw new RametError("SandboxNotReady", `resume: the sandbox is ${this.state.phase}`);
     await this.#surroundings.sandbox.engine.resume();
-    return this.#set({ phase: "running", ready: true });
+    return this.#states.set({ phase: "running", ready: true });
   }
 
   /** Ends the sandbox; a cut that is under way is finished first. */
   async stop(reason: string): Promise<CellState> {
-    if (this.#ending) return this.#state;
+    if (this.#ending) return this.state;
     this.#ending = true;
-    await this.#lastCut?.result.catch(() => undefined);
-    if (this.#state.phase !== "failed") this.#set({ phase: "stopping", ready: false, message: reason });
+    await Promise.all([this.#lastCut.settled(), this.#lastSwap.settled()]);
+    if (this.state.phase !== "failed") this.#states.set({ phase: "stopping", ready: false, message: reason });
     await this.#prepared?.catch(() => undefined);
     await this.#surroundings.remove();
-    return this.#state.phase === "failed" ? this.#state : this.#set({ phase: "stopped" });
+    return this.state.phase === "failed" ? this.state : this.#states.set({ phase: "stopped" });
   }
 
   /** Asks the entrypoint to end, as Kubernetes does, and ends the sandbox when it has or its time is over. */
   async terminate(reason: string): Promise<CellState> {
-    await this.#lastCut?.result.catch(() => undefined);
-    if (this.#state.phase === "running" && !this.#ending) {
+    await this.#lastCut.settled();
+    if (this.state.phase === "running" && !this.#ending) {
       this.#asked = reason;
       const over = AbortSignal.timeout(
         Math.max(0, this.#dependencies.setting.config.graceSeconds * 1000 - destroyMilliseconds),
@@ -169,11 +187,25 @@ export class Cell {
     return this.stop(reason);
   }
 
+  /** Answers when all of a restored memory is in; at once where nothing is being read. */
+  untilLoaded(): Promise<CellState> {
+    if (this.state.memory !== "loading") return Promise.resolve(this.state);
+    this.#loaded ??= this.#awaitPages().finally(() => {
+      this.#loaded = undefined;
+    });
+    return this.#loaded;
+  }
+
   /** A raw stream to a port inside the sandbox. */
   async dial(port: number): Promise<Duplex> {
-    if (!this.#state.ready)
-      throw new RametError("SandboxNotReady", `port ${port}: the sandbox is ${this.#state.phase}`);
+    if (!this.state.ready) throw new RametError("SandboxNotReady", `port ${port}: the sandbox is ${this.state.phase}`);
     return this.#surroundings.network.dial(port);
+  }
+
+  /** What has been asked to end is on its way: a checkpoint of it would be one of a sandbox that ends. */
+  #requireFree(what: string): void {
+    if (this.#asked !== undefined) throw new RametError("SandboxNotReady", `${what}: ${this.#asked}`);
+    this.#states.requireFree(what);
   }
 
   async #prepare(): Promise<void> {
@@ -182,8 +214,8 @@ export class Cell {
       // A restore must know it, and there is time while the network is made.
       if (start === "wait") this.#knowBuild().catch(() => undefined);
       await this.#surroundings.make();
-      this.#set({ phase: start === "wait" ? "waiting" : "booting" });
-      if (start === "boot") await this.#surroundings.sandbox.engine.start();
+      this.#states.set({ phase: start === "wait" ? "waiting" : "booting" });
+      if (start === "boot") await this.#surroundings.start("image");
     } catch (error) {
       this.#fail(error);
       throw error;
@@ -192,34 +224,38 @@ export class Cell {
 
   async #boot(identity: Identity): Promise<CellState> {
     await this.#prepared;
-    if (this.#state.phase === "waiting") throw new RametError("InvalidArgument", "boot: this cell waits for a restore");
-    return this.#takeOver(identity, false, new PhaseClock());
+    if (this.state.phase === "waiting") throw new RametError("InvalidArgument", "boot: this cell waits for a restore");
+    const state = await this.#takeOver(identity, false, new PhaseClock());
+    this.#keepWaiting();
+    return state;
   }
 
-  async #restore({ grant, identity, contents }: RestoreRequest): Promise<RestoreResult> {
+  async #adopt(identity: Identity): Promise<CellState> {
+    this.#states.requireReady("identity");
+    if (isDeepStrictEqual(identity, this.#identity)) return this.state;
+    const guest = this.#surroundings.guest();
+    const generation = await handOver(guest, { identity, clone: false, before: await guest.health() });
+    this.#identity = identity;
+    return this.#states.set({ generation });
+  }
+
+  async #restore(request: RestoreRequest): Promise<RestoreResult> {
     const clock = new PhaseClock();
     try {
-      const { directory } = this.#dependencies.setting.paths;
-      const [session] = await Promise.all([
-        clock.phase("store", () => openForRead(grant, { scratchPath: directory })),
+      const [source] = await Promise.all([
+        clock.phase("store", () => this.#openSource(request)),
         clock.phase("prepare", () => this.start()),
       ]);
       try {
-        const unmet = unmetNeed(session.manifest, await this.#knowBuild());
-        if (unmet !== undefined) throw unmet;
-        this.#set({ phase: "restoring" });
-        if (contents.includes("memory"))
-          await clock.phase("engine", () => this.#surroundings.sandbox.engine.restore(session.imagePath));
-        else await clock.phase("engine", () => this.#bootOn(`${session.imagePath}/filesystem.tar`));
-        const state = await this.#takeOver(identity, true, clock);
+        this.#states.set({ phase: "restoring" });
+        await clock.phase("engine", () => this.#surroundings.start(source.origin));
+        if (source.memory !== undefined) this.#states.set({ memory: source.memory });
+        const state = await this.#takeOver(request.identity, true, clock);
+        this.#keepWaiting();
         return { state, phases: clock.phases };
       } finally {
-        // Pages may still be read in the background, through files that gVisor has open. Nobody waits for this.
-        session.release().catch((error: unknown) => {
-          this.#dependencies.report("a restore's folder was left to the sweep", {
-            message: RametError.from(error).message,
-          });
-        });
+        // Pages may still be read in the background, through files that gVisor has open.
+        source.release();
       }
     } catch (error) {
       this.#fail(error);
@@ -227,8 +263,61 @@ export class Cell {
     }
   }
 
+  async #swap(request: SwapRequest): Promise<RestoreResult> {
+    const clock = new PhaseClock();
+    this.#states.set({ swapping: request.request });
+    try {
+      const source = await clock.phase("store", () => this.#openSource(request));
+      try {
+        const replace = await clock.phase("prepare", () => this.#surroundings.replacement(source.origin));
+        return await this.#replace(replace, { request, source, clock });
+      } finally {
+        source.release();
+      }
+    } finally {
+      this.#states.unset("swapping");
+    }
+  }
+
+  /** From here on there is no way back: what fails ends the sandbox. */
+  async #replace(
+    replace: () => Promise<void>,
+    { request, source, clock }: { request: SwapRequest; source: RestoreSource; clock: PhaseClock },
+  ): Promise<RestoreResult> {
+    try {
+      this.#states.set({ phase: "restoring", ready: false });
+      await clock.phase("gate", () => this.#surroundings.network.setGate(false));
+      this.#loaded = undefined;
+      this.#states.unset("memory");
+      await clock.phase("engine", replace);
+      if (source.memory !== undefined) this.#states.set({ memory: source.memory });
+      const state = await this.#takeOver(request.identity, true, clock);
+      return { state, phases: clock.phases };
+    } catch (error) {
+      this.#fail(error);
+      throw error;
+    }
+  }
+
+  /** A little later: whoever waits for the sandbox goes first. */
+  #tidyUp(): void {
+    const tidyUp = (): void => {
+      this.#surroundings.tidyUp().catch((error: unknown) => {
+        const { message } = RametError.from(error);
+        this.#dependencies.report("something was left that nobody needs", { message });
+      });
+    };
+    setTimeout(tidyUp, restMilliseconds).unref();
+  }
+
+  #openSource(request: RestoreRequest): Promise<RestoreSource> {
+    const { setting, report } = this.#dependencies;
+    const { directory } = setting.paths;
+    return openRestoreSource(request, { directory, report, build: () => this.#knowBuild() });
+  }
+
   async #checkpoint(request: CheckpointRequest): Promise<CheckpointResult> {
-    this.#set({ checkpointing: request.grant.checkpointId });
+    this.#states.set({ checkpointing: request.grant.checkpointId });
     try {
       const result = await cut(request, {
         sandbox: this.#surroundings.sandbox,
@@ -236,19 +325,17 @@ export class Cell {
         setting: this.#dependencies.setting,
         build: () => this.#knowBuild(),
       });
-      if (!request.keepRunning) this.#set({ phase: "paused", ready: false });
+      if (!request.keepRunning) this.#states.set({ phase: "paused", ready: false });
       return result;
     } finally {
-      const { checkpointing: _, ...rest } = this.#state;
-      this.#state = rest;
-      this.#set({});
+      this.#states.unset("checkpointing");
     }
   }
 
   #knowBuild(): Promise<EngineBuild> {
     const { engine: known, paths } = this.#dependencies.setting;
-    this.#build ??= (known === undefined ? engineBuild(paths.runsc) : Promise.resolve(known)).then((engine) => {
-      this.#set({ engine });
+    this.#build ??= (known === undefined ? engineBuild(paths) : Promise.resolve(known)).then((engine) => {
+      this.#states.set({ engine });
       return engine;
     });
     this.#build.catch(() => {
@@ -263,15 +350,28 @@ export class Cell {
     const before = await clock.phase("guest", () => untilGuestAnswers(guest, this.#surroundings.sandbox.ended));
     const generation = await clock.phase("handover", () => handOver(guest, { identity, clone, before }));
     await clock.phase("gate", () => this.#surroundings.network.setGate(true));
+    this.#identity = identity;
     void this.#followEntrypoint(guest);
+    this.#tidyUp();
     // A checkpoint must know it; that there will be one is likely.
     this.#knowBuild().catch(() => undefined);
-    return this.#set({ phase: "running", ready: true, generation });
+    return this.#states.set({ phase: "running", ready: true, generation });
   }
 
-  async #bootOn(filesystemTar: string): Promise<void> {
-    await this.#surroundings.makeAnew(filesystemTar);
-    await this.#surroundings.sandbox.engine.start();
+  /** Not again after a swap: whoever claimed the sandbox has what they asked for, and a second one is rare. */
+  #keepWaiting(): void {
+    if (this.#dependencies.setting.config.keepsWaiting !== true) return;
+    this.#surroundings.keepWaiting().catch((error: unknown) => {
+      this.#dependencies.report("no sandbox could be made to wait", { message: RametError.from(error).message });
+    });
+  }
+
+  /** @throws RametError as `runsc` has it; whether the sandbox lives is another question */
+  async #awaitPages(): Promise<CellState> {
+    const { sandbox } = this.#surroundings;
+    await sandbox.engine.untilLoaded();
+    // Of one that was replaced meanwhile there is nothing to say.
+    return sandbox === this.#surroundings.sandbox ? this.#states.set({ memory: "loaded" }) : this.state;
   }
 
   /** When the entrypoint ends, so does the sandbox, with its exit code: what Kubernetes means by a container. */
@@ -284,20 +384,14 @@ export class Cell {
       this.#fail(excess);
       return;
     }
-    this.#set({ exitCode });
+    this.#states.set({ exitCode });
     await this.stop(`the entrypoint ended with exit code ${exitCode}`);
   }
 
   #fail(error: unknown): void {
-    if (this.#ending || this.#state.phase === "failed") return;
+    if (this.#ending || this.state.phase === "failed") return;
     const { code, message } = this.#surroundings.excess() ?? RametError.from(error);
     this.#dependencies.report("cell failed", { code, message });
-    this.#set({ phase: "failed", ready: false, code, message });
-  }
-
-  #set(change: Partial<CellState>): CellState {
-    this.#state = { ...this.#state, ...change };
-    this.#changes.emit("change", this.#state);
-    return this.#state;
+    this.#states.set({ phase: "failed", ready: false, code, message });
   }
 }

@@ -1,13 +1,19 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import { arch } from "node:process";
 import type { EngineBuild } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
+import type { CellPaths } from "./cell-setting.ts";
 import { runProgram } from "./run-program.ts";
 
 const timeoutMilliseconds = 20_000;
 
-/** Which gVisor this `runsc` is: a checkpoint's memory can be restored by the very same build only. */
-export async function engineBuild(runsc: string): Promise<EngineBuild> {
-  const { code, stdout, stderr } = await runProgram({ program: runsc, args: ["--version"], timeoutMilliseconds });
+/** Which gVisor and which guest these are: a checkpoint's memory can be restored by the very same builds only. */
+export async function engineBuild({ runsc, guest }: Pick<CellPaths, "runsc" | "guest">): Promise<EngineBuild> {
+  const [{ code, stdout, stderr }, bytes] = await Promise.all([
+    runProgram({ program: runsc, args: ["--version"], timeoutMilliseconds }),
+    readFile(guest),
+  ]);
   const version = /runsc version (\S+)/.exec(stdout)?.[1];
   if (code !== 0 || version === undefined) {
     throw new RametError(
@@ -15,5 +21,6 @@ export async function engineBuild(runsc: string): Promise<EngineBuild> {
       `gVisor ${runsc} does not say its version: ${stderr.trim() || `exit ${code}`}`,
     );
   }
-  return { version, architecture: arch === "x64" ? "amd64" : arch };
+  const digest = `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
+  return { version, architecture: arch === "x64" ? "amd64" : arch, guest: digest };
 }

@@ -30,6 +30,13 @@ export interface EngineOutput {
   early: { stdout: string; stderr: string };
 }
 
+/** What a checkpoint has kept of a sandbox's memory. */
+export interface SavedMemory {
+  imagePath: string;
+  /** Pages may be read still when the restore has returned. */
+  background: boolean;
+}
+
 const commandTimeoutMilliseconds = 120_000;
 
 /** One gVisor sandbox, driven through `runsc`. Each call is one command; none is bound to a request's life. */
@@ -41,30 +48,53 @@ export class Engine {
 
   constructor(options: EngineOptions) {
     this.#options = options;
-    this.#bundle = join(options.directory, "bundle");
+    this.#bundle = join(options.directory, "bundles", options.id);
     this.#log = join(options.directory, "runsc.log");
-    this.#pidFile = join(options.directory, "sandbox.pid");
+    this.#pidFile = join(this.#bundle, "sandbox.pid");
   }
 
-  /** Makes the sandbox without starting anything in it. Its output comes back as streams that end with it. */
-  async create(spec: Record<string, unknown>): Promise<EngineOutput> {
-    await mkdir(this.#bundle, { recursive: true });
-    await writeFile(join(this.#bundle, "config.json"), JSON.stringify(spec));
-    const args = ["create", "--bundle", this.#bundle, "--pid-file", this.#pidFile, this.#options.id];
-    const { child, stdout, stderr } = await this.#run(args, this.#options.cgroup?.enter);
-    if (child.stdout === null || child.stderr === null)
-      throw new RametError("Internal", "runsc create: has no output pipes");
-    return { stdout: child.stdout, stderr: child.stderr, early: { stdout, stderr } };
+  /** Makes the sandbox and starts it. Its output comes back as streams that end with it. */
+  run(spec: Record<string, unknown>): Promise<EngineOutput> {
+    return this.#make(["run", "--detach"], spec);
   }
 
+  /** Makes the sandbox of a checkpoint's memory. */
+  runFrom(spec: Record<string, unknown>, memory: SavedMemory): Promise<EngineOutput> {
+    return this.#make(restoreCommand(memory), spec);
+  }
+
+  /** Makes the sandbox, in which nothing runs until `start` or `restore`. */
+  create(spec: Record<string, unknown>): Promise<EngineOutput> {
+    return this.#make(["create"], spec);
+  }
+
+  /** Starts what `create` has made. */
   async start(): Promise<void> {
     await this.#run(["start", this.#options.id]);
   }
 
-  /** Restores into the sandbox that `create` made. Pages that are not in yet are read in the background. */
-  async restore(imagePath: string): Promise<void> {
-    const { id } = this.#options;
-    await this.#run(["restore", "--detach", "--background", "--bundle", this.#bundle, "--image-path", imagePath, id]);
+  /** Gives what `create` has made a checkpoint's memory. */
+  async restore(memory: SavedMemory): Promise<void> {
+    await this.#run([...restoreCommand(memory), this.#options.id]);
+  }
+
+  /**
+   * Sends a signal to gVisor itself, which no sandbox withstands: `SIGSTOP` has it stand still from this moment, and answer
+   * nobody. `destroy` is needed all the same. Not to be called when the sandbox' end has been seen: its number may be
+   * another process's then.
+   */
+  async halt(signal: "SIGSTOP" | "SIGKILL"): Promise<void> {
+    const pid = Number(await readFile(this.#pidFile, "utf8"));
+    try {
+      process.kill(pid, signal);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+    }
+  }
+
+  /** Returns when every page of a restore is in. */
+  async untilLoaded(): Promise<void> {
+    await this.#run(["wait", "-restore", this.#options.id]);
   }
 
   async pause(): Promise<void> {
@@ -101,6 +131,16 @@ export class Engine {
     await rm(this.#bundle, { recursive: true, force: true });
   }
 
+  async #make(command: readonly string[], spec: Record<string, unknown>): Promise<EngineOutput> {
+    await mkdir(this.#bundle, { recursive: true });
+    await writeFile(join(this.#bundle, "config.json"), JSON.stringify(spec));
+    const args = [...command, "--bundle", this.#bundle, "--pid-file", this.#pidFile, this.#options.id];
+    const { child, stdout, stderr } = await this.#run(args, this.#options.cgroup?.enter);
+    if (child.stdout === null || child.stderr === null)
+      throw new RametError("Internal", `runsc ${command[0] ?? ""}: has no output pipes`);
+    return { stdout: child.stdout, stderr: child.stderr, early: { stdout, stderr } };
+  }
+
   /** What gVisor writes for a checkpoint is not charged to the sandbox's memory limit, which it would break. */
   async #writing(args: string[]): Promise<void> {
     const { cgroup } = this.#options;
@@ -135,6 +175,10 @@ export class Engine {
     const text = await readFile(this.#log, "utf8").catch(() => "");
     return text.trim().split("\n").at(-1);
   }
+}
+
+function restoreCommand({ imagePath, background }: SavedMemory): string[] {
+  return ["restore", "--detach", ...(background ? ["--background"] : []), "--image-path", imagePath];
 }
 
 /**

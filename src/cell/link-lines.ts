@@ -1,16 +1,21 @@
 import type { ChildProcessWithoutNullStreams } from "node:child_process";
 import { createInterface } from "node:readline";
+import { z } from "zod";
 import { RametError } from "../api/errors.ts";
-import { JsonLine, LinkAnswer, linkError } from "./link-wire.ts";
+import { JsonLine, LinkAnswer, linkError, LinkEvent } from "./link-wire.ts";
 
 /** The JSON lines between the cell and its link, over the child's stdin and stdout. */
 export class LinkLines {
-  /** The first line that link wrote. Rejects when it ends before. */
-  readonly first: Promise<string>;
+  /** The path of the sandbox's network namespace, when it is made. Rejects with what went wrong. */
+  readonly netns: Promise<string>;
+  /** Resolves when the network stands. Rejects with what went wrong. */
+  readonly ready: Promise<undefined>;
   /** Resolves with the reason when link has ended. */
   readonly closed: Promise<string>;
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #waiting = new Map<number, PromiseWithResolvers<undefined>>();
+  readonly #netns = Promise.withResolvers<string>();
+  readonly #ready = Promise.withResolvers<undefined>();
   #ended: RametError | undefined;
   #lastWords = "";
   #stopped = false;
@@ -23,16 +28,15 @@ export class LinkLines {
       this.#lastWords = line;
       log?.(line);
     });
-    const first = Promise.withResolvers<string>();
-    let isFirst = true;
     createInterface(child.stdout).on("line", (line) => {
-      if (isFirst) first.resolve(line);
-      else this.#receive(line);
-      isFirst = false;
+      this.#receive(line);
     });
-    this.first = first.promise;
+    this.netns = this.#netns.promise;
+    this.ready = this.#ready.promise;
+    // Whoever awaits them hears of a failure; until then it is not one that nobody handles.
+    for (const start of [this.netns, this.ready]) start.catch(() => undefined);
     this.closed = this.#end().then((ended) => {
-      first.reject(ended);
+      this.#failStart(ended);
       return ended.message;
     });
   }
@@ -58,9 +62,24 @@ export class LinkLines {
   }
 
   #receive(line: string): void {
-    const answer = JsonLine.pipe(LinkAnswer).safeParse(line);
-    if (!answer.success) return;
-    const { id, error } = answer.data;
+    const said = JsonLine.pipe(z.union([LinkEvent, LinkAnswer])).safeParse(line);
+    if (!said.success) this.#failStart(RametError.from(said.error, "link said what nobody understands"));
+    else if ("event" in said.data) this.#begin(said.data);
+    else this.#answer(said.data);
+  }
+
+  #begin(event: LinkEvent): void {
+    if (event.event === "made") this.#netns.resolve(event.netns);
+    else if (event.event === "ready") this.#ready.resolve(undefined);
+    else this.#failStart(linkError(event));
+  }
+
+  #failStart(error: RametError): void {
+    this.#netns.reject(error);
+    this.#ready.reject(error);
+  }
+
+  #answer({ id, error }: LinkAnswer): void {
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
     if (error === undefined) waiting?.resolve(undefined);

@@ -16,9 +16,10 @@ export const JsonLine = z.string().transform((line, context): unknown => {
 export const LinkFault = z.object({ code: z.string(), message: z.string(), hint: z.string().optional() });
 export type LinkFault = z.infer<typeof LinkFault>;
 
-/** The first line that link writes. */
+/** What link tells of its start: that its namespaces are made, and then that the network stands, or what went wrong. */
 export const LinkEvent = z.discriminatedUnion("event", [
-  z.object({ event: z.literal("ready"), netns: z.string().startsWith("/proc/") }),
+  z.object({ event: z.literal("made"), netns: z.string().startsWith("/proc/") }),
+  z.object({ event: z.literal("ready") }),
   LinkFault.extend({ event: z.literal("error") }),
 ]);
 export type LinkEvent = z.infer<typeof LinkEvent>;

@@ -4,7 +4,6 @@ import type { CellConfig } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import { dialLink, type DialOptions } from "./link-dial.ts";
 import { LinkLines } from "./link-lines.ts";
-import { JsonLine, LinkEvent, linkError } from "./link-wire.ts";
 
 /** What may leave a sandbox: deny rules first, then allow rules, then the default (docs/network.md). */
 export type EgressPolicy = CellConfig["egress"];
@@ -23,14 +22,28 @@ export interface LinkConfig {
   refuse?: readonly string[];
 }
 
-export interface StartLinkOptions {
+export interface LaunchLinkOptions {
   /** Path of `ramet-link`. */
   binary: string;
+  /** Gets what link has to tell a person, such as a connection that was refused. */
+  log?: (line: string) => void;
+}
+
+export interface StartLinkOptions extends LaunchLinkOptions {
   config: LinkConfig;
   /** Gives up the start. A link that has started is ended by `stop`. */
   signal?: AbortSignal;
-  /** Gets what link has to tell a person, such as a connection that was refused. */
-  log?: (line: string) => void;
+}
+
+/** A link that makes its namespaces already and does not know yet for whose sandbox. It ends with its parent. */
+export interface WaitingLink {
+  /** Path of the sandbox's network namespace, as soon as it is made. */
+  readonly netnsPath: Promise<string>;
+  /**
+   * Makes the network that the configuration says, and waits until it stands; to be called once.
+   * @throws RametError as `startLink`
+   */
+  serve(config: LinkConfig, signal?: AbortSignal): Promise<Link>;
 }
 
 /** A running link: the network of one sandbox. */
@@ -38,7 +51,7 @@ export interface Link {
   readonly pid: number;
   /** Path of the sandbox's network namespace, for the OCI spec; valid as long as link runs. */
   readonly netnsPath: string;
-  /** Gives the sandbox's interface its address and route again, which gVisor takes away; before each `runsc create`. */
+  /** Gives the sandbox's interface its address and route again, which gVisor takes away; before each sandbox is made. */
   prepare(): Promise<void>;
   /** Opens or shuts the network, both ways. Shutting cuts what is carried, except for the cell's own connections. */
   setGate(open: boolean): Promise<void>;
@@ -61,25 +74,33 @@ export interface Link {
  * @throws RametError `ToolMissing`, `HostUnsupported` (the kernel or its settings refuse something), `InvalidArgument`,
  *   `Conflict` (a declared port is in use), `Canceled`
  */
-export async function startLink(options: StartLinkOptions): Promise<Link> {
-  const { binary, config, signal, log } = options;
+export async function startLink({ config, signal, ...launch }: StartLinkOptions): Promise<Link> {
   if (isAborted(signal)) throw canceled();
+  return launchLink(launch).serve(config, signal);
+}
+
+/** Starts `ramet-link net`. What fails is told by `serve`. */
+export function launchLink({ binary, log }: LaunchLinkOptions): WaitingLink {
   const child = spawn(binary, ["net"], { stdio: ["pipe", "pipe", "pipe"] });
   const lines = new LinkLines(child, log);
-  const giveUp = () => child.kill("SIGKILL");
-  signal?.addEventListener("abort", giveUp, { once: true });
-  try {
-    lines.write(wireConfig(config));
-    const event = JsonLine.pipe(LinkEvent).parse(await lines.first);
-    if (event.event === "error") throw linkError(event);
-    return runningLink(child.pid ?? 0, event.netns, lines, config.socket);
-  } catch (error) {
-    giveUp();
-    await lines.closed;
-    throw isAborted(signal) ? canceled() : RametError.from(error, "starting the sandbox's network failed");
-  } finally {
-    signal?.removeEventListener("abort", giveUp);
-  }
+  return {
+    netnsPath: lines.netns,
+    async serve(config, signal) {
+      const giveUp = () => child.kill("SIGKILL");
+      signal?.addEventListener("abort", giveUp, { once: true });
+      try {
+        lines.write(wireConfig(config));
+        const [netnsPath] = await Promise.all([lines.netns, lines.ready]);
+        return runningLink(child.pid ?? 0, netnsPath, lines, config.socket);
+      } catch (error) {
+        giveUp();
+        await lines.closed;
+        throw isAborted(signal) ? canceled() : RametError.from(error, "starting the sandbox's network failed");
+      } finally {
+        signal?.removeEventListener("abort", giveUp);
+      }
+    },
+  };
 }
 
 function runningLink(pid: number, netnsPath: string, lines: LinkLines, socket: string): Link {

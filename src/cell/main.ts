@@ -1,15 +1,17 @@
-import { renameSync, writeFileSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
+import "./jitless.ts";
 import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { z } from "zod";
-import { cellPort, type CellState } from "../api/cell.ts";
+import { cellPort } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
-import { cellSetting } from "./cell-setting.ts";
+import { cellSetting, forecastEnvironment, knownPaths } from "./cell-setting.ts";
 import { Cell } from "./cell.ts";
 import { EntrypointLog } from "./entrypoint-log.ts";
+import { layGroundwork } from "./groundwork.ts";
+import { rehearse } from "./rehearse.ts";
 import { cellServer } from "./server.ts";
+import { keepStateFile, writeState } from "./state-file.ts";
 import { tokenVerifier } from "./token-verifier.ts";
 
 /** How long answers that are on their way may take after the sandbox has ended. */
@@ -22,19 +24,26 @@ const tearDownMilliseconds = 5_000;
  * exit code when that ended, and with 70 when the sandbox failed.
  */
 async function main(): Promise<number> {
-  const setting = cellSetting(process.env["RAMET_CELL_SETTING"] === "stdin" ? await lateEnvironment() : process.env);
+  const isSpare = process.env["RAMET_CELL_SETTING"] === "stdin";
+  const { directory, link } = isSpare ? knownPaths(process.env) : {};
+  const earlyLog = directory === undefined ? undefined : openLog(directory);
+  const forecast = earlyLog && forecastEnvironment(process.env);
+  const expected = forecast && { environment: forecast, log: earlyLog };
+  const groundwork = directory && link ? layGroundwork({ directory, link, expected, report }) : undefined;
+  if (directory !== undefined) await rehearse(directory).catch(noRehearsal);
+  const setting = cellSetting(isSpare ? await lateEnvironment() : process.env);
   const { config, paths, listen } = setting;
-  await mkdir(paths.directory, { recursive: true });
-  const log = await EntrypointLog.open(join(paths.directory, "log"));
-  const cell = new Cell({ setting, log, report });
+  const log = await (earlyLog ?? openLog(paths.directory));
+  const cell = new Cell({ setting, log, groundwork, report });
   const server = cellServer({ cell, verifier: tokenVerifier(config.publicKey, config.sandbox.uid), logPath: log.path });
-  server.listen(cellPort, listen);
-  await once(server, "listening");
   const ended = untilEnd(cell);
   if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile);
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => void cell.terminate(`the cell was asked to end (${signal})`));
+  // Whoever knows the Pod's address calls at once; meanwhile the sandbox is made.
+  server.listen(cellPort, listen);
   cell.start().catch(() => undefined);
+  await once(server, "listening");
   const exitCode = await ended;
   const answersGone = new Promise((resolve) => setTimeout(resolve, lingerMilliseconds));
   // A cell that failed takes away what it had made, as one that was stopped has done already.
@@ -46,6 +55,15 @@ async function main(): Promise<number> {
   await answersGone;
   server.closeAllConnections();
   return exitCode;
+}
+
+function openLog(directory: string): Promise<EntrypointLog> {
+  return EntrypointLog.open(join(directory, "log"));
+}
+
+/** What a start needs it will say itself. */
+function noRehearsal(error: unknown): void {
+  report("the rehearsal failed", { message: RametError.from(error).message });
 }
 
 function untilEnd(cell: Cell): Promise<number> {
@@ -70,19 +88,6 @@ async function lateEnvironment(): Promise<NodeJS.ProcessEnv> {
     return z.record(z.string(), z.string()).parse(JSON.parse(line));
   }
   process.exit(0);
-}
-
-/** Keeps the cell's state in a file for the node that runs it. Synchronous: the last state must be there when the process ends. */
-function keepStateFile(cell: Cell, path: string): void {
-  writeState(path, cell.state);
-  cell.onChange((state) => {
-    writeState(path, state);
-  });
-}
-
-function writeState(path: string, state: CellState): void {
-  writeFileSync(`${path}.new`, `${JSON.stringify(state)}\n`);
-  renameSync(`${path}.new`, path);
 }
 
 /** One line of JSON on stderr: the cell's own log, apart from what the sandbox prints. */

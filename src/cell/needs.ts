@@ -24,5 +24,16 @@ export function unmetNeed({ checkpointId, contents, engine }: Needing, own: Engi
       "Run the cell image that it was taken with, or take it again with this one; a checkpoint of [filesystem] is not bound to a build",
     );
   }
+  if (contents.includes("memory") && engine.guest !== undefined && engine.guest !== own.guest) {
+    return unmet(
+      `the guest ${short(engine.guest)}`,
+      `and the cell has ${short(own.guest)}`,
+      "Run the release of Ramet that it was taken with, or take it again with this one; a checkpoint of [filesystem] is not bound to a build",
+    );
+  }
   return undefined;
+}
+
+function short(digest: string): string {
+  return digest.slice(0, "sha256:".length + 12);
 }

@@ -13,17 +13,22 @@ export interface RootFolder {
 
 const mountTimeoutMilliseconds = 10_000;
 
+/** Makes the empty layer of a root, which may be done before it is known over which image. */
+export async function makeLayer(directory: string): Promise<string> {
+  const layer = join(directory, "root", "layer");
+  await mkdir(layer, { recursive: true });
+  await mount("tmpfs", layer, "size=4m,mode=0755");
+  return layer;
+}
+
 /**
  * Lays an empty layer over the template's image. gVisor makes mount points in the root that it is given; here they land
  * in the layer, so an image can be read-only and is shared by sandboxes that see nothing of one another.
+ * @param layer what `makeLayer` has made; it goes with the root
  * @throws RametError `HostUnsupported`
  */
-export async function layRoot(imagePath: string, directory: string): Promise<RootFolder> {
-  const base = join(directory, "root");
-  const layer = join(base, "layer");
-  await mkdir(layer, { recursive: true });
-  await mount("tmpfs", layer, "size=4m,mode=0755");
-  const [upper, work, path] = [join(layer, "upper"), join(layer, "work"), join(base, "merged")];
+export async function layRoot(imagePath: string, directory: string, layer: string): Promise<RootFolder> {
+  const [upper, work, path] = [join(layer, "upper"), join(layer, "work"), join(directory, "root", "merged")];
   await Promise.all([upper, work, path].map((folder) => mkdir(folder, { recursive: true })));
   const options = [`lowerdir=${escaped(imagePath)}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
   // In a user namespace overlayfs keeps its marks in attributes that an ordinary user may write.

@@ -20,7 +20,7 @@ export interface ProgramResult {
 }
 
 /**
- * Runs a program to its end. Its pipes may be inherited by others and outlive it (`runsc create` hands them to the
+ * Runs a program to its end. Its pipes may be inherited by others and outlive it (`runsc run` hands them to the
  * sandbox), so the end is the process's, not the pipes'.
  * @throws RametError `ToolMissing` when it cannot be started, `Timeout` when it does not end.
  */

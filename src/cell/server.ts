@@ -2,7 +2,14 @@ import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { z } from "zod";
-import { BootRequest, CheckpointRequest, RestoreRequest, StopRequest } from "../api/cell.ts";
+import {
+  BootRequest,
+  CheckpointRequest,
+  IdentityRequest,
+  RestoreRequest,
+  StopRequest,
+  SwapRequest,
+} from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import type { Cell } from "./cell.ts";
 import { statusOf } from "./http-status.ts";
@@ -40,12 +47,15 @@ export function cellServer(options: CellServerOptions): Server {
 function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Call) => unknown> {
   return {
     "GET state": () => cell.state,
+    "GET loaded": () => cell.untilLoaded(),
     "GET events": ({ response }) => {
       streamStates(cell, response);
     },
     "GET logs": ({ response, url }) => sendLog(logPath, url.searchParams, response),
     "POST boot": ({ body }) => cell.boot(parsed(BootRequest, body).identity),
+    "POST identity": ({ body }) => cell.adopt(parsed(IdentityRequest, body).identity),
     "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
+    "POST swap": ({ body }) => cell.swap(parsed(SwapRequest, body)),
     "POST checkpoint": ({ body }) => cell.checkpoint(parsed(CheckpointRequest, body)),
     "POST pause": () => cell.pause(),
     "POST resume": () => cell.resume(),

@@ -1,17 +1,20 @@
 import { guestControlPort } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import type { CellSetting } from "./cell-setting.ts";
-import { CellCgroups } from "./cgroup/cell-cgroups.ts";
-import type { SandboxCgroup } from "./cgroup/sandbox-cgroup.ts";
 import { GuestControl } from "./client/guest-control.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import { startLink, type Link } from "./link.ts";
-import { layRoot, type RootFolder } from "./root-folder.ts";
-import { Sandbox } from "./sandbox.ts";
+import type { Forecast } from "./forecast.ts";
+import { layGroundwork, type Groundwork } from "./groundwork.ts";
+import type { Link } from "./link.ts";
+import { Occupants } from "./occupants.ts";
+import { layPlace, removePlace, type SandboxPlace } from "./sandbox-place.ts";
+import type { Sandbox, SandboxOrigin } from "./sandbox.ts";
 
 export interface SurroundingsOptions {
   setting: CellSetting;
   log: EntrypointLog;
+  /** What was made before the setting was known. */
+  groundwork?: Groundwork | undefined;
   /** For the operator; never a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
   /** Called when network or sandbox have ended without having been asked to. */
@@ -23,25 +26,21 @@ export interface SurroundingsOptions {
 /** The sandbox and what is around it: network, root folder, control groups. */
 export class Surroundings {
   readonly #options: SurroundingsOptions;
-  readonly #cgroups: CellCgroups;
   #link: Link | undefined;
-  #sandbox: Sandbox | undefined;
+  #place: SandboxPlace | undefined;
+  #occupants: Occupants | undefined;
+  /** What was made for another sandbox than this. */
+  #unfit: Forecast | undefined;
 
   constructor(options: SurroundingsOptions) {
     this.#options = options;
-    const { config, container, paths, processes } = options.setting;
-    this.#cgroups = new CellCgroups({
-      uid: config.sandbox.uid,
-      directory: paths.directory,
-      limits: container.resources,
-      ...(processes === undefined ? {} : { processes }),
-    });
   }
 
-  /** @throws RametError `SandboxNotReady` before it has been made */
+  /** @throws RametError `SandboxNotReady` before it has been started */
   get sandbox(): Sandbox {
-    if (this.#sandbox === undefined) throw new RametError("SandboxNotReady", "the sandbox has not been made yet");
-    return this.#sandbox;
+    const present = this.#occupants?.present;
+    if (present === undefined) throw new RametError("SandboxNotReady", "the sandbox has not been started yet");
+    return present;
   }
 
   /** @throws RametError `SandboxNotReady` before it has been made */
@@ -56,67 +55,85 @@ export class Surroundings {
 
   /** The limit that the sandbox has broken, if it has: then that is why it ended, whatever showed it first. */
   excess(): RametError | undefined {
-    return this.#sandbox?.excess();
+    return this.#occupants?.present?.excess();
   }
 
-  /** Makes the network, and in it the sandbox; nothing runs in it yet. */
+  /** Makes what a sandbox needs around it; nothing runs in it yet. */
   async make(): Promise<void> {
-    const root = this.#layRoot();
-    const { config, container, paths, listen } = this.#options.setting;
-    const link = await startLink({
-      binary: paths.link,
-      config: {
-        socket: `${paths.directory}/link.sock`,
-        listen,
-        ports: container.ports,
-        egress: config.egress,
-        dns: config.dns,
-        refuse: config.clusterRanges,
-      },
-      log: this.#options.report,
+    const { setting, log, groundwork: given, report, onLost, onUnenforced } = this.#options;
+    const { config, container, paths, listen } = setting;
+    const { directory } = paths;
+    const groundwork = given ?? layGroundwork({ link: paths.link, directory, report });
+    const making = this.#makePlace(groundwork);
+    const link = await groundwork.link.serve({
+      socket: `${directory}/link.sock`,
+      listen,
+      ports: container.ports,
+      egress: config.egress,
+      dns: config.dns,
+      refuse: config.clusterRanges,
     });
     this.#link = link;
     void link.closed.then((why) => {
-      this.#options.onLost(new RametError("SandboxLost", `the sandbox's network ended: ${why}`));
+      onLost(new RametError("SandboxLost", `the sandbox's network ended: ${why}`));
     });
-    await this.#makeSandbox(root, undefined);
+    const [{ place, waiting }] = await Promise.all([making, link.prepare()]);
+    this.#place = place;
+    // Limits that cannot be enforced keep nobody from running: it is said.
+    if (place.cgroup.unenforced !== undefined) onUnenforced(place.cgroup.unenforced);
+    const { netnsPath } = link;
+    const { root, cgroup } = place;
+    this.#occupants = new Occupants({
+      place: { setting, log, netnsPath, rootPath: root.path, cgroup: cgroup.leaves },
+      waiting,
+      onLost,
+    });
   }
 
-  /** Puts a sandbox in the place of the one that was made, with the files of a tar laid over its image. */
-  async makeAnew(filesystemTar: string): Promise<void> {
-    await this.sandbox.destroy();
-    await this.#makeSandbox(this.#layRoot(), filesystemTar);
+  /** Starts the first sandbox in what `make` has made. */
+  start(origin: SandboxOrigin): Promise<void> {
+    return this.#made.start(origin);
+  }
+
+  /** Makes a sandbox that waits to replace the one that runs. What was made in vain goes at last. */
+  async keepWaiting(): Promise<void> {
+    await this.#made.keepWaiting();
+  }
+
+  /** @see Occupants.replacement */
+  async replacement(origin: SandboxOrigin): Promise<() => Promise<void>> {
+    const replace = await this.#made.replacement(this.sandbox, origin);
+    return () => replace(() => this.network.prepare());
+  }
+
+  /** Takes away what nobody needs any more: what was replaced, and what was made for another sandbox. */
+  async tidyUp(): Promise<void> {
+    const unfit = this.#unfit;
+    this.#unfit = undefined;
+    await Promise.all([unfit?.remove(), this.#occupants?.removeReplaced()]);
   }
 
   async remove(): Promise<void> {
-    await this.#sandbox?.destroy();
+    await Promise.all([this.#occupants?.remove(), this.tidyUp()]);
+    if (this.#place !== undefined) await removePlace(this.#place);
     await this.#link?.stop();
   }
 
-  async #makeSandbox(layingRoot: Promise<RootFolder>, filesystemTar: string | undefined): Promise<void> {
-    const { setting, log, onLost } = this.#options;
-    const [root, cgroup] = await Promise.all([layingRoot, this.#makeLeaves(), this.network.prepare()]);
-    const { netnsPath } = this.network;
-    const sandbox = await Sandbox.create({ setting, log, netnsPath, filesystemTar, root, cgroup });
-    this.#sandbox = sandbox;
-    void sandbox.untilLost().then(() => {
-      if (this.#sandbox !== sandbox || sandbox.destroyed) return;
-      onLost(new RametError("SandboxLost", "the sandbox's processes ended without being asked to"));
-    });
+  get #made(): Occupants {
+    if (this.#occupants === undefined) throw new RametError("SandboxNotReady", "there is no place for the sandbox yet");
+    return this.#occupants;
   }
 
-  #layRoot(): Promise<RootFolder> {
-    const { config, paths } = this.#options.setting;
-    const root = layRoot(config.rootPath, paths.directory);
+  /** What was made in expectation of this sandbox, or what is made now. */
+  #makePlace({ layer, forecast }: Groundwork): Promise<{ place: SandboxPlace; waiting?: Sandbox }> {
+    const making = (async () => {
+      const expected = await forecast?.take(this.#options.setting);
+      if (expected !== undefined) return expected;
+      this.#unfit = forecast;
+      return { place: await layPlace(this.#options.setting, layer) };
+    })();
     // Whoever awaits it hears of a failure; until then it is not one that nobody handles.
-    root.catch(() => undefined);
-    return root;
-  }
-
-  /** Limits that cannot be enforced keep nobody from running: it is said. */
-  async #makeLeaves(): Promise<SandboxCgroup | undefined> {
-    const { leaves, unenforced } = await this.#cgroups.make();
-    if (unenforced !== undefined) this.#options.onUnenforced(unenforced);
-    return leaves;
+    making.catch(() => undefined);
+    return making;
   }
 }

@@ -9,7 +9,9 @@ import {
   RestoreResult,
   type BootRequest,
   type CheckpointRequest,
+  type IdentityRequest,
   type RestoreRequest,
+  type SwapRequest,
 } from "../../api/cell.ts";
 import { errorCodes, type ErrorCode } from "../../api/error-codes.ts";
 import { RametError } from "../../api/errors.ts";
@@ -64,8 +66,21 @@ export class CellClient {
     return this.#call(cell, { operation: "boot", body, answer: CellState, signal });
   }
 
+  identity(cell: CellAddress, body: IdentityRequest, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "identity", body, answer: CellState, signal });
+  }
+
   restore(cell: CellAddress, body: RestoreRequest, signal?: AbortSignal): Promise<RestoreResult> {
     return this.#call(cell, { operation: "restore", body, answer: RestoreResult, signal });
+  }
+
+  swap(cell: CellAddress, body: SwapRequest, signal?: AbortSignal): Promise<RestoreResult> {
+    return this.#call(cell, { operation: "swap", body, answer: RestoreResult, signal });
+  }
+
+  /** Answers when all of a restored memory is in. */
+  untilLoaded(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "loaded", answer: CellState, signal });
   }
 
   checkpoint(cell: CellAddress, body: CheckpointRequest, signal?: AbortSignal): Promise<CheckpointResult> {

@@ -3,6 +3,7 @@ import type { Readable } from "node:stream";
 import { z } from "zod";
 import { guestError } from "./guest-error.ts";
 import { callGuest, textOf, type GuestDial } from "./guest-http.ts";
+import { guestInput, type GuestInput } from "./guest-input.ts";
 import { processEvents, type ProcessEvent } from "./guest-process-events.ts";
 import { EntriesAnswer, EntryAnswer, envelope, ProcessListAnswer, type FileEntry } from "./guest-wire.ts";
 
@@ -83,6 +84,22 @@ export class GuestClient {
   async sendInput(process: ProcessSelector, data: Uint8Array, into: "stdin" | "pty" = "stdin"): Promise<void> {
     const input = { [into]: Buffer.from(data).toString("base64") };
     await this.#unary("giving a command input", "process.Process/SendInput", { process, input }, Empty);
+  }
+
+  /** For input that comes in many parts: they share one connection. */
+  openInput(process: ProcessSelector, into: "stdin" | "pty" = "stdin"): GuestInput {
+    return guestInput({
+      process,
+      into,
+      call: async (body, signal) => {
+        const headers = { ...this.#headers, "content-type": "application/connect+json" };
+        const path = "/process.Process/StreamInput";
+        return ok(
+          "giving a command input",
+          await callGuest(this.#dial, { method: "POST", path, headers, body, signal }),
+        );
+      },
+    });
   }
 
   /** Gives the command end-of-file. */

@@ -9,8 +9,11 @@ export const GuestHealth = z.object({
   /** How often this memory has been given an identity; 0 before the first time. */
   generation: z.number().int().min(0),
   entrypoint: z.object({
-    /** `failed`: it could not be started; the exit code is then 126 or 127. */
-    state: z.enum(["none", "running", "exited", "failed"]),
+    /**
+     * `waiting`: it is started when the sandbox has its identity, or soon without; `failed`: it could not be started, and
+     * the exit code is 126 or 127.
+     */
+    state: z.enum(["none", "waiting", "running", "exited", "failed"]),
     exitCode: z.number().int().optional(),
     message: z.string().optional(),
   }),

@@ -7,7 +7,9 @@ import {
   BootRequest,
   cellPort,
   CheckpointRequest,
+  IdentityRequest,
   RestoreRequest,
+  SwapRequest,
   type CellConfig,
   type CellState,
   type CheckpointResult,
@@ -22,10 +24,16 @@ import { openForRead, openForWrite } from "../../../src/store/open.ts";
 export interface StandInBehaviour {
   /** A cut waits for this after it has begun. */
   cutGate?: Promise<unknown>;
+  /** The answer to a cut waits for this after its data was published. */
+  cutAnswerGate?: Promise<unknown>;
   /** What the next cut fails with. */
   cutError?: RametError;
   /** What a boot or a restore fails with. */
   startError?: RametError;
+  /** What a swap of what runs fails with. */
+  swapError?: RametError;
+  /** What another identity for a running one fails with. */
+  adoptError?: RametError;
 }
 
 /**
@@ -97,10 +105,19 @@ export class StandInCell {
     switch (operation) {
       case "state":
         return this.#state;
+      case "loaded":
+        return this.#state;
       case "boot":
         return this.#start(BootRequest.parse(body).identity);
+      case "identity":
+        if (this.behaviour.adoptError !== undefined) throw this.behaviour.adoptError;
+        this.identity = IdentityRequest.parse(body).identity;
+        return (this.#state = { ...this.#state, generation: this.#state.generation + 1 });
       case "restore":
         return { state: await this.#restore(RestoreRequest.parse(body)), phases: { engine: 1 } };
+      case "swap":
+        if (this.behaviour.swapError !== undefined) throw this.behaviour.swapError;
+        return { state: await this.#restore(SwapRequest.parse(body)), phases: { engine: 1 } };
       case "checkpoint":
         return this.#checkpoint(CheckpointRequest.parse(body));
       case "stop":
@@ -118,7 +135,7 @@ export class StandInCell {
     return (this.#state = { ...this.#state, phase: "running", ready: true, generation: 1 });
   }
 
-  async #restore({ grant, identity }: RestoreRequest): Promise<CellState> {
+  async #restore({ grant, identity }: Pick<RestoreRequest, "grant" | "identity">): Promise<CellState> {
     const session = await openForRead(grant);
     this.restored = session.manifest.checkpointId;
     await session.release();
@@ -157,6 +174,7 @@ export class StandInCell {
         image: { name: this.config.container.image },
         consistency: "crash",
       });
+      await this.behaviour.cutAnswerGate;
       const { manifestDigest, sizeBytes, phases } = published;
       if (!keepRunning) this.#state = { ...this.#state, phase: "paused", ready: false };
       return { manifestDigest, sizeBytes, cutAt, readyAt: cutAt, pausedMilliseconds: 0, phases };

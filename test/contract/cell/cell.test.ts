@@ -114,6 +114,24 @@ describe("a cell on real gVisor", () => {
     await expect(stranger.list("/")).rejects.toMatchObject({ code: "Unauthorized" });
   });
 
+  test("a running sandbox takes another environment: new commands have it, and what runs goes on", async () => {
+    const before = await count(source);
+    const { generation } = await rig.client.state(source.address);
+    const identity = { ...source.identity, environment: { CLAIMED: "yes" } };
+    await rig.client.identity(source.address, { identity });
+    expect(await output(source, "echo $CLAIMED")).toBe("yes");
+    expect(await count(source)).toBe(before + 1);
+    const again = await Promise.all([1, 2].map(() => rig.client.identity(source.address, { identity })));
+    expect(again.map((state) => state.generation)).toEqual([generation + 1, generation + 1]);
+    expect(await output(source, "cat /run/ramet/generation")).toBe(`${generation + 1}`);
+    await rig.client.identity(source.address, { identity: source.identity });
+    expect(await output(source, "echo $CLAIMED")).toBe("");
+    const waiting = await rig.startCell({ name: "unborn", start: "wait", container });
+    await expect(rig.client.identity(waiting.address, { identity: waiting.identity })).rejects.toMatchObject({
+      code: "SandboxNotReady",
+    });
+  });
+
   test("a filesystem clone boots anew on the files, deletions included", async () => {
     await output(source, "echo data > /data; rm -f /etc/issue");
     const asked = await count(source);
@@ -165,7 +183,10 @@ describe("a cell on real gVisor", () => {
       checkpoint(source, "other-1"),
     ]);
     expect(second).toEqual(first);
-    expect(other).toMatchObject({ status: "rejected", reason: { code: "Conflict" } });
+    // Which of them the cell hears first, nobody can say.
+    const [winner, loser] = first.status === "fulfilled" ? [first, other] : [other, first];
+    expect(winner.status).toBe("fulfilled");
+    expect(loser).toMatchObject({ status: "rejected", reason: { code: "Conflict" } });
   });
 
   test("without keepRunning the source stands still until it is stopped", async () => {
@@ -236,6 +257,18 @@ describe("a cell on real gVisor", () => {
     cell.process.kill("SIGTERM");
     expect(await exited).toEqual([7, null]);
     expect(await printed(cell)).toContain("bye");
+  });
+
+  test("of what was asked to end no checkpoint is taken: its clones would end at once", async () => {
+    const command = ["sh", "-c", "trap 'echo bye; sleep 2; exit 7' TERM; echo up; while :; do sleep 0.05; done"];
+    const cell = await rig.startCell({ name: "ending", start: "boot", container: { command } });
+    await rig.client.boot(cell.address, { identity: cell.identity });
+    await expect.poll(() => printed(cell), { interval: 20 }).toContain("up");
+    const exited = once(cell.process, "exit");
+    cell.process.kill("SIGTERM");
+    await expect.poll(() => printed(cell), { interval: 20 }).toContain("bye");
+    await expect(checkpoint(cell, "of-the-end")).rejects.toMatchObject({ code: "SandboxNotReady" });
+    expect(await exited).toEqual([7, null]);
   });
 
   test("a cell that is killed leaves no process behind", async () => {

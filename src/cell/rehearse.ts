@@ -1,0 +1,92 @@
+import { generateKeyPairSync } from "node:crypto";
+import { once } from "node:events";
+import { rm } from "node:fs/promises";
+import { connect, type AddressInfo } from "node:net";
+import { join } from "node:path";
+import { BootRequest, CheckpointRequest, RestoreRequest, type CellConfig } from "../api/cell.ts";
+import { Manifest } from "../store/manifest.ts";
+import { cellSetting } from "./cell-setting.ts";
+import { Cell } from "./cell.ts";
+import { callGuest, textOf } from "./client/guest-http.ts";
+import { signCellToken } from "./client/cell-token.ts";
+import { GuestHealth, GuestInitResult } from "./client/guest-control.ts";
+import { EntrypointLog } from "./entrypoint-log.ts";
+import { LinkAnswer, LinkEvent } from "./link-wire.ts";
+import { runProgram } from "./run-program.ts";
+import { cellServer } from "./server.ts";
+import { tokenVerifier } from "./token-verifier.ts";
+
+/**
+ * Goes once through what every start goes through, on samples: parsing, a signed call, a program. A spare cell has nothing
+ * else to do, and what V8 has compiled then it need not compile between a Pod and its sandbox. No sandbox is made, and
+ * nothing stays of it in `directory`.
+ */
+export async function rehearse(directory: string): Promise<void> {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const publicKey = privateKey.export({ format: "jwk" }).x ?? "";
+  const setting = cellSetting({ RAMET_CELL: JSON.stringify(sampleConfig(publicKey)), RAMET_IMAGE_CONFIG: "{}" });
+  for (const schema of wire) schema.safeParse({});
+  const scratch = join(directory, "rehearsal");
+  const log = await EntrypointLog.open(scratch);
+  const cell = new Cell({ setting, log, report: () => undefined });
+  const server = cellServer({ cell, verifier: tokenVerifier(publicKey, sampleUid), logPath: log.path });
+  server.listen(0, "127.0.0.1");
+  try {
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    for (const body of [undefined, "{}"]) {
+      const operation = body === undefined ? "state" : "restore";
+      const token = await signCellToken({ privateKey, publicKey }, { sandboxUid: sampleUid, operation, body });
+      const headers = { authorization: `Bearer ${token}` };
+      const answer = await callGuest(() => Promise.resolve(connect(port, "127.0.0.1")), {
+        ...(body === undefined ? { method: "GET" } : { method: "POST", body: Buffer.from(body) }),
+        path: `/v1/${operation}`,
+        headers,
+      });
+      await textOf(answer);
+    }
+    await runProgram({ program: "true", args: [], timeoutMilliseconds: 1_000 });
+  } finally {
+    server.closeAllConnections();
+    server.close();
+    await log.close();
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+const wire = [
+  BootRequest,
+  RestoreRequest,
+  CheckpointRequest,
+  Manifest,
+  GuestHealth,
+  GuestInitResult,
+  LinkEvent,
+  LinkAnswer,
+];
+
+const sampleUid = "00000000-0000-0000-0000-000000000000";
+
+function sampleConfig(publicKey: string): Partial<CellConfig> {
+  return {
+    v: 1,
+    sandbox: { namespace: "default", name: "sample", uid: sampleUid },
+    container: {
+      name: "main",
+      image: "sample",
+      command: ["sh"],
+      args: ["-c", "true"],
+      env: [{ name: "A", value: "$(B)" }],
+      user: { uid: 0, gid: 0 },
+      ports: [80],
+      readOnlyRoot: false,
+      mounts: [{ source: "/sample", target: "/sample", readOnly: true }],
+      resources: { memoryBytes: 1, cpuMillis: 1 },
+    },
+    rootPath: "/",
+    templateDigest: "sample",
+    start: "wait",
+    graceSeconds: 1,
+    publicKey,
+  };
+}

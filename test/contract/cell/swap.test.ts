@@ -1,0 +1,162 @@
+import { mkdir, readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { guestClientPort, type CellState, type RestoreResult } from "../../../src/api/cell.ts";
+import type { Contents } from "../../../src/api/contents.ts";
+import { GuestClient } from "../../../src/cell/client/guest-client.ts";
+import { directoryStore } from "../../../src/store/directory/store.ts";
+import { CellRig, type RunningCell } from "../../setup/cell-rig.ts";
+import { pythonRootPath } from "../../setup/python-image.ts";
+
+/** Counts its own requests: the count is in its memory and nowhere else. */
+const counter = `
+import http.server, os
+class H(http.server.BaseHTTPRequestHandler):
+    count = 0
+    def do_GET(self):
+        if self.path == "/end": os._exit(3)
+        H.count += 1
+        body = str(H.count).encode()
+        self.send_response(200); self.send_header("content-length", str(len(body))); self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args): pass
+http.server.ThreadingHTTPServer(("", 8000), H).serve_forever()
+`;
+const container = { command: ["python3", "-c", counter], ports: [8000] };
+const both: Contents = ["memory", "filesystem"];
+
+describe("a swap in a cell that runs", () => {
+  let rig: CellRig;
+  let store: ReturnType<typeof directoryStore>;
+  let source: RunningCell;
+  const digests = new Map<string, string>();
+
+  beforeAll(async () => {
+    rig = await CellRig.open(await pythonRootPath());
+    const root = join(rig.directory, "store");
+    await mkdir(root);
+    store = directoryStore({ root });
+    source = await running("source");
+    await output(source, "echo kept > /my-file");
+    await count(source);
+    await take("memory", both);
+    await take("files", ["filesystem"]);
+  });
+  afterAll(() => rig.close());
+
+  async function running(name: string, options: { keepsWaiting?: true; memoryBytes?: number } = {}) {
+    const { memoryBytes, ...rest } = options;
+    const limited = memoryBytes === undefined ? container : { ...container, resources: { memoryBytes } };
+    const cell = await rig.startCell({ name, start: "boot", container: limited, ...rest });
+    await rig.client.boot(cell.address, { identity: cell.identity });
+    return cell;
+  }
+  async function take(checkpointId: string, contents: Contents): Promise<void> {
+    const grant = await store.grantWrite({ namespace: "test", checkpointId, ttlMilliseconds: 60_000 });
+    const result = await rig.client.checkpoint(source.address, { grant, contents, keepRunning: true });
+    digests.set(checkpointId, result.manifestDigest);
+  }
+  async function swap(cell: RunningCell, checkpointId: string, request: string): Promise<RestoreResult> {
+    const manifestDigest = digests.get(checkpointId) ?? `sha256:${"0".repeat(64)}`;
+    const grant = await store.grantRead({ namespace: "test", checkpointId, manifestDigest, ttlMilliseconds: 60_000 });
+    const contents: Contents = checkpointId === "files" ? ["filesystem"] : both;
+    const identity = { ...cell.identity, environment: { REQUEST: request } };
+    return rig.client.swap(cell.address, { identity, grant, contents, request });
+  }
+  async function output(cell: RunningCell, command: string): Promise<string> {
+    const { accessToken } = cell.identity;
+    const guest = new GuestClient({ dial: () => rig.client.dial(cell.address, guestClientPort), accessToken });
+    let text = "";
+    for await (const event of guest.startProcess({ command: "sh", args: ["-c", command] })) {
+      if (event.type === "data") text += event.data.toString();
+    }
+    return text.trim();
+  }
+  async function count(cell: RunningCell): Promise<number> {
+    for (;;) {
+      const answer = await fetch(`http://${cell.address.ip}:8000`).catch(() => undefined);
+      if (answer !== undefined) return Number(await answer.text());
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+  async function state(cell: RunningCell): Promise<CellState> {
+    return rig.client.state(cell.address);
+  }
+
+  test("has the checkpoint go on in the place of what ran, at the same address, as often as it is asked for", async () => {
+    for (const keepsWaiting of [undefined, true] as const) {
+      const cell = await running(`swapped-${keepsWaiting}`, keepsWaiting && { keepsWaiting });
+      expect([await count(cell), await count(cell), await count(cell)]).toEqual([1, 2, 3]);
+      await output(cell, "echo other > /my-file; sleep 1000 & echo $! > /left");
+      for (const request of ["first", "second"]) {
+        const { state: after, phases } = await swap(cell, "memory", request);
+        expect(after).toMatchObject({ phase: "running", ready: true, generation: 2, memory: "loaded" });
+        expect(Object.keys(phases)).toEqual(["store", "prepare", "gate", "engine", "guest", "handover"]);
+        expect(await count(cell)).toBe(2);
+        expect(await output(cell, "cat /my-file; hostname; echo $REQUEST; ls /left 2>/dev/null || true")).toBe(
+          `kept\nswapped-${keepsWaiting}\n${request}`,
+        );
+      }
+      await rig.client.stop(cell.address, "done");
+      await expect.poll(() => cell.process.exitCode).toBe(0);
+    }
+  });
+
+  test("of files alone boots anew upon them", async () => {
+    const cell = await running("files", { keepsWaiting: true });
+    await count(cell);
+    await swap(cell, "files", "1");
+    expect(await count(cell)).toBe(1);
+    expect(await output(cell, "cat /my-file")).toBe("kept");
+    await swap(cell, "memory", "2");
+    expect(await count(cell)).toBe(2);
+  });
+
+  test("that is asked for twice is done once, and one that cannot be done leaves everything as it is", async () => {
+    const cell = await running("twice", { keepsWaiting: true });
+    await count(cell);
+    await expect(swap(cell, "unknown", "0")).rejects.toMatchObject({ code: "CheckpointLost" });
+    expect(await count(cell)).toBe(2);
+    const [first, second] = await Promise.all([swap(cell, "memory", "1"), swap(cell, "memory", "1")]);
+    expect(second).toEqual(first);
+    expect(await count(cell)).toBe(2);
+    expect(await swap(cell, "memory", "1")).toEqual(first);
+    expect(await count(cell)).toBe(3);
+    const both = await Promise.allSettled([swap(cell, "memory", "2"), swap(cell, "memory", "3")]);
+    expect(both.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);
+    expect(await state(cell)).toMatchObject({ phase: "running", ready: true });
+    expect(await count(cell)).toBe(2);
+  });
+
+  test("needs nobody who waits: one that was killed meanwhile is made anew", async () => {
+    const cell = await running("alone", { keepsWaiting: true });
+    await expect.poll(() => sentries(cell).then((all) => all.length)).toBe(2);
+    const [, waiting] = await sentries(cell);
+    process.kill(waiting!, "SIGKILL");
+    await expect.poll(() => sentries(cell).then((all) => all.length)).toBe(1);
+    await swap(cell, "memory", "1");
+    expect(await count(cell)).toBe(2);
+  });
+
+  test("is followed by checkpoints of what runs then, and by the end of its entrypoint", async () => {
+    const cell = await running("on", { keepsWaiting: true, memoryBytes: 256 * 2 ** 20 });
+    await swap(cell, "memory", "1");
+    expect([await count(cell), await count(cell)]).toEqual([2, 3]);
+    const grant = await store.grantWrite({ namespace: "test", checkpointId: "on", ttlMilliseconds: 60_000 });
+    const { manifestDigest } = await rig.client.checkpoint(cell.address, { grant, contents: both, keepRunning: true });
+    digests.set("on", manifestDigest);
+    expect(await count(cell)).toBe(4);
+    await swap(cell, "on", "2");
+    expect(await count(cell)).toBe(4);
+    await fetch(`http://${cell.address.ip}:8000/end`).catch(() => undefined);
+    await expect.poll(() => cell.process.exitCode, { timeout: 10_000 }).toBe(3);
+  });
+});
+
+/** gVisor's processes for the sandboxes of a cell, the oldest first. */
+async function sentries({ directory }: RunningCell): Promise<number[]> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
+  const own = pids.filter((_, at) => lines[at]?.startsWith("runsc-sandbox") === true && lines[at].includes(directory));
+  return own.map(Number).sort((a, b) => a - b);
+}

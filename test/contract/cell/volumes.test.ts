@@ -1,0 +1,147 @@
+import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { guestClientPort } from "../../../src/api/cell.ts";
+import type { Contents } from "../../../src/api/contents.ts";
+import { GuestClient } from "../../../src/cell/client/guest-client.ts";
+import { directoryStore } from "../../../src/store/directory/store.ts";
+import { CellRig, type RunningCell } from "../../setup/cell-rig.ts";
+import { pythonRootPath } from "../../setup/python-image.ts";
+
+/** Holds a file and a folder of the emptyDir open for as long as it runs, and adds a line to the file when it is told to. */
+const holder = `
+import os, time
+log = open("/work/sub/log", "a+")
+folder = os.open("/work/sub", os.O_RDONLY)
+done = 0
+while True:
+    try: wanted = int(open("/tmp/wanted").read() or 0)
+    except FileNotFoundError: wanted = 0
+    while done < wanted:
+        done += 1
+        log.write("line %d\\n" % done); log.flush()
+        os.close(os.open("made-%d" % done, os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+    time.sleep(0.005)
+`;
+const both: Contents = ["memory", "filesystem"];
+
+/** A real cell with volumes as a node gives them: a folder each. It does not prove what a kubelet makes of them. */
+describe("volumes of a sandbox", () => {
+  let rig: CellRig;
+  let store: ReturnType<typeof directoryStore>;
+  let source: RunningCell;
+
+  beforeAll(async () => {
+    rig = await CellRig.open(await pythonRootPath());
+    const root = join(rig.directory, "store");
+    await mkdir(root);
+    store = directoryStore({ root });
+    source = await start("source", "boot");
+    await rig.client.boot(source.address, { identity: source.identity });
+    await told(source, 1);
+    await output(source, "head -c 12000000 /dev/urandom > /work/big; sha256sum /work/big > /work/big.sum");
+  });
+  afterAll(() => rig.close());
+
+  const volumesOf = (name: string): string => join(rig.directory, `volumes-${name}`);
+
+  async function start(name: string, how: "boot" | "wait"): Promise<RunningCell> {
+    const folder = (volume: string): string => join(volumesOf(name), volume);
+    for (const volume of ["work", "small", "config"]) {
+      await mkdir(folder(volume), { recursive: true });
+      await chmod(folder(volume), 0o777);
+    }
+    await writeFile(join(folder("config"), "name"), name);
+    const command = ["sh", "-c", 'mkdir -p /work/sub; exec python3 -c "$0"', holder];
+    const mounts = [
+      { source: folder("config"), target: "/config", readOnly: true },
+      { source: folder("small"), target: "/small", readOnly: false, emptyDir: { sizeLimitBytes: 1 << 20 } },
+      { source: folder("work"), target: "/work", readOnly: false, emptyDir: {} },
+    ];
+    return rig.startCell({ name, start: how, container: { command, mounts, user: { uid: 1000, gid: 1000 } } });
+  }
+
+  async function output(cell: RunningCell, script: string): Promise<string> {
+    const guest = new GuestClient({
+      dial: () => rig.client.dial(cell.address, guestClientPort),
+      accessToken: cell.identity.accessToken,
+    });
+    let text = "";
+    for await (const event of guest.startProcess({ command: "sh", args: ["-c", script] })) {
+      if (event.type === "data") text += event.data.toString();
+    }
+    return text.trim();
+  }
+
+  /** Has the program that holds the file write so many lines in all; answers the file. */
+  function told(cell: RunningCell, lines: number): Promise<string> {
+    const wait = `until [ -e /work/sub/made-${lines} ]; do sleep 0.01; done`;
+    return output(cell, `echo ${lines} > /tmp/wanted; ${wait}; cat /work/sub/log`);
+  }
+
+  async function taken(cell: RunningCell, checkpointId: string, contents = both): Promise<string> {
+    const grant = await store.grantWrite({ namespace: "test", checkpointId, ttlMilliseconds: 60_000 });
+    return (await rig.client.checkpoint(cell.address, { grant, contents, keepRunning: true })).manifestDigest;
+  }
+
+  async function clone(name: string, checkpointId: string, manifestDigest: string, contents = both) {
+    const cell = await start(name, "wait");
+    const grant = await store.grantRead({ namespace: "test", checkpointId, manifestDigest, ttlMilliseconds: 60_000 });
+    await rig.client.restore(cell.address, { identity: cell.identity, grant, contents });
+    return cell;
+  }
+
+  test("what an emptyDir held at the cut is in each clone, also through files that were open, and is the clone's own", async () => {
+    const digest = await taken(source, "memory-1");
+    expect(await told(source, 2)).toBe("line 1\nline 2");
+    await output(source, "rm /work/big");
+    const [first, second] = [await clone("first", "memory-1", digest), await clone("second", "memory-1", digest)];
+    expect(await output(first, "sha256sum -c /work/big.sum; ls /work/sub")).toBe("/work/big: OK\nlog\nmade-1");
+    expect(await told(first, 3)).toBe("line 1\nline 2\nline 3");
+    expect(await output(second, "cat /work/sub/log")).toBe("line 1");
+    expect(await output(source, "cat /work/sub/log; ls /work")).toBe("line 1\nline 2\nbig.sum\nsub");
+    const again = await clone("again", "memory-2", await taken(first, "memory-2"));
+    expect(await told(again, 4)).toBe("line 1\nline 2\nline 3\nline 4");
+    expect(await output(again, "sha256sum -c /work/big.sum")).toBe("/work/big: OK");
+  });
+
+  test("a ConfigMap's volume is the clone's own", async () => {
+    const configured = await clone("configured", "memory-3", await taken(source, "memory-3"));
+    expect([await output(source, "cat /config/name"), await output(configured, "cat /config/name")]).toEqual([
+      "source",
+      "configured",
+    ]);
+  });
+
+  test("everybody may write to an emptyDir, and no more than its sizeLimit", async () => {
+    expect(
+      await output(
+        source,
+        "stat -c %a /work; id -u; dd if=/dev/zero of=/small/x bs=1k count=900 2>&1 | tail -1; rm /small/x",
+      ),
+    ).toMatch(/^777\n\d+\n921600 bytes/);
+    expect(await output(source, "dd if=/dev/zero of=/small/x bs=1M count=2 2>&1; rm -f /small/x")).toMatch(
+      /No space left/,
+    );
+  });
+
+  test("what is in it shows in the Pod's folder as bytes that a kubelet counts, and goes with the sandbox", async () => {
+    const counted = await start("counted", "boot");
+    await rig.client.boot(counted.address, { identity: counted.identity });
+    await output(counted, "head -c 5000000 /dev/urandom > /work/five");
+    const [file] = await readdir(join(volumesOf("counted"), "work"));
+    expect(file).toMatch(/^\.gvisor\.filestore\./);
+    const exited = once(counted.process, "exit");
+    await rig.client.stop(counted.address, "the test is over");
+    await exited;
+    expect(await readdir(join(volumesOf("counted"), "work"))).toEqual([]);
+  });
+
+  test("a clone of the files alone begins with an empty one", async () => {
+    const digest = await taken(source, "files-1", ["filesystem"]);
+    const fresh = await clone("fresh", "files-1", digest, ["filesystem"]);
+    expect(await told(fresh, 1)).toBe("line 1");
+    expect(await output(fresh, "ls /work")).toBe("sub");
+  });
+});
