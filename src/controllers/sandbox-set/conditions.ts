@@ -1,0 +1,87 @@
+import type { Condition } from "../../api/metadata.ts";
+import { findCondition, setCondition } from "../../kube/conditions.ts";
+import type { Transition } from "../../kube/events.ts";
+import type { Pool } from "./pool.ts";
+import type { SetState } from "./state.ts";
+
+/**
+ * `Ready`: whether as many sandboxes are available as were asked for, and if not, what stands in the way.
+ * `Updated`: whether all of them are of the set's present revision.
+ */
+export function conditionsOf(state: SetState, pool: Pool): Condition[] {
+  const { set, now } = state;
+  const wanted = [readyCondition(state, pool), ...updatedCondition(state, pool)];
+  return wanted.reduce<Condition[]>(
+    (all, condition) => setCondition(all, condition, now),
+    [...(set.status?.conditions ?? [])],
+  );
+}
+
+type Wanted = Omit<Condition, "lastTransitionTime">;
+
+function readyCondition(state: SetState, pool: Pool): Wanted {
+  const { revision, bounds, backoff } = state;
+  const no = (reason: string, message: string): Wanted => ({ type: "Ready", status: "False", reason, message });
+  if ("problem" in revision) return no(revision.problem.code, revision.problem.describe());
+  if ("problem" in bounds) return no(bounds.problem.code, bounds.problem.describe());
+  if (pool.available >= pool.replicas) return { type: "Ready", status: "True", reason: "Available", message: "" };
+  if (backoff.inARow > 1) return no("StartFailing", failingMessage(state));
+  return no("Filling", fillingMessage(state, pool));
+}
+
+function failingMessage({ backoff }: SetState): string {
+  const { inARow, message, waitMilliseconds, nextAt } = backoff;
+  const waits = waitMilliseconds > 0 && nextAt !== undefined;
+  const next = waits
+    ? `the next is tried at ${nextAt.toISOString().replace(/\.\d+Z$/, "Z")}`
+    : "the next is being tried";
+  return (
+    `${inARow} times in a row a sandbox ended before it was claimed, or could not be made; ${next}. Correct the ` +
+    `template, and it is tried at once. The last one: ${message}`
+  );
+}
+
+function fillingMessage({ members }: SetState, { available, replicas }: Pool): string {
+  const counts = `${available} of ${replicas} are available`;
+  const stuck = members.find(({ sandbox, state }) => state === "creating" && whyNotReady(sandbox.status) !== undefined);
+  return stuck === undefined
+    ? counts
+    : `${counts}; ${stuck.sandbox.metadata.name}: ${whyNotReady(stuck.sandbox.status) ?? ""}`;
+}
+
+function whyNotReady(status: { conditions?: Condition[] | undefined } | undefined): string | undefined {
+  const ready = findCondition(status?.conditions, "Ready");
+  return ready?.status === "False" && ready.message !== "" ? ready.message : undefined;
+}
+
+/** Says nothing while nobody knows the present revision. */
+function updatedCondition({ revision }: SetState, { total, updated }: Pool): Wanted[] {
+  if ("problem" in revision) return [];
+  if (updated === total) return [{ type: "Updated", status: "True", reason: "AllUpdated", message: "" }];
+  const message = `${total - updated} of ${total} sandboxes are of an earlier revision than ${revision.hash}`;
+  return [{ type: "Updated", status: "False", reason: "RollingUpdate", message }];
+}
+
+/** Events for what a person may want to know; that one sandbox was claimed and another takes its place is no news. */
+export function transitionsOf(before: Condition[] | undefined, after: Condition[]): Transition[] {
+  return after.flatMap((condition) => {
+    const known = findCondition(before, condition.type);
+    if (known?.reason === condition.reason) return [];
+    return transitionTo(condition, known);
+  });
+}
+
+function transitionTo({ type, reason, message }: Condition, known: Condition | undefined): Transition[] {
+  const event = (kind: Transition["type"], note: string): Transition[] => [
+    { type: kind, reason, action: "Reconcile", note },
+  ];
+  if (type === "Updated") {
+    if (reason === "RollingUpdate") return event("Normal", message);
+    return known === undefined ? [] : event("Normal", "All sandboxes are of the present revision");
+  }
+  const wasQuiet = known === undefined || quiet.has(known.reason);
+  if (!quiet.has(reason)) return event("Warning", message);
+  return wasQuiet ? [] : event("Normal", "Sandboxes can be started again");
+}
+
+const quiet: ReadonlySet<string> = new Set(["Available", "Filling"]);

@@ -1,0 +1,56 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { backoffOf, nextFailures, type Failures } from "./failures.ts";
+
+let uid = 0;
+const at = (milliseconds: number, ended: string[], revisionHash = "a") => ({
+  ...{ revisionHash, now: new Date(milliseconds), monotonicMilliseconds: milliseconds, random: () => 1 },
+  ended: ended.map((message) => ({ uid: String(++uid), message })),
+});
+
+describe("failures of a revision", () => {
+  it("cost nothing the first time, and then twice as long each time, up to five minutes", () => {
+    let failures: Failures | undefined;
+    let now = 0;
+    const pauses = Array.from({ length: 12 }, () => {
+      failures = nextFailures(failures, at(now, ["broke"]));
+      const { waitMilliseconds } = backoffOf(failures, now);
+      now += waitMilliseconds + 1;
+      return waitMilliseconds / 1000;
+    });
+    expect(pauses).toEqual([0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+  });
+
+  it("of one batch count as one, and one that is seen twice counts once", () => {
+    const two = nextFailures(nextFailures(undefined, at(0, ["a"])), at(1, ["b"]));
+    expect(two?.inARow).toBe(2);
+    expect(nextFailures(two, at(2, ["c", "d"]))?.inARow).toBe(2);
+    const seen = at(0, ["a"]);
+    const once = nextFailures(undefined, seen);
+    expect(nextFailures(once, { ...seen, monotonicMilliseconds: 50 })).toBe(once);
+  });
+
+  it("are forgotten a minute after the pause, and with another revision", () => {
+    const two = nextFailures(nextFailures(undefined, at(0, ["a"])), at(1, ["b"]));
+    expect(nextFailures(two, at(60_000, []))).toBe(two);
+    expect(nextFailures(two, at(61_100, []))).toBeUndefined();
+    expect(nextFailures(two, at(2, [], "b"))).toBeUndefined();
+    expect(nextFailures(two, at(2, ["c"], "b"))?.inARow).toBe(1);
+  });
+
+  it("never block for longer than five minutes, whatever happens when", () => {
+    const step = fc.record({ passed: fc.nat({ max: 400_000 }), ended: fc.nat({ max: 3 }) });
+    fc.assert(
+      fc.property(fc.array(step), (steps) => {
+        let failures: Failures | undefined;
+        let now = 0;
+        for (const { passed, ended } of steps) {
+          now += passed;
+          failures = nextFailures(failures, at(now, Array<string>(ended).fill("x")));
+          expect(backoffOf(failures, now).waitMilliseconds).toBeLessThanOrEqual(300_000);
+        }
+        expect(backoffOf(failures, now + 300_000).waitMilliseconds).toBe(0);
+      }),
+    );
+  });
+});

@@ -1,0 +1,108 @@
+import { RametError } from "../../api/errors.ts";
+import { setRevision } from "../../api/set-revision.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import type { SandboxSet } from "../../api/sandbox-set.ts";
+import { controllerOf, keyOf } from "../../kube/object.ts";
+import { boundsOf } from "./bounds.ts";
+import type { SetDependencies } from "./dependencies.ts";
+import { backoffOf, nextFailures } from "./failures.ts";
+import { memberOf } from "./member.ts";
+import { resolveOrigin } from "./origin.ts";
+import type { Member, SetState } from "./state.ts";
+
+/** Reads what a plan needs: from the cache, and of what it should show and does not, from the API server. */
+export async function gather(set: SandboxSet, dependencies: SetDependencies): Promise<SetState> {
+  const { cache, sandboxWrites, newSandboxes, givingWay, clock } = dependencies;
+  const { uid } = set.metadata;
+  await askForOverdue(set, dependencies);
+  const revision = tried(() => revisionOf(set, dependencies));
+  const { members, deletionsUnseen } = membersOf(set, dependencies);
+  const awaited = cache.clonesAwaitedOf(keyOf(set.metadata)).map((sandbox) => sandboxWrites.latest(sandbox));
+  const hash = "problem" in revision ? undefined : revision.hash;
+  return {
+    set,
+    revision,
+    bounds: tried(() => boundsOf(set.spec)),
+    members,
+    unseen: newSandboxes.of(uid),
+    deletionsUnseen,
+    givesWayMilliseconds: givingWay.milliseconds(uid, awaited),
+    templates: cache.templatesOfSet(keyOf(set.metadata)).filter((template) => controllerOf(template)?.uid === uid),
+    backoff: lookAtFailures(uid, hash, members, dependencies),
+    now: clock.now(),
+  };
+}
+
+/** @throws RametError `InvalidArgument`, `NotFound` or `CheckpointNotReady` */
+function revisionOf(set: SandboxSet, { cache }: SetDependencies) {
+  const { namespace } = set.metadata;
+  const reference = set.spec.templateRef;
+  const named = reference && cache.template(`${namespace}/${reference.name}`);
+  return setRevision(set, named, (origin) => resolveOrigin(namespace, origin, cache));
+}
+
+function membersOf(
+  set: SandboxSet,
+  { cache, sandboxWrites, newSandboxes }: SetDependencies,
+): Pick<SetState, "members" | "deletionsUnseen"> {
+  const owned = cache
+    .sandboxesOfSet(keyOf(set.metadata))
+    .map((sandbox) => sandboxWrites.latest(sandbox))
+    // A claim takes the owner away, and this process may have made one that the cache does not show yet.
+    .filter((sandbox) => controllerOf(sandbox)?.uid === set.metadata.uid);
+  const isUnseen = ({ metadata }: Sandbox): boolean => newSandboxes.isLeaving(metadata.uid);
+  return {
+    members: owned.map((sandbox) => memberOf(sandbox, isUnseen(sandbox))),
+    deletionsUnseen: owned.some(isUnseen),
+  };
+}
+
+function lookAtFailures(
+  setUid: string,
+  revisionHash: string | undefined,
+  members: Member[],
+  { failures, clock, random }: SetDependencies,
+): SetState["backoff"] {
+  const monotonicMilliseconds = clock.monotonicMilliseconds();
+  if (revisionHash === undefined) return backoffOf(undefined, monotonicMilliseconds);
+  const ended = members
+    .filter((member) => member.state === "dead" && member.revisionHash === revisionHash)
+    .map(({ sandbox: { metadata, status } }) => ({
+      uid: metadata.uid,
+      message: `${metadata.name}: ${status?.message ?? `it is ${status?.phase ?? "gone"}`}`,
+    }));
+  const next = nextFailures(failures.get(setUid), {
+    revisionHash,
+    ended,
+    now: clock.now(),
+    monotonicMilliseconds,
+    random,
+  });
+  if (next === undefined) failures.delete(setUid);
+  else failures.set(setUid, next);
+  return backoffOf(next, monotonicMilliseconds);
+}
+
+/** The informer has not shown what was made: it lags, or it was deleted between two lists, or it never came to be. */
+async function askForOverdue(
+  set: SandboxSet,
+  { newSandboxes, informers: { sandboxes } }: SetDependencies,
+): Promise<void> {
+  const { uid } = set.metadata;
+  await Promise.all(
+    newSandboxes.overdue(uid).map(async (made) => {
+      const found = await sandboxes.resource.find(made);
+      const isOurs = found !== undefined && controllerOf(found)?.uid === uid;
+      if (!isOurs) newSandboxes.refused(uid, made.name);
+      else newSandboxes.answered(uid, found);
+    }),
+  );
+}
+
+function tried<T>(decide: () => T): T | { problem: RametError } {
+  try {
+    return decide();
+  } catch (error) {
+    return { problem: RametError.from(error) };
+  }
+}

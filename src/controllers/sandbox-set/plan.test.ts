@@ -1,0 +1,318 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { SandboxSet, type SandboxSetSpec } from "../../api/sandbox-set.ts";
+import { Sandbox, type SandboxStatus } from "../../api/sandbox.ts";
+import { setRevision } from "../../api/set-revision.ts";
+import { boundsOf } from "./bounds.ts";
+import { memberOf } from "./member.ts";
+import { planSet } from "./plan.ts";
+import type { Member, SetAction, SetState } from "./state.ts";
+
+const apiVersion = "agents.kruise.io/v1alpha1";
+const meta = (name: string) => ({
+  name,
+  namespace: "n",
+  uid: `uid-${name}`,
+  resourceVersion: "1",
+  creationTimestamp: "2030-01-01T00:00:00Z",
+});
+const template = { spec: { containers: [{ name: "main", image: "python" }] } };
+const now = new Date("2030-01-01T01:00:00Z");
+const quietBackoff = { inARow: 0, waitMilliseconds: 0, nextAt: undefined, message: "", lastAt: undefined };
+
+function stateOf(spec: Partial<SandboxSetSpec>, members: Member[], more: Partial<SetState> = {}): SetState {
+  const set = SandboxSet.parse({
+    ...{ apiVersion, kind: "SandboxSet", metadata: meta("pool") },
+    spec: { replicas: 3, template, ...spec },
+  });
+  return {
+    set,
+    revision: setRevision(set, undefined, (id) => id),
+    bounds: boundsOf(set.spec),
+    members,
+    unseen: [],
+    deletionsUnseen: false,
+    givesWayMilliseconds: 0,
+    templates: [],
+    backoff: quietBackoff,
+    now,
+    ...more,
+  };
+}
+
+const present = setRevision(stateOf({}, []).set, undefined, (id) => id).hash;
+
+interface Shape {
+  kind: "creating" | "starting" | "available" | "claimed" | "locked" | "paused" | "dead" | "victim" | "leaving";
+  old: boolean;
+  ageSeconds: number;
+}
+
+const ready = (status: "True" | "False") => [
+  { type: "Ready", status, reason: "x", message: "", lastTransitionTime: "2030-01-01T00:00:00Z" },
+];
+const phases: Record<Shape["kind"], SandboxStatus> = {
+  creating: {},
+  starting: { phase: "Running", conditions: ready("False") },
+  available: { phase: "Running", conditions: ready("True") },
+  claimed: { phase: "Running", conditions: ready("True") },
+  locked: { phase: "Running", conditions: ready("True") },
+  paused: { phase: "Paused" },
+  dead: { phase: "Failed", message: "it broke" },
+  victim: { phase: "Running", conditions: ready("True") },
+  leaving: { phase: "Running", conditions: ready("True") },
+};
+
+function memberFrom({ kind, old, ageSeconds }: Shape, index: number): Member {
+  const annotations: Record<string, string> = {
+    ...(kind === "locked" && { "agents.kruise.io/lock": "x" }),
+    ...(kind === "victim" && { "agents.kruise.io/lock": "x", "agents.kruise.io/owner": "__manager_scale_down" }),
+  };
+  const sandbox = Sandbox.parse({
+    ...{ apiVersion, kind: "Sandbox", spec: { ...(kind === "paused" && { paused: true }) }, status: phases[kind] },
+    metadata: {
+      ...meta(`s${index}`),
+      creationTimestamp: new Date(now.getTime() - ageSeconds * 1000).toISOString(),
+      annotations,
+      labels: {
+        "agents.kruise.io/sandbox-claimed": String(kind === "claimed"),
+        "agents.kruise.io/template-hash": old ? "an-old-one" : present,
+      },
+    },
+  });
+  return memberOf(sandbox, kind === "leaving");
+}
+
+const shape = fc.record<Shape>({
+  kind: fc.constantFrom(
+    ...([
+      "creating",
+      "starting",
+      "available",
+      "available",
+      "claimed",
+      "locked",
+      "paused",
+      "dead",
+      "victim",
+      "leaving",
+    ] as const),
+  ),
+  old: fc.boolean(),
+  ageSeconds: fc.integer({ min: 0, max: 20 }),
+});
+const bound = fc.oneof(fc.integer({ min: 1, max: 5 }), fc.constantFrom("10%", "50%"));
+const world = fc.record({
+  shapes: fc.array(shape, { maxLength: 14 }),
+  replicas: fc.nat({ max: 8 }),
+  scale: fc.option(bound, { nil: undefined }),
+  update: fc.option(fc.oneof(bound, fc.constant(0)), { nil: undefined }),
+  unseen: fc.nat({ max: 3 }),
+  deletionsUnseen: fc.boolean(),
+});
+type World = typeof world extends fc.Arbitrary<infer T> ? T : never;
+
+function stateFrom({ shapes, replicas, scale, update, unseen, deletionsUnseen }: World): SetState {
+  const spec = {
+    replicas,
+    ...(scale !== undefined && { scaleStrategy: { maxUnavailable: scale } }),
+    ...(update !== undefined && { updateStrategy: { maxUnavailable: update } }),
+  };
+  const unseenOnes = Array.from({ length: unseen }, () => ({ revisionHash: present }));
+  return stateOf(spec, shapes.map(memberFrom), { unseen: unseenOnes, deletionsUnseen });
+}
+
+const of = <K extends SetAction["do"]>(actions: SetAction[], kind: K) =>
+  actions.filter((action): action is Extract<SetAction, { do: K }> => action.do === kind);
+const created = (actions: SetAction[]) => of(actions, "create").reduce((sum, { count }) => sum + count, 0);
+const count = (members: Member[], ...states: Member["state"][]) =>
+  members.filter(({ state }) => states.includes(state)).length;
+
+describe("what a set does", () => {
+  it("never touches a sandbox that is in somebody's hands", () => {
+    fc.assert(
+      fc.property(world, (given) => {
+        const state = stateFrom(given);
+        const used = new Set(state.members.filter((one) => one.state === "used").map(({ sandbox }) => sandbox));
+        const { actions } = planSet(state);
+        for (const { sandbox } of [...of(actions, "retire"), ...of(actions, "remove")]) {
+          expect(used.has(sandbox)).toBe(false);
+        }
+      }),
+    );
+  });
+
+  it("never makes more than are missing, nor more at once than it may, and never makes and shrinks at once", () => {
+    fc.assert(
+      fc.property(world, (given) => {
+        const state = stateFrom(given);
+        const { actions, status } = planSet(state);
+        const made = created(actions);
+        const surge = given.update === 0 ? Math.ceil(given.replicas / 5) : 0;
+        expect(made).toBeLessThanOrEqual(Math.max(0, given.replicas + surge - status.replicas));
+        if (made > 0) {
+          const creating = count(state.members, "creating") + given.unseen;
+          expect(made + creating).toBeLessThanOrEqual((state.bounds as { scale: number }).scale);
+          expect(of(actions, "retire")).toEqual([]);
+        }
+      }),
+    );
+  });
+
+  it("takes nobody ready away below its promise, unless the wish itself is smaller", () => {
+    fc.assert(
+      fc.property(world, (given) => {
+        const state = stateFrom(given);
+        const { actions } = planSet(state);
+        const before = count(state.members, "available");
+        const taken = of(actions, "retire").filter(({ sandbox }) =>
+          state.members.some((one) => one.sandbox === sandbox && one.state === "available"),
+        ).length;
+        const promise = Math.max(0, given.replicas - (state.bounds as { update: number }).update);
+        const total = before + count(state.members, "creating") + given.unseen;
+        // More ready ones than are wanted in all: some must go whatever was promised.
+        if (taken > 0 && total - given.replicas < taken) expect(before - taken).toBeGreaterThanOrEqual(promise);
+      }),
+    );
+  });
+
+  it("waits with what it takes away until it sees all of its own doing", () => {
+    fc.assert(
+      fc.property(world, (given) => {
+        const { actions } = planSet(stateFrom(given));
+        if (given.unseen > 0 || given.deletionsUnseen) expect(of(actions, "retire")).toEqual([]);
+      }),
+    );
+  });
+
+  it("comes to rest with as many ready ones of the present revision as were wished, and never below its promise", () => {
+    fc.assert(
+      fc.property(world, fc.infiniteStream(fc.boolean()), (given, chance) => {
+        let state = stateFrom({ ...given, unseen: 0, deletionsUnseen: false });
+        const promise = Math.max(0, given.replicas - (state.bounds as { update: number }).update);
+        let number = 100;
+        for (let round = 0; round < 200; round++) {
+          const { actions } = planSet(state);
+          const acts = actions.filter((action) => action.do !== "writeTemplate");
+          const creating = state.members.filter((one) => one.state === "creating");
+          if (acts.length === 0 && creating.length === 0) break;
+          const gone = new Set([...of(actions, "retire"), ...of(actions, "remove")].map(({ sandbox }) => sandbox));
+          const before = count(state.members, "available");
+          const left = state.members.filter(({ sandbox }) => !gone.has(sandbox));
+          if (before >= promise) expect(count(left, "available")).toBeGreaterThanOrEqual(Math.min(before, promise));
+          const grown = left.map((one) => {
+            const comesUp = one.state === "creating" && (chance.next().value === true || acts.length === 0);
+            const hash = one.revisionHash !== present;
+            return comesUp ? memberFrom({ kind: "available", old: hash, ageSeconds: 0 }, ++number) : one;
+          });
+          const fresh = Array.from({ length: created(actions) }, () =>
+            memberFrom({ kind: "creating", old: false, ageSeconds: 0 }, ++number),
+          );
+          state = { ...state, members: [...grown, ...fresh] };
+        }
+        const available = state.members.filter((one) => one.state === "available");
+        expect(available.length).toBe(given.replicas);
+        expect(available.every(({ revisionHash }) => revisionHash === present)).toBe(true);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("gives the reference's order when it shrinks: old ones, Pending, not ready, the rest, the oldest first", () => {
+    const shapes: Shape[] = [
+      { kind: "available", old: false, ageSeconds: 1 },
+      { kind: "available", old: false, ageSeconds: 9 },
+      { kind: "starting", old: false, ageSeconds: 1 },
+      { kind: "creating", old: false, ageSeconds: 1 },
+      { kind: "available", old: true, ageSeconds: 1 },
+    ];
+    const goes = (replicas: number, maxUnavailable: number) =>
+      of(
+        planSet(stateOf({ replicas, updateStrategy: { maxUnavailable } }, shapes.map(memberFrom))).actions,
+        "retire",
+      ).map(({ sandbox }) => sandbox.metadata.name);
+    expect(goes(0, 1)).toEqual(["s4", "s3", "s2", "s1", "s0"]);
+    expect(goes(4, 4)).toEqual(["s4"]);
+    // Three are ready, and three were promised: the old one stays while others can go.
+    expect(goes(4, 1)).toEqual(["s3"]);
+    expect(goes(2, 1)).toEqual(["s4", "s3", "s2"]);
+  });
+
+  it("removes what has ended and what a dead controller locked, whatever else stands in the way", () => {
+    const members = (["dead", "victim"] as const).map((kind, index) =>
+      memberFrom({ kind, old: false, ageSeconds: 1 }, index),
+    );
+    expect(of(planSet(stateOf({}, members, { deletionsUnseen: true })).actions, "remove")).toHaveLength(2);
+  });
+});
+
+describe("after failures", () => {
+  const failing = (more: Partial<SetState["backoff"]>) => ({
+    ...quietBackoff,
+    ...{ inARow: 3, lastAt: now, nextAt: new Date("2030-01-01T01:00:04Z"), message: "s0: it broke" },
+    ...more,
+  });
+
+  it("makes nothing while a clone is awaited in a sandbox claimed from it, and comes again", () => {
+    fc.assert(
+      fc.property(world, (given) => {
+        const plan = planSet({ ...stateFrom(given), givesWayMilliseconds: 700 });
+        expect(plan.actions.map((action) => action.do)).not.toContain("create");
+        expect(plan.lookAgainInMilliseconds).toBeGreaterThanOrEqual(700);
+      }),
+    );
+  });
+
+  it("makes nothing while it waits, says until when and why, and comes again then", () => {
+    const plan = planSet(stateOf({}, [], { backoff: failing({ waitMilliseconds: 4_000 }) }));
+    expect(created(plan.actions)).toBe(0);
+    expect(plan.lookAgainInMilliseconds).toBe(4_000);
+    expect(plan.status.conditions?.[0]).toMatchObject({
+      status: "False",
+      reason: "StartFailing",
+      message:
+        "3 times in a row a sandbox ended before it was claimed, or could not be made; the next is tried at " +
+        "2030-01-01T01:00:04Z. Correct the template, and it is tried at once. The last one: s0: it broke",
+    });
+    expect(plan.transitions).toMatchObject([{ type: "Warning", reason: "StartFailing" }]);
+  });
+
+  it("then tries one, and with each that comes to be available two more", () => {
+    const tried = (...shapes: Shape[]) =>
+      created(planSet(stateOf({ replicas: 20 }, shapes.map(memberFrom), { backoff: failing({}) })).actions);
+    expect(tried()).toBe(1);
+    expect(tried({ kind: "creating", old: false, ageSeconds: 0 })).toBe(0);
+    expect(tried({ kind: "available", old: false, ageSeconds: 0 })).toBe(3);
+    // One from before the failure vouches for nothing.
+    expect(tried({ kind: "available", old: false, ageSeconds: 60 })).toBe(1);
+  });
+});
+
+describe("the revisions that were written out", () => {
+  const written = (hash: string, second: number, marked = false) => ({
+    ...({ apiVersion, kind: "SandboxTemplate", spec: {} } as const),
+    metadata: {
+      ...meta(`pool-${hash}`),
+      creationTimestamp: `2030-01-01T00:00:${String(second).padStart(2, "0")}Z`,
+      ...(marked && { annotations: { "agents.kruise.io/cleanup-candidate": "true" } }),
+    },
+  });
+
+  it("are written once, and marked when nobody needs them and ten are younger", () => {
+    expect(of(planSet(stateOf({}, [])).actions, "writeTemplate")).toHaveLength(1);
+    const templates = [written(present, 0), ...Array.from({ length: 13 }, (_, at) => written(`h${at}`, at + 1))];
+    const members = [memberFrom({ kind: "available", old: true, ageSeconds: 1 }, 1)];
+    members[0]!.revisionHash = "h0";
+    const { actions } = planSet(stateOf({}, members, { templates }));
+    expect(of(actions, "writeTemplate")).toEqual([]);
+    expect(of(actions, "markTemplate").map(({ template: { metadata } }) => metadata.name)).toEqual([
+      "pool-h1",
+      "pool-h2",
+    ]);
+  });
+
+  it("lose the mark when they are needed again", () => {
+    const [mark] = of(planSet(stateOf({}, [], { templates: [written(present, 0, true)] })).actions, "markTemplate");
+    expect(mark).toMatchObject({ candidate: false });
+  });
+});

@@ -1,0 +1,138 @@
+import { annotations, labels } from "../../api/labels.ts";
+import type { SandboxTemplate } from "../../api/sandbox-template.ts";
+import { removalOrder } from "./removal-order.ts";
+import { poolOf, type Pool } from "./pool.ts";
+import type { SetAction, SetPlan, SetState } from "./state.ts";
+import { conditionsOf, transitionsOf } from "./conditions.ts";
+
+/**
+ * What to do about a set: a pure function of what is known. The rules are those of OpenKruise Agents
+ * (pkg/controller/sandboxset), and docs/sets.md says where they are stricter.
+ */
+export function planSet(state: SetState): SetPlan {
+  const pool = poolOf(state);
+  const conditions = conditionsOf(state, pool);
+  return {
+    actions: [...planTemplates(state), ...planRemovals(state), ...planPool(state, pool)],
+    status: statusOf(state, pool, conditions),
+    transitions: transitionsOf(state.set.status?.conditions, conditions),
+    ...lookAgain(state),
+  };
+}
+
+function lookAgain({ backoff, givesWayMilliseconds }: SetState): Pick<SetPlan, "lookAgainInMilliseconds"> {
+  const milliseconds = Math.max(backoff.waitMilliseconds, givesWayMilliseconds);
+  return milliseconds > 0 ? { lookAgainInMilliseconds: milliseconds } : {};
+}
+
+/** What has ended, and what a controller that died had locked, goes at once. */
+function planRemovals({ members }: SetState): SetAction[] {
+  return members.flatMap(({ sandbox, state }) =>
+    state === "dead" || state === "victim" ? [{ do: "remove", sandbox, why: state }] : [],
+  );
+}
+
+function planPool(state: SetState, pool: Pool): SetAction[] {
+  const missing = pool.replicas + surgeOf(state, pool) - pool.total;
+  if (missing > 0) return planScaleUp(state, pool, missing);
+  // Who does not see all of its own doing would do it twice.
+  if (pool.unseen > 0 || state.deletionsUnseen) return [];
+  return missing < 0 ? planScaleDown(state, pool, -missing) : planRoll(state, pool);
+}
+
+function planScaleUp(state: SetState, pool: Pool, missing: number): SetAction[] {
+  const { revision, bounds, backoff, givesWayMilliseconds } = state;
+  if ("problem" in revision || "problem" in bounds || backoff.waitMilliseconds > 0 || givesWayMilliseconds > 0)
+    return [];
+  const count = Math.min(missing, bounds.scale - pool.creating, provenLimit(state, pool));
+  return count > 0 ? [{ do: "create", count, revision }] : [];
+}
+
+/** After a second failure in a row one is tried at a time, and each that comes to be available vouches for two more. */
+function provenLimit({ backoff: { inARow, lastAt }, members }: SetState, pool: Pool): number {
+  if (inARow < 2 || lastAt === undefined) return Number.POSITIVE_INFINITY;
+  // The API server counts in seconds.
+  const since = Math.floor(lastAt.getTime() / 1000) * 1000;
+  const proven = members.filter(
+    (member) =>
+      member.state === "available" &&
+      pool.isUpdated(member) &&
+      Date.parse(member.sandbox.metadata.creationTimestamp) >= since,
+  );
+  return 1 + 2 * proven.length - pool.creating;
+}
+
+function planScaleDown(state: SetState, pool: Pool, count: number): SetAction[] {
+  const kept = "problem" in state.bounds ? pool.replicas : promiseOf(pool, state.bounds.update);
+  const ordered = [...pool.members].sort(removalOrder(pool.isUpdated));
+  // In the order, except that nobody available goes below the promise while another can.
+  let spare = Math.max(0, pool.available - kept);
+  const [first, later] = partition(ordered, (member) => member.state === "creating" || spare-- > 0);
+  return [...first, ...later].slice(0, count).map(({ sandbox }) => ({ do: "retire", sandbox, why: "scaleDown" }));
+}
+
+/** Old ones that are not ready help nobody; of the ready ones only as many go as the promise leaves. */
+function planRoll(state: SetState, pool: Pool): SetAction[] {
+  if ("problem" in state.revision || "problem" in state.bounds) return [];
+  const old = pool.members.filter((member) => !pool.isUpdated(member)).sort(removalOrder(pool.isUpdated));
+  const [creating, available] = partition(old, ({ state: is }) => is === "creating");
+  const spare = Math.max(0, pool.available - promiseOf(pool, state.bounds.update));
+  return [...creating, ...available.slice(0, spare)].map(({ sandbox }) => ({ do: "retire", sandbox, why: "update" }));
+}
+
+/** How many are to be ready at any time, as far as it is in the set's hands. */
+function promiseOf({ replicas }: Pool, maxUnavailable: number): number {
+  return Math.max(0, replicas - maxUnavailable);
+}
+
+/** A roll that may take nobody away makes the new ones beside the old ones, up to a fifth at once. */
+function surgeOf({ bounds, revision }: SetState, pool: Pool): number {
+  if ("problem" in bounds || "problem" in revision || bounds.update > 0) return 0;
+  return Math.min(pool.total - pool.updated, Math.ceil(pool.replicas / 5));
+}
+
+function planTemplates({ revision, templates, members }: SetState): SetAction[] {
+  if ("problem" in revision) return [];
+  const isWritten = !revision.materialised || templates.some(({ metadata }) => metadata.name === revision.templateName);
+  const used = new Set(members.map(({ revisionHash }) => `${revisionHash}`));
+  const isUsed = ({ metadata: { name } }: SandboxTemplate): boolean =>
+    name === revision.templateName || used.has(name.slice(name.lastIndexOf("-") + 1));
+  const unused = templates.filter((template) => !isUsed(template)).sort(youngestFirst);
+  const candidates = new Set(unused.slice(historyLimit));
+  const marks = templates
+    .filter((template) => isMarked(template) !== candidates.has(template))
+    .map((template) => ({ do: "markTemplate", template, candidate: candidates.has(template) }) as const);
+  return [...(isWritten ? [] : [{ do: "writeTemplate", revision } as const]), ...marks];
+}
+
+const historyLimit = 10;
+
+function isMarked({ metadata }: SandboxTemplate): boolean {
+  return metadata.annotations?.[annotations.cleanupCandidate] !== undefined;
+}
+
+function youngestFirst(a: SandboxTemplate, b: SandboxTemplate): number {
+  const [older, younger] = [a.metadata.creationTimestamp, b.metadata.creationTimestamp];
+  return younger.localeCompare(older) || a.metadata.name.localeCompare(b.metadata.name);
+}
+
+function statusOf({ set, revision }: SetState, pool: Pool, conditions: SetPlan["status"]["conditions"]) {
+  const { name } = set.metadata;
+  const revisions =
+    "problem" in revision ? {} : { updateRevision: revision.hash, currentRevision: revision.templateName };
+  return {
+    ...set.status,
+    ...revisions,
+    replicas: pool.total,
+    availableReplicas: pool.available,
+    updatedReplicas: pool.updated,
+    updatedAvailableReplicas: pool.updatedAvailable,
+    selector: `${labels.sandboxPool}=${name},${labels.sandboxClaimed}=false`,
+    conditions,
+  };
+}
+
+function partition<T>(all: readonly T[], belongs: (one: T) => boolean): [T[], T[]] {
+  const groups = Map.groupBy(all, belongs);
+  return [groups.get(true) ?? [], groups.get(false) ?? []];
+}

@@ -1,0 +1,38 @@
+import type { SandboxSetStatus } from "../../api/sandbox-set.ts";
+import type { Clock } from "../../kube/clock.ts";
+
+/**
+ * How often a status is written: news at once, mere numbers four times a second at most. Three hundred sandboxes that become
+ * ready one after another then cost a handful of writes and not three hundred.
+ */
+export class StatusPace {
+  readonly #clock: Clock;
+  readonly #lastAt = new Map<string, number>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Milliseconds until `wanted` may be written; 0: now. */
+  millisecondsUntil(uid: string, known: SandboxSetStatus | undefined, wanted: SandboxSetStatus): number {
+    const lastAt = this.#lastAt.get(uid);
+    if (lastAt === undefined || newsOf(known) !== newsOf(wanted)) return 0;
+    return Math.max(0, lastAt + paceMilliseconds - this.#clock.monotonicMilliseconds());
+  }
+
+  written(uid: string): void {
+    this.#lastAt.set(uid, this.#clock.monotonicMilliseconds());
+  }
+
+  forget(uid: string): void {
+    this.#lastAt.delete(uid);
+  }
+}
+
+const paceMilliseconds = 250;
+
+/** All but the numbers, which stand in the messages of some conditions too. */
+function newsOf(status: SandboxSetStatus | undefined): string {
+  const conditions = status?.conditions?.map(({ type, reason, status: is }) => [type, reason, is]);
+  return JSON.stringify([status?.updateRevision, status?.currentRevision, status?.selector, conditions]);
+}

@@ -1,0 +1,134 @@
+import { expect } from "vitest";
+import { labels } from "../../src/api/labels.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { SandboxSet, SandboxSetStatus } from "../../src/api/sandbox-set.ts";
+import { isConditionTrue } from "../../src/kube/conditions.ts";
+import { controllerOf, keyOf } from "../../src/kube/object.ts";
+import type { Cluster } from "./controllers-cluster.ts";
+
+/** One set in a namespace of its own, as a user sees it. */
+export class SetWorld {
+  readonly #cluster: Cluster;
+  readonly namespace: string;
+  readonly name: string;
+
+  private constructor(cluster: Cluster, namespace: string, name: string) {
+    this.#cluster = cluster;
+    this.namespace = namespace;
+    this.name = name;
+  }
+
+  static async open(cluster: Cluster, namespace: string, name = "pool"): Promise<SetWorld> {
+    await cluster.namespace(namespace);
+    return new SetWorld(cluster, namespace, name);
+  }
+
+  get at(): { namespace: string; name: string } {
+    return { namespace: this.namespace, name: this.name };
+  }
+
+  create(spec: object, kind = "SandboxSet", name = this.name): Promise<void> {
+    const apiVersion = "agents.kruise.io/v1alpha1";
+    return this.#cluster.create({ apiVersion, kind, metadata: { name, namespace: this.namespace }, spec });
+  }
+
+  async patch(spec: object): Promise<void> {
+    await this.#seen(await this.#cluster.seen.sets.resource.mergePatch(this.at, { spec }));
+  }
+
+  async scale(replicas: number): Promise<void> {
+    const scale = this.#cluster.client.resource(this.#cluster.seen.sets.resource.ref);
+    await scale.mergePatch(this.at, { spec: { replicas } }, { subresource: "scale" });
+    await this.#seen(await this.#cluster.seen.sets.resource.get(this.at));
+  }
+
+  /** The test's own cache shows the wish: else it would take the state before for the answer. */
+  async #seen({ metadata }: SandboxSet): Promise<void> {
+    await expect.poll(() => this.set?.metadata.generation).toBe(metadata.generation);
+  }
+
+  get set(): SandboxSet | undefined {
+    return this.#cluster.seen.sets.store.get(keyOf(this.at));
+  }
+
+  /** All that were made for the set, claimed or not. */
+  get sandboxes(): Sandbox[] {
+    return this.#cluster.seen.sandboxes.store
+      .list()
+      .filter(
+        ({ metadata }) => metadata.namespace === this.namespace && metadata.labels?.[labels.sandboxPool] === this.name,
+      );
+  }
+
+  get owned(): Sandbox[] {
+    return this.sandboxes.filter((sandbox) => controllerOf(sandbox)?.kind === "SandboxSet");
+  }
+
+  /** Those that could be claimed just now. */
+  get available(): Sandbox[] {
+    return this.owned.filter(
+      ({ metadata, status }) =>
+        metadata.deletionTimestamp === undefined &&
+        metadata.annotations?.["agents.kruise.io/lock"] === undefined &&
+        status?.phase === "Running" &&
+        isConditionTrue(status.conditions, "Ready"),
+    );
+  }
+
+  get names(): string[] {
+    return this.owned.map(({ metadata }) => metadata.name).sort();
+  }
+
+  /** Resolves when the set's status has this in it. */
+  async status(wanted: Partial<SandboxSetStatus>): Promise<SandboxSetStatus> {
+    await expect.poll(() => this.set?.status, { timeout: 30_000, interval: 10 }).toMatchObject(wanted);
+    return this.set!.status!;
+  }
+
+  /** Resolves when it says that it is full and of one revision, of what it was last asked for. */
+  async settled(replicas: number): Promise<SandboxSetStatus> {
+    const status = { replicas, availableReplicas: replicas, updatedReplicas: replicas };
+    const isHeard = () => this.set?.status?.observedGeneration === this.set?.metadata.generation;
+    await expect.poll(isHeard, { timeout: 30_000, interval: 10 }).toBe(true);
+    return this.status(status);
+  }
+
+  /** Condition `Ready` of the set, as soon as it has this reason. */
+  async reason(reason: string): Promise<string> {
+    const ready = () => this.set?.status?.conditions?.find(({ type }) => type === "Ready");
+    await expect.poll(() => ready()?.reason, { timeout: 30_000, interval: 10 }).toBe(reason);
+    return ready()?.message ?? "";
+  }
+
+  /** Takes a sandbox as a claim does: in one write that loses against any other. False: it lost. */
+  async claim({ metadata }: Sandbox): Promise<boolean> {
+    const { uid, resourceVersion } = metadata;
+    const claimed = {
+      ...{ uid, resourceVersion, ownerReferences: null },
+      labels: { [labels.sandboxClaimed]: "true" },
+      annotations: { "agents.kruise.io/lock": "a-claim", "agents.kruise.io/owner": "somebody" },
+    };
+    return this.#cluster.seen.sandboxes.resource.mergePatch(metadata, { metadata: claimed }).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  /** Watches how few were available, and how many there were, until it is called. */
+  watchNumbers(): () => { fewestAvailable: number; most: number } {
+    let fewestAvailable = this.available.length;
+    let most = 0;
+    const stop = this.#cluster.seen.sandboxes.store.subscribe(() => {
+      fewestAvailable = Math.min(fewestAvailable, this.available.length);
+      most = Math.max(most, this.owned.filter(isAlive).length);
+    });
+    return () => {
+      stop();
+      return { fewestAvailable, most };
+    };
+  }
+}
+
+function isAlive({ metadata, status }: Sandbox): boolean {
+  return metadata.deletionTimestamp === undefined && status?.phase !== "Failed" && status?.phase !== "Succeeded";
+}
