@@ -1,0 +1,193 @@
+import { RametError } from "../api/errors.ts";
+import { annotations } from "../api/labels.ts";
+import type { Sandbox } from "../api/sandbox.ts";
+import { canceled, type Clock } from "../kube/clock.ts";
+import type { ResourceClient } from "../kube/resource-client.ts";
+import { claimPatch } from "./claim-patch.ts";
+import { coldSandbox, type NamedManifest } from "./cold-sandbox.ts";
+import type { FairTurns } from "./fair-turns.ts";
+import type { ClaimMetrics } from "./metrics.ts";
+import type { Stock } from "./stock.ts";
+import { checkWish, type ClaimWish } from "./wish.ts";
+
+/** With what claims are made; one for a process. */
+export interface ClaimParts {
+  sandboxes: ResourceClient<Sandbox>;
+  stock: Stock;
+  turns: FairTurns;
+  /**
+   * An unclaimed sandbox of a set, as the set would make it now; undefined: there is no such set.
+   * @throws RametError for a set that no sandbox can be made from
+   */
+  model: (set: { namespace: string; name: string }) => Promise<NamedManifest | undefined>;
+  /** Does a write to a sandbox and remembers the answer until the cache shows it. @default the write alone */
+  remember?: (base: Sandbox, write: () => Promise<Sandbox>) => Promise<Sandbox>;
+  metrics?: ClaimMetrics;
+  clock: Clock;
+}
+
+/** `hot`: it was ready. `cold`: it was made for this claim, and is not ready yet. */
+export interface Claimed {
+  sandbox: Sandbox;
+  kind: "hot" | "cold";
+}
+
+/**
+ * Takes one sandbox out of a set: one guarded write to one object, so that no two claimers ever get the same one. A repeat of
+ * the same wish finds the sandbox that it got the first time.
+ *
+ * @param signal ends the waiting; a write that was sent is followed to its end
+ * @throws RametError `InvalidArgument`; `NotFound` when there is no such set; `Timeout` when nothing became ready in time;
+ *   `Conflict` (retryable) when others were faster each time; `Unavailable` (retryable) when it is not known what became of
+ *   the write: the same wish again finds out
+ */
+export async function claimSandbox(wish: ClaimWish, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
+  const { clock, metrics } = parts;
+  checkWish(wish);
+  const startedAt = clock.monotonicMilliseconds();
+  const late = new AbortController();
+  const cancel = clock.schedule(wish.timeoutMilliseconds, () => {
+    late.abort();
+  });
+  try {
+    const claimed = await tryCandidates(wish, parts, AbortSignal.any([signal, late.signal]));
+    metrics?.claimed(claimed.kind, clock.monotonicMilliseconds() - startedAt);
+    return claimed;
+  } catch (thrown) {
+    const error =
+      late.signal.aborted && !signal.aborted && isCanceled(thrown) ? noStock(wish) : RametError.from(thrown);
+    metrics?.failed(error.code);
+    throw error;
+  } finally {
+    cancel();
+  }
+}
+
+/** One that is refused that often is not unlucky: others take faster than this process hears of it. */
+const mostConflicts = 32;
+
+async function tryCandidates(wish: ClaimWish, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
+  const { stock, turns } = parts;
+  const { namespace, set } = wish;
+  try {
+    for (let conflicts = 0; conflicts <= mostConflicts;) {
+      const tried = await turns.run(namespace, () => tryOnce(wish, parts, signal), signal);
+      if (tried === "conflict") {
+        parts.metrics?.conflicted();
+        conflicts++;
+      } else if (tried === "nothing") await untilMore(wish, parts, signal);
+      else return tried;
+    }
+  } finally {
+    stock.passOn(`${namespace}/${set}`);
+  }
+  throw new RametError(
+    "Conflict",
+    `Claiming from the set ${set} failed: others took each of ${mostConflicts} candidates`,
+    {
+      retryable: true,
+    },
+  );
+}
+
+/** The place in the line is taken first, and then it is asked whether there is such a set at all. */
+async function untilMore(wish: ClaimWish, parts: ClaimParts, signal: AbortSignal): Promise<void> {
+  const leave = new AbortController();
+  const more = parts.stock.untilMore(`${wish.namespace}/${wish.set}`, AbortSignal.any([signal, leave.signal]));
+  try {
+    await Promise.all([more, modelOf(wish, parts)]);
+  } finally {
+    leave.abort();
+  }
+}
+
+async function tryOnce(
+  wish: ClaimWish,
+  parts: ClaimParts,
+  signal: AbortSignal,
+): Promise<Claimed | "conflict" | "nothing"> {
+  if (signal.aborted) throw canceled("Claiming", signal);
+  const { namespace, set, lock } = wish;
+  const held = parts.stock.heldBy(namespace, lock);
+  if (held !== undefined) return { sandbox: held, kind: "hot" };
+  const candidate = parts.stock.take(`${namespace}/${set}`);
+  if (candidate !== undefined) {
+    const sandbox = await takeCandidate(candidate, wish, parts);
+    return sandbox === undefined ? "conflict" : { sandbox, kind: "hot" };
+  }
+  if (!wish.createOnNoStock) return "nothing";
+  return { sandbox: await makeOne(await modelOf(wish, parts), wish, parts), kind: "cold" };
+}
+
+async function modelOf(wish: ClaimWish, { model }: ClaimParts): Promise<NamedManifest> {
+  const found = await model({ namespace: wish.namespace, name: wish.set });
+  if (found === undefined) throw noSet(wish);
+  return found;
+}
+
+/** Undefined: somebody else was faster, or it is gone. */
+async function takeCandidate(candidate: Sandbox, wish: ClaimWish, parts: ClaimParts): Promise<Sandbox | undefined> {
+  const { sandboxes, stock, clock, remember } = parts;
+  const write = () => sandboxes.jsonPatch(candidate.metadata, claimPatch(candidate, wish, clock.now()));
+  try {
+    return await (remember === undefined ? write() : remember(candidate, write));
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (error.code === "Conflict" || error.code === "NotFound") return undefined;
+    if (!error.retryable) {
+      stock.giveBack(candidate);
+      throw error;
+    }
+    return findTaken(candidate, wish, { sandboxes, error });
+  }
+}
+
+/** The write was sent and its answer lost: the lock tells whose the sandbox is. @throws what lost it, if that cannot be told */
+async function findTaken(
+  candidate: Sandbox,
+  { lock }: ClaimWish,
+  { sandboxes, error }: { sandboxes: ClaimParts["sandboxes"]; error: RametError },
+): Promise<Sandbox | undefined> {
+  const found = await sandboxes.find(candidate.metadata).catch(() => {
+    throw error;
+  });
+  return found?.metadata.uid === candidate.metadata.uid && bears(found, lock) ? found : undefined;
+}
+
+async function makeOne(model: NamedManifest, wish: ClaimWish, { sandboxes, clock }: ClaimParts): Promise<Sandbox> {
+  const manifest = coldSandbox(model, wish, clock.now());
+  try {
+    return await sandboxes.create(manifest);
+  } catch (error) {
+    if (RametError.from(error).code !== "AlreadyExists") throw error;
+    // The name is made from the lock, so it is what an earlier try made; or that one is on its way out.
+    const found = await sandboxes.find(manifest.metadata);
+    if (found !== undefined && bears(found, wish.lock) && found.metadata.deletionTimestamp === undefined) return found;
+    throw new RametError("Conflict", `Making the sandbox ${manifest.metadata.name} failed: its name is taken`, {
+      retryable: true,
+      cause: error,
+    });
+  }
+}
+
+function bears({ metadata }: Sandbox, lock: string): boolean {
+  return metadata.annotations?.[annotations.lock] === lock;
+}
+
+function isCanceled(thrown: unknown): boolean {
+  return RametError.from(thrown).code === "Canceled";
+}
+
+function noSet({ namespace, set }: ClaimWish): RametError {
+  return new RametError("NotFound", `The SandboxSet ${set} does not exist in the namespace ${namespace}`, {
+    hint: `kubectl get sandboxsets -n ${namespace} lists those there are`,
+  });
+}
+
+function noStock({ set, timeoutMilliseconds }: ClaimWish): RametError {
+  return new RametError(
+    "Timeout",
+    `No sandbox of the set ${set} became free within ${Math.round(timeoutMilliseconds / 1000)} s`,
+    { hint: "Raise the set's replicas, or let the claim make a sandbox (createOnNoStock)" },
+  );
+}

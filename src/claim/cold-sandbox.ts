@@ -1,0 +1,49 @@
+import { createHash } from "node:crypto";
+import { annotations } from "../api/labels.ts";
+import type { SandboxManifest } from "../api/sandbox.ts";
+import { claimMetadata } from "./claim-patch.ts";
+import type { ClaimWish } from "./wish.ts";
+
+export type NamedManifest = SandboxManifest & { metadata: { name: string; namespace: string } };
+
+/**
+ * A sandbox like those of a set, claimed from its birth and never part of its stock. Its name is made from the wish's lock,
+ * so that the same wish makes it once.
+ * @param model an unclaimed one
+ */
+export function coldSandbox({ metadata, spec, ...rest }: NamedManifest, wish: ClaimWish, now: Date): NamedManifest {
+  const { ownerReferences: _, ...model } = metadata;
+  const claimed = claimMetadata(wish, now);
+  return {
+    ...rest,
+    metadata: {
+      ...model,
+      name: `${stem(wish.set)}-${createHash("sha256").update(wish.lock).digest("hex").slice(0, digits)}`,
+      labels: { ...model.labels, ...claimed.labels },
+      // Somebody waits for it, which of the set's own nobody does.
+      annotations: { ...model.annotations, ...claimed.annotations, [annotations.sandboxPriority]: "100" },
+    },
+    spec: {
+      ...spec,
+      ...(spec.template && { template: withLabels(spec.template, wish.labels) }),
+      ...(wish.shutdownTime !== undefined && { shutdownTime: wish.shutdownTime }),
+    },
+  };
+}
+
+const digits = 10;
+
+/** A sandbox's name is a DNS label, that of a set may be longer and have dots. */
+function stem(set: string): string {
+  return set
+    .slice(0, 63 - 1 - digits)
+    .replaceAll(".", "-")
+    .replace(/-+$/, "");
+}
+
+/** The claim's labels stand on the Pod too, as the reference has it. */
+function withLabels(template: Record<string, unknown>, added: Record<string, string> | undefined): typeof template {
+  if (added === undefined) return template;
+  const metadata = template["metadata"] as { labels?: Record<string, string> } | undefined;
+  return { ...template, metadata: { ...metadata, labels: { ...metadata?.labels, ...added } } };
+}

@@ -1,0 +1,66 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { FairTurns } from "./fair-turns.ts";
+
+const never = new AbortController().signal;
+
+it("lets a namespace that comes late have its turn after one of each other's, however long their lines are", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.constantFrom("busy", "busier"), { minLength: 1, maxLength: 30 }), async (before) => {
+      const turns = new FairTurns(1);
+      const order: string[] = [];
+      const work = (namespace: string) =>
+        turns.run(
+          namespace,
+          async () => {
+            order.push(namespace);
+            await Promise.resolve();
+          },
+          never,
+        );
+      await Promise.all([...before, "late"].map(work));
+      // One runs at once, and each of the two others has one turn before it at most.
+      expect(order.indexOf("late")).toBeLessThanOrEqual(3);
+      expect(order).toHaveLength(before.length + 1);
+    }),
+  );
+});
+
+it("never runs more at once than it may, and all of it", async () => {
+  const turns = new FairTurns(3);
+  let running = 0;
+  let most = 0;
+  const results = await Promise.all(
+    Array.from({ length: 20 }, (_, at) =>
+      turns
+        .run(
+          `n${at % 4}`,
+          async () => {
+            most = Math.max(most, ++running);
+            await new Promise((resolve) => setImmediate(resolve));
+            running--;
+            if (at === 5) throw new Error("this one failed");
+            return at;
+          },
+          never,
+        )
+        .catch(() => -1),
+    ),
+  );
+  expect(most).toBe(3);
+  expect(results.filter((at) => at >= 0)).toHaveLength(19);
+});
+
+it("takes whoever gave up out of the line", async () => {
+  const turns = new FairTurns(1);
+  const gate = Promise.withResolvers<undefined>();
+  const first = turns.run("a", () => gate.promise, never);
+  const giveUp = new AbortController();
+  const second = turns.run("a", () => Promise.resolve("ran"), giveUp.signal);
+  const third = turns.run("a", () => Promise.resolve("ran"), never);
+  giveUp.abort();
+  await expect(second).rejects.toMatchObject({ code: "Canceled" });
+  gate.resolve(undefined);
+  await first;
+  await expect(third).resolves.toBe("ran");
+});

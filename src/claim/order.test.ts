@@ -1,0 +1,53 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { annotations, labels } from "../api/labels.ts";
+import type { Sandbox } from "../api/sandbox.ts";
+import { orderCandidates } from "./order.ts";
+
+function candidate(name: string, revision: string, priority?: string): Sandbox {
+  return {
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
+    metadata: {
+      name,
+      namespace: "n",
+      uid: name,
+      resourceVersion: "1",
+      creationTimestamp: "2026-01-01T00:00:00Z",
+      labels: { [labels.templateHash]: revision },
+      ...(priority !== undefined && { annotations: { [annotations.sandboxPriority]: priority } }),
+    },
+    spec: {},
+  };
+}
+
+const candidates = fc
+  .array(fc.tuple(fc.constantFrom("old", "new"), fc.constantFrom(undefined, "0", "7", "-3", "100", "much")), {
+    maxLength: 12,
+  })
+  .map((all) => all.map(([revision, priority], at) => candidate(`s${at}`, revision, priority)));
+const start = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
+
+it("tries each candidate once, those of the newest revision first, and of them the highest priority", () => {
+  fc.assert(
+    fc.property(candidates, start, (all, from) => {
+      const ordered = orderCandidates(all, "new", from);
+      expect(new Set(ordered)).toEqual(new Set(all));
+      expect(ordered).toHaveLength(all.length);
+      const ranks = ordered.map(({ metadata }) => [
+        metadata.labels?.[labels.templateHash] === "new" ? 1 : 0,
+        Number(metadata.annotations?.[annotations.sandboxPriority] ?? 0) || 0,
+      ]);
+      const sorted = ranks.toSorted(([a = 0, b = 0], [c = 0, d = 0]) => c - a || d - b);
+      expect(ranks).toEqual(sorted);
+    }),
+  );
+});
+
+it("begins anywhere among equals, and goes round", () => {
+  const all = ["a", "b", "c", "d"].map((name) => candidate(name, "new"));
+  const names = (from: number) => orderCandidates(all, "new", from).map(({ metadata }) => metadata.name);
+  expect(names(0)).toEqual(["a", "b", "c", "d"]);
+  expect(names(0.5)).toEqual(["c", "d", "a", "b"]);
+  expect(names(0.999)).toEqual(["d", "a", "b", "c"]);
+});

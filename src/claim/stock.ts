@@ -1,0 +1,115 @@
+import { annotations } from "../api/labels.ts";
+import type { Sandbox } from "../api/sandbox.ts";
+import { canceled } from "../kube/clock.ts";
+import type { ObjectStore } from "../kube/store.ts";
+import { orderCandidates } from "./order.ts";
+import { stockKey } from "./stock-key.ts";
+
+export interface StockOptions {
+  /** Sandboxes as an informer has them; it may lag. */
+  store: ObjectStore<Sandbox>;
+  /** A newer version than the informer's, if this process has written one. @default none */
+  latest?: (cached: Sandbox) => Sandbox;
+  /** The newest revision of a set, by `namespace/name`. */
+  revisionOf: (setKey: string) => string | undefined;
+  /** From 0 to below 1. */
+  random: () => number;
+}
+
+/**
+ * What can be claimed, by set. A version of a sandbox is given out once in a process: whether the claim of it came to
+ * something or not, only a later version can be worth another try.
+ */
+export class Stock {
+  readonly #options: StockOptions;
+  readonly #candidates: (setKey: string) => Sandbox[];
+  readonly #byLock: (lock: string) => Sandbox[];
+  /** By UID, the version that was given out. Goes as soon as the store shows another one. */
+  readonly #given = new Map<string, string>();
+  /** By set, who waits for more, in order. */
+  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly close: () => void;
+
+  constructor(options: StockOptions) {
+    this.#options = options;
+    const { store } = options;
+    this.#candidates = store.index((sandbox) => {
+      const key = stockKey(sandbox);
+      return key === undefined ? [] : [key];
+    });
+    this.#byLock = store.index(({ metadata }) => {
+      const lock = metadata.annotations?.[annotations.lock];
+      return lock === undefined ? [] : [lock];
+    });
+    this.close = store.subscribe(({ type, object }) => {
+      const { uid, resourceVersion } = object.metadata;
+      if (type === "deleted" || this.#given.get(uid) !== resourceVersion) this.#given.delete(uid);
+      const key = type === "deleted" ? undefined : stockKey(object);
+      if (key !== undefined) this.#wake(key);
+    });
+  }
+
+  /** The best candidate of a set, which nobody else in this process gets in this version. */
+  take(setKey: string): Sandbox | undefined {
+    const { revisionOf, random } = this.#options;
+    const [best] = orderCandidates(this.#free(setKey), revisionOf(setKey), random());
+    if (best !== undefined) this.#given.set(best.metadata.uid, best.metadata.resourceVersion);
+    return best;
+  }
+
+  /** Nothing was sent, so the version is as good as before. */
+  giveBack({ metadata }: Sandbox): void {
+    if (this.#given.get(metadata.uid) !== metadata.resourceVersion) return;
+    this.#given.delete(metadata.uid);
+  }
+
+  /** Has the next in line look: for one who was called and takes nothing. */
+  passOn(setKey: string): void {
+    if (this.#waiting.has(setKey) && this.#free(setKey).length > 0) this.#wake(setKey);
+  }
+
+  /** The sandbox that bears this lock, as far as the informer knows. */
+  heldBy(namespace: string, lock: string): Sandbox | undefined {
+    return this.#byLock(lock).find(({ metadata }) => metadata.namespace === namespace);
+  }
+
+  /** Resolves when there may be something to take; of those who wait, each change calls the first. @throws RametError `Canceled` */
+  untilMore(setKey: string, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const line = this.#waiting.get(setKey) ?? new Set();
+      this.#waiting.set(setKey, line);
+      const leave = (): void => {
+        line.delete(wake);
+        if (line.size === 0 && this.#waiting.get(setKey) === line) this.#waiting.delete(setKey);
+        signal.removeEventListener("abort", onAbort);
+      };
+      const wake = (): void => {
+        leave();
+        resolve();
+      };
+      const onAbort = (): void => {
+        leave();
+        reject(canceled(`Waiting for a ready sandbox of ${setKey}`, signal));
+      };
+      line.add(wake);
+      signal.addEventListener("abort", onAbort, { once: true });
+      if (signal.aborted) onAbort();
+      else if (this.#free(setKey).length > 0) wake();
+    });
+  }
+
+  #free(setKey: string): Sandbox[] {
+    const { latest = (cached: Sandbox) => cached } = this.#options;
+    return this.#candidates(setKey).flatMap((cached) => {
+      const { uid } = cached.metadata;
+      const known = latest(cached);
+      if (this.#given.get(uid) === known.metadata.resourceVersion) return [];
+      return known === cached || stockKey(known) === setKey ? [known] : [];
+    });
+  }
+
+  #wake(setKey: string): void {
+    const [first] = this.#waiting.get(setKey) ?? [];
+    first?.();
+  }
+}

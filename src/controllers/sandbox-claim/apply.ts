@@ -1,0 +1,63 @@
+import { RametError } from "../../api/errors.ts";
+import { labels } from "../../api/labels.ts";
+import type { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { claimSandbox } from "../../claim/claim-sandbox.ts";
+import { keyOf } from "../../kube/object.ts";
+import type { ClaimDependencies } from "./dependencies.ts";
+import { claimWish } from "./claim-wish.ts";
+import { attemptId } from "./gather.ts";
+import { ordinalLock } from "./ordinal-lock.ts";
+import type { ClaimAction } from "./state.ts";
+
+/** Carries out one action. Each can be repeated, and what is done or gone already is no error. */
+export async function applyAction(
+  claim: SandboxClaim,
+  action: ClaimAction,
+  dependencies: ClaimDependencies,
+): Promise<void> {
+  const { sandboxes, claims } = dependencies.informers;
+  const { uid } = claim.metadata;
+  switch (action.do) {
+    case "startClaim":
+      startClaim(claim, action, dependencies);
+      return;
+    case "stopClaims":
+      dependencies.pursuits.get(uid)?.abort.abort();
+      return;
+    case "deleteSandbox":
+      await sandboxes.resource.delete(action.sandbox.metadata, { uid: action.sandbox.metadata.uid });
+      return;
+    case "keepFailed": {
+      const { uid: sandboxUid } = action.sandbox.metadata;
+      const mark = { metadata: { uid: sandboxUid, labels: { [labels.reservedFailedSandbox]: "true" } } };
+      await dependencies.sandboxWrites.write(action.sandbox, () =>
+        sandboxes.resource.mergePatch(action.sandbox.metadata, mark),
+      );
+      return;
+    }
+    case "deleteClaim":
+      await claims.resource.delete(claim.metadata, { uid });
+      return;
+  }
+}
+
+/** Beside the reconciles, so that a thousand claims that wait for stock do not keep another one from being looked at. */
+function startClaim(
+  claim: SandboxClaim,
+  { ordinal, deadline }: Extract<ClaimAction, { do: "startClaim" }>,
+  { claimParts, attempts, pursuits, clock, enqueue }: ClaimDependencies,
+): void {
+  const { uid } = claim.metadata;
+  const pursuit = pursuits.get(uid);
+  if (pursuit === undefined) throw new RametError("Internal", `Nothing is known of the claim ${uid}`);
+  const { signal } = pursuit.abort;
+  const call = () => {
+    const timeoutMilliseconds = Math.max(0, deadline.getTime() - clock.now().getTime());
+    const wish = { ...claimWish(claim), lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
+    return claimSandbox(wish, claimParts, signal);
+  };
+  pursuit.ordinals.add(ordinal);
+  attempts.start(attemptId(uid, ordinal), call, () => {
+    enqueue(keyOf(claim.metadata));
+  });
+}

@@ -1,0 +1,151 @@
+import { parseDuration } from "../../api/duration.ts";
+import { RametError } from "../../api/errors.ts";
+import { annotations, labels } from "../../api/labels.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import type { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { checkWish } from "../../claim/wish.ts";
+import { keyOf } from "../../kube/object.ts";
+import { originOfText } from "../sandbox/origin-of-text.ts";
+import { resolveTemplate } from "../sandbox/template.ts";
+import { claimWish } from "./claim-wish.ts";
+import type { ClaimDependencies } from "./dependencies.ts";
+import { ordinalLock } from "./ordinal-lock.ts";
+import { Pursuit } from "./pursuit.ts";
+import { standingOf } from "./standing.ts";
+import type { ClaimState } from "./state.ts";
+import { unsupportedWish } from "./unsupported-wish.ts";
+
+/** Reads what a plan needs: from the cache, and before a set is called missing, from the API server. */
+export async function gather(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState> {
+  const problem = await problemOf(claim, dependencies);
+  // From here to the plan nothing is waited for: what becomes ready meanwhile would be missed.
+  const pursuit = pursuitOf(claim, dependencies);
+  const attempts = readAttempts(claim, pursuit, dependencies);
+  const now = dependencies.clock.now();
+  const bearers = [...attempts.sandboxes, ...shownSandboxes(claim, dependencies)];
+  const waitReadyMilliseconds = parseDuration(claim.spec.waitReadyTimeout);
+  const members = bearers
+    .filter(({ metadata }) => metadata.labels?.[labels.reservedFailedSandbox] !== "true")
+    .map((sandbox) => ({ sandbox, standing: standingOf(sandbox, waitReadyMilliseconds, now) }));
+  pursuit.noteFailed(
+    members.filter(({ standing }) => standing.is === "failed").map(({ sandbox }) => sandbox.metadata.uid),
+  );
+  const { claimStartTime } = claim.status ?? {};
+  return {
+    claim,
+    problem,
+    members,
+    underWay: attempts.underWay,
+    used: usedOrdinals(claim, bearers),
+    error: attempts.error,
+    pauseMilliseconds: pursuit.pauseMilliseconds,
+    startedAt: claimStartTime === undefined ? pursuit.since : new Date(claimStartTime),
+    slowInMilliseconds: dependencies.slowStart.millisecondsLeft(claim.metadata.uid),
+    now,
+  };
+}
+
+function pursuitOf(claim: SandboxClaim, { pursuits, clock, random }: ClaimDependencies): Pursuit {
+  const known = pursuits.get(claim.metadata.uid);
+  if (known !== undefined) return known;
+  const pursuit = new Pursuit(clock, random);
+  pursuits.set(claim.metadata.uid, pursuit);
+  return pursuit;
+}
+
+export function attemptId(claimUid: string, ordinal: number): string {
+  return `${claimUid}/${ordinal}`;
+}
+
+interface OwnAttempts {
+  sandboxes: Sandbox[];
+  underWay: number[];
+  error: RametError | undefined;
+}
+
+/** What came of this process' own attempts, as far as the cache does not show it. */
+function readAttempts(
+  { metadata: { uid } }: SandboxClaim,
+  pursuit: Pursuit,
+  { attempts, informers }: ClaimDependencies,
+): OwnAttempts {
+  const found: OwnAttempts = { sandboxes: [], underWay: [], error: undefined };
+  const isShown = ({ metadata }: Sandbox): boolean =>
+    informers.sandboxes.store.byUid(metadata.uid)?.metadata.annotations?.[annotations.owner] === uid;
+  for (const ordinal of pursuit.ordinals) {
+    const id = attemptId(uid, ordinal);
+    const attempt = attempts.get(id);
+    if (attempt?.state === "running") {
+      found.underWay.push(ordinal);
+    } else if (attempt?.state === "done" && !isShown(attempt.value.sandbox)) {
+      found.sandboxes.push(attempt.value.sandbox);
+    } else {
+      if (attempt?.state === "failed" && !isExpected(attempt.error)) found.error = attempt.error;
+      attempts.forget(id);
+      pursuit.ordinals.delete(ordinal);
+    }
+  }
+  return found;
+}
+
+/** The end of the claim's time, or of the claim. */
+function isExpected({ code }: RametError): boolean {
+  return code === "Timeout" || code === "Canceled";
+}
+
+function shownSandboxes(claim: SandboxClaim, { sandboxesOfClaim, sandboxWrites }: ClaimDependencies): Sandbox[] {
+  return sandboxesOfClaim(keyOf(claim.metadata))
+    .map((sandbox) => sandboxWrites.latest(sandbox))
+    .filter(({ metadata }) => metadata.annotations?.[annotations.owner] === claim.metadata.uid);
+}
+
+function usedOrdinals({ metadata: { uid } }: SandboxClaim, bearers: readonly Sandbox[]): Set<number> {
+  const locks = new Set(bearers.map(({ metadata }) => metadata.annotations?.[annotations.lock]));
+  const used = new Set<number>();
+  for (let ordinal = 0; used.size < locks.size && ordinal < farthestOrdinal; ordinal++) {
+    if (locks.has(ordinalLock(uid, ordinal))) used.add(ordinal);
+  }
+  return used;
+}
+
+/** Nobody but this controller gives a claim's sandboxes their locks; one that somebody else wrote is not looked for without end. */
+const farthestOrdinal = 100_000;
+
+async function problemOf(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState["problem"]> {
+  const { cache, informers } = dependencies;
+  if (claim.status?.phase === "Completed") return undefined;
+  const illegal = illegalPart(claim);
+  if (illegal !== undefined) return { reason: illegal.code, message: illegal.describe() };
+  const { namespace } = claim.metadata;
+  const set = { namespace, name: claim.spec.templateName };
+  // Who applies a set and a claim in one go must not lose to this cache.
+  if (cache.set(keyOf(set)) !== undefined || (await informers.sets.resource.find(set)) !== undefined)
+    return originProblem(claim, dependencies);
+  const message = `the SandboxSet ${set.name} does not exist in the namespace ${namespace}; create it, and claim anew`;
+  return { reason: "SandboxSetNotFound", message };
+}
+
+/** A sandbox that was claimed and then cannot be restored would be lost to its set. */
+async function originProblem(
+  claim: SandboxClaim,
+  { cache, informers, claimParts }: ClaimDependencies,
+): Promise<ClaimState["problem"]> {
+  const { namespace, set, restoreFrom } = claimWish(claim);
+  if (restoreFrom === undefined) return undefined;
+  const { origin } = await originOfText(namespace, () => restoreFrom, { cache, informers });
+  const model = await claimParts.model({ namespace, name: set });
+  const template = model && resolveTemplate(model, cache);
+  const verdict = origin(template === undefined || "problem" in template ? undefined : template.template);
+  return verdict.kind === "impossible" ? { reason: verdict.error.code, message: verdict.error.describe() } : undefined;
+}
+
+function illegalPart(claim: SandboxClaim): RametError | undefined {
+  const unsupported = unsupportedWish(claim.spec);
+  if (unsupported !== undefined) return unsupported;
+  try {
+    checkWish(claimWish(claim));
+    return undefined;
+  } catch (error) {
+    return RametError.from(error);
+  }
+}

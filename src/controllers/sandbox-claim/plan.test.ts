@@ -1,0 +1,167 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { RametError } from "../../api/errors.ts";
+import { Sandbox } from "../../api/sandbox.ts";
+import { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { mostAtOnce, planClaim } from "./plan.ts";
+import type { ClaimState, Standing } from "./state.ts";
+
+const apiVersion = "agents.kruise.io/v1alpha1";
+const now = new Date("2030-01-01T00:00:00Z");
+const at = (seconds: number) => new Date(now.getTime() + seconds * 1000);
+const meta = (name: string) => ({
+  name,
+  namespace: "t",
+  uid: `uid-${name}`,
+  resourceVersion: "1",
+  creationTimestamp: now.toISOString(),
+});
+
+const standings = fc.constantFrom<Standing>(
+  { is: "ready" },
+  { is: "waiting", until: at(5), why: "it is not ready" },
+  { is: "failed", why: "it is Failed" },
+);
+const members = fc.array(standings, { maxLength: 6 }).map((all) =>
+  all.map((standing, n) => ({
+    sandbox: Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta(`s${n}`), spec: {} }),
+    standing,
+  })),
+);
+const states: fc.Arbitrary<ClaimState> = fc
+  .record({
+    replicas: fc.integer({ min: 1, max: 120 }),
+    told: fc.array(fc.constantFrom("s0", "s1", "earlier"), { maxLength: 1 }),
+    phase: fc.constantFrom(undefined, "Claiming", "Completed"),
+    keep: fc.boolean(),
+    members,
+    underWayCount: fc.integer({ min: 0, max: 3 }),
+    problem: fc.option(fc.constant({ reason: "SandboxSetNotFound", message: "no such set" }), { nil: undefined }),
+    error: fc.option(fc.constant(new RametError("Forbidden", "no")), { nil: undefined }),
+    pauseMilliseconds: fc.constantFrom(0, 500),
+    startedAt: fc.constantFrom(at(0), at(-59), at(-60), at(-600)),
+    slowInMilliseconds: fc.constantFrom(0, 0.1, 500),
+  })
+  .map(({ replicas, told, phase, keep, underWayCount, members: all, ...rest }) => ({
+    ...rest,
+    members: all,
+    claim: SandboxClaim.parse({
+      apiVersion,
+      kind: "SandboxClaim",
+      metadata: meta("c"),
+      spec: { templateName: "set", replicas, reserveFailedSandbox: keep },
+      status: {
+        ...(phase && { phase }),
+        ...(told.length > 0 && { ramet: { sandboxes: told } }),
+        ...(phase === "Completed" && { completionTime: at(-10).toISOString() }),
+      },
+    }),
+    used: new Set(all.map((_, n) => n)),
+    underWay: Array.from({ length: underWayCount }, (_, n) => 100 + n),
+    now,
+  }));
+const deliveredBefore = ({ claim }: ClaimState) => claim.status?.ramet?.sandboxes ?? [];
+const isCompleted = ({ claim }: ClaimState) => claim.status?.phase === "Completed";
+
+describe("planClaim", () => {
+  it("never asks for more sandboxes than are missing, nor for one that it has", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const starts = planClaim(state).actions.filter((action) => action.do === "startClaim");
+        const ready = state.members.filter(({ standing }) => standing.is === "ready");
+        const waiting = state.members.filter(({ standing }) => standing.is === "waiting");
+        const names = new Set([...deliveredBefore(state), ...ready.map(({ sandbox }) => sandbox.metadata.name)]);
+        const all = names.size + waiting.length + state.underWay.length + starts.length;
+        if (starts.length > 0) expect(all).toBeLessThanOrEqual(state.claim.spec.replicas);
+        const ordinals = starts.map((action) => action.ordinal);
+        expect(new Set(ordinals).size).toBe(ordinals.length);
+        expect(ordinals.some((ordinal) => state.used.has(ordinal) || state.underWay.includes(ordinal))).toBe(false);
+        expect(starts.length + state.underWay.length).toBeLessThanOrEqual(Math.max(mostAtOnce, state.underWay.length));
+      }),
+    );
+  });
+
+  it("completes once, with what there is, and only when no write is on its way", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { status } = planClaim(state);
+        if (status?.phase !== "Completed") return;
+        expect(isCompleted(state)).toBe(false);
+        const whole = (status.claimedReplicas ?? 0) >= state.claim.spec.replicas;
+        if (!whole) expect(state.underWay).toEqual([]);
+        expect(status.claimedReplicas ?? 0).toBeGreaterThanOrEqual(deliveredBefore(state).length);
+        expect(status.ramet?.sandboxes ?? []).toHaveLength(status.claimedReplicas ?? 0);
+        const reason = status.conditions?.find(({ type }) => type === "Completed")?.reason;
+        expect(reason === "AllReplicasClaimed").toBe(whole);
+        expect(status.conditions?.some(({ type }) => type === "TimedOut")).toBe(reason === "TimeoutReached");
+      }),
+    );
+  });
+
+  it("gives up nothing that was handed over, and leaves nothing claimed that nobody is told of", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const plan = planClaim(state);
+        const removed = plan.actions.flatMap((action) =>
+          action.do === "deleteSandbox" || action.do === "keepFailed" ? [action.sandbox.metadata.name] : [],
+        );
+        for (const { sandbox, standing } of state.members) {
+          const { name } = sandbox.metadata;
+          if (standing.is === "ready" || deliveredBefore(state).includes(name)) {
+            if (standing.is !== "waiting") expect(removed).not.toContain(name);
+          }
+          const timedOut =
+            plan.status?.phase === "Completed" && (plan.status.claimedReplicas ?? 0) < state.claim.spec.replicas;
+          if (timedOut && standing.is === "waiting") expect(removed).toContain(name);
+        }
+        if (isCompleted(state)) expect(removed).toEqual([]);
+      }),
+    );
+  });
+
+  it("always has a way on: it acts, is over, waits for what is under way, or looks again", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const plan = planClaim(state);
+        const goesOn = plan.actions.length > 0 || plan.status?.phase === "Completed" || plan.lookAgainAt !== undefined;
+        expect(goesOn || state.underWay.length > 0 || isCompleted(state)).toBe(true);
+      }),
+    );
+  });
+
+  it("looks again at a claim that has said nothing, so that it says for what it waits once it is slow", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { status, actions, lookAgainAt } = planClaim(state);
+        if (state.claim.status?.phase !== undefined || state.slowInMilliseconds === 0) return;
+        if (status !== undefined || actions.some((action) => action.do === "stopClaims")) return;
+        expect(lookAgainAt?.getTime()).toBeLessThanOrEqual(now.getTime() + state.slowInMilliseconds);
+      }),
+    );
+  });
+
+  it("deletes the claim when its time is over, and never with a negative one", () => {
+    const completed = (ttl: string) =>
+      planClaim({
+        claim: SandboxClaim.parse({
+          apiVersion,
+          kind: "SandboxClaim",
+          metadata: meta("c"),
+          spec: { templateName: "set", ttlAfterCompleted: ttl },
+          status: { phase: "Completed", completionTime: at(-10).toISOString() },
+        }),
+        problem: undefined,
+        members: [],
+        underWay: [],
+        used: new Set(),
+        error: undefined,
+        pauseMilliseconds: 0,
+        startedAt: now,
+        slowInMilliseconds: 500,
+        now,
+      });
+    expect(completed("10s").actions).toEqual([{ do: "deleteClaim" }]);
+    expect(completed("11s")).toEqual({ actions: [], lookAgainAt: at(1) });
+    expect(completed("-1s")).toEqual({ actions: [] });
+  });
+});

@@ -1,0 +1,120 @@
+import { parseDuration } from "../../api/duration.ts";
+import type { SandboxClaim } from "../../api/sandbox-claim.ts";
+import type { ClaimAction, ClaimPlan, ClaimState, Member } from "./state.ts";
+import { claiming, completed } from "./status.ts";
+
+/** How many sandboxes of one claim are on their way to being claimed at once, so that another claim has its turn between. */
+export const mostAtOnce = 50;
+
+/** What to do about a claim: a pure function of what is known. It never has more sandboxes than it asked for. */
+export function planClaim(state: ClaimState): ClaimPlan {
+  const { claim, now } = state;
+  if (claim.metadata.deletionTimestamp !== undefined) return { actions: [{ do: "stopClaims" }] };
+  if (claim.status?.phase === "Completed") return planCompleted(claim, now);
+  const delivered = deliveredNames(state);
+  if (delivered.length >= claim.spec.replicas) {
+    return finish(state, removalOfFailed(state), { reason: "AllReplicasClaimed", delivered });
+  }
+  const deadline = new Date(state.startedAt.getTime() + parseDuration(claim.spec.claimTimeout));
+  if (state.problem !== undefined) return giveUp(state, { ...state.problem, delivered });
+  if (deadline <= now) return giveUp(state, { reason: "TimeoutReached", delivered });
+  return goOn(state, delivered, deadline);
+}
+
+/** The sandboxes stay, whatever becomes of the claim. */
+function planCompleted({ spec, status }: SandboxClaim, now: Date): ClaimPlan {
+  const ttlMilliseconds = parseDuration(spec.ttlAfterCompleted);
+  if (ttlMilliseconds < 0 || status?.completionTime === undefined) return { actions: [] };
+  const due = new Date(new Date(status.completionTime).getTime() + ttlMilliseconds);
+  return due <= now ? { actions: [{ do: "deleteClaim" }] } : { actions: [], lookAgainAt: due };
+}
+
+/** One that was handed over once counts for good, also when its owner has deleted it by now. */
+function deliveredNames({ claim, members }: ClaimState): string[] {
+  const ready = members.filter(({ standing }) => standing.is === "ready").map(({ sandbox }) => sandbox.metadata.name);
+  return [...new Set([...(claim.status?.ramet?.sandboxes ?? []), ...ready])];
+}
+
+interface End {
+  reason: string;
+  /** Of a problem. */
+  message?: string;
+  delivered: string[];
+}
+
+/** What is not there by now is not waited for; nothing is left claimed that nobody is told of. */
+function giveUp(state: ClaimState, end: End): ClaimPlan {
+  // A write may be on its way: its end brings the claim here again.
+  if (state.underWay.length > 0) return { actions: [{ do: "stopClaims" }] };
+  const late = state.members.filter(({ standing }) => standing.is === "waiting");
+  return finish(state, [...removalOfFailed(state), ...late.map((member) => removal(state, member))], end);
+}
+
+function finish(state: ClaimState, actions: ClaimAction[], { reason, message, delivered }: End): ClaimPlan {
+  const ttlMilliseconds = parseDuration(state.claim.spec.ttlAfterCompleted);
+  return {
+    actions,
+    ...completed(state, { reason, message: message ?? lastWords(state), delivered }),
+    // Nothing else brings it again: of its own status a controller does not hear.
+    ...(ttlMilliseconds >= 0 && { lookAgainAt: new Date(state.now.getTime() + ttlMilliseconds) }),
+  };
+}
+
+function goOn(state: ClaimState, delivered: string[], deadline: Date): ClaimPlan {
+  const { claim, members, underWay, slowInMilliseconds } = state;
+  const waiting = members.filter(({ standing }) => standing.is === "waiting");
+  const mayStart = state.error === undefined && state.pauseMilliseconds === 0;
+  const missing = claim.spec.replicas - delivered.length - waiting.length - underWay.length;
+  const count = mayStart ? Math.max(0, Math.min(missing, mostAtOnce - underWay.length)) : 0;
+  const starts = freeOrdinals(state, count).map((ordinal) => ({ do: "startClaim", ordinal, deadline }) as const);
+  const tell = slowInMilliseconds === 0 || claim.status?.phase !== undefined;
+  return {
+    actions: [...removalOfFailed(state), ...starts],
+    ...(tell && { status: claiming(state, delivered, lastWords(state)) }),
+    lookAgainAt: earliest(state.now, deadline, waiting, [
+      missing > 0 ? state.pauseMilliseconds : 0,
+      tell ? 0 : slowInMilliseconds,
+    ]),
+  };
+}
+
+function freeOrdinals({ used, underWay }: ClaimState, count: number): number[] {
+  const free: number[] = [];
+  for (let ordinal = 0; free.length < count; ordinal++) {
+    if (!used.has(ordinal) && !underWay.includes(ordinal)) free.push(ordinal);
+  }
+  return free;
+}
+
+function removalOfFailed(state: ClaimState): ClaimAction[] {
+  const delivered = new Set(state.claim.status?.ramet?.sandboxes);
+  return state.members
+    .filter(({ sandbox, standing }) => standing.is === "failed" && !delivered.has(sandbox.metadata.name))
+    .filter(({ sandbox }) => sandbox.metadata.deletionTimestamp === undefined)
+    .map((member) => removal(state, member));
+}
+
+function removal({ claim }: ClaimState, { sandbox }: Member): ClaimAction {
+  return { do: claim.spec.reserveFailedSandbox === true ? "keepFailed" : "deleteSandbox", sandbox };
+}
+
+/** Why there are not more: of one sandbox, as there is often but one reason. */
+function lastWords({ members, error }: ClaimState): string {
+  const failed = members.find(({ standing }) => standing.is === "failed");
+  const waiting = members.find(({ standing }) => standing.is === "waiting");
+  const member = failed ?? waiting;
+  if (member !== undefined && member.standing.is !== "ready") {
+    return `the sandbox ${member.sandbox.metadata.name} is not to be had: ${member.standing.why}`;
+  }
+  return error === undefined ? "" : error.describe();
+}
+
+/** @param pauses from `now` on, in milliseconds; 0: there is none */
+function earliest(now: Date, deadline: Date, waiting: Member[], pauses: number[]): Date {
+  const times = [
+    deadline.getTime(),
+    ...waiting.flatMap(({ standing }) => (standing.is === "waiting" ? [standing.until.getTime()] : [])),
+    ...pauses.filter((pause) => pause > 0).map((pause) => now.getTime() + pause),
+  ];
+  return new Date(Math.min(...times));
+}

@@ -1,0 +1,38 @@
+import { backoffMilliseconds } from "../../kube/backoff.ts";
+import type { Clock } from "../../kube/clock.ts";
+
+/** What one process does for one claim that is not completed. */
+export class Pursuit {
+  /** When this process first heard of the claim: its start, where no status says another one. */
+  readonly since: Date;
+  /** Ordinals for which an attempt was started and whose sandbox the cache does not show yet. */
+  readonly ordinals = new Set<number>();
+  /** Ends the waiting for stock. */
+  readonly abort = new AbortController();
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  /** UIDs of sandboxes that were no good. */
+  readonly #failed = new Set<string>();
+  #notBefore = 0;
+
+  constructor(clock: Clock, random: () => number) {
+    this.since = clock.now();
+    this.#clock = clock;
+    this.#random = random;
+  }
+
+  /** After each one the next is waited with for longer: a template that cannot start must not be tried without end. */
+  noteFailed(uids: readonly string[]): void {
+    const fresh = uids.filter((uid) => !this.#failed.has(uid));
+    if (fresh.length === 0) return;
+    const pause = backoffMilliseconds(pauses, this.#failed.size, this.#random);
+    for (const uid of fresh) this.#failed.add(uid);
+    this.#notBefore = this.#clock.monotonicMilliseconds() + pause;
+  }
+
+  get pauseMilliseconds(): number {
+    return Math.max(0, Math.ceil(this.#notBefore - this.#clock.monotonicMilliseconds()));
+  }
+}
+
+const pauses = { baseMilliseconds: 500, maxMilliseconds: 30_000 };

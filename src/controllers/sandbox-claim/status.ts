@@ -1,0 +1,61 @@
+import type { Condition } from "../../api/metadata.ts";
+import type { SandboxClaimStatus } from "../../api/sandbox-claim.ts";
+import { setCondition } from "../../kube/conditions.ts";
+import type { ClaimPlan, ClaimState } from "./state.ts";
+
+/** The claim goes on; `why` says what it waits for, if anything is known. */
+export function claiming(state: ClaimState, delivered: string[], why: string): SandboxClaimStatus {
+  return {
+    ...common(state, delivered),
+    phase: "Claiming",
+    message: sentence(state, delivered, why),
+  };
+}
+
+/** The claim is over, in the reference's words. */
+export function completed(
+  state: ClaimState,
+  { reason, message: why, delivered }: { reason: string; message: string; delivered: string[] },
+): Pick<ClaimPlan, "status" | "transitions"> {
+  const { claim, now } = state;
+  const isWhole = reason === "AllReplicasClaimed";
+  const message = isWhole ? sentence(state, delivered, "") : sentence(state, delivered, whyNot(state, reason, why));
+  const ends = [
+    { type: "Completed", status: "True", reason, message } as const,
+    ...(reason === "TimeoutReached"
+      ? [{ type: "TimedOut", status: "True", reason: "ClaimTimeoutReached", message } as const]
+      : []),
+  ];
+  const conditions = ends.reduce<Condition[]>(
+    (all, condition) => setCondition(all, condition, now),
+    claim.status?.conditions ?? [],
+  );
+  return {
+    status: { ...common(state, delivered), phase: "Completed", message, completionTime: time(now), conditions },
+    // That a claim went well is no news to whoever waits for it.
+    ...(!isWhole && { transitions: [{ type: "Warning", reason, action: "Claim", note: message }] }),
+  };
+}
+
+function common({ startedAt }: ClaimState, delivered: string[]): SandboxClaimStatus {
+  return {
+    claimedReplicas: delivered.length,
+    claimStartTime: time(startedAt),
+    ...(delivered.length > 0 && { ramet: { sandboxes: delivered } }),
+  };
+}
+
+function sentence({ claim }: ClaimState, delivered: string[], why: string): string {
+  const count = `${delivered.length} of ${claim.spec.replicas} claimed`;
+  return why === "" ? count : `${count}: ${why}`;
+}
+
+function whyNot({ claim }: ClaimState, reason: string, why: string): string {
+  if (reason !== "TimeoutReached") return why;
+  const waited = `nothing more within ${claim.spec.claimTimeout} (spec.claimTimeout)`;
+  return why === "" ? `${waited}; raise the replicas of the set ${claim.spec.templateName}` : `${waited}; ${why}`;
+}
+
+function time(instant: Date): string {
+  return instant.toISOString().replace(/\.\d+Z$/, "Z");
+}

@@ -1,0 +1,216 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { RametError } from "../../src/api/errors.ts";
+import { annotations, labels } from "../../src/api/labels.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { memoryIo } from "../../src/cli/memory-io.ts";
+import { runProgram } from "../../src/cli/program.ts";
+import type { SandboxClaim } from "../../src/api/sandbox-claim.ts";
+import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { StandInNode } from "./controllers-stand-in-node.ts";
+
+/** SandboxClaims on a real API server with the real controllers; the cells are stand-ins, in which nothing runs. */
+const node = new StandInNode();
+let cluster: Cluster;
+let kubeconfig = "";
+let namespace = "";
+let number = 0;
+
+beforeAll(async () => {
+  cluster = await openCluster({
+    startNode: (context) => {
+      kubeconfig = context.controlPlane.kubeconfigPath;
+      return node.start(context);
+    },
+  });
+});
+afterAll(() => cluster.close());
+
+const apiVersion = "agents.kruise.io/v1alpha1";
+const template = { spec: { containers: [{ name: "main", image: "python", env: [{ name: "A", value: "1" }] }] } };
+const at = (name: string) => `${namespace}/${name}`;
+
+async function inNewNamespace(): Promise<void> {
+  namespace = `sc${++number}`;
+  await cluster.namespace(namespace);
+}
+async function create(kind: string, name: string, spec: object): Promise<void> {
+  await cluster.create({ apiVersion, kind, metadata: { name, namespace }, spec });
+}
+function sandboxes(holds: (sandbox: Sandbox) => boolean = () => true): Sandbox[] {
+  const all = cluster.seen.sandboxes.store.list();
+  return all.filter((one) => one.metadata.namespace === namespace && holds(one));
+}
+const isReady = ({ status }: Sandbox) => status?.phase === "Running";
+const isClaimed = ({ metadata }: Sandbox) => metadata.labels?.[labels.sandboxClaimed] === "true";
+const names = (all: Sandbox[]) => all.map(({ metadata }) => metadata.name).sort();
+
+async function stockedSet(replicas: number): Promise<void> {
+  await create("SandboxSet", "set", { replicas, template });
+  await expect
+    .poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length, { timeout: 20_000 })
+    .toBe(replicas);
+}
+async function claim(name: string, spec: object): Promise<SandboxClaim> {
+  await create("SandboxClaim", name, { templateName: "set", ...spec });
+  return completed(name);
+}
+async function completed(name: string): Promise<SandboxClaim> {
+  const find = () => cluster.seen.claims.store.get(at(name));
+  await expect.poll(() => find()?.status?.phase, { timeout: 20_000, interval: 10 }).toBe("Completed");
+  return find()!;
+}
+const reasonOf = ({ status }: SandboxClaim, type = "Completed") =>
+  status?.conditions?.find((one) => one.type === type)?.reason;
+
+test("a claim gets ready sandboxes with what it asks for, and the set fills up again", async () => {
+  await inNewNamespace();
+  await stockedSet(2);
+  const before = names(sandboxes());
+  const done = await claim("c", {
+    replicas: 2,
+    labels: { task: "7" },
+    annotations: { note: "n" },
+    envVars: { B: "2" },
+    shutdownTime: "2036-01-01T00:00:00Z",
+  });
+  expect(done.status).toMatchObject({ phase: "Completed", claimedReplicas: 2, message: "2 of 2 claimed" });
+  expect(reasonOf(done)).toBe("AllReplicasClaimed");
+  expect(done.status?.ramet?.sandboxes.toSorted()).toEqual(before);
+  for (const name of before) {
+    const sandbox = await cluster.sandbox(at(name), isClaimed);
+    expect(sandbox.metadata.labels).toMatchObject({ task: "7", [labels.claimName]: "c" });
+    expect(sandbox.metadata.annotations).toMatchObject({ note: "n", [annotations.owner]: done.metadata.uid });
+    expect(sandbox.spec.shutdownTime).toBe("2036-01-01T00:00:00Z");
+    expect(node.cells.get(at(name))?.identity?.environment).toEqual({ A: "1", B: "2" });
+  }
+  await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length, { timeout: 20_000 }).toBe(2);
+});
+
+test("a claim of a ready sandbox costs two writes", async () => {
+  await inNewNamespace();
+  await stockedSet(3);
+  await claim("warm", {});
+  await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length, { timeout: 20_000 }).toBe(3);
+  const stock = new Set(sandboxes().map(({ metadata }) => metadata.name));
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  cluster.requests();
+  await claim("c", {});
+  const writes = cluster
+    .requests()
+    .filter(({ verb }) => ["create", "patch", "update", "delete"].includes(verb))
+    // The successor is the set's expense.
+    .filter(({ resource, name = "" }) => resource.plural === "sandboxclaims" || stock.has(name))
+    .map(({ verb, resource, subresource }) => [verb, resource.plural, subresource].filter(Boolean).join(" "))
+    .sort();
+  expect(writes).toEqual(["patch sandboxclaims status", "patch sandboxes"]);
+});
+
+test("without stock sandboxes are made; with createOnNoStock false the claim waits for what becomes ready", async () => {
+  await inNewNamespace();
+  await create("SandboxSet", "set", { replicas: 0, template });
+  const cold = await claim("cold", { replicas: 2, envVars: { B: "2" }, labels: { task: "7" } });
+  expect(cold.status).toMatchObject({ claimedReplicas: 2 });
+  for (const name of cold.status?.ramet?.sandboxes ?? []) {
+    expect(node.cells.get(at(name))?.identity?.environment).toEqual({ A: "1", B: "2" });
+    const pod = await cluster.pod(at(name), () => true);
+    expect(pod.metadata.labels).toMatchObject({ task: "7" });
+  }
+  await create("SandboxClaim", "waits", { templateName: "set", createOnNoStock: false });
+  await expect.poll(() => cluster.seen.claims.store.get(at("waits"))?.status?.phase).toBe("Claiming");
+  await cluster.seen.sets.resource.mergePatch({ namespace, name: "set" }, { spec: { replicas: 1 } });
+  expect(reasonOf(await completed("waits"))).toBe("AllReplicasClaimed");
+});
+
+test("when its time is over, a claim completes with what it has, and says so", async () => {
+  await inNewNamespace();
+  await stockedSet(1);
+  await cluster.seen.sets.resource.mergePatch({ namespace, name: "set" }, { spec: { replicas: 0 } });
+  await create("SandboxSet", "other", { replicas: 0, template });
+  const none = await claim("none", { templateName: "other", createOnNoStock: false, claimTimeout: "1s" });
+  expect(none.status).toMatchObject({ claimedReplicas: 0 });
+  expect([reasonOf(none), reasonOf(none, "TimedOut")]).toEqual(["TimeoutReached", "ClaimTimeoutReached"]);
+  expect(none.status?.message).toBe(
+    "0 of 1 claimed: nothing more within 1s (spec.claimTimeout); raise the replicas of the set other",
+  );
+});
+
+test("a set that does not exist, a field that is not supported, a label that is reserved: each completes the claim with a sentence", async () => {
+  await inNewNamespace();
+  const missing = await claim("missing", { templateName: "nowhere" });
+  expect(reasonOf(missing)).toBe("SandboxSetNotFound");
+  expect(missing.status?.message).toContain(`the SandboxSet nowhere does not exist in the namespace ${namespace}`);
+  const other = await claim("inplace", { inplaceUpdate: { image: "other" } });
+  expect(reasonOf(other)).toBe("InvalidArgument");
+  expect(other.status?.message).toMatch(
+    /^0 of 1 claimed: spec\.inplaceUpdate\.image cannot be had: .* Make a SandboxSet with the image other, .*\[InvalidArgument\]$/,
+  );
+  await stockedSet(1);
+  const none = await claim("no-wish", { inplaceUpdate: { resources: {} }, dynamicVolumesMount: [] });
+  expect(reasonOf(none)).toBe("AllReplicasClaimed");
+  const reserved = await claim("reserved", { labels: { [labels.sandboxPool]: "x" } });
+  expect(reserved.status?.message).toContain("is not for users");
+});
+
+test("a sandbox that cannot take the environment is no good: it goes, or is kept for a look, and another takes its place", async () => {
+  await inNewNamespace();
+  await stockedSet(1);
+  const [first] = sandboxes();
+  const bad = first!.metadata.name;
+  node.cells.get(at(bad))!.behaviour.adoptError = new RametError("HandoverFailed", "the guest did not take it");
+  const done = await claim("c", { envVars: { B: "2" }, reserveFailedSandbox: true });
+  expect(done.status?.claimedReplicas).toBe(1);
+  expect(done.status?.ramet?.sandboxes).not.toContain(bad);
+  const kept = await cluster.sandbox(
+    at(bad),
+    ({ metadata }) => metadata.labels?.[labels.reservedFailedSandbox] === "true",
+  );
+  expect(kept.metadata.deletionTimestamp).toBeUndefined();
+});
+
+test("a controller that dies at any moment of a claim: the next one finds what it did, and the claim never has too many", async () => {
+  await inNewNamespace();
+  await stockedSet(6);
+  for (const [round, delay] of [0, 3, 8, 15, 30].entries()) {
+    await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length, { timeout: 20_000 }).toBe(6);
+    const name = `c${round}`;
+    await create("SandboxClaim", name, { templateName: "set", replicas: 5, envVars: { ROUND: `${round}` } });
+    await new Promise((resolve) => setTimeout(resolve, delay));
+    await cluster.restartControllers();
+    const done = await completed(name);
+    const own = sandboxes(({ metadata }) => metadata.labels?.[labels.claimName] === name);
+    expect(done.status?.claimedReplicas).toBe(5);
+    expect(names(own)).toEqual(done.status?.ramet?.sandboxes.toSorted());
+  }
+});
+
+test("a completed claim is deleted when its time is over, and its sandboxes stay", async () => {
+  await inNewNamespace();
+  await stockedSet(1);
+  await claim("c", { ttlAfterCompleted: "1s" });
+  await cluster.gone("claims", at("c"));
+  expect(sandboxes(isClaimed)).toHaveLength(1);
+});
+
+async function ramet(...args: string[]) {
+  const io = memoryIo({ environment: { HOME: "/nowhere" } });
+  const exitCode = await runProgram(io, ["claim", ...args, "-n", namespace, "--kubeconfig", kubeconfig]);
+  return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
+}
+
+test("ramet claim prints what it got, and says what it did not get, and why", async () => {
+  await inNewNamespace();
+  await stockedSet(2);
+  const two = await ramet("set", "--count", "2", "--label", "task=7", "-e", "B=2");
+  expect(two).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(two.stdout.trim().split("\n").sort()).toEqual(
+    names(sandboxes(({ metadata }) => metadata.labels?.["task"] === "7")),
+  );
+  await create("SandboxSet", "empty", { replicas: 0, template });
+  const none = await ramet("empty", "--no-create", "--timeout", "1s", "--name", "none");
+  expect(none).toMatchObject({ exitCode: 4, stdout: "" });
+  expect(none.stderr).toContain("The claim none has 0 of 1 claimed: nothing more within 1s");
+  expect(await ramet("take", "nowhere", "--name", "nowhere")).toMatchObject({ exitCode: 3, stdout: "" });
+  expect((await ramet("ls")).stdout).toMatch(/none +Completed +empty +0\/1/);
+  expect(await ramet("set", "--count", "0")).toMatchObject({ exitCode: 2 });
+  expect(await ramet("rm", "none")).toMatchObject({ exitCode: 0, stdout: "claim none removed\n" });
+});

@@ -1,0 +1,107 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { guestClientPort } from "../../src/api/cell.ts";
+import { CellClient } from "../../src/cell/client/cell-client.ts";
+import { GuestClient } from "../../src/cell/client/guest-client.ts";
+import { clusterCredentials } from "../../src/controllers/identity.ts";
+import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { realNode } from "./controllers-real-node.ts";
+
+/** With real cells and real gVisor: what whoever claims a sandbox finds in it. */
+let cluster: Cluster;
+
+beforeAll(async () => {
+  cluster = await openCluster({ startNode: realNode() });
+  await cluster.namespace("t");
+});
+afterAll(() => cluster.close());
+
+const apiVersion = "agents.kruise.io/v1alpha1";
+const template = {
+  spec: {
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: "main", image: "python", command: ["sleep", "1000000"] }],
+  },
+};
+
+async function output(name: string, command: string): Promise<string> {
+  const sandbox = await cluster.sandbox(`t/${name}`, ({ status }) => status?.phase === "Running");
+  const { uid } = sandbox.metadata;
+  const credentials = await clusterCredentials(cluster.client);
+  const cells = new CellClient(credentials.key);
+  const address = { ip: sandbox.status?.sandboxIp ?? "", sandboxUid: uid };
+  const guest = new GuestClient({
+    dial: () => cells.dial(address, guestClientPort),
+    accessToken: credentials.guestToken(uid),
+  });
+  let text = "";
+  for await (const event of guest.startProcess({ command: "sh", args: ["-c", command] })) {
+    if (event.type === "data") text += event.data.toString();
+  }
+  cells.close();
+  return text.trim();
+}
+
+/** Of a set's sandboxes, those that nobody has claimed. */
+const findReady = () =>
+  cluster.seen.sandboxes.store
+    .list()
+    .find(({ status, metadata }) => status?.phase === "Running" && metadata.ownerReferences?.length === 1);
+const findClaim = (name: string) => cluster.seen.claims.store.get(`t/${name}`)?.status;
+
+test("a claimed sandbox is the one that was ready, goes on as it was, and its new commands have the claim's variables", async () => {
+  await cluster.create({
+    apiVersion,
+    kind: "SandboxSet",
+    metadata: { name: "set", namespace: "t" },
+    spec: { replicas: 1, template },
+  });
+  await expect.poll(findReady, { timeout: 60_000 }).toBeDefined();
+  const { name } = findReady()!.metadata;
+  await output(name, "echo warmed > /state");
+  await cluster.create({
+    apiVersion,
+    kind: "SandboxClaim",
+    metadata: { name: "c", namespace: "t" },
+    spec: { templateName: "set", envVars: { TASK: "42" } },
+  });
+  await expect.poll(() => findClaim("c")?.phase, { timeout: 60_000 }).toBe("Completed");
+  expect(findClaim("c")?.ramet?.sandboxes).toEqual([name]);
+  expect(await output(name, "echo $TASK; cat /state; hostname")).toBe(`42\nwarmed\n${name}`);
+});
+
+test("a claim from a checkpoint has that go on in the Pod that was ready, under the sandbox's own name", async () => {
+  const { ramet: claimed } = findClaim("c") ?? {};
+  const [source = ""] = claimed?.sandboxes ?? [];
+  await cluster.create({
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: { name: "warm", namespace: "t" },
+    spec: { sandboxName: source },
+  });
+  const { status } = await cluster.checkpoint("t/warm", ({ status: now }) => now?.phase === "Succeeded");
+  await expect.poll(findReady, { timeout: 60_000 }).toBeDefined();
+  const before = findReady();
+  const from = { annotations: { "ramet.dev/restore-from": status?.checkpointId ?? "" } };
+  await cluster.create({
+    apiVersion,
+    kind: "SandboxClaim",
+    metadata: { name: "d", namespace: "t" },
+    spec: { templateName: "set", envVars: { TASK: "43" }, ...from },
+  });
+  await expect.poll(() => findClaim("d")?.phase, { timeout: 60_000 }).toBe("Completed");
+  const [name = ""] = findClaim("d")?.ramet?.sandboxes ?? [];
+  expect(name).toBe(before?.metadata.name);
+  const after = await cluster.sandbox(`t/${name}`, (now) => now.status?.ramet?.restoredFrom === status?.checkpointId);
+  expect(after.status?.podInfo?.podUID).toBe(before?.status?.podInfo?.podUID);
+  expect(await output(name, "echo $TASK; cat /state; hostname")).toBe(`43\nwarmed\n${name}`);
+
+  await cluster.create({
+    apiVersion,
+    kind: "SandboxClaim",
+    metadata: { name: "e", namespace: "t" },
+    spec: { templateName: "set", annotations: { "ramet.dev/restore-from": "nothing-there" } },
+  });
+  await expect.poll(() => findClaim("e")?.phase, { timeout: 60_000 }).toBe("Completed");
+  expect(findClaim("e")).toMatchObject({ claimedReplicas: 0 });
+  expect(findClaim("e")?.message).toContain("No checkpoint in the namespace t has the id nothing-there");
+});

@@ -1,0 +1,94 @@
+import type { Sandbox as SandboxObject } from "../../src/api/sandbox.ts";
+import { Sandbox } from "../../src/api/sandbox.ts";
+import { SandboxSet } from "../../src/api/sandbox-set.ts";
+import { apiVersion } from "../../src/api/kind.ts";
+import { labels } from "../../src/api/labels.ts";
+import type { ClaimParts } from "../../src/claim/claim-sandbox.ts";
+import { installCrds } from "../../src/controllers/install-crds.ts";
+import { sandboxResources } from "../../src/controllers/resources.ts";
+import { explicitConnection, type Connection } from "../../src/kube/connection.ts";
+import { KubeClient, type KubeClientOptions } from "../../src/kube/kube-client.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { startControlPlane } from "../setup/control-plane.ts";
+import { openClaimer, type Claimer } from "./claimer.ts";
+
+/** A real API server with Ramet's kinds and nobody who acts on them, and claimers. */
+export interface ClaimWorld {
+  client: KubeClient;
+  connection: Connection;
+  claimer: (options?: KubeClientOptions) => Promise<Claimer>;
+  /** A set `set` in a new namespace, with sandboxes that a stand-in says are ready: nothing runs in them. */
+  stock: (namespace: string, count: number, annotations?: Record<string, string>) => Promise<SandboxObject[]>;
+  sandboxes: (namespace: string) => Promise<SandboxObject[]>;
+  close: () => Promise<void>;
+}
+
+export async function openClaimWorld(): Promise<ClaimWorld> {
+  const controlPlane = await startControlPlane();
+  const connection = explicitConnection({
+    server: controlPlane.server,
+    ca: controlPlane.ca,
+    cert: controlPlane.adminCert,
+    key: controlPlane.adminKey,
+  });
+  const client = new KubeClient(connection);
+  const sandboxes = client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value));
+  const sets = client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value));
+  await installCrds(client, new AbortController().signal);
+  const claimers: Claimer[] = [];
+  return {
+    client,
+    connection,
+    claimer: async (options) => {
+      const claimer = await openClaimer(new KubeClient(connection, options));
+      claimers.push(claimer);
+      return claimer;
+    },
+    stock: async (namespace, count, annotations) => {
+      await client
+        .resource(coreResources.namespaces)
+        .create({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } })
+        .catch(() => undefined);
+      const set =
+        (await sets.find({ namespace, name: "set" })) ??
+        (await sets.create({
+          apiVersion,
+          kind: "SandboxSet",
+          metadata: { name: "set", namespace },
+          spec: { replicas: count, template: { spec: { containers: [{ name: "main", image: "python" }] } } },
+        }));
+      return Promise.all(Array.from({ length: count }, () => readySandbox(sandboxes, set, annotations)));
+    },
+    sandboxes: async (namespace) => (await sandboxes.list({ namespace })).items,
+    close: async () => {
+      await Promise.all(claimers.map((claimer) => claimer.close()));
+      await client.close();
+      await controlPlane.stop();
+    },
+  };
+}
+
+/** Stands in for set, sandbox controller and cell: it writes what a ready sandbox of a set looks like. */
+async function readySandbox(
+  sandboxes: ClaimParts["sandboxes"],
+  { metadata: { name, namespace, uid } }: SandboxSet,
+  annotations: Record<string, string> = {},
+): Promise<SandboxObject> {
+  const made = await sandboxes.create({
+    apiVersion,
+    kind: "Sandbox",
+    metadata: {
+      generateName: `${name}-`,
+      namespace,
+      labels: { [labels.sandboxPool]: name, [labels.sandboxClaimed]: "false" },
+      annotations,
+      ownerReferences: [{ apiVersion, kind: "SandboxSet", name, uid, controller: true, blockOwnerDeletion: true }],
+    },
+    spec: {},
+  });
+  const ready = { type: "Ready", status: "True", reason: "PodReady", message: "", lastTransitionTime: aTime };
+  const status = { phase: "Running", conditions: [ready] };
+  return sandboxes.mergePatch(made.metadata, { status }, { subresource: "status" });
+}
+
+const aTime = "2026-01-01T00:00:00Z";

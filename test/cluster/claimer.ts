@@ -1,0 +1,70 @@
+import { randomUUID } from "node:crypto";
+import { Sandbox } from "../../src/api/sandbox.ts";
+import { SandboxSet } from "../../src/api/sandbox-set.ts";
+import { setRevision } from "../../src/api/set-revision.ts";
+import { setSandbox } from "../../src/api/set-sandbox.ts";
+import { claimSandbox, type ClaimParts } from "../../src/claim/claim-sandbox.ts";
+import { FairTurns } from "../../src/claim/fair-turns.ts";
+import { Stock } from "../../src/claim/stock.ts";
+import type { ClaimWish } from "../../src/claim/wish.ts";
+import { sandboxResources } from "../../src/controllers/resources.ts";
+import { Informer } from "../../src/kube/informer.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+
+/** A claimer with a connection, a cache and a stock of its own: what one process has. */
+export interface Claimer {
+  parts: ClaimParts;
+  sandboxes: Informer<Sandbox>;
+  claim: (wish: Partial<ClaimWish> & Pick<ClaimWish, "namespace">) => ReturnType<typeof claimSandbox>;
+  /** Resolves when its cache has so many of them that can be claimed. */
+  stocked: (namespace: string, count: number) => Promise<void>;
+  close: () => Promise<void>;
+}
+
+/** As a gateway has it. The client is closed with it. */
+export async function openClaimer(client: KubeClient): Promise<Claimer> {
+  const informer = new Informer({
+    resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
+  });
+  const sets = client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value));
+  const end = new AbortController();
+  const following = informer.run(end.signal);
+  await informer.synced(end.signal);
+  let isOpen = true;
+  const stock = new Stock({ store: informer.store, revisionOf: () => undefined, random: Math.random });
+  const { clock } = client;
+  const turns = new FairTurns(16);
+  const model: ClaimParts["model"] = async (at) => {
+    const set = await sets.find(at);
+    return set && setSandbox(set, setRevision(set, undefined, String), Math.random);
+  };
+  const parts: ClaimParts = { sandboxes: informer.resource, stock, turns, model, clock };
+  return {
+    parts,
+    sandboxes: informer,
+    claim: (wish) =>
+      claimSandbox(
+        { set: "set", owner: "me", lock: randomUUID(), createOnNoStock: false, timeoutMilliseconds: 20_000, ...wish },
+        parts,
+        end.signal,
+      ),
+    stocked: (namespace, count) =>
+      new Promise((resolve) => {
+        const look = (): void => {
+          const all = informer.store.list().filter(({ metadata }) => metadata.namespace === namespace);
+          if (all.filter(({ status }) => status?.phase === "Running").length < count) return;
+          stop();
+          resolve();
+        };
+        const stop = informer.store.subscribe(look);
+        look();
+      }),
+    close: async () => {
+      if (!isOpen) return;
+      isOpen = false;
+      end.abort();
+      await following;
+      await client.close();
+    },
+  };
+}
