@@ -1,0 +1,82 @@
+import type { Checkpoint } from "../../api/checkpoint.ts";
+import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/named-snapshot-status.ts";
+import { builderName } from "./names.ts";
+import type { SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
+import { withStatus, type Building } from "./status.ts";
+
+/** A build that goes on. What a plan of it says of the status is added to `status`, never written apart. */
+export interface BuildUnderWay {
+  state: SnapshotState;
+  wanted: Wanted;
+  build: SnapshotBuild;
+  /** The present status, with the versions that can still be cloned. */
+  status: NamedSnapshotStatus;
+}
+
+/** The builder has ended without being asked to: another one goes on from the last captured step. */
+export function lost(underWay: BuildUnderWay, why: string): SnapshotPlan {
+  const { builder } = underWay.state;
+  const name = builder?.metadata.name ?? builderName(underWay.state.snapshot.metadata.name, underWay.build);
+  const plan = retry(underWay, "BuilderFailed", `The sandbox ${name}, in which it is built, ${why}`);
+  const isThere = builder !== undefined && builder.metadata.deletionTimestamp === undefined;
+  return { ...plan, actions: isThere ? [{ do: "deleteSandbox", sandbox: builder }] : [] };
+}
+
+/** Another attempt, with another builder; after some, the build has failed. */
+export function retry(underWay: BuildUnderWay, reason: Building["reason"], message: string): SnapshotPlan {
+  const { state, build, status } = underWay;
+  if (build.attempt >= mostAttempts)
+    return fail(underWay, { reason, message: `${message} (${mostAttempts} attempts)` });
+  const { builderUid: _, ...rest } = build;
+  const again = { ...status, build: { ...rest, attempt: build.attempt + 1 } };
+  return {
+    actions: [],
+    status: withStatus(state, again, starting(`${message}; attempt ${build.attempt + 1} of ${mostAttempts}`)),
+    transitions: [{ type: "Warning", reason, action: "Build", note: message }],
+  };
+}
+
+/** The build has failed; the version that serves goes on. */
+export function fail(
+  { state, build, status }: BuildUnderWay,
+  failure: { reason: Building["reason"]; message: string; step?: number },
+): SnapshotPlan {
+  const { reason, message } = failure;
+  const steps = status.steps?.map((step) => (step.state === "Running" ? givenUp(step, message) : step));
+  const ended = {
+    ...{ ...status, build: { ...build, endedAt: state.now.toISOString(), failure } },
+    ...(steps && { steps }),
+  };
+  return {
+    actions: [],
+    status: withStatus(state, ended, { status: "False", reason, message }),
+    transitions: [{ type: "Warning", reason, action: "Build", note: message }],
+  };
+}
+
+/** Its builder has gone with it. */
+function givenUp(step: SnapshotStep, error: string): SnapshotStep {
+  return { ...step, state: "Failed", error };
+}
+
+/** The step that runs, as a message calls it: ` in step 2 of 3 (run make)`; nothing between two steps. */
+export function whereIn({ steps = [] }: NamedSnapshotStatus): string {
+  const index = steps.findIndex(({ state }) => state === "Running");
+  return index < 0 ? "" : ` in step ${index + 1} of ${steps.length} (${steps[index]?.step ?? ""})`;
+}
+
+/** Nothing to do until something changes, but to say for what it waits. */
+export function waiting({ state, status }: BuildUnderWay, building: Building): SnapshotPlan {
+  return { actions: [], status: withStatus(state, status, building) };
+}
+
+/** Whether a Checkpoint has come to its end, well or not. */
+export function isEnded({ metadata, status }: Checkpoint): boolean {
+  return metadata.deletionTimestamp === undefined && (status?.phase === "Succeeded" || status?.phase === "Failed");
+}
+
+export function starting(message: string): Building {
+  return { status: "True", reason: "StartingBuilder", message };
+}
+
+const mostAttempts = 3;

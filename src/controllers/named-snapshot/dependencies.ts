@@ -1,0 +1,27 @@
+import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import type { OwnWrites } from "../../kube/own-writes.ts";
+import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { Attempts } from "../attempts.ts";
+import type { ControllerParts } from "../controller-parts.ts";
+import type { Lookups } from "./lookups.ts";
+import type { SnapshotMetrics } from "./metrics.ts";
+import type { PublicFetch } from "./public-fetch.ts";
+import type { StepOutcome } from "./step-outcome.ts";
+
+export interface SnapshotDependencies extends Pick<
+  ControllerParts,
+  "client" | "informers" | "cache" | "backend" | "podOptions" | "events" | "clock" | "log"
+> {
+  lookups: Lookups;
+  statuses: StatusWriter<NamedSnapshot>;
+  ownWrites: OwnWrites<NamedSnapshot>;
+  /** By builder and step. */
+  steps: Attempts<StepOutcome>;
+  fetch: PublicFetch;
+  /** Absent: nothing is counted. */
+  counted?: SnapshotMetrics | undefined;
+  /** Aborted when the controller ends: no further step of a step is begun. */
+  closing: AbortSignal;
+  /** Has a key reconciled; for what no informer tells. */
+  enqueue: (key: string) => void;
+}

@@ -1,0 +1,63 @@
+import { createHash } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { fetchContent } from "./fetch-content.ts";
+import { publicFetch } from "./public-fetch.ts";
+
+let base: string;
+const server = createServer((request, response) => {
+  if (request.url === "/file") response.end("content");
+  else if (request.url === "/moved") response.writeHead(302, { location: "/file" }).end();
+  else if (request.url === "/inside") response.writeHead(302, { location: "http://169.254.169.254/latest" }).end();
+  else if (request.url === "/circle") response.writeHead(302, { location: "/circle" }).end();
+  else response.writeHead(404).end("secret of the server");
+});
+beforeAll(async () => {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterAll(() => {
+  server.close();
+});
+
+const { signal } = new AbortController();
+const sha256 = createHash("sha256").update("content").digest("hex");
+const loopback = publicFetch({ isAllowed: (address) => address === "127.0.0.1" });
+const get = (path: string, digest = sha256): Promise<Readable> =>
+  fetchContent(loopback, { url: `${base}${path}`, sha256: digest, signal });
+
+test.each(["/file", "/moved"])("%s is given when it has the digest", async (path) => {
+  expect(await text(await get(path))).toBe("content");
+});
+
+test("other bytes are given to nobody, and their digest is told", async () => {
+  await expect(get("/file", "0".repeat(64))).rejects.toThrow(`its sha256 is ${sha256}`);
+});
+
+test("an error page is no file, and what it says is not told", async () => {
+  await expect(get("/nothing")).rejects.toThrow(/cannot be fetched: the server answers 404$/);
+});
+
+test("a redirect leads to no other place than a URL may, and not for ever", async () => {
+  await expect(get("/inside")).rejects.toThrow("169.254.169.254 is not a public address");
+  await expect(get("/circle")).rejects.toThrow("more than 5 redirects");
+});
+
+test.each([
+  "http://127.0.0.1/",
+  "http://localhost/",
+  "http://[::1]/",
+  "http://[::ffff:10.0.0.1]/",
+  "http://10.1.2.3/",
+  "http://192.168.1.1/",
+  "http://172.20.0.1/",
+  "http://100.64.1.1/",
+  "http://169.254.169.254/latest/meta-data",
+  "http://[fd00::1]/",
+  "http://0.0.0.0/",
+])("%s is refused: it is not public", async (url) => {
+  await expect(publicFetch()(url, signal)).rejects.toMatchObject({ code: "Forbidden" });
+});

@@ -1,0 +1,109 @@
+import type { Checkpoint } from "../../api/checkpoint.ts";
+import { annotations, labels } from "../../api/labels.ts";
+import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { copiedContents } from "./copied-contents.ts";
+import type { SnapshotDependencies } from "./dependencies.ts";
+import { builderName, digestLabel, sourceCheckpointName, stepCheckpointName, versionCheckpointName } from "./names.ts";
+import { followersOf, referrersOf } from "./referrers.ts";
+import { resolveInputs } from "./resolve-inputs.ts";
+import type { SnapshotState } from "./state.ts";
+import { attemptId } from "./start-step.ts";
+
+/** Reads what a plan needs: from the caches, and ConfigMaps and Secrets from the API server. */
+export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDependencies): Promise<SnapshotState> {
+  const { lookups, clock } = dependencies;
+  const { name, namespace, uid } = snapshot.metadata;
+  const wanted = await wantedOf(snapshot, dependencies);
+  const digest = "problem" in wanted ? undefined : wanted.digest;
+  const checkpoint = (at: string): Checkpoint | undefined => dependencies.cache.checkpoint(`${namespace}/${at}`);
+  const { build } = snapshot.status ?? {};
+  const builders = lookups.buildersOf(uid);
+  const builder = build && builders.find(({ metadata }) => metadata.name === builderName(name, build));
+  return {
+    snapshot,
+    wanted,
+    standing: await standingOf(snapshot, dependencies),
+    versionCheckpoint: digest && checkpoint(versionCheckpointName(name, digest.digest)),
+    captured: digest === undefined ? new Map() : capturedSteps(namespace, digest.steps, dependencies),
+    stepCheckpoint: lastStepCheckpoint(snapshot, checkpoint),
+    sourceCheckpoint: digest && checkpoint(sourceCheckpointName(name, digest.base)),
+    builder,
+    strays: builders.filter((one) => one !== builder),
+    made: lookups
+      .checkpointsOfSnapshot(`${namespace}/${name}`)
+      .filter(({ metadata }) => metadata.labels?.[labels.snapshotUid] === uid),
+    attempt: builder && nextAttempt(snapshot, builder, dependencies),
+    referrers: referrersOf(snapshot, lookups),
+    followers: followersOf(snapshot, lookups),
+    now: clock.now(),
+  };
+}
+
+async function wantedOf(snapshot: NamedSnapshot, dependencies: SnapshotDependencies): Promise<SnapshotState["wanted"]> {
+  const { cache, lookups } = dependencies;
+  const { namespace } = snapshot.metadata;
+  return resolveInputs(snapshot, {
+    template: (name) => cache.template(`${namespace}/${name}`),
+    snapshot: (name) => lookups.snapshot(`${namespace}/${name}`),
+    sandbox: (name) => cache.sandbox(`${namespace}/${name}`),
+    hasCheckpoint: (id) => isCloneable(cache.checkpointById(namespace, id)),
+    copied: await copiedContents(dependencies.client, snapshot),
+  });
+}
+
+/** A version whose Checkpoint is gone is no version any more: that is asked of the API server, as it leads to a build. */
+async function standingOf(
+  { metadata, status }: NamedSnapshot,
+  { cache, informers }: SnapshotDependencies,
+): Promise<Map<string, Checkpoint>> {
+  const found = await Promise.all(
+    (status?.versions ?? []).map(async ({ checkpointName, checkpointId }): Promise<[string, Checkpoint][]> => {
+      const at = { namespace: metadata.namespace, name: checkpointName };
+      const cached = cache.checkpoint(`${at.namespace}/${at.name}`);
+      const checkpoint = isCloneable(cached) ? cached : await informers.checkpoints.resource.find(at);
+      if (checkpoint?.status?.checkpointId !== checkpointId || !isCloneable(checkpoint)) return [];
+      return [[checkpointName, checkpoint]];
+    }),
+  );
+  return new Map(found.flat());
+}
+
+/** The label holds a part of the digest; the annotation has all of it. */
+function capturedSteps(
+  namespace: string,
+  digests: readonly string[],
+  { lookups }: SnapshotDependencies,
+): Map<string, Checkpoint> {
+  return new Map(
+    digests.flatMap((digest): [string, Checkpoint][] => {
+      const found = lookups
+        .checkpointsOfStep(namespace, digestLabel(digest))
+        .find(
+          (one) => isCloneable(one) && hasMemory(one) && one.metadata.annotations?.[annotations.stepDigest] === digest,
+        );
+      return found === undefined ? [] : [[digest, found]];
+    }),
+  );
+}
+
+function lastStepCheckpoint(
+  { metadata, status }: NamedSnapshot,
+  checkpoint: (name: string) => Checkpoint | undefined,
+): Checkpoint | undefined {
+  const last = status?.steps?.findLast(({ state }) => state === "Succeeded");
+  return last && checkpoint(stepCheckpointName(metadata.name, last.digest));
+}
+
+function nextAttempt({ status }: NamedSnapshot, builder: Sandbox, { steps }: SnapshotDependencies) {
+  const index = status?.steps?.findIndex(({ state }) => state !== "Succeeded") ?? -1;
+  return index < 0 ? undefined : steps.get(attemptId(builder.metadata.uid, index));
+}
+
+function isCloneable(checkpoint: Checkpoint | undefined): boolean {
+  return checkpoint?.status?.phase === "Succeeded" && checkpoint.metadata.deletionTimestamp === undefined;
+}
+
+function hasMemory({ status }: Checkpoint): boolean {
+  return status?.ramet?.contents?.includes("memory") ?? false;
+}

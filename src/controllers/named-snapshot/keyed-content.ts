@@ -1,0 +1,53 @@
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { RametError } from "../../api/errors.ts";
+import type { KeyRef } from "../../api/recipe-copy.ts";
+import { secretIdentity, type CopiedContent } from "../../api/snapshot-inputs.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { ObjectMeta } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+
+export interface KeyedContent {
+  bytes: Buffer;
+  /** What stands for the bytes in a digest. */
+  identity: CopiedContent;
+}
+
+export type KeyedSource = { configMap: KeyRef } | { secret: KeyRef };
+
+/**
+ * One key of a ConfigMap or Secret. Read when it is needed: to follow every Secret of a cluster, the controller would need
+ * a right that it should not have, and a memory full of secrets.
+ * @throws RametError `NotFound`, saying what to make
+ */
+export async function keyedContent(
+  client: KubeClient,
+  namespace: string,
+  source: KeyedSource,
+  signal?: AbortSignal,
+): Promise<KeyedContent> {
+  const isSecret = "secret" in source;
+  const { name, key } = isSecret ? source.secret : source.configMap;
+  const ref = isSecret ? coreResources.secrets : coreResources.configMaps;
+  const found = await client.resource(ref, (value) => Keyed.parse(value)).find({ namespace, name }, { signal });
+  if (found === undefined) throw missing(`The ${ref.kind} ${name}`, namespace);
+  const text = found.data?.[key];
+  const base64 = found.binaryData?.[key] ?? (isSecret ? text : undefined);
+  if (base64 === undefined && text === undefined) throw missing(`The key ${key} of the ${ref.kind} ${name}`, namespace);
+  const bytes = base64 === undefined ? Buffer.from(text ?? "") : Buffer.from(base64, "base64");
+  return { bytes, identity: identityOf(isSecret, found.metadata, bytes) };
+}
+
+function identityOf(isSecret: boolean, metadata: ObjectMeta, bytes: Buffer): CopiedContent {
+  if (isSecret) return { identity: secretIdentity(metadata) };
+  return { sha256: createHash("sha256").update(bytes).digest("hex") };
+}
+
+function missing(what: string, namespace: string): RametError {
+  return new RametError("NotFound", `${what}, which a step copies, does not exist in the namespace ${namespace}`, {
+    hint: "Make it, and the build goes on",
+  });
+}
+
+const Data = z.record(z.string(), z.string()).nullish();
+const Keyed = z.looseObject({ metadata: ObjectMeta, data: Data, binaryData: Data });

@@ -1,0 +1,72 @@
+import type { Checkpoint } from "../../api/checkpoint.ts";
+import { labels } from "../../api/labels.ts";
+import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import type { SandboxSet } from "../../api/sandbox-set.ts";
+import { controllerOf } from "../../kube/object.ts";
+import { originsNamed, originsNamedByTemplate } from "../origins-named.ts";
+import type { Informers } from "../resources.ts";
+
+/** What this controller looks up in the informers; all by namespace and something more. */
+export interface Lookups {
+  snapshot(key: string): NamedSnapshot | undefined;
+  /** Those built from this SandboxTemplate, sandbox, checkpoint or named snapshot. */
+  snapshotsFrom(namespace: string, source: string): NamedSnapshot[];
+  /** Those with this label of a step's digest. */
+  checkpointsOfStep(namespace: string, label: string): Checkpoint[];
+  checkpointsOfSnapshot(snapshotKey: string): Checkpoint[];
+  buildersOf(snapshotUid: string): Sandbox[];
+  /** Sandboxes that name this snapshot, checkpoint id or version in an annotation, or were cloned from that id. */
+  sandboxesFrom(namespace: string, text: string): Sandbox[];
+  setsFrom(namespace: string, text: string): SandboxSet[];
+  /** Sets that name this snapshot, at whatever version. */
+  setsNaming(namespace: string, snapshot: string): SandboxSet[];
+}
+
+export function createLookups({ snapshots, checkpoints, sandboxes, sets }: Informers): Lookups {
+  const bySource = snapshots.store.index((one) => sourcesOf(one).map((source) => inNamespace(one, source)));
+  const byStep = checkpoints.store.index((one) => ofLabel(one, labels.stepDigest));
+  const bySnapshot = checkpoints.store.index((one) => ofLabel(one, labels.snapshot));
+  const builders = sandboxes.store.index((one) => {
+    const owner = controllerOf(one);
+    return owner?.kind === "NamedSnapshot" ? [owner.uid] : [];
+  });
+  const byOrigin = sandboxes.store.index((one) => originsNamed(one).map((text) => inNamespace(one, text)));
+  const setsByOrigin = sets.store.index((one) =>
+    originsNamedByTemplate(one.spec.template).map((text) => inNamespace(one, text)),
+  );
+  const setsByName = sets.store.index((one) =>
+    originsNamedByTemplate(one.spec.template).map((text) => inNamespace(one, text.split("@")[0] ?? "")),
+  );
+  return {
+    snapshot: (key) => snapshots.store.get(key),
+    snapshotsFrom: (namespace, source) => bySource(`${namespace}/${source}`),
+    checkpointsOfStep: (namespace, label) => byStep(`${namespace}/${label}`),
+    checkpointsOfSnapshot: bySnapshot,
+    buildersOf: builders,
+    sandboxesFrom: (namespace, text) => byOrigin(`${namespace}/${text}`),
+    setsFrom: (namespace, text) => setsByOrigin(`${namespace}/${text}`),
+    setsNaming: (namespace, snapshot) => setsByName(`${namespace}/${snapshot}`),
+  };
+}
+
+/** What a snapshot is built from, as the index knows it: `template/python`. */
+export function sourcesOf({ spec: { from } }: NamedSnapshot): string[] {
+  return [
+    ...(from.template === undefined ? [] : [`template/${from.template.name}`]),
+    ...(from.snapshot === undefined ? [] : [`snapshot/${from.snapshot.name}`]),
+    ...(from.sandbox === undefined ? [] : [`sandbox/${from.sandbox.name}`]),
+    ...(from.checkpoint === undefined ? [] : [`checkpoint/${from.checkpoint.id}`]),
+  ];
+}
+
+type Named = { metadata: { namespace: string; labels?: Record<string, string> | undefined } };
+
+function inNamespace({ metadata }: Named, text: string): string {
+  return `${metadata.namespace}/${text}`;
+}
+
+function ofLabel(object: Named, label: string): string[] {
+  const value = object.metadata.labels?.[label];
+  return value === undefined ? [] : [inNamespace(object, value)];
+}

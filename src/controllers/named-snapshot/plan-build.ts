@@ -1,0 +1,167 @@
+import { annotations } from "../../api/labels.ts";
+import type { SnapshotBuild } from "../../api/named-snapshot-status.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { isConditionTrue } from "../../kube/conditions.ts";
+import { lost, retry, starting, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
+import { builderName, sourceCheckpointName } from "./names.ts";
+import { planCapture } from "./plan-capture.ts";
+import { planSteps } from "./plan-steps.ts";
+import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
+import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
+import { freshSteps, pointer, progressOf, withStatus, type Building } from "./status.ts";
+
+/** The wanted digest is not kept: a version of it is built, beside the one that serves. */
+export function planBuild(state: SnapshotState, wanted: Wanted): SnapshotPlan {
+  const { snapshot } = state;
+  const build = snapshot.status?.build;
+  const request = snapshot.metadata.annotations?.[annotations.buildRequest];
+  if (build === undefined || isOutdated(build, wanted, request)) return begin(state, wanted, request);
+  const current = currentVersion(state);
+  // Who asks for a build while one runs waits for that one.
+  const joined = request === undefined ? build : { ...build, request };
+  const status = pointer({ ...snapshot.status, build: joined, versions: keptVersions(state) }, current);
+  const underWay = { state, wanted, build: joined, status };
+  const plan = joined.failure === undefined ? goOn(underWay) : stayFailed(underWay, joined.failure);
+  return { ...plan, actions: [...strays(state), ...planRetention(state, current), ...plan.actions] };
+}
+
+function isOutdated(build: SnapshotBuild, { digest }: Wanted, request: string | undefined): boolean {
+  if (build.digest !== digest.digest) return true;
+  if (build.endedAt === undefined) return false;
+  // One that has ended well is not kept any more: somebody has deleted its Checkpoint.
+  return build.failure === undefined || build.request !== request;
+}
+
+function begin(state: SnapshotState, wanted: Wanted, request: string | undefined): SnapshotPlan {
+  const { snapshot, now } = state;
+  const before = snapshot.status?.build;
+  const wasKept = keptVersions(state).some(({ digest }) => digest === before?.digest);
+  const steps = freshSteps(state, wanted, 0);
+  const build: SnapshotBuild = {
+    digest: wanted.digest.digest,
+    startedAt: now.toISOString(),
+    attempt: 1,
+    ...(request !== undefined && { request }),
+  };
+  const changes = { ...snapshot.status, versions: keptVersions(state), build, steps, progress: progressOf(steps) };
+  return {
+    actions: [
+      ...removeBuilders(state),
+      ...(before === undefined || wasKept ? [] : [{ do: "deleteLog", digest: before.digest } as const]),
+    ],
+    status: withStatus(state, pointer(changes, currentVersion(state)), starting("A build begins")),
+    transitions: [
+      { type: "Normal", reason: "BuildStarted", action: "Build", note: `A version is built: ${wanted.digest.digest}` },
+    ],
+  };
+}
+
+/** A recipe that has failed is not tried again by itself: it would fail again. */
+function stayFailed(underWay: BuildUnderWay, { reason, message }: { reason: string; message: string }): SnapshotPlan {
+  const { state } = underWay;
+  const keeps = state.snapshot.metadata.annotations?.[annotations.keepBuilder] === "true";
+  return {
+    actions: keeps ? [] : removeBuilders({ ...state, strays: [] }),
+    status: withStatus(state, underWay.status, { status: "False", reason: knownReason(reason), message }),
+  };
+}
+
+function goOn(underWay: BuildUnderWay): SnapshotPlan {
+  const { versionCheckpoint, builder } = underWay.state;
+  if (versionCheckpoint !== undefined) return planCapture(underWay, versionCheckpoint);
+  const origin = originOf(underWay);
+  if ("plan" in origin) return origin.plan;
+  if (builder !== undefined) return planBuilder(underWay, builder);
+  return underWay.build.builderUid === undefined
+    ? create(underWay, origin)
+    : lost(underWay, `is gone${whereIn(underWay.status)}`);
+}
+
+function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
+  const { metadata, status } = builder;
+  const end = endOf(builder, whereIn(underWay.status));
+  if (end !== undefined) return lost(underWay, end);
+  if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) {
+    const message = `Waiting for the sandbox ${metadata.name}: ${status?.message ?? "it starts"}`;
+    return waiting(underWay, starting(message));
+  }
+  return underWay.build.builderUid === metadata.uid ? planSteps(underWay, builder) : adopt(underWay, builder);
+}
+
+function endOf({ metadata, status }: Sandbox, where: string): string | undefined {
+  if (metadata.deletionTimestamp !== undefined) return `was deleted${where}`;
+  const { phase = "Pending", message = "" } = status ?? {};
+  return ended.has(phase) ? `is ${phase}${where}: ${message}` : undefined;
+}
+
+/** What the builder begins with. Of a sandbox, a Checkpoint has to be taken first. */
+function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbox" }> | { plan: SnapshotPlan } {
+  const { state, wanted } = underWay;
+  const { origin, digest } = wanted;
+  if (origin.kind !== "sandbox") return origin;
+  const { sourceCheckpoint: captured } = state;
+  const building = (message: string): Building => ({ status: "True", reason: "CapturingSource", message });
+  if (captured === undefined) {
+    const name = sourceCheckpointName(state.snapshot.metadata.name, digest.base);
+    const action: SnapshotAction = { do: "capture", of: "source", name, sandboxName: origin.name };
+    return { plan: { ...waiting(underWay, building(`Capturing the sandbox ${origin.name}`)), actions: [action] } };
+  }
+  const id = captured.status?.checkpointId;
+  if (captured.metadata.deletionTimestamp === undefined) {
+    if (captured.status?.phase === "Succeeded" && id !== undefined) return { kind: "checkpoint", checkpointId: id };
+    if (captured.status?.phase === "Failed") {
+      const message = `The sandbox ${origin.name} could not be captured: ${captured.status.message ?? ""}`;
+      const actions: SnapshotAction[] = [{ do: "deleteCheckpoint", checkpoint: captured }];
+      return { plan: { ...retry(underWay, "CaptureFailed", message), actions } };
+    }
+  }
+  return { plan: waiting(underWay, building(`Waiting for the Checkpoint ${captured.metadata.name}`)) };
+}
+
+/** From the longest prefix of the recipe whose end was captured; what it had was memory too. */
+function create(underWay: BuildUnderWay, origin: Exclude<BuildOrigin, { kind: "sandbox" }>): SnapshotPlan {
+  const { state, build, wanted } = underWay;
+  const name = builderName(state.snapshot.metadata.name, build);
+  const base = baseOf(state, wanted, origin);
+  const from =
+    base.steps === 0 ? "the beginning" : `what is cached of ${base.steps} of ${wanted.digest.steps.length} steps`;
+  return {
+    ...waiting(underWay, starting(`Starting the sandbox ${name} from ${from}`)),
+    actions: [{ do: "createBuilder", name, base }],
+  };
+}
+
+function baseOf(
+  { captured }: SnapshotState,
+  { digest }: Wanted,
+  origin: Exclude<BuildOrigin, { kind: "sandbox" }>,
+): BuilderBase {
+  const at = digest.steps.findLastIndex((step) => captured.has(step));
+  const cached = captured.get(digest.steps[at] ?? "")?.status?.checkpointId;
+  if (cached !== undefined) return { steps: at + 1, checkpointId: cached };
+  return origin.kind === "template"
+    ? { steps: 0, template: origin.spec }
+    : { steps: 0, checkpointId: origin.checkpointId };
+}
+
+/** The builder runs: the steps that it was made with are done, all others are not, whatever an earlier builder did. */
+function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
+  const { state, wanted, build, status } = underWay;
+  const done = Number(builder.metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
+  const steps = freshSteps(state, wanted, done);
+  const changes = { build: { ...build, builderUid: builder.metadata.uid }, steps, progress: progressOf(steps) };
+  const message = `The sandbox ${builder.metadata.name} runs`;
+  return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)) };
+}
+
+function strays({ strays: all }: SnapshotState): SnapshotAction[] {
+  return all
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+    .map((sandbox) => ({ do: "deleteSandbox", sandbox }));
+}
+
+function knownReason(reason: string): Building["reason"] {
+  return reason === "BuilderFailed" || reason === "CaptureFailed" ? reason : "StepFailed";
+}
+
+const ended = new Set(["Succeeded", "Failed", "Terminating", "Paused"]);

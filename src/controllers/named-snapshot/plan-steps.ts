@@ -1,0 +1,141 @@
+import { actionOf, describeStep } from "../../api/recipe.ts";
+import type { SnapshotStep } from "../../api/named-snapshot-status.ts";
+import type { RametError } from "../../api/errors.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { stepCheckpointName, versionCheckpointName } from "./names.ts";
+import { fail, isEnded, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
+import type { SnapshotAction, SnapshotPlan } from "./state.ts";
+import { progressOf, withStatus, type Building } from "./status.ts";
+import { lastLines, type StepOutcome } from "./step-outcome.ts";
+
+/** The builder runs and is this build's: the next step, the capture of the last one, or at the end that of the version. */
+export function planSteps(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
+  const { state, status, wanted } = underWay;
+  const steps = status.steps ?? [];
+  const index = steps.findIndex((step) => step.state !== "Succeeded");
+  const step = steps[index];
+  const captured = planStepCapture(underWay, builder, index < 0 ? steps.length : index);
+  if (captured !== undefined) return captured;
+  if (step === undefined) return captureVersion(underWay, builder);
+  if (onlySets(underWay, index)) return record(underWay, index, { ...step, state: "Succeeded", milliseconds: 0 });
+  const { attempt } = state;
+  const building = running(underWay, index);
+  const start: SnapshotAction = { do: "startStep", index, builder, wanted, fresh: step.state === "Pending" };
+  if (step.state === "Pending") {
+    return { ...record(underWay, index, { ...step, state: "Running" }), afterStatus: [start] };
+  }
+  if (attempt === undefined) return { ...waiting(underWay, building), actions: [start] };
+  if (attempt.state === "running") return waiting(underWay, building);
+  if (attempt.state === "failed") return broken(underWay, { index, builder, error: attempt.error });
+  return ended(underWay, { index, builder, step, outcome: attempt.value });
+}
+
+interface StepEnd {
+  index: number;
+  builder: Sandbox;
+  step: SnapshotStep;
+}
+
+/** The step came to its end, well or not. */
+function ended(
+  underWay: BuildUnderWay,
+  { index, builder, step, outcome }: StepEnd & { outcome: StepOutcome },
+): SnapshotPlan {
+  const { milliseconds, log, exitCode, error } = outcome;
+  const output = lastLines(log);
+  const told: SnapshotStep = {
+    ...step,
+    state: error === undefined ? "Succeeded" : "Failed",
+    milliseconds: Math.round(milliseconds),
+    ...(exitCode !== undefined && { exitCode }),
+    ...(output !== "" && { output }),
+    ...(error !== undefined && { error }),
+  };
+  const { plan, underWay: after } = recorded(underWay, index, told);
+  const kept: SnapshotAction[] = log === "" ? [] : [{ do: "keepLog", index, digest: underWay.build.digest, text: log }];
+  const forget: SnapshotAction = { do: "forgetStep", index, builderUid: builder.metadata.uid };
+  if (error === undefined) return { ...plan, actions: kept, afterStatus: [forget] };
+  const count = underWay.status.steps?.length ?? 0;
+  const message = `Step ${index + 1} of ${count} (${step.step}) failed: ${error}${output === "" ? "" : `\n${output}`}`;
+  const failed = fail(after, { reason: "StepFailed", message, step: index + 1 });
+  return { ...failed, actions: kept, afterStatus: [forget] };
+}
+
+/** Nobody knows how the step has ended: its builder has more or less of it than it should, and goes. */
+function broken(
+  underWay: BuildUnderWay,
+  { index, builder, error }: Pick<StepEnd, "index" | "builder"> & { error: RametError },
+): SnapshotPlan {
+  const plan = lost(underWay, `was lost${whereIn(underWay.status)}: ${error.describe()}`);
+  return { ...plan, afterStatus: [{ do: "forgetStep", index, builderUid: builder.metadata.uid }] };
+}
+
+/** The state after the step before `next`, if it is to be captured and is not yet. A capture that fails costs time only. */
+function planStepCapture(underWay: BuildUnderWay, builder: Sandbox, next: number): SnapshotPlan | undefined {
+  const { state, status } = underWay;
+  const last = next - 1;
+  const step = status.steps?.[last];
+  if (step === undefined || step.cached || !isCaptured(underWay, last)) return undefined;
+  const { stepCheckpoint } = state;
+  if (state.captured.has(step.digest) || (stepCheckpoint !== undefined && isEnded(stepCheckpoint))) return undefined;
+  const building: Building = {
+    status: "True",
+    reason: "CapturingStep",
+    message: `Capturing the state after step ${next} of ${status.steps?.length ?? 0}`,
+  };
+  if (stepCheckpoint !== undefined) return waiting(underWay, building);
+  const name = stepCheckpointName(state.snapshot.metadata.name, step.digest);
+  return {
+    ...waiting(underWay, building),
+    actions: [{ do: "capture", of: "step", name, sandboxName: builder.metadata.name, stepDigest: step.digest }],
+  };
+}
+
+function isCaptured(underWay: BuildUnderWay, index: number): boolean {
+  const { stepCache, contents, recipe } = underWay.state.snapshot.spec;
+  if (stepCache === "None" || onlySets(underWay, index)) return false;
+  const isLast = index === recipe.length - 1;
+  // With memory, the version itself is the captured state after the last step.
+  if (isLast) return !contents.includes("memory");
+  return stepCache === "EveryStep";
+}
+
+function captureVersion({ state, build, status, wanted }: BuildUnderWay, builder: Sandbox): SnapshotPlan {
+  const { name } = state.snapshot.metadata;
+  const memory = state.snapshot.spec.contents.includes("memory");
+  const capture: SnapshotAction = {
+    do: "capture",
+    of: "version",
+    name: versionCheckpointName(name, build.digest),
+    sandboxName: builder.metadata.name,
+    digest: build.digest,
+    stepDigest: memory ? wanted.digest.steps.at(-1) : undefined,
+  };
+  const building: Building = { status: "True", reason: "CapturingVersion", message: "Capturing the version" };
+  return { actions: [capture], status: withStatus(state, status, building) };
+}
+
+/** Such a step changes how later ones run, and nothing in the sandbox. */
+function onlySets({ state }: BuildUnderWay, index: number): boolean {
+  const step = state.snapshot.spec.recipe[index];
+  return step !== undefined && ["env", "workdir", "user"].includes(actionOf(step));
+}
+
+function record(underWay: BuildUnderWay, index: number, step: SnapshotStep): SnapshotPlan {
+  return recorded(underWay, index, step).plan;
+}
+
+/** The plan that writes the step as it is now, and the build as it is after that. */
+function recorded(underWay: BuildUnderWay, index: number, step: SnapshotStep) {
+  const steps = (underWay.status.steps ?? []).with(index, step);
+  const status = { ...underWay.status, steps, progress: progressOf(steps) };
+  const after = { ...underWay, status };
+  const plan: SnapshotPlan = { actions: [], status: withStatus(underWay.state, status, running(after, index)) };
+  return { plan, underWay: after };
+}
+
+function running({ state, status }: BuildUnderWay, index: number): Building {
+  const step = state.snapshot.spec.recipe[index];
+  const message = `Step ${index + 1} of ${status.steps?.length ?? 0}: ${step === undefined ? "" : describeStep(step)}`;
+  return { status: "True", reason: "RunningStep", message };
+}

@@ -1,0 +1,101 @@
+import type { SnapshotVersion } from "../../api/named-snapshot-status.ts";
+import { annotations, labels } from "../../api/labels.ts";
+import type { Checkpoint } from "../../api/checkpoint.ts";
+import { versionCheckpointName } from "./names.ts";
+import type { SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
+import { freshSteps, pointer, progressOf, withStatus } from "./status.ts";
+
+/** The versions whose Checkpoints can still be cloned, oldest first. */
+export function keptVersions({ snapshot, standing }: SnapshotState): SnapshotVersion[] {
+  return (snapshot.status?.versions ?? []).filter(({ checkpointName }) => standing.has(checkpointName));
+}
+
+/** The one that serves. */
+export function currentVersion(state: SnapshotState): SnapshotVersion | undefined {
+  return keptVersions(state).find(({ version }) => version === state.snapshot.status?.version);
+}
+
+/** A kept version has the wanted digest: it serves, and nothing is built. */
+export function serve(state: SnapshotState, kept: SnapshotVersion, wanted: Wanted): SnapshotPlan {
+  const { status, metadata } = state.snapshot;
+  const isNew = status?.version !== kept.version;
+  const ofBuild = status?.build?.digest === kept.digest;
+  const steps =
+    ofBuild && status.steps !== undefined ? status.steps : freshSteps(state, wanted, wanted.digest.steps.length);
+  const changes = { ...status, versions: keptVersions(state), steps, progress: progressOf(steps) };
+  return {
+    actions: [
+      ...removeBuilders(state),
+      // What serves changes first; what nobody needs goes when the status says so.
+      ...(isNew ? [] : [...planRetention(state, kept), ...unneeded(state, wanted)]),
+    ],
+    status: withStatus(state, pointer(changes, kept), {
+      status: "False",
+      reason: "Built",
+      message: `Version ${kept.version} has the wanted digest`,
+    }),
+    ...(isNew && {
+      transitions: [
+        {
+          type: "Normal" as const,
+          reason: "VersionServes",
+          action: "MovePointer",
+          note: `Version ${kept.version} of ${metadata.name} serves: it has the wanted digest and was kept`,
+        },
+      ],
+    }),
+  };
+}
+
+/** Versions beyond `keepVersions` go, oldest first, unless somebody refers to them. The current one always stays. */
+export function planRetention(state: SnapshotState, current: SnapshotVersion | undefined): SnapshotAction[] {
+  const { snapshot, standing, referrers } = state;
+  const others = keptVersions(state).filter(({ version }) => version !== current?.version);
+  const room = snapshot.spec.keepVersions - (current === undefined ? 0 : 1);
+  return others
+    .toSorted((a, b) => b.version - a.version)
+    .slice(Math.max(0, room))
+    .filter(({ version }) => (referrers.get(version) ?? []).length === 0)
+    .flatMap(({ checkpointName, digest }) => {
+      const checkpoint = standing.get(checkpointName);
+      if (checkpoint === undefined) return [];
+      return [
+        { do: "deleteCheckpoint" as const, checkpoint },
+        { do: "deleteLog" as const, digest },
+      ];
+    });
+}
+
+/**
+ * What no build of the present recipe can use, and what builds that were given up left. Captured steps that can be restored
+ * stay, marked, for a recipe that has them again: the collector removes them when they take too much.
+ */
+function unneeded({ snapshot, made, now }: SnapshotState, { digest }: Wanted): SnapshotAction[] {
+  const needed = new Set([
+    ...(snapshot.status?.versions ?? []).map(({ checkpointName }) => checkpointName),
+    versionCheckpointName(snapshot.metadata.name, digest.digest),
+  ]);
+  const steps = new Set(digest.steps);
+  return made
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined && !needed.has(metadata.name))
+    .flatMap((checkpoint): SnapshotAction[] => {
+      const { phase } = checkpoint.status ?? {};
+      const isInRecipe = steps.has(stepDigestOf(checkpoint) ?? "");
+      const isStep = checkpoint.metadata.labels?.[labels.purpose] === "step" && phase === "Succeeded";
+      if (!isStep) return phase === "Failed" || !isInRecipe ? [{ do: "deleteCheckpoint", checkpoint }] : [];
+      const isMarked = checkpoint.metadata.annotations?.[annotations.unneededSince] !== undefined;
+      if (isMarked !== isInRecipe) return [];
+      return [{ do: "markStep", checkpoint, unneededSince: isInRecipe ? undefined : now.toISOString() }];
+    });
+}
+
+function stepDigestOf({ metadata }: Checkpoint): string | undefined {
+  return metadata.annotations?.[annotations.stepDigest];
+}
+
+/** Nothing is built: no builder is needed any more. */
+export function removeBuilders({ builder, strays }: SnapshotState): SnapshotAction[] {
+  return [...(builder === undefined ? [] : [builder]), ...strays]
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+    .map((sandbox) => ({ do: "deleteSandbox", sandbox }));
+}

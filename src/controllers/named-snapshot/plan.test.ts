@@ -1,0 +1,412 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { RametError } from "../../api/errors.ts";
+import { Checkpoint } from "../../api/checkpoint.ts";
+import { annotations, finalizers } from "../../api/labels.ts";
+import { NamedSnapshot, type NamedSnapshotSpec } from "../../api/named-snapshot.ts";
+import type { NamedSnapshotStatus } from "../../api/named-snapshot-status.ts";
+import type { RecipeStep } from "../../api/recipe.ts";
+import { Sandbox } from "../../api/sandbox.ts";
+import { snapshotDigest } from "../../api/snapshot-digest.ts";
+import type { Attempt } from "../attempts.ts";
+import { captureCheckpoint, builderSandbox } from "./manifests.ts";
+import { builderName, stepCheckpointName, versionCheckpointName } from "./names.ts";
+import { planSnapshot } from "./plan.ts";
+import type { SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
+import type { StepOutcome } from "./step-outcome.ts";
+
+const base = { template: { spec: { containers: [{ name: "main", image: "python" }] } } };
+const template = { template: { name: "base" } };
+const defaults: NamedSnapshotSpec = {
+  from: template,
+  recipe: [],
+  contents: ["memory", "filesystem"],
+  keepVersions: 5,
+  deletionPolicy: "Retain",
+  stepCache: "EveryStep",
+};
+const recipes: RecipeStep[][] = [
+  [],
+  [{ run: "a" }],
+  [{ run: "a" }, { run: "b" }],
+  [{ run: "a" }, { env: { A: "1" } }, { start: "c" }, { waitFor: { port: 1 } }],
+  [{ run: "a" }, { run: "fails" }, { run: "b" }],
+];
+
+/**
+ * A stand-in for everything around the planner: it carries actions out at once and shows them at once. It proves nothing of
+ * caches that lag, of the API server or of cells; it does prove what the planner makes of any order of ends and crashes.
+ */
+class StandInWorld {
+  status: NamedSnapshotStatus | undefined;
+  spec = defaults;
+  readonly checkpoints = new Map<string, Checkpoint>();
+  builders: Sandbox[] = [];
+  attempts = new Map<string, Attempt<StepOutcome>>();
+  /** By builder: the commands that were begun in it, in order. */
+  readonly begun = new Map<string, number[]>();
+  isDeleted = false;
+  #count = 0;
+
+  step(): SnapshotPlan {
+    const plan = planSnapshot(this.state());
+    for (const action of plan.actions) this.#apply(action);
+    if (plan.status !== undefined) this.status = plan.status;
+    for (const action of plan.afterStatus ?? []) this.#apply(action);
+    return plan;
+  }
+
+  /** Until nothing changes any more, with everything that was begun coming to its end. */
+  settle(): void {
+    for (let round = 0; round < 200; round++) {
+      const before = JSON.stringify([this.status, [...this.checkpoints.keys()], this.builders.length]);
+      this.step();
+      const moved = this.finishCheckpoints("Succeeded") + this.startBuilders() + this.finishSteps();
+      if (moved === 0 && before === JSON.stringify([this.status, [...this.checkpoints.keys()], this.builders.length]))
+        return;
+    }
+    throw new Error(`it does not come to rest: ${JSON.stringify(this.status, null, 1)}`);
+  }
+
+  finishCheckpoints(phase: "Succeeded" | "Failed"): number {
+    const open = [...this.checkpoints].filter(([, { status }]) => status?.phase === undefined);
+    for (const [name, checkpoint] of open) {
+      const contents = checkpoint.spec.persistentContents;
+      this.checkpoints.set(name, { ...checkpoint, status: { phase, checkpointId: `id-${name}`, ramet: { contents } } });
+    }
+    return open.length;
+  }
+
+  startBuilders(): number {
+    const waiting = this.builders.filter(({ status }) => status === undefined);
+    const conditions = [{ type: "Ready", status: "True" as const, reason: "r", message: "", lastTransitionTime: at }];
+    this.builders = this.builders.map((one) =>
+      one.status === undefined ? { ...one, status: { phase: "Running", conditions } } : one,
+    );
+    return waiting.length;
+  }
+
+  finishSteps(): number {
+    const open = [...this.attempts].filter(([, { state }]) => state === "running");
+    for (const [id] of open) {
+      const index = Number(id.split("/")[1]);
+      const failed = this.spec.recipe[index]?.run === "fails";
+      const value = { milliseconds: 1, log: "", exitCode: failed ? 1 : 0, ...(failed && { error: "exit code 1" }) };
+      this.attempts.set(id, { state: "done", value });
+    }
+    return open.length;
+  }
+
+  /** The controller forgets what it has in memory. */
+  crash(): void {
+    this.attempts = new Map();
+  }
+
+  loseBuilder(): void {
+    this.builders = this.builders.map((one) => ({ ...one, status: { phase: "Failed", message: "lost" } }));
+  }
+
+  state(): SnapshotState {
+    const snapshot = NamedSnapshot.parse({
+      apiVersion: "ramet.dev/v1alpha1",
+      kind: "NamedSnapshot",
+      metadata: {
+        ...meta("s"),
+        finalizers: [finalizers.namedSnapshot],
+        ...(this.isDeleted && { deletionTimestamp: at }),
+      },
+      spec: this.spec,
+      status: this.status,
+    });
+    const digest = snapshotDigest({ ...this.spec, from: { template: base }, copied: new Map() });
+    const wanted: Wanted = {
+      digest,
+      origin: { kind: "template", spec: base },
+      parent: "template/base",
+      copied: new Map(),
+      secrets: [],
+    };
+    const succeeded = [...this.checkpoints.values()].filter(({ status }) => status?.phase === "Succeeded");
+    const { build, steps = [] } = this.status ?? {};
+    const name = build && builderName("s", build);
+    const builder = this.builders.find(({ metadata }) => metadata.name === name);
+    const last = steps.findLast(({ state }) => state === "Succeeded");
+    const next = steps.findIndex(({ state }) => state !== "Succeeded");
+    return {
+      snapshot,
+      wanted,
+      standing: new Map(succeeded.map((one) => [one.metadata.name, one])),
+      versionCheckpoint: this.checkpoints.get(versionCheckpointName("s", digest.digest)),
+      captured: new Map(
+        succeeded.flatMap((one) => {
+          const of = one.metadata.annotations?.["ramet.dev/step-digest"];
+          return of === undefined || !(one.status?.ramet?.contents?.includes("memory") ?? false)
+            ? []
+            : [[of, one] as const];
+        }),
+      ),
+      stepCheckpoint: last && this.checkpoints.get(stepCheckpointName("s", last.digest)),
+      sourceCheckpoint: undefined,
+      builder,
+      strays: this.builders.filter((one) => one !== builder),
+      made: [...this.checkpoints.values()],
+      attempt: builder && this.attempts.get(`${builder.metadata.uid}/${next}`),
+      referrers: new Map(),
+      followers: [],
+      now: new Date(at),
+    };
+  }
+
+  #apply(action: SnapshotAction): void {
+    switch (action.do) {
+      case "createBuilder":
+        if (this.builders.some(({ metadata }) => metadata.name === action.name)) return;
+        this.builders.push(Sandbox.parse(this.#made(builderSandbox(this.state().snapshot, action))));
+        return;
+      case "deleteSandbox":
+        this.builders = this.builders.filter(({ metadata }) => metadata.uid !== action.sandbox.metadata.uid);
+        return;
+      case "capture":
+        if (this.checkpoints.has(action.name)) return;
+        this.checkpoints.set(
+          action.name,
+          Checkpoint.parse(this.#made(captureCheckpoint(this.state().snapshot, action))),
+        );
+        return;
+      case "deleteCheckpoint":
+        this.checkpoints.delete(action.checkpoint.metadata.name);
+        return;
+      case "markStep":
+        this.#mark(action);
+        return;
+      case "startStep":
+        this.#start(action);
+        return;
+      case "forgetStep":
+        this.attempts.delete(`${action.builderUid}/${action.index}`);
+        return;
+      default:
+    }
+  }
+
+  #mark({ checkpoint, unneededSince }: Extract<SnapshotAction, { do: "markStep" }>): void {
+    const { [annotations.unneededSince]: _, ...others } = checkpoint.metadata.annotations ?? {};
+    const mark = unneededSince === undefined ? {} : { [annotations.unneededSince]: unneededSince };
+    const metadata = { ...checkpoint.metadata, annotations: { ...others, ...mark } };
+    this.checkpoints.set(metadata.name, { ...checkpoint, metadata });
+  }
+
+  /** A step that was begun by a controller that is gone is known to the guest, or it is not: here, only if it had begun. */
+  #start({ index, builder, fresh }: Extract<SnapshotAction, { do: "startStep" }>): void {
+    const { uid } = builder.metadata;
+    const begun = this.begun.get(uid) ?? [];
+    if (!fresh && !begun.includes(index)) {
+      this.attempts.set(`${uid}/${index}`, { state: "failed", error: new RametError("SandboxLost", "not known") });
+      return;
+    }
+    if (fresh) this.begun.set(uid, [...begun, index]);
+    this.attempts.set(`${uid}/${index}`, { state: "running", failures: 0 });
+  }
+
+  #made(manifest: { metadata: object }) {
+    return { ...manifest, metadata: { ...manifest.metadata, ...meta(undefined, `u${++this.#count}`) } };
+  }
+}
+
+const at = "2030-01-01T00:00:00.000Z";
+function meta(name: string | undefined, uid = "u") {
+  return { ...(name !== undefined && { name }), namespace: "t", uid, resourceVersion: "1", creationTimestamp: at };
+}
+
+const event = fc.constantFrom(
+  ...(["step", "step", "step", "steps", "steps", "checkpoints", "builders", "crash", "fail", "lose"] as const),
+);
+const wish = fc.record({
+  recipe: fc.constantFrom(...recipes),
+  contents: fc.constantFrom<NamedSnapshotSpec["contents"]>(["memory", "filesystem"], ["filesystem"]),
+  stepCache: fc.constantFrom<NamedSnapshotSpec["stepCache"]>("EveryStep", "LastStep", "None"),
+  keepVersions: fc.constantFrom(1, 2, 5),
+  suspend: fc.constantFrom(false, false, false, true),
+});
+const history = fc.array(fc.oneof({ weight: 8, arbitrary: event }, { weight: 1, arbitrary: wish }), { maxLength: 60 });
+
+function act(world: StandInWorld, what: typeof event extends fc.Arbitrary<infer T> ? T : never): void {
+  const acts = {
+    step: () => void world.step(),
+    steps: () => world.finishSteps(),
+    checkpoints: () => world.finishCheckpoints("Succeeded"),
+    fail: () => world.finishCheckpoints("Failed"),
+    builders: () => world.startBuilders(),
+    crash: () => {
+      world.crash();
+    },
+    lose: () => {
+      world.loseBuilder();
+    },
+  };
+  acts[what]();
+}
+
+function checkAlways(world: StandInWorld): void {
+  const { status } = world;
+  const versions = status?.versions ?? [];
+  const numbers = versions.map(({ version }) => version);
+  expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
+  expect(status?.latestVersion ?? 0).toBeGreaterThanOrEqual(Math.max(0, ...numbers));
+  if (status?.version !== undefined) {
+    const current = versions.find(({ version }) => version === status.version);
+    expect(current).toMatchObject({ digest: status.digest, checkpointId: status.checkpointId });
+    expect(world.checkpoints.get(current!.checkpointName)?.status?.phase).toBe("Succeeded");
+  }
+  // A command never runs twice in one sandbox, and never before the one before it.
+  for (const begun of world.begun.values()) expect(begun).toEqual([...new Set(begun)].sort((a, b) => a - b));
+}
+
+test("whatever ends, fails or crashes in whatever order, it comes to rest at the wanted version or a told failure", () => {
+  fc.assert(
+    fc.property(history, (events) => {
+      const world = new StandInWorld();
+      for (const one of events) {
+        if (typeof one === "string") act(world, one);
+        else world.spec = { ...defaults, ...one };
+        checkAlways(world);
+      }
+      const before = world.status?.version;
+      world.spec = { ...world.spec, suspend: false };
+      world.settle();
+      checkAlways(world);
+      const { status } = world;
+      const { digest } = world.state().wanted as Wanted;
+      const served = status?.digest === digest.digest;
+      if (!served) {
+        expect(status?.build).toMatchObject({ digest: digest.digest, failure: {} });
+        expect(status?.version).toBe(before);
+        expect(status?.message).toBeTruthy();
+      }
+      expect(world.builders).toEqual([]);
+      if (served) expect(status.versions?.length).toBeLessThanOrEqual(world.spec.keepVersions);
+      if (served) expect(status).not.toHaveProperty("message");
+    }),
+    { numRuns: 400 },
+  );
+}, 30_000);
+
+test("when it is deleted, nothing is left but versions that are to be retained", () => {
+  fc.assert(
+    fc.property(history, fc.constantFrom("Retain" as const, "Delete" as const), (events, deletionPolicy) => {
+      const world = new StandInWorld();
+      for (const one of events) {
+        if (typeof one === "string") act(world, one);
+        else world.spec = { ...defaults, ...one };
+      }
+      const versions = world.state().snapshot.status?.versions ?? [];
+      const standing = versions.filter(
+        ({ checkpointName }) => world.checkpoints.get(checkpointName)?.status?.phase === "Succeeded",
+      );
+      world.spec = { ...world.spec, deletionPolicy };
+      world.isDeleted = true;
+      const isGone = () => world.step().actions.some((action) => action.do === "removeFinalizer");
+      expect([isGone(), isGone()]).toContain(true);
+      expect(world.builders).toEqual([]);
+      const kept = deletionPolicy === "Retain" ? standing.map(({ checkpointName }) => checkpointName) : [];
+      expect([...world.checkpoints.keys()].sort()).toEqual(kept.sort());
+    }),
+    { numRuns: 200 },
+  );
+});
+
+test("a captured step that leaves the recipe is marked and kept, and the mark goes when a recipe has it again", () => {
+  const world = new StandInWorld();
+  const marked = () =>
+    [...world.checkpoints.values()]
+      .filter(({ metadata }) => metadata.annotations?.[annotations.unneededSince] !== undefined)
+      .map(({ metadata }) => metadata.name);
+  world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "b" }] };
+  world.settle();
+  const step = stepCheckpointName("s", world.status!.steps![0]!.digest);
+  expect(marked()).toEqual([]);
+  world.spec = { ...defaults, recipe: [{ run: "x" }] };
+  world.settle();
+  expect(marked()).toEqual([step]);
+  world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "c" }] };
+  world.settle();
+  expect(marked()).toEqual([]);
+  expect(world.status?.steps?.map(({ cached }) => cached)).toEqual([true, false]);
+});
+
+test("a rebuild runs only what is after the longest captured prefix", () => {
+  const world = new StandInWorld();
+  world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "b" }, { run: "c" }] };
+  world.settle();
+  world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "b" }, { run: "d" }] };
+  world.settle();
+  expect(world.status).toMatchObject({ version: 2, progress: "3/3" });
+  expect(world.status?.steps?.map(({ cached }) => cached)).toEqual([true, true, false]);
+  expect([...world.begun.values()]).toEqual([[0, 1, 2], [2]]);
+  world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "b" }, { run: "c" }] };
+  world.settle();
+  expect(world.status).toMatchObject({ version: 1, latestVersion: 2 });
+  expect(world.begun.size).toBe(2);
+});
+
+test("a failing recipe is tried once, not again and again", () => {
+  const world = new StandInWorld();
+  world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "fails" }] };
+  world.settle();
+  world.settle();
+  expect(world.status?.build).toMatchObject({ attempt: 1, failure: { reason: "StepFailed", step: 2 } });
+  expect([...world.begun.values()]).toEqual([[0, 1]]);
+});
+
+test("a Checkpoint that somebody else has put under the version's name is left alone, and named", () => {
+  const world = new StandInWorld();
+  world.spec = { ...defaults, recipe: [{ run: "a" }] };
+  const name = versionCheckpointName("s", (world.state().wanted as Wanted).digest.digest);
+  const foreign = Checkpoint.parse({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Checkpoint",
+    metadata: meta(name),
+    spec: { podName: "a" },
+    status: { phase: "Succeeded", checkpointId: "other" },
+  });
+  world.checkpoints.set(name, foreign);
+  world.settle();
+  expect(world.status).not.toHaveProperty("version");
+  expect(world.status?.message).toContain(`a Checkpoint ${name} exists and is not of this build`);
+  expect(world.checkpoints.get(name)).toBe(foreign);
+});
+
+test("a version whose Checkpoint was deleted by hand is built again, under a new number, as often as it takes", () => {
+  const world = new StandInWorld();
+  world.spec = { ...defaults, recipe: [{ run: "a" }] };
+  world.settle();
+  for (let version = 2; version < 7; version++) {
+    world.checkpoints.clear();
+    world.step();
+    expect(world.status).not.toHaveProperty("version");
+    expect(world.status?.conditions).toContainEqual(expect.objectContaining({ type: "Ready", status: "False" }));
+    world.settle();
+    expect(world.status).toMatchObject({ version, latestVersion: version });
+  }
+});
+
+test("a pin lets a kept version serve, says so, and builds nothing; without it the recipe is followed again", () => {
+  const world = new StandInWorld();
+  for (const run of ["a", "b"]) {
+    world.spec = { ...defaults, recipe: [{ run }] };
+    world.settle();
+  }
+  world.spec = { ...defaults, recipe: [{ run: "c" }], pinnedVersion: 1 };
+  world.settle();
+  expect(world.status).toMatchObject({ version: 1, latestVersion: 2 });
+  expect(world.status?.conditions).toContainEqual(
+    expect.objectContaining({ type: "Ready", status: "True", message: "Version 1 serves" }),
+  );
+  world.spec = { ...world.spec, pinnedVersion: 9 };
+  world.settle();
+  expect(world.status).toMatchObject({ version: 1 });
+  expect(world.status?.message).toContain("Version 9, which it is pinned to, is not kept; kept are: 1, 2");
+  world.spec = { ...defaults, recipe: [{ run: "c" }] };
+  world.settle();
+  expect(world.status).toMatchObject({ version: 3 });
+});

@@ -1,0 +1,113 @@
+import { RametError } from "../../api/errors.ts";
+import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import type { SandboxTemplate } from "../../api/sandbox-template.ts";
+import { snapshotCycle } from "../../api/snapshot-cycle.ts";
+import { snapshotDigest } from "../../api/snapshot-digest.ts";
+import type { CopiedContent, ResolvedSource } from "../../api/snapshot-inputs.ts";
+import { printSnapshotReference } from "../../api/snapshot-reference.ts";
+import type { RecipeStep } from "../../api/recipe.ts";
+import type { BuildOrigin, SnapshotState } from "./state.ts";
+import { findVersion } from "./find-version.ts";
+
+/** What the inputs of a snapshot are looked up in. */
+export interface InputLookups {
+  template: (name: string) => SandboxTemplate | undefined;
+  snapshot: (name: string) => NamedSnapshot | undefined;
+  sandbox: (name: string) => Sandbox | undefined;
+  /** Whether a checkpoint with this id can be cloned. */
+  hasCheckpoint: (id: string) => boolean;
+  /** What stands for what steps copy, by the step's index; or why that cannot be said. */
+  copied: ReadonlyMap<number, CopiedContent> | { problem: RametError };
+}
+
+/** What is to be built, with its digest; or what is missing for that. */
+export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): SnapshotState["wanted"] {
+  const { metadata, spec } = snapshot;
+  const cycle = snapshotCycle(metadata.name, (name) => {
+    const one = name === metadata.name ? snapshot : lookups.snapshot(name);
+    return one?.spec.from.snapshot?.name;
+  });
+  if (cycle !== undefined) return { reason: "Cycle", problem: inCycle(cycle) };
+  try {
+    const { source, origin, parent } = resolveSource(snapshot, lookups);
+    if ("problem" in lookups.copied) throw lookups.copied.problem;
+    const { copied } = lookups;
+    const digest = snapshotDigest({ from: source, recipe: spec.recipe, copied, contents: spec.contents });
+    return { digest, origin, parent, copied, secrets: secretsOf(spec.recipe), ...(copied.size > 0 && lookAgain) };
+  } catch (error) {
+    return { reason: "InputMissing", problem: RametError.from(error) };
+  }
+}
+
+/** No informer tells of a changed ConfigMap or Secret. */
+const lookAgain = { lookAgainAfterMilliseconds: 60_000 };
+
+interface Source {
+  source: ResolvedSource;
+  origin: BuildOrigin;
+  parent: string;
+}
+
+function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapshot, lookups: InputLookups): Source {
+  if (from.template !== undefined) {
+    const { name } = from.template;
+    const found = lookups.template(name) ?? missing("SandboxTemplate", name, namespace);
+    return {
+      source: { template: found.spec },
+      origin: { kind: "template", spec: found.spec },
+      parent: `template/${name}`,
+    };
+  }
+  if (from.snapshot !== undefined) {
+    const found = lookups.snapshot(from.snapshot.name) ?? missing("NamedSnapshot", from.snapshot.name, namespace);
+    const { digest, version, checkpointId } = findVersion(found, withoutUndefined(from.snapshot));
+    const parent = printSnapshotReference({ name: from.snapshot.name, version });
+    return { source: { snapshot: { digest } }, origin: { kind: "checkpoint", checkpointId }, parent };
+  }
+  if (from.sandbox !== undefined) {
+    const { name } = from.sandbox;
+    const found = lookups.sandbox(name) ?? missing("Sandbox", name, namespace);
+    const source = { sandbox: { name, uid: found.metadata.uid } };
+    return { source, origin: { kind: "sandbox", name }, parent: `sandbox/${name}` };
+  }
+  const id = from.checkpoint?.id ?? "";
+  if (!lookups.hasCheckpoint(id)) {
+    throw new RametError("NotFound", `No checkpoint with the id ${id} can be cloned in the namespace ${namespace}`, {
+      hint: `List the ids with: ramet checkpoint ls -n ${namespace}`,
+    });
+  }
+  return {
+    source: { checkpoint: { id } },
+    origin: { kind: "checkpoint", checkpointId: id },
+    parent: `checkpoint/${id}`,
+  };
+}
+
+function secretsOf(recipe: readonly RecipeStep[]): string[] {
+  return [...new Set(recipe.flatMap(({ copy }) => (copy?.secretKeyRef === undefined ? [] : [copy.secretKeyRef.name])))];
+}
+
+function withoutUndefined({
+  name,
+  version,
+  digest,
+}: {
+  name: string;
+  version?: number | undefined;
+  digest?: string | undefined;
+}) {
+  return { name, ...(version !== undefined && { version }), ...(digest !== undefined && { digest }) };
+}
+
+function missing(kind: string, name: string, namespace: string): never {
+  throw new RametError("NotFound", `The ${kind} ${name}, from which it is built, does not exist in ${namespace}`, {
+    hint: "Make it, and the build begins",
+  });
+}
+
+function inCycle(cycle: string[]): RametError {
+  return new RametError("InvalidArgument", `It is built from itself: ${cycle.join(" → ")}`, {
+    hint: "Let one of them be built from something else",
+  });
+}

@@ -1,0 +1,63 @@
+import { describeStep } from "../../api/recipe.ts";
+import type { Condition } from "../../api/metadata.ts";
+import type { NamedSnapshotStatus, SnapshotStep, SnapshotVersion } from "../../api/named-snapshot-status.ts";
+import { setCondition } from "../../kube/conditions.ts";
+import type { BuildingReason, SnapshotState, Wanted } from "./state.ts";
+
+export interface Building {
+  status: "True" | "False";
+  reason: BuildingReason;
+  message: string;
+}
+
+type Now = Pick<SnapshotState, "snapshot" | "now">;
+
+/** A whole status, with what is going on. */
+export function withStatus(state: Now, wanted: NamedSnapshotStatus, building: Building): NamedSnapshotStatus {
+  // An old message does not stay.
+  const { message: _, ...status } = wanted;
+  const message = building.reason === "Built" ? "" : building.message;
+  return {
+    ...status,
+    ...(message !== "" && { message }),
+    conditions: [ready(status), { type: "Building", ...building }].reduce<Condition[]>(
+      (all, condition) => setCondition(all, condition, state.now),
+      status.conditions ?? [],
+    ),
+  };
+}
+
+/** The fields that name the current version; without one, none of them is there. */
+export function pointer(status: NamedSnapshotStatus, current: SnapshotVersion | undefined): NamedSnapshotStatus {
+  const { version: _version, digest: _digest, checkpointId: _id, ...rest } = status;
+  if (current === undefined) return rest;
+  const { version, digest, checkpointId } = current;
+  return { ...rest, version, digest, checkpointId };
+}
+
+function ready({ version, versions = [] }: NamedSnapshotStatus): Omit<Condition, "lastTransitionTime"> {
+  if (version !== undefined) {
+    return { type: "Ready", status: "True", reason: "VersionReady", message: `Version ${version} serves` };
+  }
+  const kept = versions.map((one) => one.version).join(", ");
+  const message = kept === "" ? "No version has been built yet" : `None of the versions that are kept (${kept}) serves`;
+  return { type: "Ready", status: "False", reason: "NoVersion", message };
+}
+
+/** The steps of a build that begins: the first `done` of them are in the state that it begins with. */
+export function freshSteps(
+  { snapshot }: Pick<SnapshotState, "snapshot">,
+  wanted: Wanted,
+  done: number,
+): SnapshotStep[] {
+  return snapshot.spec.recipe.map((step, index) => ({
+    digest: wanted.digest.steps[index] ?? "",
+    step: describeStep(step),
+    state: index < done ? "Succeeded" : "Pending",
+    cached: index < done,
+  }));
+}
+
+export function progressOf(steps: readonly SnapshotStep[]): string {
+  return `${steps.filter(({ state }) => state === "Succeeded").length}/${steps.length}`;
+}

@@ -1,0 +1,164 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { stringify } from "yaml";
+import { memoryIo } from "../../src/cli/memory-io.ts";
+import { runProgram } from "../../src/cli/program.ts";
+import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
+
+/** What a user of the command line sees of named snapshots, with real cells. */
+let world: SnapshotWorld;
+let folder: string;
+
+beforeAll(async () => {
+  world = await openSnapshotWorld();
+  folder = await mkdtemp(join(tmpdir(), "ramet-snapshots-"));
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+  await world.close();
+});
+
+/** Begins a command; `ended` is its exit code. */
+function begin(...args: string[]) {
+  const io = memoryIo({
+    environment: { HOME: folder, KUBECONFIG: world.cluster.kubeconfigPath },
+    progressIsSeen: true,
+  });
+  return { io, ended: runProgram(io, [...args, "-n", "t"]) };
+}
+
+async function ramet(...args: string[]) {
+  const { io, ended } = begin(...args);
+  const exitCode = await ended;
+  return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
+}
+
+async function manifest(word: string): Promise<string> {
+  return recipeFile(word, [
+    { run: "echo installing" },
+    { run: `echo ${word} | tee /root/word; test ${word} != broken` },
+  ]);
+}
+
+async function recipeFile(word: string, recipe: object[]): Promise<string> {
+  const path = join(folder, `${word}.yaml`);
+  const spec = { from: { template: { name: "base" } }, recipe };
+  await writeFile(
+    path,
+    stringify({ apiVersion: "ramet.dev/v1alpha1", kind: "NamedSnapshot", metadata: { name: "tool" }, spec }),
+  );
+  return path;
+}
+
+test("apply follows the build, step by step", async () => {
+  const { exitCode, stdout, stderr } = await ramet("snapshot", "apply", "-f", await manifest("one"));
+  expect(stderr).toMatch(/s {2}snapshot tool: Step 1 of 2: run echo installing\n/);
+  expect(stderr).toMatch(/s {2}snapshot tool: version 1 serves\n$/);
+  expect(stdout).toMatch(/^snapshot tool is at version 1 sha256:[0-9a-f]{64}\n$/);
+  expect(exitCode).toBe(0);
+  expect((await ramet("snapshot", "logs", "tool", "--step", "2")).stdout).toBe("one\n");
+  expect((await ramet("snapshot", "ls")).stdout).toMatch(/^NAME +VERSION.*\ntool +1 +True +False +2\/2 /);
+});
+
+test("get shows the steps of the build below the snapshot, and the object alone in JSON, YAML and names", async () => {
+  const { stdout } = await ramet("snapshot", "get", "tool");
+  expect(stdout.split("\n")).toEqual([
+    expect.stringMatching(/^NAME +VERSION/) as string,
+    expect.stringMatching(/^tool +1 /) as string,
+    "",
+    expect.stringMatching(/^STEP +ACTION +STATE +DURATION +CACHED$/) as string,
+    expect.stringMatching(/^1 +run echo installing +Succeeded +\d+\.\ds +no$/) as string,
+    expect.stringMatching(/^2 +run echo one .* +Succeeded +\d+\.\ds +no$/) as string,
+    "",
+  ]);
+  expect(JSON.parse((await ramet("snapshot", "get", "tool", "-o", "json")).stdout)).toMatchObject({
+    kind: "NamedSnapshot",
+    status: { version: 1 },
+  });
+  expect((await ramet("snapshot", "get", "tool", "-o", "yaml")).stdout).toMatch(/^apiVersion: ramet.dev\/v1alpha1\n/);
+  expect((await ramet("snapshot", "get", "tool", "-o", "name")).stdout).toBe("tool\n");
+});
+
+test("diff says what apply would do, and does nothing", async () => {
+  const diff = async (word: string) => (await ramet("snapshot", "diff", "-f", await manifest(word))).stdout;
+  expect(await diff("one")).toBe("snapshot tool: no change: version 1 has this digest\n");
+  expect(await diff("two")).toMatch(
+    /^snapshot tool: sha256:[0-9a-f]{12} => sha256:[0-9a-f]{12}; rebuilds from step 2 of 2 \(run echo two /,
+  );
+  expect((await world.settled("tool")).status?.latestVersion).toBe(1);
+});
+
+test("a failed build ends with 1, step and output, and build tries it again", async () => {
+  const failed = await ramet("snapshot", "apply", "-f", await manifest("broken"), "--keep-on-failure");
+  expect(failed.exitCode).toBe(1);
+  expect(failed.stderr).toMatch(/Step 2 of 2 .* failed: exit code 1\nbroken\n.*\[StepFailed\]/s);
+  const name = await world.builderOf("tool");
+  expect(await world.read(name, "/root/word")).toBe("broken\n");
+  // Two who ask at once both hear how it ended.
+  const twice = await Promise.all([ramet("snapshot", "build", "tool"), ramet("snapshot", "build", "tool")]);
+  expect(twice.map(({ exitCode }) => exitCode)).toEqual([1, 1]);
+  await world.noBuilders("tool");
+});
+
+test("history, rollback and unpin", async () => {
+  expect((await ramet("snapshot", "apply", "-f", await manifest("two"))).stdout).toContain("at version 2");
+  const kept = await ramet("snapshot", "diff", "-f", await manifest("one"));
+  expect(kept.stdout).toContain("no rebuild: digest is kept as version 1, which serves at once");
+  expect((await ramet("snapshot", "history", "tool")).stdout).toMatch(/\n2 \* .*template\/base.*\n1 /);
+  expect((await ramet("snapshot", "rollback", "tool")).stdout).toContain("serves version 1");
+  expect((await world.until("tool", ({ status }) => status?.version === 1)).status?.message).toContain(
+    "pinned to version 1",
+  );
+  expect((await ramet("snapshot", "logs", "tool", "--version", "1", "--step", "2")).stdout).toBe("one\n");
+  expect(await ramet("snapshot", "logs", "tool", "--version", "9")).toMatchObject({ exitCode: 3, stdout: "" });
+  const clone = await ramet("sandbox", "create", "--from", "tool", "--name", "tool-a");
+  expect(clone).toMatchObject({ exitCode: 0 });
+  expect(await world.read("tool-a", "/root/word")).toBe("one\n");
+  const further = await ramet("snapshot", "rollback", "tool");
+  expect(further.exitCode).toBe(3);
+  expect(further.stderr).toContain("Kept are: 1, 2");
+  expect((await ramet("snapshot", "unpin", "tool")).exitCode).toBe(0);
+  await world.until("tool", ({ status }) => status?.version === 2);
+});
+
+test("logs --follow prints what a step prints while it runs, and ends as the build does", async () => {
+  const go = "while ! test -e /tmp/go; do sleep 0.1; done";
+  const follow = async (word: string, last: string) => {
+    const recipe = [{ run: `echo first ${word}` }, { run: `echo begun; ${go}; ${last}` }];
+    await ramet("snapshot", "apply", "--no-wait", "-f", await recipeFile(word, recipe));
+    const following = begin("snapshot", "logs", "tool", "--follow");
+    await expect.poll(() => following.io.written("stdout"), { timeout: 30_000 }).toBe(`first ${word}\nbegun\n`);
+    const builder = await world.builderOf("tool");
+    await world.write(builder, "/tmp/go", "");
+    const exitCode = await following.ended;
+    return { exitCode, stdout: following.io.written("stdout"), stderr: following.io.written("stderr") };
+  };
+  const good = await follow("good", "echo done");
+  expect(good).toMatchObject({ exitCode: 0, stdout: "first good\nbegun\ndone\n" });
+  expect(good.stderr).toContain("--- step 2\n");
+  const bad = await follow("bad", "echo oh no >&2; exit 3");
+  expect(bad).toMatchObject({ exitCode: 1, stdout: "first bad\nbegun\noh no\n" });
+  expect(bad.stderr).toMatch(/Step 2 of 2 .* failed: exit code 3\n/);
+  // Of a build that has ended, all at once.
+  expect(await ramet("snapshot", "logs", "tool", "-f", "--step", "1")).toMatchObject({
+    exitCode: 1,
+    stdout: "first bad\n",
+  });
+  expect(await ramet("snapshot", "logs", "tool", "-f", "--version", "1")).toMatchObject({ exitCode: 2 });
+});
+
+test("what is no NamedSnapshot is refused with file and field; what is not there ends with 3", async () => {
+  const path = join(folder, "wrong.yaml");
+  await writeFile(path, "apiVersion: ramet.dev/v1alpha1\nkind: NamedSnapshot\nmetadata: {name: x}\nspec: {from: {}}\n");
+  const wrong = await ramet("snapshot", "apply", "-f", path);
+  expect(wrong.exitCode).toBe(2);
+  expect(wrong.stderr).toContain("wrong.yaml holds what is no NamedSnapshot: spec.from: from must name exactly one");
+  expect((await ramet("snapshot", "history", "nobody")).exitCode).toBe(3);
+});
+
+test("rm removes it", async () => {
+  const { exitCode, stdout } = await ramet("snapshot", "rm", "tool");
+  expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: "snapshot tool removed\n" });
+});

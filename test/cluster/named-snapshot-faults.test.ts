@@ -1,0 +1,166 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { NamedSnapshotManifest } from "../../src/api/named-snapshot.ts";
+import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
+
+/** With real cells: what a recipe can do wrong ends as promised, with a message that names the cause. */
+let world: SnapshotWorld;
+
+beforeAll(async () => {
+  world = await openSnapshotWorld({
+    egress: { default: "deny", allow: ["pypi.example:443"] },
+    environment: { RAMET_SANDBOX_PROCESSES: "300" },
+  });
+});
+afterAll(() => world.close());
+
+const python = (code: string): string => `python3 -c '${code}'`;
+/** Each makes two more, and goes on. */
+const forksWithoutEnd = "b() { b | b & }; b; sleep 100";
+
+type Recipe = NamedSnapshotManifest["spec"]["recipe"];
+const template = { template: { name: "base" } };
+
+test.each<[string, Recipe, RegExp]>([
+  [
+    "a port that nobody opens",
+    [{ waitFor: { port: 9, timeoutSeconds: 1 } }],
+    /Step 1 of 1 \(waitFor port 9\) failed: nothing took connections on port 9 .* within 1 s/,
+  ],
+  [
+    "a file that does not come",
+    [{ waitFor: { file: "/never", timeoutSeconds: 1 } }],
+    /\/never did not come to be within 1 s/,
+  ],
+  [
+    "a command that never succeeds",
+    [{ waitFor: { command: "echo not yet; false", timeoutSeconds: 1 } }],
+    /echo not yet; false did not end with exit code 0 within 1 s\nnot yet/,
+  ],
+  [
+    "a command that takes too long",
+    [{ run: "echo begun; sleep 60", timeoutSeconds: 1 }],
+    /it took longer than 1 s and was ended\nbegun/,
+  ],
+  [
+    "a server that ends by itself",
+    [{ start: "exit 0" }, { run: "sleep 0.2" }],
+    /Step \d of 2 .* failed: what step 1 \(exit 0\) had started has ended by itself/,
+  ],
+  [
+    "a folder that is not there",
+    [{ run: "true", cwd: "/nowhere" }],
+    /working directory "\/nowhere" is not a directory/,
+  ],
+  ["a user that is not there", [{ run: "true", user: "nobody-here" }], /failed: .*nobody-here/],
+  [
+    "a file on the node's own network",
+    [{ copy: { path: "/a", url: "http://127.0.0.1:1/", sha256: "0".repeat(64) } }],
+    /is not fetched: 127\.0\.0\.1 is not a public address/,
+  ],
+  [
+    "an address that sandboxes may not reach",
+    [{ run: python(`import urllib.request; urllib.request.urlopen("http://203.0.113.5")`) }],
+    /exit code 1; egress is denied to sandboxes except to pypi\.example:443, and .* a connection that was cut\n.*reset by peer/s,
+  ],
+  [
+    "a name that sandboxes may not ask for",
+    [{ run: python(`import urllib.request; urllib.request.urlopen("http://example.org")`) }],
+    /exit code 1; egress is denied to sandboxes except to pypi\.example:443, and .* a name that was not found\n/,
+  ],
+  [
+    "a program that starts others without end, in a sandbox without limits",
+    [{ run: forksWithoutEnd, timeoutSeconds: 10 }],
+    /it took longer than 10 s and was ended; .* whether a program starts others without end/,
+  ],
+])("%s", async (what, recipe, message) => {
+  const name = what.replaceAll(/[^a-z]+/g, "-").slice(0, 40);
+  await world.apply(name, { from: template, recipe });
+  const { status } = await world.settled(name);
+  expect(status?.build?.failure?.reason).toBe("StepFailed");
+  expect(status?.message).toMatch(message);
+  expect(status?.build?.attempt).toBe(1);
+  await world.noBuilders(name);
+});
+
+test("a step that starts programs without end, in a sandbox with limits, ends its builder at the node's bound, with the cause", async () => {
+  await world.template("bounded", "512Mi");
+  const recipe = [{ run: "true" }, { run: forksWithoutEnd }];
+  await world.apply("bomb", { from: { template: { name: "bounded" } }, recipe });
+  const { status } = await world.settled("bomb");
+  expect(status?.build).toMatchObject({ attempt: 3, failure: { reason: "BuilderFailed" } });
+  expect(status?.message).toMatch(
+    /is Failed in step 2 of 2 \(run b\(\) .*\): the sandbox had more than the 300 processes and threads/,
+  );
+  expect(status?.steps?.map(({ state }) => state)).toEqual(["Succeeded", "Failed"]);
+  await world.noBuilders("bomb");
+});
+
+test("a step that fills a volume fails as its program says", async () => {
+  await world.template("small-disk", "512Mi", { mountPath: "/data", sizeLimit: "16Mi" });
+  const recipe = [{ run: "head -c 64M /dev/zero > /data/big" }];
+  await world.apply("disk", { from: { template: { name: "small-disk" } }, recipe });
+  const { status } = await world.settled("disk");
+  expect(status?.message).toMatch(/Step 1 of 1 .* failed: exit code 1\n.*No space left on device/);
+  await world.noBuilders("disk");
+});
+
+test("a step that takes all memory ends its builder, not its node, and after some attempts the build with the cause", async () => {
+  await world.template("small", "128Mi");
+  await world.apply("full", {
+    from: { template: { name: "small" } },
+    recipe: [{ run: "head -c 400M /dev/zero > /big" }],
+  });
+  const { status } = await world.settled("full");
+  expect(status?.build).toMatchObject({ attempt: 3, failure: { reason: "BuilderFailed" } });
+  expect(status?.message).toMatch(
+    /is Failed in step 1 of 1 \(run head .*\): the sandbox used more than its memory limit of 128Mi/,
+  );
+  await world.noBuilders("full");
+});
+
+test("what is missing is named, and when it is there the build goes on", async () => {
+  const recipe = [{ copy: { path: "/token", secretKeyRef: { name: "late", key: "token" } } }];
+  await world.apply("missing", { from: { template: { name: "nobody" } }, recipe });
+  expect((await world.settled("missing")).status?.message).toMatch(/SandboxTemplate nobody, .* does not exist in t/);
+  await world.apply("missing", { from: template, recipe });
+  const { status } = await world.settled("missing");
+  expect(status?.message).toMatch(/Secret late, which a step copies, does not exist/);
+  await world.secret("late", { token: "x" });
+  await world.until("missing", ({ status: now }) => now?.version === 1);
+});
+
+test("a template that is edited during a build makes another build, and the first is given up", async () => {
+  await world.template("edited", "256Mi");
+  await world.apply("edited", { from: { template: { name: "edited" } }, recipe: [{ run: "sleep 2" }] });
+  const before = await world.until("edited", ({ status }) => status?.steps?.[0]?.state === "Running");
+  await world.template("edited", "300Mi");
+  const { status } = await world.until("edited", ({ status: now }) => now?.version === 1);
+  expect(status?.digest).not.toBe(before.status?.build?.digest);
+  await world.noBuilders("edited");
+});
+
+test("a build that is asked for again while it runs is the same build, and ends for both who asked", async () => {
+  const recipe = [{ run: "sleep 2; exit 7" }];
+  await world.apply("asked", { from: template, recipe });
+  await world.settled("asked");
+  const before = world.buildersSeen().length;
+  await world.annotate("asked", { "ramet.dev/build-request": "one" });
+  await world.until(
+    "asked",
+    ({ status }) => status?.build?.request === "one" && status.steps?.[0]?.state === "Running",
+  );
+  await world.annotate("asked", { "ramet.dev/build-request": "two" });
+  const { status } = await world.until("asked", ({ status: now }) => now?.build?.endedAt !== undefined);
+  expect(status?.build).toMatchObject({ request: "two", attempt: 1, failure: { reason: "StepFailed" } });
+  expect(world.buildersSeen().length).toBe(before + 1);
+});
+
+test("two named snapshots of one recipe at once come to the same digest, each with its own version", async () => {
+  const recipe = [{ run: "echo same" }, { run: "echo same" }];
+  await Promise.all(["twin-a", "twin-b"].map((name) => world.apply(name, { from: template, recipe })));
+  const [a, b] = await Promise.all(
+    ["twin-a", "twin-b"].map((name) => world.until(name, ({ status }) => status?.version === 1)),
+  );
+  expect(a?.status?.digest).toBe(b?.status?.digest);
+  expect(a?.status?.checkpointId).not.toBe(b?.status?.checkpointId);
+});

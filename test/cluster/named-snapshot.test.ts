@@ -1,0 +1,200 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { NamedSnapshotManifest } from "../../src/api/named-snapshot.ts";
+import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
+
+/** With real cells and real gVisor: named snapshots are built, cached, rolled back and cloned. */
+let world: SnapshotWorld;
+
+beforeAll(async () => {
+  world = await openSnapshotWorld();
+});
+afterAll(() => world.close());
+
+const server = `
+import http.server, os
+class H(http.server.BaseHTTPRequestHandler):
+    count = 0
+    def do_GET(self):
+        H.count += 1
+        body = (str(H.count) + " " + open("/srv/data").read() + os.environ.get("WHO", "")).encode()
+        self.send_response(200); self.send_header("content-length", str(len(body))); self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args): pass
+http.server.ThreadingHTTPServer(("", 8000), H).serve_forever()
+`;
+const recipe = (data: string): NamedSnapshotManifest["spec"]["recipe"] => [
+  { run: `mkdir -p /srv && date +%s%N > /srv/first && echo first step` },
+  { copy: { path: "/srv/server.py", content: server, mode: "0755" } },
+  { run: `test -x /srv/server.py && printf %s "${data}" > data`, cwd: "/srv" },
+  { env: { WHO: "!" } },
+  { start: "exec python3 /srv/server.py" },
+  { waitFor: { port: 8000 } },
+];
+
+test("a recipe is built step by step, and a clone has its files and its memory", async () => {
+  await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("one") });
+  const built = await world.settled("web");
+  expect(built.status).toMatchObject({ version: 1, progress: "6/6", latestVersion: 1 });
+  expect(built.status?.steps?.map(({ state, cached }) => `${state} ${String(cached)}`)).toEqual(
+    Array.from({ length: 6 }, () => "Succeeded false"),
+  );
+  expect(built.status?.steps?.[0]?.output).toBe("first step\n");
+  expect(built.status?.versions?.[0]).toMatchObject({ version: 1, parent: "template/base" });
+  await world.noBuilders("web");
+  await world.clone("web-a", built.status?.checkpointId ?? "");
+  expect(await world.get("web-a")).toBe("1 one!");
+  const log = await world.log("web");
+  expect(log["step-001.log"]).toBe("first step\n");
+});
+
+test("the same recipe is no work, and a changed step runs on from the state before it", async () => {
+  const before = await world.settled("web");
+  await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("one"), keepVersions: 3 });
+  expect((await world.settled("web")).status).toMatchObject({ version: 1, digest: before.status?.digest });
+
+  await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("two"), keepVersions: 3 });
+  const after = await world.until("web", ({ status }) => status?.version === 2);
+  expect(after.status?.steps?.map(({ cached }) => cached)).toEqual([true, true, false, false, false, false]);
+  await world.clone("web-b", "web");
+  expect(await world.get("web-b")).toBe("1 two!");
+  const [a, b] = await Promise.all(["web-a", "web-b"].map((name) => world.read(name, "/srv/first")));
+  expect(b).toBe(a);
+});
+
+test("a digest that is kept is not built again: the pointer moves back at once", async () => {
+  const builders = world.buildersSeen();
+  await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("one"), keepVersions: 3 });
+  const back = await world.until("web", ({ status }) => status?.version === 1);
+  expect(back.status?.versions?.map(({ version }) => version)).toEqual([1, 2]);
+  expect(world.buildersSeen()).toEqual(builders);
+});
+
+test("a clone names a snapshot, a version or a digest; one that is not there fails with what is kept", async () => {
+  const { status } = await world.settled("web");
+  await world.clone("by-name", "web");
+  await world.clone("by-version", "web@2");
+  await world.clone("by-digest", `web@${status?.digest ?? ""}`);
+  expect(await Promise.all(["by-name", "by-version", "by-digest"].map(world.get))).toEqual([
+    "1 one!",
+    "1 two!",
+    "1 one!",
+  ]);
+  await expect(world.clone("by-nothing", "web@7")).rejects.toThrow(/no version web@7.*Kept are: 1, 2/);
+  await expect(world.clone("by-nobody", "nobody@1")).rejects.toThrow(/nobody does not exist/);
+});
+
+test("a failing step says number, command, exit code and output; the old version serves, the builder goes", async () => {
+  const broken = [...(recipe("one") ?? []).slice(0, 2), { run: "echo no such thing >&2; exit 3" }];
+  await world.apply("web", { from: { template: { name: "base" } }, recipe: broken, keepVersions: 3 });
+  const failed = await world.settled("web");
+  expect(failed.status).toMatchObject({ version: 1, build: { failure: { reason: "StepFailed", step: 3 } } });
+  expect(failed.status?.steps?.[2]).toMatchObject({ state: "Failed", exitCode: 3, output: "no such thing\n" });
+  const building = failed.status?.conditions?.find(({ type }) => type === "Building");
+  expect(building?.message).toMatch(
+    /Step 3 of 3 \(run echo no such thing >&2; exit 3\) failed: exit code 3\nno such thing/,
+  );
+  expect(failed.status?.conditions).toContainEqual(expect.objectContaining({ type: "Ready", status: "True" }));
+  await world.noBuilders("web");
+
+  // Asked for again, it is tried again.
+  await world.annotate("web", { "ramet.dev/build-request": "again" });
+  const again = await world.until(
+    "web",
+    ({ status }) => status?.build?.request === "again" && status.build.failure !== undefined,
+  );
+  expect(again.status?.steps?.map(({ cached }) => cached)).toEqual([true, true, false]);
+});
+
+test("a child follows its parent, and one that pins a version does not", async () => {
+  const echo = [{ run: "cat /srv/data; echo child" }];
+  await world.apply("child", { from: { snapshot: { name: "web" } }, recipe: echo });
+  await world.apply("pinned", { from: { snapshot: { name: "web", version: 1 } }, recipe: echo });
+  const [child, pinned] = await Promise.all([
+    world.until("child", ({ status }) => status?.version === 1),
+    world.until("pinned", ({ status }) => status?.version === 1),
+  ]);
+  expect(child.status?.digest).toBe(pinned.status?.digest);
+  expect(child.status?.steps?.[0]?.output).toBe("onechild\n");
+
+  await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("two"), keepVersions: 3 });
+  const followed = await world.until("child", ({ status }) => status?.version === 2);
+  expect(followed.status?.versions?.[1]).toMatchObject({ parent: "web@2" });
+  expect(followed.status?.steps?.[0]?.output).toBe("twochild\n");
+  expect((await world.settled("pinned")).status?.version).toBe(1);
+});
+
+test("a circle is refused by name", async () => {
+  await world.apply("a", { from: { snapshot: { name: "b" } } });
+  await world.apply("b", { from: { snapshot: { name: "a" } } });
+  const { status } = await world.until("a", ({ status: now }) => now?.message?.includes("→") ?? false);
+  expect(status?.message).toMatch(/built from itself: a → b → a/);
+});
+
+test("a controller that ends in mid-step takes the step up again, and it runs once", async () => {
+  const slow = [{ run: "echo x >> /tmp/runs; sleep 4; cat /tmp/runs" }, { run: "cat /tmp/runs" }];
+  await world.apply("slow", { from: { template: { name: "base" } }, recipe: slow });
+  await world.until("slow", ({ status }) => status?.steps?.[0]?.state === "Running");
+  await world.untilFile(await world.builderOf("slow"), "/tmp/runs");
+  await world.cluster.restartControllers();
+  const { status } = await world.until("slow", ({ status: now }) => now?.version === 1);
+  expect(status?.steps?.map(({ output }) => output)).toEqual(["x\n", "x\n"]);
+  expect(status?.build?.attempt).toBe(1);
+});
+
+test("a builder that is lost is replaced, and the next goes on from the last captured step", async () => {
+  const steps = [{ run: "date +%s%N > /tmp/first; cat /tmp/first" }, { run: "sleep 3; cat /tmp/first" }];
+  await world.apply("lost", { from: { template: { name: "base" } }, recipe: steps });
+  await world.until("lost", ({ status }) => status?.steps?.[1]?.state === "Running");
+  const name = await world.builderOf("lost");
+  await world.cluster.seen.sandboxes.resource.delete({ namespace: "t", name });
+  const { status } = await world.until("lost", ({ status: now }) => now?.version === 1);
+  expect(status?.build?.attempt).toBe(2);
+  expect(status?.steps?.map(({ cached }) => cached)).toEqual([true, false]);
+  expect(Number(status?.steps?.[1]?.output)).toBeGreaterThan(0);
+});
+
+test("a running sandbox can be the beginning, and goes on", async () => {
+  await world.apply("of-sandbox", { from: { sandbox: { name: "web-a" } }, recipe: [] });
+  const { status } = await world.until("of-sandbox", ({ status: now }) => now?.version === 1);
+  await world.clone("of-sandbox-a", "of-sandbox");
+  expect(await world.get("of-sandbox-a")).toMatch(/ one!$/);
+  expect(await world.get("web-a")).toMatch(/ one!$/);
+  expect(status?.versions?.[0]?.parent).toBe("sandbox/web-a");
+});
+
+test("a Secret is copied in and is nowhere else; a version says that it has it", async () => {
+  await world.secret("key", { token: "hunter2" });
+  const copy = [{ copy: { path: "/root/token", secretKeyRef: { name: "key", key: "token" }, mode: "0600" } }];
+  await world.apply("secret", { from: { template: { name: "base" } }, recipe: copy, deletionPolicy: "Delete" });
+  const { status } = await world.until("secret", ({ status: now }) => now?.version === 1);
+  expect(status?.versions?.[0]?.secrets).toEqual(["key"]);
+  expect(JSON.stringify(status)).not.toContain("hunter2");
+  await world.clone("secret-a", "secret");
+  expect(await world.read("secret-a", "/root/token")).toBe("hunter2");
+});
+
+test("what is followed stays until nobody follows it; then all that it made goes with it", async () => {
+  await world.cluster.seen.snapshots.resource.delete({ namespace: "t", name: "web" });
+  await world.until(
+    "web",
+    ({ status }) => status?.message?.includes("NamedSnapshot child, NamedSnapshot pinned") ?? false,
+  );
+  for (const name of ["child", "pinned", "web"]) {
+    await world.cluster.seen.snapshots.resource.delete({ namespace: "t", name });
+    if (name !== "web") await world.cluster.gone("snapshots", `t/${name}`);
+  }
+  await world.cluster.gone("snapshots", "t/web");
+  // The versions stay: that is their policy. What only builds needed is gone.
+  const left = (await world.cluster.seen.checkpoints.resource.list({ namespace: "t" })).items;
+  const ofWeb = left.filter(({ metadata }) => metadata.labels?.["ramet.dev/snapshot"] === "web");
+  expect(
+    ofWeb
+      .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+      .map(({ metadata }) => metadata.labels?.["ramet.dev/purpose"]),
+  ).toEqual(["version", "version"]);
+
+  const [version] = (await world.settled("secret")).status?.versions ?? [];
+  await world.cluster.seen.snapshots.resource.delete({ namespace: "t", name: "secret" });
+  await world.cluster.gone("snapshots", "t/secret");
+  await world.cluster.gone("checkpoints", `t/${version?.checkpointName ?? ""}`);
+});
