@@ -1,0 +1,91 @@
+import { RametError } from "../../api/errors.ts";
+import { delay, type Clock } from "../../kube/clock.ts";
+import type { Log } from "../../kube/log.ts";
+import type { Informers } from "../resources.ts";
+import { collect, readCollection, type Collectable } from "./collectable.ts";
+import { defaultStepCacheBytes, type CollectionState, type Garbage } from "./garbage.ts";
+import type { CollectionMetrics } from "./metrics.ts";
+import { planCollection } from "./plan-collection.ts";
+
+export interface CollectingOptions {
+  informers: Pick<Informers, keyof Collectable>;
+  clock: Clock;
+  log: Log;
+  metrics?: CollectionMetrics;
+  /** For each namespace. @default 20 GiB */
+  stepCacheBytes?: number;
+  /** Before the first collection, and between two. @default 600000 */
+  pauseMilliseconds?: number;
+}
+
+/**
+ * Deletes what is garbage every ten minutes until `signal` is aborted. For the one controller that leads. A collection that
+ * fails is told and tried again at the next turn: nothing waits for it.
+ */
+export async function keepCollected(options: CollectingOptions, signal: AbortSignal): Promise<void> {
+  const { clock, log, metrics, pauseMilliseconds = 600_000 } = options;
+  for (;;) {
+    await delay(clock, pauseMilliseconds, signal).catch(() => undefined);
+    if (signal.aborted) return;
+    try {
+      await collectOnce(options, signal);
+    } catch (thrown) {
+      if (isAborted(signal)) return;
+      metrics?.failed();
+      log.warn({ error: RametError.from(thrown).describe() }, "garbage was not collected to the end");
+    }
+  }
+}
+
+/** The caches say cheaply that there is nothing to do; that there is something, only the API server can say. */
+async function collectOnce(options: CollectingOptions, signal: AbortSignal): Promise<void> {
+  const { informers, log, metrics, stepCacheBytes = defaultStepCacheBytes } = options;
+  if (collectable(cached(informers, stepCacheBytes)).length === 0) return;
+  const from: Collectable = resources(informers);
+  for (const garbage of collectable(await readCollection(from, { stepCacheBytes, signal }))) {
+    try {
+      if (!(await collect(from, garbage, signal))) continue;
+    } catch (thrown) {
+      // It has changed since it was read: the next collection looks at it anew.
+      if (RametError.from(thrown).code === "Conflict") continue;
+      throw thrown;
+    }
+    const { kind, namespace, name, why, bytes } = garbage;
+    metrics?.collected(garbage);
+    log.info({ kind, namespace, name, why, bytes }, "garbage was deleted");
+  }
+}
+
+function collectable(state: CollectionState): Garbage[] {
+  return planCollection(state).filter(({ dueAt }) => dueAt === undefined);
+}
+
+function cached(informers: CollectingOptions["informers"], stepCacheBytes: number): CollectionState {
+  const { templates, checkpoints, sandboxes, sets, snapshots, claims } = informers;
+  return {
+    templates: templates.store.list(),
+    checkpoints: checkpoints.store.list(),
+    sandboxes: sandboxes.store.list(),
+    sets: sets.store.list(),
+    snapshots: snapshots.store.list(),
+    claims: claims.store.list(),
+    stepCacheBytes,
+  };
+}
+
+function resources(informers: CollectingOptions["informers"]): Collectable {
+  const { templates, checkpoints, sandboxes, sets, snapshots, claims } = informers;
+  return {
+    templates: templates.resource,
+    checkpoints: checkpoints.resource,
+    sandboxes: sandboxes.resource,
+    sets: sets.resource,
+    snapshots: snapshots.resource,
+    claims: claims.resource,
+  };
+}
+
+/** Read anew: the aborting may have come while something was awaited. */
+function isAborted(signal: AbortSignal): boolean {
+  return signal.aborted;
+}

@@ -1,0 +1,199 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { Checkpoint } from "../../api/checkpoint.ts";
+import { NamedSnapshot } from "../../api/named-snapshot.ts";
+import { Sandbox } from "../../api/sandbox.ts";
+import { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { SandboxSet } from "../../api/sandbox-set.ts";
+import { SandboxTemplate } from "../../api/sandbox-template.ts";
+import type { CollectionState, Garbage } from "./garbage.ts";
+import { planCollection } from "./plan-collection.ts";
+import { lastNeededAt } from "./step-caches.ts";
+
+const agents = "agents.kruise.io/v1alpha1";
+const digest = (step: number) => `sha256:${String(step).padStart(64, "0")}`;
+const empty: CollectionState = {
+  ...{ templates: [], checkpoints: [], sandboxes: [], sets: [], snapshots: [], claims: [] },
+  stepCacheBytes: 100,
+};
+const meta = (name: string, more: object = {}) => ({
+  ...{ name, namespace: "a", uid: `uid-${name}`, resourceVersion: "1", generation: 1 },
+  creationTimestamp: "2026-01-01T00:00:00Z",
+  ...more,
+});
+const owned = (kind: string, name: string) => ({
+  ownerReferences: [{ apiVersion: agents, kind, name, uid: `uid-${name}`, controller: true }],
+});
+const sandbox = (name: string, more: object = {}) =>
+  Sandbox.parse({ apiVersion: agents, kind: "Sandbox", metadata: meta(name, more), spec: {} });
+const template = (name: string, more: object = {}) =>
+  SandboxTemplate.parse({ apiVersion: agents, kind: "SandboxTemplate", metadata: meta(name, more), spec: {} });
+const set = (name: string, spec: object) =>
+  SandboxSet.parse({ apiVersion: agents, kind: "SandboxSet", metadata: meta(name), spec: { replicas: 1, ...spec } });
+const snapshot = (name: string, { status = {}, spec = {} }: { status?: object; spec?: object }) =>
+  NamedSnapshot.parse({
+    apiVersion: "ramet.dev/v1alpha1",
+    kind: "NamedSnapshot",
+    metadata: meta(name),
+    spec: { from: { template: { name: "base" } }, recipe: [], ...spec },
+    status: { observedGeneration: 1, ...status },
+  });
+/** The captured end of a step, last needed on that day of January. */
+const cache = (
+  step: number,
+  { day = 1, sizeBytes = 60, more = {} }: { day?: number; sizeBytes?: number; more?: object },
+) =>
+  Checkpoint.parse({
+    apiVersion: agents,
+    kind: "Checkpoint",
+    metadata: meta(`step-${step}`, {
+      labels: { "ramet.dev/purpose": "step" },
+      annotations: {
+        "ramet.dev/step-digest": digest(step),
+        "ramet.dev/unneeded-since": `2026-01-${String(day).padStart(2, "0")}T00:00:00Z`,
+      },
+      ...more,
+    }),
+    spec: { sandboxName: "builder" },
+    status: { phase: "Succeeded", checkpointId: `id-${step}`, ramet: { sizeBytes } },
+  });
+const step = (number: number) => ({ digest: digest(number), step: "run x", cached: false, state: "Succeeded" });
+const names = (garbage: Garbage[]) => garbage.map(({ garbage: why, name }) => `${why} ${name}`);
+
+/** Each way to refer to the checkpoint of step `n`, and to nothing else. */
+const referrers: ((n: number) => Partial<CollectionState>)[] = [
+  (n) => ({ sandboxes: [sandbox("r", { annotations: { "ramet.dev/restore-from": `id-${n}` } })] }),
+  (n) => ({ sandboxes: [sandbox("r", { annotations: { "ramet.dev/resolved-checkpoint": `id-${n}` } })] }),
+  (n) => ({ sandboxes: [sandbox("r", { annotations: { "ramet.dev/rollback-to": `id-${n}` } })] }),
+  (n) => ({ sandboxes: [{ ...sandbox("r"), status: { phase: "Running", ramet: { restoredFrom: `id-${n}` } } }] }),
+  (n) => ({
+    sandboxes: [
+      {
+        ...sandbox("r"),
+        status: { phase: "Resuming", ramet: { rollback: { request: "r", checkpointId: `id-${n}` } } },
+      },
+    ],
+  }),
+  (n) => ({ sets: [set("r", { template: withOrigin(n) })] }),
+  (n) => ({ templates: [{ ...template("r"), spec: { template: withOrigin(n) } }] }),
+  (n) => ({ snapshots: [snapshot("r", { spec: { from: { checkpoint: { id: `id-${n}` } } } })] }),
+  (n) => ({ snapshots: [snapshot("r", { status: { steps: [step(n)] } })] }),
+  (n) => ({ snapshots: [snapshot("r", { status: { versions: [versionOf(n)] } })] }),
+  // Nobody has read its recipe yet: it may want any step.
+  () => ({ snapshots: [snapshot("r", { status: { observedGeneration: 0 } })] }),
+];
+const withOrigin = (n: number) => ({
+  metadata: { annotations: { "checkpoint.alibabacloud.com/restore-from": `id-${n}` } },
+});
+const versionOf = (n: number) => ({
+  ...{ version: 1, digest: digest(99), checkpointId: `id-${n}`, checkpointName: `step-${n}`, parent: "template/base" },
+  ...{ createdAt: "2026-01-01T00:00:00Z", sizeBytes: 1, buildMilliseconds: 1 },
+});
+
+test("what a sandbox, a set, a template or a named snapshot refers to is never planned to go", () => {
+  const caches = fc.uniqueArray(
+    fc.record({ n: fc.nat(9), day: fc.integer({ min: 1, max: 9 }), isOrphan: fc.boolean() }),
+    {
+      selector: ({ n }) => n,
+    },
+  );
+  fc.assert(
+    fc.property(caches, fc.nat(9), fc.constantFrom(...referrers), fc.nat(300), (all, n, refer, stepCacheBytes) => {
+      const checkpoints = all.map((one) =>
+        cache(one.n, { day: one.day, more: one.isOrphan ? owned("NamedSnapshot", "gone") : {} }),
+      );
+      const planned = names(planCollection({ ...empty, checkpoints, stepCacheBytes, ...refer(n) }));
+      expect(planned).not.toContain(`StepCache step-${n}`);
+      expect(planned).not.toContain(`OwnerGone step-${n}`);
+    }),
+  );
+});
+
+test("of the captured steps that nobody needs, the longest unneeded go, no more than must, and then there is peace", () => {
+  const caches = fc.uniqueArray(
+    fc.record({ n: fc.nat(20), day: fc.integer({ min: 1, max: 9 }), sizeBytes: fc.nat(80), isNeeded: fc.boolean() }),
+    { selector: ({ n }) => n },
+  );
+  fc.assert(
+    fc.property(caches, fc.nat(500), (all, stepCacheBytes) => {
+      const checkpoints = all.map((one) => cache(one.n, one));
+      const needed = all.filter(({ isNeeded }) => isNeeded).map(({ n }) => n);
+      const state = {
+        ...empty,
+        checkpoints,
+        stepCacheBytes,
+        snapshots: [snapshot("s", { status: { steps: needed.map(step) } })],
+      };
+      const going = new Set(planCollection(state).map(({ uid }) => uid));
+      const [gone, left] = [true, false].map((goes) =>
+        checkpoints.filter(({ metadata }) => going.has(metadata.uid) === goes),
+      );
+      const total = (some: Checkpoint[]) => some.reduce((sum, { status }) => sum + (status?.ramet?.sizeBytes ?? 0), 0);
+      const removable = left!.filter(
+        ({ metadata, status }) => !needed.some((n) => metadata.name === `step-${n}`) && status!.ramet!.sizeBytes! > 0,
+      );
+      if (total(left!) > stepCacheBytes) expect(removable).toEqual([]);
+      for (const cache of gone!) {
+        for (const other of removable)
+          expect(Date.parse(lastNeededAt(cache))).toBeLessThanOrEqual(Date.parse(lastNeededAt(other)));
+      }
+      const latest = gone!.at(-1);
+      if (latest !== undefined)
+        expect(total(left!) + Math.max(...gone!.map((one) => total([one])))).toBeGreaterThan(stepCacheBytes);
+      expect(planCollection({ ...state, checkpoints: left! })).toEqual([]);
+    }),
+  );
+});
+
+test("the budget is each namespace's own", () => {
+  const more = { namespace: "b", uid: "uid-b" };
+  const checkpoints = [cache(1, {}), cache(2, { more })];
+  expect(planCollection({ ...empty, checkpoints })).toEqual([]);
+  expect(names(planCollection({ ...empty, checkpoints, stepCacheBytes: 59 }))).toHaveLength(2);
+});
+
+test("what belongs to an owner that is there, or that is not Ramet's, stays", () => {
+  const theirs = { ownerReferences: [{ apiVersion: "example.com/v1", kind: "Experiment", name: "e", uid: "e" }] };
+  const both = {
+    ownerReferences: [...owned("Sandbox", "gone").ownerReferences, ...owned("Sandbox", "here").ownerReferences],
+  };
+  const templates = [template("kept", owned("Checkpoint", "step-1")), template("left", owned("Checkpoint", "gone"))];
+  const checkpoints = [
+    cache(1, { more: owned("NamedSnapshot", "s") }),
+    cache(2, { more: owned("NamedSnapshot", "gone") }),
+    cache(3, { more: theirs, sizeBytes: 0 }),
+    cache(4, { more: both, sizeBytes: 0 }),
+    cache(5, { more: { ...owned("Sandbox", "gone"), deletionTimestamp: "2026-01-01T00:00:00Z" } }),
+  ];
+  const state = { ...empty, templates, checkpoints, sandboxes: [sandbox("here")], snapshots: [snapshot("s", {})] };
+  const planned = planCollection(state);
+  expect(names(planned)).toEqual(["OwnerGone step-2", "OwnerGone left"]);
+  expect(planned[0]).toMatchObject({ bytes: 60, why: "belonged to NamedSnapshot gone, which no longer exists" });
+});
+
+test("a template that its set has marked goes, unless somebody has taken it for a template", () => {
+  const marked = { annotations: { "agents.kruise.io/cleanup-candidate": "true" }, ...owned("SandboxSet", "pool") };
+  const templates = [
+    template("old", marked),
+    template("taken", marked),
+    template("mine", { annotations: marked.annotations }),
+  ];
+  const sets = [set("pool", { template: {} }), set("other", { templateRef: { name: "taken" } })];
+  expect(names(planCollection({ ...empty, templates, sets }))).toEqual(["UnusedTemplate old"]);
+});
+
+test("times to live are told with their end, and left to their own controllers", () => {
+  const claim = (name: string, ttlAfterCompleted: string) =>
+    SandboxClaim.parse({
+      ...{
+        apiVersion: agents,
+        kind: "SandboxClaim",
+        metadata: meta(name),
+        spec: { templateName: "pool", ttlAfterCompleted },
+      },
+      status: { phase: "Completed", completionTime: "2026-01-01T00:00:00Z" },
+    });
+  expect(planCollection({ ...empty, claims: [claim("c", "60m"), claim("for-ever", "-1s")] })).toMatchObject([
+    { garbage: "TimeToLive", kind: "SandboxClaim", name: "c", dueAt: "2026-01-01T01:00:00.000Z" },
+  ]);
+});

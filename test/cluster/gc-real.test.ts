@@ -1,0 +1,60 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { memoryIo } from "../../src/cli/memory-io.ts";
+import { runProgram } from "../../src/cli/program.ts";
+import { directoryStore } from "../../src/store/directory/store.ts";
+import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
+
+/** The captured steps of real builds: when they are kept, when they go, and that their data goes with them. */
+let world: SnapshotWorld;
+
+beforeAll(async () => {
+  world = await openSnapshotWorld();
+});
+afterAll(() => world.close());
+
+async function ramet(...args: string[]) {
+  const io = memoryIo({ environment: { HOME: "/nowhere", KUBECONFIG: world.cluster.kubeconfigPath } });
+  const exitCode = await runProgram(io, ["gc", "-n", "t", "--step-cache-bytes", "0", "-o", "json", ...args]);
+  const { items } = JSON.parse(io.written("stdout") || '{"items":[]}') as {
+    items: { name: string; outcome: string }[];
+  };
+  return { exitCode, items };
+}
+
+/** One version is kept, so that going back to a recipe builds it again. */
+const build = async (word: string, version: number) => {
+  const recipe = [{ run: `date +%s%N | tee /root/${word}` }, { run: `echo ${word} > /root/word` }];
+  await world.apply("tool", { from: { template: { name: "base" } }, recipe, keepVersions: 1 });
+  await world.until("tool", ({ status }) => status?.version === version);
+  return (await world.settled("tool")).status!;
+};
+const steps = () =>
+  world.cluster.seen.checkpoints.store.list().filter(({ metadata }) => metadata.name.startsWith("tool-step-"));
+const published = async () => (await directoryStore({ root: world.cluster.storePath }).usage("t")).checkpoints;
+
+test("a step that left the recipe is kept and used again; ramet gc removes it with its data, and spares the present one", async () => {
+  const one = await build("one", 1);
+  await build("two", 2);
+  const marked = () =>
+    steps().filter(({ metadata }) => metadata.annotations?.["ramet.dev/unneeded-since"] !== undefined);
+  await expect.poll(() => marked().length, { timeout: 20_000 }).toBe(1);
+  const again = await build("one", 3);
+  expect(again.steps?.map(({ cached }) => cached)).toEqual([true, false]);
+  expect(again.digest).toBe(one.digest);
+
+  // Now the step of `two` is the one that no recipe has.
+  await expect.poll(() => marked().length, { timeout: 20_000 }).toBe(1);
+  await expect.poll(published, { timeout: 20_000 }).toBe(3);
+  const unneeded = marked()[0]!.metadata.name;
+  expect((await ramet("--dry-run")).items).toMatchObject([{ name: unneeded, outcome: "planned" }]);
+  expect(steps()).toHaveLength(2);
+  expect(await ramet()).toMatchObject({ exitCode: 0, items: [{ name: unneeded, outcome: "removed" }] });
+  await world.cluster.gone("checkpoints", `t/${unneeded}`);
+  await expect.poll(published, { timeout: 20_000 }).toBe(2);
+  expect(steps()).toHaveLength(1);
+
+  // What is left serves and can be built upon.
+  await world.clone("after", "tool");
+  expect(await world.read("after", "/root/word")).toBe("one\n");
+  expect((await build("two", 4)).steps?.map(({ cached }) => cached)).toEqual([false, false]);
+}, 120_000);

@@ -1,0 +1,252 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { memoryIo } from "../../src/cli/memory-io.ts";
+import { runProgram } from "../../src/cli/program.ts";
+import { keepCollected } from "../../src/controllers/collect/keep-collected.ts";
+import { controllersMetrics } from "../../src/controllers/metrics.ts";
+import { systemClock } from "../../src/kube/clock.ts";
+import { silentLog } from "../../src/kube/log.ts";
+import { directoryStore } from "../../src/store/directory/store.ts";
+import { openForWrite } from "../../src/store/open.ts";
+import { ManualClock } from "../contract/kube/manual-clock.ts";
+import { publish, writeFiles } from "../contract/store/harness.ts";
+import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { StandInNode } from "./controllers-stand-in-node.ts";
+
+/**
+ * What the collector and `ramet gc` delete on a real API server. The controllers do not run, so that the objects stay as they
+ * are written here: that data goes after the objects is proven elsewhere.
+ */
+let cluster: Cluster;
+const agents = "agents.kruise.io/v1alpha1";
+const digest = (step: number) => `sha256:${String(step).padStart(64, "0")}`;
+const gibibyte = 1024 ** 3;
+let count = 0;
+let namespace: string;
+
+beforeAll(async () => {
+  cluster = await openCluster({ startNode: new StandInNode().start });
+  await cluster.stopControllers();
+});
+afterAll(() => cluster.close());
+beforeEach(async () => {
+  namespace = `gc-${++count}`;
+  await cluster.namespace(namespace);
+});
+// The collector looks at all namespaces.
+afterEach(() => ramet("--step-cache-bytes", "0"));
+
+async function ramet(...args: string[]) {
+  // Two hours later, when what lies in the store is old enough to go.
+  const clock = { ...systemClock, now: () => new Date(Date.now() + 7_200_000) };
+  const io = memoryIo({ clock, environment: { XDG_DATA_HOME: "/nowhere", KUBECONFIG: cluster.kubeconfigPath } });
+  const exitCode = await runProgram(io, ["gc", ...args, "-n", namespace]);
+  return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
+}
+
+/** The captured end of a step, of 8 GiB, last needed on that day of January. */
+async function stepCache(step: number, day: number): Promise<void> {
+  const name = `step-${step}`;
+  const { resource } = cluster.seen.checkpoints;
+  await cluster.create({
+    apiVersion: agents,
+    kind: "Checkpoint",
+    metadata: {
+      ...{ name, namespace, labels: { "ramet.dev/purpose": "step" } },
+      annotations: { "ramet.dev/step-digest": digest(step), "ramet.dev/unneeded-since": `2026-01-0${day}T00:00:00Z` },
+    },
+    spec: { sandboxName: "builder" },
+  });
+  await resource.mergePatch(
+    { namespace, name },
+    { status: { phase: "Succeeded", checkpointId: `id-${step}`, ramet: { sizeBytes: 8 * gibibyte } } },
+    { subresource: "status" },
+  );
+}
+
+/** A named snapshot whose recipe has this step, and whose controller has read it. */
+async function recipeWith(step: number): Promise<void> {
+  await cluster.create({
+    apiVersion: "ramet.dev/v1alpha1",
+    kind: "NamedSnapshot",
+    metadata: { name: "s", namespace },
+    spec: { from: { template: { name: "base" } }, recipe: [{ run: "x" }] },
+  });
+  await cluster.seen.snapshots.resource.mergePatch(
+    { namespace, name: "s" },
+    {
+      status: {
+        observedGeneration: 1,
+        steps: [{ digest: digest(step), step: "run x", cached: false, state: "Succeeded" }],
+      },
+    },
+    { subresource: "status" },
+  );
+}
+
+async function left(): Promise<string[]> {
+  const { checkpoints, templates } = cluster.seen;
+  const all = await Promise.all([checkpoints.resource.list({ namespace }), templates.resource.list({ namespace })]);
+  return all.flatMap(({ items }) => items.map(({ metadata }) => metadata.name)).sort();
+}
+
+async function someGarbage(): Promise<void> {
+  await stepCache(1, 1);
+  await stepCache(2, 2);
+  await stepCache(3, 3);
+  await recipeWith(1);
+  const owner = { apiVersion: agents, kind: "Checkpoint", name: "gone", uid: "gone", controller: true };
+  await cluster.create({
+    apiVersion: agents,
+    kind: "SandboxTemplate",
+    metadata: { name: "orphan", namespace, ownerReferences: [owner] },
+    spec: { template: { spec: { containers: [] } } },
+  });
+}
+
+test("a dry run shows what would go and why, and removes nothing", async () => {
+  await someGarbage();
+  const { exitCode, stdout } = await ramet("--dry-run");
+  expect(exitCode).toBe(0);
+  expect(stdout.split("\n")).toEqual([
+    expect.stringMatching(/^KIND +NAME +SIZE +OUTCOME +WHY$/) as string,
+    expect.stringMatching(/^SandboxTemplate +orphan +goes +belonged to Checkpoint gone, which no longer/) as string,
+    expect.stringMatching(/^Checkpoint +step-2 +8GiB +goes +captured after a step that no recipe has since/) as string,
+    "Would remove 2 objects, at most 8GiB of data.",
+    "",
+  ]);
+  expect(await left()).toEqual(["orphan", "step-1", "step-2", "step-3"]);
+});
+
+test("without it they go, and a second run finds nothing", async () => {
+  await someGarbage();
+  const { exitCode, stdout } = await ramet("-o", "json");
+  expect(exitCode).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({
+    dryRun: false,
+    items: [
+      { garbage: "OwnerGone", kind: "SandboxTemplate", name: "orphan", outcome: "removed" },
+      { garbage: "StepCache", kind: "Checkpoint", name: "step-2", bytes: 8 * gibibyte, outcome: "removed" },
+    ],
+    total: { objects: 2, bytes: 8 * gibibyte },
+  });
+  expect(await left()).toEqual(["step-1", "step-3"]);
+  expect(await ramet()).toEqual({
+    ...{ exitCode: 0, stdout: "" },
+    stderr:
+      `Nothing is to be removed in namespace ${namespace}.\n` +
+      "Nothing was looked for in the store: it is not on this machine (--store-path names its folder).\n",
+  });
+});
+
+test("what the store would lose is told to the byte, and a run without --dry-run removes and reports just that", async () => {
+  const store = directoryStore({ root: cluster.storePath });
+  const under = { store, now: Date.now };
+  await stepCache(1, 1);
+  await recipeWith(1);
+  await publish(under, { namespace, checkpointId: "id-1" }, { "pages.img": "of step 1" });
+  // No Checkpoint has this id. Its second file is in another namespace too, which is not asked for.
+  await publish(under, { namespace, checkpointId: "lost" }, { "pages.img": "of step 1", "checkpoint.img": "lost" });
+  await publish(under, { namespace: "elsewhere", checkpointId: "lost" }, { "checkpoint.img": "lost" });
+  const grant = await store.grantWrite({ namespace, checkpointId: "half", ttlMilliseconds: 60_000 });
+  await writeFiles((await openForWrite(grant, under)).stagingPath, { "pages.img": "half" });
+  const before = await store.usage(namespace);
+
+  const at = ["--store-path", cluster.storePath] as const;
+  const { store: foretold } = JSON.parse((await ramet(...at, "--dry-run", "-o", "json")).stdout) as { store: object };
+  expect(foretold).toMatchObject({
+    path: cluster.storePath,
+    removedCheckpoints: [{ namespace, checkpointId: "lost" }],
+    ...{ removedRests: 1, removedContents: 0, foreign: [] },
+  });
+  const told = "1 checkpoint that has no object, 1 rest of what was interrupted";
+  expect((await ramet(...at, "--dry-run")).stdout).toMatch(new RegExp(`would lose ${told}: \\d[\\d.]*(B|KiB)\\.\\n$`));
+  expect(await store.usage(namespace)).toEqual(before);
+
+  const real = await ramet(...at, "-o", "json");
+  expect(real.exitCode).toBe(0);
+  expect((JSON.parse(real.stdout) as { store: object }).store).toEqual(foretold);
+  expect(await store.usage(namespace)).toMatchObject({ checkpoints: 1, contents: 1, contentBytes: 9, stagingBytes: 0 });
+  expect(await store.has({ namespace: "elsewhere", checkpointId: "lost" })).toBe(true);
+  expect((await ramet(...at)).stderr).toBe(`Nothing is to be removed in namespace ${namespace}.\n`);
+});
+
+test("the store of another cluster is refused before anything is removed, and a folder that is none is not found", async () => {
+  await someGarbage();
+  const foreign = await mkdtemp(join(tmpdir(), "ramet-store-"));
+  await directoryStore({ root: foreign }).bind("another");
+  const refused = await ramet("--store-path", foreign);
+  expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
+  expect(refused.stderr).toContain("[StoreOfAnotherCluster]");
+  expect(await ramet("--store-path", join(foreign, "none"))).toMatchObject({ exitCode: 3, stdout: "" });
+  expect(await left()).toHaveLength(4);
+  await rm(foreign, { recursive: true });
+});
+
+test("without a budget all captured steps go that no recipe has, and no other", async () => {
+  await someGarbage();
+  await ramet("--step-cache-bytes", "0");
+  expect(await left()).toEqual(["step-1"]);
+});
+
+test("times to live are shown with their end, and left to their controllers", async () => {
+  await cluster.create({
+    apiVersion: agents,
+    kind: "SandboxClaim",
+    metadata: { name: "c", namespace },
+    spec: { templateName: "pool", ttlAfterCompleted: "60m" },
+  });
+  await cluster.seen.claims.resource.mergePatch(
+    { namespace, name: "c" },
+    { status: { phase: "Completed", completionTime: "2026-01-01T00:00:00Z" } },
+    { subresource: "status" },
+  );
+  expect((await ramet()).stdout).toMatch(
+    /^SandboxClaim +c +due +its time to live is over at 2026-01-01T01:00.*\nRemoved 0 objects/m,
+  );
+  expect((await cluster.seen.claims.resource.list({ namespace })).items).toHaveLength(1);
+});
+
+test("a budget that is no number is refused", async () => {
+  expect(await ramet("--step-cache-bytes", "20Gi")).toMatchObject({ exitCode: 2 });
+});
+
+test("the collector does the same at its turn, counts it, and goes on after the API server did not answer", async () => {
+  await someGarbage();
+  const informers = cluster.seen;
+  await cluster.checkpoint(`${namespace}/step-3`, ({ status }) => status?.phase === "Succeeded");
+  const clock = new ManualClock();
+  const metrics = controllersMetrics();
+  const end = new AbortController();
+  const told: string[] = [];
+  const log = { ...silentLog, warn: (_: object, message: string) => told.push(message) };
+  let answers = false;
+  const templates = new Proxy(informers.templates, {
+    get: (target, key) =>
+      key === "resource" && !answers
+        ? { list: () => Promise.reject(new Error("no answer")) }
+        : (Reflect.get(target, key, target) as unknown),
+  });
+  const running = keepCollected(
+    { informers: { ...informers, templates }, clock, log, metrics: metrics.collections },
+    end.signal,
+  );
+  clock.advance(600_000);
+  await expect.poll(() => told).toEqual(["garbage was not collected to the end"]);
+  expect(await left()).toEqual(["orphan", "step-1", "step-2", "step-3"]);
+  answers = true;
+  await expect
+    .poll(async () => {
+      clock.advance(600_000);
+      return left();
+    })
+    .toEqual(["step-1", "step-3"]);
+  end.abort();
+  await running;
+  const counted = await metrics.registry.metrics();
+  expect(counted).toContain('ramet_garbage_collected_bytes_total{garbage="StepCache"} 8589934592');
+  expect(counted).toContain('ramet_garbage_collected_total{garbage="OwnerGone"} 1');
+  expect(counted).toContain("ramet_garbage_failures_total 1");
+});
