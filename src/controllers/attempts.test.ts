@@ -78,6 +78,61 @@ describe("Attempts", () => {
     expect(clock.waits).toEqual([]);
   });
 
+  describe("replace", () => {
+    const never = (signal: AbortSignal) =>
+      new Promise<string>((_, reject) => {
+        signal.addEventListener("abort", () => {
+          reject(new RametError("Canceled", "given up"));
+        });
+      });
+    const ignore = () => undefined;
+
+    it("gives up a call that is never answered, waits for its end, and calls the other, once", async () => {
+      const { attempts } = open();
+      let calls = 0;
+      const other = () => Promise.resolve(`other ${++calls}`);
+      attempts.start("a", never, ignore);
+      attempts.replace("a", other, ignore);
+      expect(calls).toBe(0);
+      attempts.replace("a", other, ignore);
+      await flush();
+      attempts.replace("a", other, ignore);
+      await flush();
+      expect(attempts.get("a")).toEqual({ state: "done", value: "other 1" });
+    });
+
+    it("calls the other at once in the pause between two tries, and the first never again", async () => {
+      const { clock, attempts } = open();
+      let tries = 0;
+      const refused = () => Promise.reject(unreachable).finally(() => tries++);
+      attempts.start("a", refused, ignore);
+      await flush();
+      attempts.replace("a", () => Promise.resolve("other"), ignore);
+      await flush();
+      expect(attempts.get("a")).toEqual({ state: "done", value: "other" });
+      expect([tries, clock.waits]).toEqual([1, []]);
+    });
+
+    it("keeps an answer that comes all the same", async () => {
+      const { attempts } = open();
+      const answer = Promise.withResolvers<string>();
+      attempts.start("a", () => answer.promise, ignore);
+      attempts.replace("a", () => Promise.resolve("other"), ignore);
+      answer.resolve("first");
+      await flush();
+      expect(attempts.get("a")).toEqual({ state: "done", value: "first" });
+    });
+
+    it("starts what was not started, and takes back nothing that has ended", async () => {
+      const { attempts } = open();
+      attempts.replace("a", () => Promise.resolve("only"), ignore);
+      await flush();
+      attempts.replace("a", () => Promise.resolve("late"), ignore);
+      await flush();
+      expect(attempts.get("a")).toEqual({ state: "done", value: "only" });
+    });
+  });
+
   it("does not call again for whom nobody waits", async () => {
     const { clock, attempts } = open();
     attempts.start(

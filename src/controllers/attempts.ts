@@ -32,13 +32,36 @@ export class Attempts<T> {
   }
 
   /** Starts the call unless it was started already. `onChange` hears of its end and of its first failure. */
-  start(id: string, call: () => Promise<T>, onChange: () => void): void {
+  start(id: string, call: Call<T>, onChange: () => void): void {
     if (this.#attempts.has(id)) return;
-    const entry: Entry<T> = { attempt: { state: "running", failures: 0 }, cancel: () => undefined };
-    this.#attempts.set(id, entry);
-    const deadline =
-      this.#options.clock.monotonicMilliseconds() + (this.#options.giveUpAfterMilliseconds ?? Number.POSITIVE_INFINITY);
-    this.#run({ id, entry, call, onChange, deadline });
+    this.#run(this.#enter(id, call, onChange));
+  }
+
+  /**
+   * Ends the wait of a call whose answer cannot come any more, and makes this one in its place, once; started or not. If
+   * the answer comes all the same, it counts.
+   */
+  replace(id: string, call: Call<T>, onChange: () => void): void {
+    const present = this.#attempts.get(id);
+    if (present?.isReplacement === true || (present !== undefined && present.attempt.state !== "running")) return;
+    const run = this.#enter(id, call, onChange);
+    run.entry.isReplacement = true;
+    if (present?.underWay === undefined) {
+      present?.cancel();
+      this.#run(run);
+      return;
+    }
+    const { underWay, giveUp } = present;
+    // What it does beside the wait has its end first, so that nothing of it comes after the outcome of the other.
+    underWay.then(
+      (value) => {
+        this.#settle(run, { state: "done", value });
+      },
+      () => {
+        if (this.#attempts.get(id) === run.entry) this.#run(run);
+      },
+    );
+    giveUp.abort();
   }
 
   /** The outcome is not needed any more; a call that runs goes on and nobody hears of its end. */
@@ -52,22 +75,38 @@ export class Attempts<T> {
     for (const id of [...this.#attempts.keys()]) this.forget(id);
   }
 
-  #run(run: Run<T>): void {
-    const settle = (attempt: Attempt<T>): void => {
-      if (this.#attempts.get(run.id) !== run.entry) return;
-      run.entry.attempt = attempt;
-      run.onChange();
+  #enter(id: string, call: Call<T>, onChange: () => void): Run<T> {
+    const { clock, giveUpAfterMilliseconds = Number.POSITIVE_INFINITY } = this.#options;
+    const entry: Entry<T> = {
+      attempt: { state: "running", failures: 0 },
+      cancel: () => undefined,
+      giveUp: new AbortController(),
+      isReplacement: false,
     };
-    run.call().then(
+    this.#attempts.set(id, entry);
+    return { id, entry, call, onChange, deadline: clock.monotonicMilliseconds() + giveUpAfterMilliseconds };
+  }
+
+  #run(run: Run<T>): void {
+    const { entry } = run;
+    entry.underWay = run.call(entry.giveUp.signal);
+    entry.underWay.then(
       (value) => {
-        settle({ state: "done", value });
+        this.#settle(run, { state: "done", value });
       },
       (thrown: unknown) => {
+        entry.underWay = undefined;
         const error = RametError.from(thrown);
-        if (!this.#mayRepeat(error, run.deadline)) settle({ state: "failed", error });
-        else if (this.#attempts.get(run.id) === run.entry) this.#repeatLater(run, error);
+        if (!this.#mayRepeat(error, run.deadline)) this.#settle(run, { state: "failed", error });
+        else if (this.#attempts.get(run.id) === entry) this.#repeatLater(run, error);
       },
     );
+  }
+
+  #settle({ id, entry, onChange }: Run<T>, attempt: Attempt<T>): void {
+    if (this.#attempts.get(id) !== entry) return;
+    entry.attempt = attempt;
+    onChange();
   }
 
   #repeatLater(run: Run<T>, lastError: RametError): void {
@@ -89,15 +128,22 @@ export class Attempts<T> {
 /** A cell that has just been started listens within some milliseconds. */
 const pauses = { baseMilliseconds: 10, maxMilliseconds: 2_000 };
 
+type Call<T> = (signal: AbortSignal) => Promise<T>;
+
 interface Entry<T> {
   attempt: Attempt<T>;
+  /** Of the pause before the next try. */
   cancel: () => void;
+  /** Undefined in such a pause. */
+  underWay?: Promise<T> | undefined;
+  giveUp: AbortController;
+  isReplacement: boolean;
 }
 
 interface Run<T> {
   id: string;
   entry: Entry<T>;
-  call: () => Promise<T>;
+  call: Call<T>;
   onChange: () => void;
   deadline: number;
 }

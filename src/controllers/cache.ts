@@ -1,9 +1,14 @@
 import type { Checkpoint } from "../api/checkpoint.ts";
 import { RametError } from "../api/errors.ts";
-import { restoreFrom } from "../api/labels.ts";
+import { labels, restoreFrom, type MaybeClone } from "../api/labels.ts";
+import type { NamedSnapshot } from "../api/named-snapshot.ts";
 import type { Pod } from "../api/pod.ts";
+import { rollbackRequest, wantsRollback } from "../api/rollback-request.ts";
 import type { Sandbox } from "../api/sandbox.ts";
+import type { SandboxSet } from "../api/sandbox-set.ts";
 import type { SandboxTemplate } from "../api/sandbox-template.ts";
+import { group } from "../api/kind.ts";
+import { controllerKeys } from "../kube/controller.ts";
 import { controllerOf, keyOf, type KubeObject } from "../kube/object.ts";
 import type { Informers } from "./resources.ts";
 
@@ -22,9 +27,19 @@ export interface Cache {
   sandboxesByTemplate(templateKey: string): Sandbox[];
   /** Those that are, or are to be, clones of this checkpoint. */
   clonesOf(namespace: string, checkpointId: string): Sandbox[];
+  set(key: string): SandboxSet | undefined;
+  setsByTemplate(templateKey: string): SandboxSet[];
+  /** Those whose template, or whose SandboxTemplate, is restored from this named snapshot, at whatever version. */
+  setsWarmedFrom(snapshotKey: string): SandboxSet[];
+  snapshot(key: string): NamedSnapshot | undefined;
+  /** Those that a set of this name owns, or another that had the name before. */
+  sandboxesOfSet(setKey: string): Sandbox[];
+  /** Sandboxes that were claimed from a set, while a checkpoint has not taken the place of what they run. */
+  clonesAwaitedOf(setKey: string): Sandbox[];
+  templatesOfSet(setKey: string): SandboxTemplate[];
 }
 
-export function createCache({ sandboxes, pods, checkpoints, templates }: Informers): Cache {
+export function createCache({ sandboxes, pods, checkpoints, templates, sets, snapshots }: Informers): Cache {
   const byId = checkpoints.store.index(({ metadata, status }) =>
     status?.checkpointId === undefined ? [] : [`${metadata.namespace}/${status.checkpointId}`],
   );
@@ -40,6 +55,11 @@ export function createCache({ sandboxes, pods, checkpoints, templates }: Informe
   });
   const checkpointsByOwner = checkpoints.store.index(ownerUid);
   const templatesByOwner = templates.store.index(ownerUid);
+  const setsByTemplate = sets.store.index(({ metadata, spec }) =>
+    spec.templateRef === undefined ? [] : [`${metadata.namespace}/${spec.templateRef.name}`],
+  );
+  const setsByOrigin = sets.store.index(namedSnapshotKeys);
+  const templatesByOrigin = templates.store.index(namedSnapshotKeys);
   return {
     sandbox: (key) => sandboxes.store.get(key),
     pod: (key) => pods.store.get(key),
@@ -52,6 +72,20 @@ export function createCache({ sandboxes, pods, checkpoints, templates }: Informe
     templatesOwnedBy: templatesByOwner,
     sandboxesByTemplate: byTemplate,
     clonesOf: (namespace, checkpointId) => byOrigin(`${namespace}/${checkpointId}`),
+    set: (key) => sets.store.get(key),
+    setsByTemplate,
+    setsWarmedFrom: (key) => [
+      ...setsByOrigin(key),
+      ...templatesByOrigin(key).flatMap(({ metadata }) => setsByTemplate(keyOf(metadata))),
+    ],
+    snapshot: (key) => snapshots.store.get(key),
+    sandboxesOfSet: sandboxes.store.index(setKeys),
+    clonesAwaitedOf: sandboxes.store.index((sandbox) => {
+      const { labels: own, namespace } = sandbox.metadata;
+      const set = own?.[labels.sandboxClaimed] === "true" ? own[labels.sandboxPool] : undefined;
+      return set !== undefined && wantsRollback(sandbox) ? [`${namespace}/${set}`] : [];
+    }),
+    templatesOfSet: templates.store.index(setKeys),
   };
 }
 
@@ -60,9 +94,24 @@ export function sandboxKeysOfCheckpoint(cache: Cache, checkpoint: Checkpoint): s
   const { metadata, spec, status } = checkpoint;
   const { namespace } = metadata;
   const source = `${namespace}/${spec.sandboxName ?? spec.podName ?? ""}`;
-  const pausing = controllerOf(checkpoint)?.kind === "Sandbox" || cache.sandbox(source)?.spec.paused === true;
+  const sandbox = cache.sandbox(source);
+  const rollsBack = sandbox !== undefined && rollbackRequest(sandbox) !== undefined;
+  const waits = controllerOf(checkpoint)?.kind === "Sandbox" || sandbox?.spec.paused === true || rollsBack;
   const clones = status?.checkpointId === undefined ? [] : cache.clonesOf(namespace, status.checkpointId);
-  return [...(pausing ? [source] : []), ...clones.filter(isStarting).map(({ metadata: clone }) => keyOf(clone))];
+  return [...(waits ? [source] : []), ...clones.filter(isStarting).map(({ metadata: clone }) => keyOf(clone))];
+}
+
+/** The keys of sandboxes that a change of a NamedSnapshot concerns: those that wait for a version of it. */
+export function sandboxKeysOfSnapshot(cache: Cache, { metadata, status }: NamedSnapshot): string[] {
+  const { name, namespace } = metadata;
+  const versions = (status?.versions ?? []).flatMap(({ version, digest }) => [
+    `${name}@${version}`,
+    `${name}@${digest}`,
+  ]);
+  return [name, ...versions]
+    .flatMap((reference) => cache.clonesOf(namespace, reference))
+    .filter(isStarting)
+    .map((clone) => keyOf(clone.metadata));
 }
 
 /** The keys of sandboxes that a change of a SandboxTemplate concerns: those that wait for it. */
@@ -80,13 +129,21 @@ function isStarting({ status }: Sandbox): boolean {
   return status?.phase === undefined || status.phase === "Pending" || status.phase === "Resuming";
 }
 
+const setKeys = controllerKeys("SandboxSet", group);
+
 function ownerUid(object: KubeObject): string[] {
   const owner = controllerOf(object);
   return owner === undefined ? [] : [owner.uid];
 }
 
+/** The key that the named snapshot has that a template is restored from; for one that names an id, nobody has that key. */
+function namedSnapshotKeys(object: { metadata: { namespace: string }; spec: { template?: unknown } }): string[] {
+  const text = readableRestoreFrom({ metadata: {}, spec: object.spec });
+  return text === undefined ? [] : [`${object.metadata.namespace}/${text.split("@")[0] ?? ""}`];
+}
+
 /** Two annotations that differ are the planner's to complain about. */
-function readableRestoreFrom(sandbox: Sandbox): string | undefined {
+function readableRestoreFrom(sandbox: MaybeClone): string | undefined {
   try {
     return restoreFrom(sandbox);
   } catch (error) {

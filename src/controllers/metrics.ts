@@ -2,6 +2,7 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { Swept } from "../backends/backend.ts";
 import type { ControllerMetrics } from "../kube/controller.ts";
 import type { RequestRecord } from "../kube/kube-client.ts";
+import { collectionMetrics, type CollectionMetrics } from "./collect/metrics.ts";
 
 /** What the controllers measure, in the form that Prometheus reads. */
 export interface ControllersMetrics {
@@ -10,6 +11,7 @@ export interface ControllersMetrics {
   onRequest: (record: RequestRecord) => void;
   forController: (name: string) => ControllerMetrics;
   sweeps: SweepMetrics;
+  collections: CollectionMetrics;
 }
 
 export interface SweepMetrics {
@@ -40,6 +42,7 @@ export function controllersMetrics(registry: Registry = new Registry()): Control
     },
     forController: controllerMetrics(registry),
     sweeps: sweepMetrics(registry),
+    collections: collectionMetrics(registry),
   };
 }
 

@@ -1,19 +1,25 @@
 import { Checkpoint } from "../api/checkpoint.ts";
-import { group, version } from "../api/kind.ts";
+import { group, rametGroup, version } from "../api/kind.ts";
 import { labels } from "../api/labels.ts";
+import { NamedSnapshot } from "../api/named-snapshot.ts";
 import { Pod } from "../api/pod.ts";
 import { Sandbox } from "../api/sandbox.ts";
+import { SandboxClaim } from "../api/sandbox-claim.ts";
+import { SandboxSet } from "../api/sandbox-set.ts";
 import { SandboxTemplate } from "../api/sandbox-template.ts";
 import { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Log } from "../kube/log.ts";
 import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
 
-/** The resources of `agents.kruise.io` that these controllers follow. */
+/** The resources of `agents.kruise.io`, and of our own group, that these controllers follow. */
 export const sandboxResources = {
   sandboxes: ours("sandboxes", "Sandbox"),
   checkpoints: ours("checkpoints", "Checkpoint"),
   templates: ours("sandboxtemplates", "SandboxTemplate"),
+  sets: ours("sandboxsets", "SandboxSet"),
+  claims: ours("sandboxclaims", "SandboxClaim"),
+  snapshots: ours("namedsnapshots", "NamedSnapshot", rametGroup),
 } as const;
 
 /** One informer for each resource, shared by all controllers of the process. */
@@ -23,6 +29,9 @@ export interface Informers {
   pods: Informer<Pod>;
   checkpoints: Informer<Checkpoint>;
   templates: Informer<SandboxTemplate>;
+  sets: Informer<SandboxSet>;
+  claims: Informer<SandboxClaim>;
+  snapshots: Informer<NamedSnapshot>;
 }
 
 export function createInformers(client: KubeClient, log: Log): Informers {
@@ -44,9 +53,21 @@ export function createInformers(client: KubeClient, log: Log): Informers {
       resource: client.resource(sandboxResources.templates, (value) => SandboxTemplate.parse(value)),
       log,
     }),
+    sets: new Informer({
+      resource: client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value)),
+      log,
+    }),
+    claims: new Informer({
+      resource: client.resource(sandboxResources.claims, (value) => SandboxClaim.parse(value)),
+      log,
+    }),
+    snapshots: new Informer({
+      resource: client.resource(sandboxResources.snapshots, (value) => NamedSnapshot.parse(value)),
+      log,
+    }),
   };
 }
 
-function ours(plural: string, kind: string): ResourceRef {
-  return { group, version, plural, kind, namespaced: true };
+function ours(plural: string, kind: string, ofGroup: string = group): ResourceRef {
+  return { group: ofGroup, version, plural, kind, namespaced: true };
 }

@@ -1,28 +1,24 @@
 import { hostname } from "node:os";
-import type { Checkpoint } from "../api/checkpoint.ts";
-import type { Sandbox } from "../api/sandbox.ts";
-import { cellBackend, type CellBackend, type CellBackendOptions } from "../backends/cell.ts";
-import type { CheckpointRecord } from "../backends/backend.ts";
-import type { CellCredentials } from "../backends/cell-credentials.ts";
+import type { CellPodOptions } from "../api/cell-pod.ts";
+import { cellBackend, type CellBackendOptions } from "../backends/cell.ts";
+import { clusterStore } from "../backends/cluster-store.ts";
 import { runController } from "../kube/controller.ts";
 import { EventRecorder } from "../kube/events.ts";
+import type { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { runWhileLeading } from "../kube/lease.ts";
 import { silentLog, type Log } from "../kube/log.ts";
-import { StatusWriter } from "../kube/status-writer.ts";
-import { Attempts } from "./attempts.ts";
+import type { KubeObject } from "../kube/object.ts";
+import { OwnWrites } from "../kube/own-writes.ts";
 import { createCache } from "./cache.ts";
-import { checkpointWatches, reconcileCheckpoint } from "./checkpoint/controller.ts";
+import { keepCollected } from "./collect/keep-collected.ts";
+import type { Controller, ControllerParts } from "./controller-parts.ts";
 import { clusterCredentials, createSystemNamespace, systemNamespace } from "./identity.ts";
 import { installCrds } from "./install-crds.ts";
 import type { ControllersMetrics } from "./metrics.ts";
-import { OwnWrites } from "../kube/own-writes.ts";
 import { createInformers, type Informers } from "./resources.ts";
-import { reconcileSandbox, sandboxWatches } from "./sandbox/controller.ts";
-import type { SandboxDependencies } from "./sandbox/dependencies.ts";
-import { NewPods } from "./sandbox/new-pods.ts";
-import { SlowStart } from "./slow-start.ts";
 import { keepSwept } from "./sweep.ts";
+import { controllerTable } from "./table.ts";
 
 export interface RunControllersOptions {
   client: KubeClient;
@@ -31,14 +27,16 @@ export interface RunControllersOptions {
   /** The image with the cell, gVisor, guest and link. */
   cellImage: string;
   /** What every sandbox's DNS relay asks and its outbound proxy allows. */
-  dns?: SandboxDependencies["podOptions"]["dns"];
-  egress?: SandboxDependencies["podOptions"]["egress"];
+  dns?: CellPodOptions["dns"];
+  egress?: CellPodOptions["egress"];
   /** Unlike every other candidate's; absent: there is no other, and no lease is taken. */
   leaderElection?: { identity: string };
   /** Bring the CRDs to this version first. @default false */
   installCrds?: boolean;
   /** How many reconciles of one controller may run at once; none waits for a cell's work. @default 16 */
   concurrency?: number;
+  /** What captured steps of recipes may take in each namespace. @default 20 GiB */
+  stepCacheBytes?: number;
   metrics?: ControllersMetrics;
   log?: Log;
   /** Called when all that exists is known and reconciling has begun. */
@@ -47,9 +45,9 @@ export interface RunControllersOptions {
 }
 
 /**
- * Runs the Sandbox and Checkpoint controllers until `signal` is aborted; reconciles that run then may finish. What cells
+ * Runs the controllers of `table.ts` until `signal` is aborted; reconciles that run then may finish. What cells
  * do at that time they bring to an end, and whoever runs next joins or finds it.
- * @throws RametError `Unavailable` if the lease was lost: the process has to end
+ * @throws RametError `Unavailable` if the lease was lost: the process has to end; `StoreOfAnotherCluster`
  */
 export async function runControllers(options: RunControllersOptions): Promise<void> {
   const { client, leaderElection, signal, log = silentLog } = options;
@@ -65,11 +63,12 @@ export async function runControllers(options: RunControllersOptions): Promise<vo
 }
 
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
-  const { client, store, log = silentLog } = options;
+  const { client, log = silentLog } = options;
   const credentials = await clusterCredentials(client, signal);
+  const store = await clusterStore({ client, store: options.store, log, signal });
   const backend = cellBackend({ credentials, store, clock: client.clock });
   const informers = createInformers(client, log);
-  const all = [informers.sandboxes, informers.pods, informers.checkpoints, informers.templates];
+  const all = Object.values(informers) as Informer<KubeObject>[];
   const following = new AbortController();
   const followers = all.map((informer) => informer.run(following.signal));
   try {
@@ -85,102 +84,65 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   }
 }
 
-interface Parts {
-  backend: CellBackend;
-  credentials: CellCredentials;
-  informers: Informers;
-}
-
-async function work(options: RunControllersOptions, parts: Parts, signal: AbortSignal): Promise<void> {
-  const { client, cellImage, dns, egress, log = silentLog, onReady } = options;
+async function work(
+  options: RunControllersOptions,
+  found: Pick<ControllerParts, "backend" | "credentials" | "informers">,
+  signal: AbortSignal,
+): Promise<void> {
+  const { client, cellImage, dns, egress, metrics, log = silentLog, onReady } = options;
   const { clock, random } = client;
-  const { informers } = parts;
+  const { informers, backend } = found;
   const events = new EventRecorder({
     client,
     reportingController: "ramet.dev/controllers",
     reportingInstance: options.leaderElection?.identity ?? hostname(),
     log,
   });
-  const shared = { ...parts, cache: createCache(informers), events, clock, log };
-  const queues = { sandbox: noQueue, checkpoint: noQueue };
-  const sandboxes: SandboxDependencies = {
-    ...shared,
+  const controllers = controllerTable({
+    ...found,
     client,
+    cache: createCache(informers),
     podOptions: { cellImage, ...(dns && { dns }), ...(egress && { egress }) },
-    statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
-    ownWrites: new OwnWrites(informers.sandboxes, clock),
-    starts: new Attempts({ clock, random }),
-    newPods: new NewPods(informers.pods, clock),
-    slowStart: new SlowStart(clock),
-    enqueue: (key) => {
-      queues.sandbox(key);
-    },
-  };
-  const checkpoints = {
-    ...shared,
-    statuses: new StatusWriter<Checkpoint>(informers.checkpoints.resource),
-    ownWrites: new OwnWrites(informers.checkpoints, clock),
-    cuts: new Attempts<CheckpointRecord>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
-    taking: new Map<string, string>(),
-    enqueue: (key: string) => {
-      queues.checkpoint(key);
-    },
-  };
-  informers.pods.store.subscribe((change) => {
-    if (change.type === "deleted") sandboxes.starts.forget(change.object.metadata.uid);
+    sandboxWrites: new OwnWrites(informers.sandboxes),
+    ...{ events, clock, random, log },
+    ...(metrics && { metrics }),
   });
   const common = { clock, random, concurrency: options.concurrency ?? 16, backoff, log };
-  const ready = countdown(2, onReady);
+  const ready = countdown(controllers.length, onReady);
   const sweeping = {
-    ...{ backend: parts.backend, checkpoints: informers.checkpoints, clock, log },
-    ...(options.metrics && { metrics: options.metrics.sweeps }),
+    ...{ backend, checkpoints: informers.checkpoints, clock, log },
+    ...(metrics && { metrics: metrics.sweeps }),
   };
+  const run = ({ name, watches, reconcile, wishes }: Controller) =>
+    runController(
+      { ...common, name, watches, reconcile, ...(metrics && { metrics: metrics.forController(name) }) },
+      signal,
+      (add) => {
+        wishes?.lead(add);
+        ready();
+      },
+    );
   try {
     await Promise.all([
       keepSwept(sweeping, signal),
-      runController(
-        {
-          ...common,
-          name: "sandbox",
-          watches: sandboxWatches(sandboxes),
-          reconcile: (key) => reconcileSandbox(key, sandboxes),
-          ...(options.metrics && { metrics: options.metrics.forController("sandbox") }),
-        },
-        signal,
-        (add) => {
-          queues.sandbox = add;
-          ready();
-        },
-      ),
-      runController(
-        {
-          ...common,
-          name: "checkpoint",
-          watches: checkpointWatches(checkpoints),
-          reconcile: (key) => reconcileCheckpoint(key, checkpoints),
-          ...(options.metrics && { metrics: options.metrics.forController("checkpoint") }),
-        },
-        signal,
-        (add) => {
-          queues.checkpoint = add;
-          ready();
-        },
-      ),
+      keepCollected(collecting(options, informers), signal),
+      ...controllers.map(run),
     ]);
   } finally {
-    sandboxes.starts.close();
-    checkpoints.cuts.close();
+    for (const { close } of controllers) close?.();
     await events.flush();
   }
 }
 
-const backoff = { baseMilliseconds: 50, maxMilliseconds: 60_000 };
-/** A checkpoint whose cell cannot be reached for that long has failed. */
-const unreachableMilliseconds = 30_000;
-
-function noQueue(_key: string): void {
-  // Nothing is enqueued before the queues are there.
+function collecting({ client, stepCacheBytes, metrics, log = silentLog }: RunControllersOptions, informers: Informers) {
+  return {
+    ...{ informers, clock: client.clock, log },
+    ...(stepCacheBytes !== undefined && { stepCacheBytes }),
+    ...(metrics && { metrics: metrics.collections }),
+  };
 }
+
+const backoff = { baseMilliseconds: 50, maxMilliseconds: 60_000 };
 
 function countdown(count: number, then: (() => void) | undefined): () => void {
   let left = count;

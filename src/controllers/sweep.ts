@@ -61,7 +61,10 @@ function tell({ checkpoints, rests, contents, freedBytes, foreign }: Swept, log:
  * What the API knows of a checkpoint id. What was known when the sweep began may be outdated, so it can say that there is
  * an object, and the API server alone that there is none; where that does not answer, this throws, and the sweep ends.
  */
-function standingIn({ store, resource }: KnownCheckpoints, signal: AbortSignal): Parameters<CellBackend["sweep"]>[0] {
+export function standingIn(
+  { store, resource }: KnownCheckpoints,
+  signal: AbortSignal,
+): Parameters<CellBackend["sweep"]>[0] {
   const known = new Map(store.list().map((checkpoint) => [nameOf(handleOf(checkpoint)), checkpoint]));
   return async (handle) => {
     const { namespace } = handle;

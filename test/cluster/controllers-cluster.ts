@@ -5,7 +5,7 @@ import type { Checkpoint } from "../../src/api/checkpoint.ts";
 import type { Pod } from "../../src/api/pod.ts";
 import type { Sandbox } from "../../src/api/sandbox.ts";
 import { createInformers, sandboxResources, type Informers } from "../../src/controllers/resources.ts";
-import { runControllers } from "../../src/controllers/run.ts";
+import { runControllers, type RunControllersOptions } from "../../src/controllers/run.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";
 import type { Informer } from "../../src/kube/informer.ts";
 import { KubeClient, type RequestRecord } from "../../src/kube/kube-client.ts";
@@ -13,11 +13,18 @@ import { silentLog, type Log } from "../../src/kube/log.ts";
 import { nameOfKey, type KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
+import type { ApiLine } from "./api-line.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 
 export interface ClusterOptions {
   /** Runs Pods until `signal` is aborted; answers when it takes them. */
   startNode: (context: NodeContext) => Promise<{ stopped: Promise<void> }>;
+  /** What sandboxes may reach. @default what the controllers do by themselves */
+  egress?: RunControllersOptions["egress"];
+  /** Gives the controllers another way to the API server. */
+  lineTo?: (server: string) => Promise<ApiLine>;
+  /** How long the controllers wait for an answer of the API server. @default what a client waits */
+  requestTimeoutMilliseconds?: number;
   log?: Log;
 }
 
@@ -34,6 +41,8 @@ export interface Cluster {
   /** What a user would see; not the controllers' own caches. */
   seen: Informers;
   storePath: string;
+  /** Of its administrator. */
+  kubeconfigPath: string;
   /** Requests of the controllers since the last call. */
   requests: () => RequestRecord[];
   /** Ends the controllers as a crash would: what they wait for, nobody hears of. Starts them again. */
@@ -56,7 +65,8 @@ export interface Manifest {
   [field: string]: unknown;
 }
 
-export async function openCluster({ startNode, log = silentLog }: ClusterOptions): Promise<Cluster> {
+export async function openCluster(options: ClusterOptions): Promise<Cluster> {
+  const { startNode, egress, lineTo, requestTimeoutMilliseconds, log = silentLog } = options;
   const controlPlane = await startControlPlane();
   const directory = await mkdtemp(join(tmpdir(), "ramet-"));
   const storePath = join(directory, "store");
@@ -68,6 +78,8 @@ export async function openCluster({ startNode, log = silentLog }: ClusterOptions
     key: controlPlane.adminKey,
   });
   const client = new KubeClient(connection);
+  const line = await lineTo?.(controlPlane.server);
+  const ownConnection = line === undefined ? connection : { ...connection, server: line.server };
   const records: RequestRecord[] = [];
   const end = new AbortController();
   const seen = createInformers(client, log);
@@ -75,13 +87,17 @@ export async function openCluster({ startNode, log = silentLog }: ClusterOptions
   let controllers: { abort: AbortController; ended: Promise<void>; client: KubeClient } | undefined;
   const startControllers = async (): Promise<void> => {
     const abort = new AbortController();
-    const own = new KubeClient(connection, { onRequest: (record) => records.push(record) });
+    const own = new KubeClient(ownConnection, {
+      onRequest: (record) => records.push(record),
+      ...(requestTimeoutMilliseconds !== undefined && { requestTimeoutMilliseconds }),
+    });
     const ready = Promise.withResolvers<undefined>();
     const ended = runControllers({
       client: own,
       store: directoryStore({ root: storePath }),
       cellImage: "ramet.dev/cell:test",
       installCrds: true,
+      ...(egress && { egress }),
       log,
       onReady: () => {
         ready.resolve(undefined);
@@ -99,7 +115,7 @@ export async function openCluster({ startNode, log = silentLog }: ClusterOptions
   };
 
   await startControllers();
-  const informers = [seen.sandboxes, seen.pods, seen.checkpoints, seen.templates];
+  const informers = Object.values(seen) as Informer<KubeObject>[];
   const following = informers.map((informer) => informer.run(end.signal));
   await Promise.all(informers.map((informer) => informer.synced(end.signal)));
   const node = await startNode({ client, controlPlane, directory, signal: end.signal });
@@ -108,6 +124,7 @@ export async function openCluster({ startNode, log = silentLog }: ClusterOptions
     client,
     seen,
     storePath,
+    kubeconfigPath: controlPlane.kubeconfigPath,
     requests: () => records.splice(0),
     startControllers,
     stopControllers,
@@ -143,6 +160,7 @@ export async function openCluster({ startNode, log = silentLog }: ClusterOptions
       await node.stopped;
       await Promise.all(following);
       await client.close();
+      await line?.close();
       await controlPlane.stop();
       await rm(directory, { recursive: true, force: true });
     },

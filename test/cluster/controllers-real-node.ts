@@ -7,11 +7,20 @@ import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
 import type { ClusterOptions } from "./controllers-cluster.ts";
 
-/**
- * The local node with real cells, in this process; every image is the Debian root with Python.
- * @param commands what the image of a name starts when the Pod does not say; others start nothing
- */
-export function realNode(commands: Record<string, string[]> = {}, log: Log = silentLog): ClusterOptions["startNode"] {
+export interface RealNodeOptions {
+  /** What the image of a name starts when the Pod does not say; others start nothing. */
+  commands?: Record<string, string[]>;
+  /** What every cell has in its environment beside what it needs. */
+  environment?: Record<string, string>;
+  log?: Log;
+}
+
+/** The local node with real cells, in this process; every image is the Debian root with Python. */
+export function realNode({
+  commands = {},
+  environment = {},
+  log = silentLog,
+}: RealNodeOptions = {}): ClusterOptions["startNode"] {
   return async ({ client, controlPlane, directory, signal }) => {
     const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
     const rootPath = await pythonRootPath();
@@ -32,7 +41,7 @@ export function realNode(commands: Record<string, string[]> = {}, log: Log = sil
         },
         tools: { runsc: tools.runsc, guest: tools["ramet-guest"], link: tools["ramet-link"] },
         cell: [process.execPath, join(import.meta.dirname, "../../src/cell/main.ts")],
-        environment: { PATH: process.env["PATH"] ?? "", HOME: directory, NODE_NO_WARNINGS: "1" },
+        environment: { PATH: process.env["PATH"] ?? "", HOME: directory, NODE_NO_WARNINGS: "1", ...environment },
         view: { hidden: [directory], shared: [], store: join(directory, "store") },
         serving: { ca: pki.ca, ...serving },
         log,

@@ -1,4 +1,4 @@
-import { readdir } from "node:fs/promises";
+import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Checkpoint } from "../../src/api/checkpoint.ts";
@@ -217,9 +217,59 @@ test("a checkpoint whose Pod and controllers died fails if nothing was published
   await cluster.gone("pods", at("a"));
   await cluster.startControllers();
   const { status } = await checkpoint("c", inPhase("Failed"));
-  expect(status?.message).toContain("the Pod that it was begun with has ended");
+  expect(status?.message).toContain("the Pod a is gone");
+  expect(status?.message).toContain("SandboxLost");
   const lost = await sandbox("a", inPhase("Failed"));
   expect(lost.status?.message).toContain("Pod Not Found");
+});
+
+test("a checkpoint fails as soon as its Pod has ended, with the Pod's words, though its cell never answers", async () => {
+  await inNewNamespace();
+  await running("a");
+  node.cells.get(at("a"))!.behaviour.cutGate = gate().promise;
+  await create("Checkpoint", "c", { podName: "a" });
+  await checkpoint("c", inPhase("Creating"));
+  const pod = await cluster.pod(at("a"), () => true);
+  // The cell still holds the connection: only the Pod's status tells.
+  await cluster.seen.pods.resource.mergePatch(
+    pod.metadata,
+    { status: { phase: "Failed", message: "the cell was killed by signal 9" } },
+    { subresource: "status" },
+  );
+  const { status } = await checkpoint("c", inPhase("Failed", "Succeeded"));
+  expect(status?.message).toMatch(/the Pod a has ended: the cell was killed by signal 9.*\[SandboxLost\]/);
+});
+
+test("a checkpoint fails as soon as its Pod is gone, and one that was deleted meanwhile goes", async () => {
+  await inNewNamespace();
+  for (const [name, isDeleted] of [
+    ["kept", false],
+    ["deleted", true],
+  ] as const) {
+    await running(name);
+    node.cells.get(at(name))!.behaviour.cutGate = gate().promise;
+    await create("Checkpoint", `of-${name}`, { podName: name });
+    await checkpoint(`of-${name}`, inPhase("Creating"));
+    if (isDeleted) await cluster.seen.checkpoints.resource.delete({ namespace, name: `of-${name}` });
+    await cluster.seen.pods.resource.delete({ namespace, name }, { gracePeriodSeconds: 0 });
+    if (isDeleted) await cluster.gone("checkpoints", at(`of-${name}`));
+    else expect((await checkpoint(`of-${name}`, inPhase("Failed"))).status?.message).toContain("the Pod kept is gone");
+  }
+});
+
+test("a checkpoint whose data was published before its Pod ended has succeeded", async () => {
+  await inNewNamespace();
+  await running("a");
+  const cell = node.cells.get(at("a"))!;
+  cell.behaviour.cutAnswerGate = gate().promise;
+  await create("Checkpoint", "c", { podName: "a" });
+  const { status: creating } = await checkpoint("c", inPhase("Creating"));
+  const data = join(cluster.storePath, namespace, "checkpoints", creating?.checkpointId ?? "");
+  await expect.poll(() => readdir(data).catch(() => []), { interval: 5 }).not.toEqual([]);
+  await cluster.seen.pods.resource.delete({ namespace, name: "a" }, { gracePeriodSeconds: 0 });
+  const { status } = await checkpoint("c", inPhase("Succeeded", "Failed"));
+  expect(status).toMatchObject({ phase: "Succeeded", ramet: { contents: ["memory", "filesystem"] } });
+  expect(status).not.toHaveProperty("message");
 });
 
 test("a checkpoint is deleted when its time is over", async () => {
@@ -345,6 +395,26 @@ test("a Pod of the sandbox's name that is somebody else's is left alone", async 
   expect(await cluster.client.resource(coreResources.pods).find({ namespace, name: "a" })).toBeDefined();
 });
 
+test("controllers end when their store is another cluster's, and nothing in it is swept", async () => {
+  const marker = join(cluster.storePath, "store.json");
+  const own = await readFile(marker, "utf8");
+  await cluster.stopControllers();
+  await rm(marker);
+  await writeFile(marker, JSON.stringify({ v: 1, cluster: "11111111-2222-3333-4444-555555555555" }));
+  try {
+    await expect(cluster.startControllers()).rejects.toMatchObject({
+      code: "StoreOfAnotherCluster",
+      message: expect.stringContaining("11111111-2222-3333-4444-555555555555") as string,
+      hint: expect.stringContaining(marker) as string,
+    });
+  } finally {
+    await rm(marker);
+    await writeFile(marker, own);
+    await cluster.stopControllers().catch(() => undefined);
+    await cluster.startControllers();
+  }
+});
+
 test("transitions are told as Events", async () => {
   await inNewNamespace();
   await running("a");
@@ -353,6 +423,50 @@ test("transitions are told as Events", async () => {
   const { items } = await cluster.client.resource(coreResources.events).list({ namespace });
   const reasons = items.map((event) => (event as unknown as { reason: string }).reason);
   expect(reasons).toEqual(expect.arrayContaining(["SandboxRunning", "CheckpointSucceeded"]));
+});
+
+test("variables that an annotation asks for reach a new sandbox at its start, a running one at once, and are kept over a pause", async () => {
+  await inNewNamespace();
+  const request = "agents.kruise.io/init-runtime-request";
+  const ask = (text: string | null) =>
+    cluster.seen.sandboxes.resource.mergePatch(
+      { namespace, name: "a" },
+      { metadata: { annotations: { [request]: text } } },
+    );
+  const environment = () => node.cells.get(at("a"))?.identity?.environment;
+  await create("Sandbox", "a", { template }, { [request]: '{"envVars":{"B":"2"}}' });
+  const started = await sandbox("a", inPhase("Running"));
+  expect(environment()).toEqual({ A: "1", B: "2" });
+  expect(node.cells.get(at("a"))?.calls).toEqual(["boot"]);
+  expect(reasonOf(started.status!, "RuntimeInitialized")).toBe("Succeeded");
+
+  await ask('{"envVars":{"A":"own"}}');
+  await sandbox("a", ({ ramet }) => ramet?.initRequest !== started.status?.ramet?.initRequest);
+  expect(environment()).toEqual({ A: "own" });
+  expect(node.cells.get(at("a"))?.calls).toEqual(["boot", "identity"]);
+
+  // What was done by a controller that died before it could say so is done again: the cell takes it as it is.
+  await cluster.stopControllers();
+  await ask('{"envVars":{"A":"new"}}');
+  await cluster.startControllers();
+  await expect.poll(environment).toEqual({ A: "new" });
+
+  await ask("{");
+  const refused = await sandbox("a", (status) => reasonOf(status, "RuntimeInitialized") === "Failed");
+  expect(refused.status?.conditions?.find(({ type }) => type === "RuntimeInitialized")?.message).toContain(
+    "it is not JSON",
+  );
+  expect(refused.status?.phase).toBe("Running");
+
+  await ask('{"envVars":{"A":"kept"}}');
+  await sandbox("a", (status) => reasonOf(status, "RuntimeInitialized") === "Succeeded");
+  await patch("a", { paused: true });
+  await sandbox("a", inPhase("Paused"));
+  await patch("a", { paused: false });
+  await sandbox("a", inPhase("Running"));
+  expect(environment()).toEqual({ A: "kept" });
+  await ask(null);
+  await expect.poll(environment).toEqual({ A: "1" });
 });
 
 test("claims are made before the Pod that mounts them, are the sandbox's own, and never another's", async () => {

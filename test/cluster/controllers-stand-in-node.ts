@@ -83,9 +83,10 @@ export class StandInNode {
     );
   }
 
+  /** Of a range in which no local cluster draws (127.64.0.0/10) and that other processes of the tests share by their ids. */
   #address(): string {
-    this.#count++;
-    return `127.67.${(process.pid % 250) + 1}.${this.#count}`;
+    const number = this.#count++;
+    return `127.${128 + Math.floor(number / 250)}.${(process.pid % 250) + 1}.${(number % 250) + 1}`;
   }
 }
 

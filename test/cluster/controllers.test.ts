@@ -5,39 +5,19 @@ import type { Sandbox } from "../../src/api/sandbox.ts";
 import { clusterCredentials } from "../../src/controllers/identity.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { count, counterScript, counterTemplate as template } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
 
 /** With real cells and real gVisor: what a user sees from a Sandbox to its clone, and that memory is in it. */
 let cluster: Cluster;
 
 beforeAll(async () => {
-  cluster = await openCluster({ startNode: realNode({ counter: ["python3", "-c", counter] }) });
+  cluster = await openCluster({ startNode: realNode({ commands: { counter: ["python3", "-c", counterScript] } }) });
   await cluster.namespace("t");
 });
 afterAll(() => cluster.close());
 
 const apiVersion = "agents.kruise.io/v1alpha1";
-/** Counts its own requests: the count is in its memory and nowhere else. */
-const counter = `
-import http.server
-class H(http.server.BaseHTTPRequestHandler):
-    count = 0
-    def do_GET(self):
-        H.count += 1
-        body = str(H.count).encode()
-        self.send_response(200); self.send_header("content-length", str(len(body))); self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *args): pass
-http.server.ThreadingHTTPServer(("", 8000), H).serve_forever()
-`;
-const template = {
-  spec: {
-    terminationGracePeriodSeconds: 1,
-    containers: [
-      { name: "main", image: "python", command: ["python3", "-c", counter], ports: [{ containerPort: 8000 }] },
-    ],
-  },
-};
 /** Says what to start nowhere: that is in the image. */
 const imageTemplate = {
   spec: {
@@ -46,6 +26,10 @@ const imageTemplate = {
   },
 };
 const settled = ({ status }: Sandbox): boolean => status?.phase === "Running" || status?.phase === "Failed";
+
+function memoryLoaded({ status }: Sandbox): string | undefined {
+  return status?.conditions?.find(({ type }) => type === "MemoryLoaded")?.reason;
+}
 
 async function create(kind: string, name: string, rest: { spec: object; annotations?: Record<string, string> }) {
   const { annotations, ...body } = rest;
@@ -57,16 +41,6 @@ async function create(kind: string, name: string, rest: { spec: object; annotati
   });
 }
 
-async function count(name: string): Promise<number> {
-  const sandbox = await cluster.sandbox(`t/${name}`, ({ status }) => status?.phase === "Running");
-  const ip = sandbox.status?.sandboxIp ?? "";
-  for (;;) {
-    const answer = await fetch(`http://${ip}:8000/`).catch(() => undefined);
-    if (answer?.ok === true) return Number(await answer.text());
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 test("a sandbox runs, is captured with its memory, and comes to life in a clone with an identity of its own", async () => {
   await create("Sandbox", "a", { spec: { template } });
   const source = await cluster.sandbox("t/a", settled);
@@ -76,7 +50,7 @@ test("a sandbox runs, is captured with its memory, and comes to life in a clone 
     ramet: { generation: 1 },
   });
   expect(source.status).not.toHaveProperty("message");
-  expect([await count("a"), await count("a")]).toEqual([1, 2]);
+  expect([await count(cluster, "a"), await count(cluster, "a")]).toEqual([1, 2]);
 
   await create("Checkpoint", "a-1", { spec: { podName: "a" } });
   const checkpoint = await cluster.checkpoint("t/a-1", ({ status }) => status?.phase === "Succeeded");
@@ -88,8 +62,9 @@ test("a sandbox runs, is captured with its memory, and comes to life in a clone 
   await create("Sandbox", "b", { spec: {}, annotations: { "ramet.dev/restore-from": id } });
   const clone = await cluster.sandbox("t/b", settled);
   expect(clone.status).toMatchObject({ phase: "Running", ramet: { restoredFrom: id } });
-  expect(await count("b")).toBe(3);
-  expect(await count("a")).toBe(3);
+  expect(memoryLoaded(clone)).toBe("Loaded");
+  expect(await count(cluster, "b")).toBe(3);
+  expect(await count(cluster, "a")).toBe(3);
 
   const credentials = await clusterCredentials(cluster.client);
   expect(credentials.guestToken(source.metadata.uid)).not.toBe(credentials.guestToken(clone.metadata.uid));
@@ -97,6 +72,24 @@ test("a sandbox runs, is captured with its memory, and comes to life in a clone 
   const state = await cells.state({ ip: clone.status?.sandboxIp ?? "", sandboxUid: clone.metadata.uid });
   cells.close();
   expect(state).toMatchObject({ phase: "running", ready: true });
+});
+
+test("a clone with much memory answers and says when all of it is in, also if the controllers began anew meanwhile", async () => {
+  const script = `import os; held = os.urandom(96 * 2**20)\n${counterScript}`;
+  const containers = [{ ...template.spec.containers[0], command: ["python3", "-c", script] }];
+  await create("Sandbox", "big", { spec: { template: { spec: { ...template.spec, containers } } } });
+  await cluster.sandbox("t/big", settled);
+  expect(await count(cluster, "big")).toBe(1);
+  await create("Checkpoint", "big-1", { spec: { sandboxName: "big" } });
+  const { status } = await cluster.checkpoint("t/big-1", ({ status: now }) => now?.phase === "Succeeded");
+  expect(status?.ramet?.sizeBytes).toBeGreaterThan(96 * 2 ** 20);
+
+  await create("Sandbox", "big-b", { spec: {}, annotations: { "ramet.dev/restore-from": status?.checkpointId ?? "" } });
+  const clone = await cluster.sandbox("t/big-b", settled);
+  expect(["Loading", "Loaded"]).toContain(memoryLoaded(clone));
+  await cluster.restartControllers();
+  await cluster.sandbox("t/big-b", (sandbox) => memoryLoaded(sandbox) === "Loaded");
+  expect(await count(cluster, "big-b")).toBe(2);
 });
 
 test("a clone whose template differs is refused before a Pod is made, and the field is named", async () => {
@@ -115,7 +108,7 @@ test("a clone whose template differs is refused before a Pod is made, and the fi
 });
 
 test("a pause keeps the memory, and a resume brings it back and removes the checkpoint of the pause", async () => {
-  const before = await count("a");
+  const before = await count(cluster, "a");
   const { resource } = cluster.seen.sandboxes;
   await resource.mergePatch({ namespace: "t", name: "a" }, { spec: { paused: true } });
   const paused = await cluster.sandbox(
@@ -134,7 +127,7 @@ test("a pause keeps the memory, and a resume brings it back and removes the chec
   expect(resumed.status?.conditions).toContainEqual(
     expect.objectContaining({ type: "SandboxResumed", status: "True", reason: "ResumePod" }),
   );
-  expect(await count("a")).toBe(before + 1);
+  expect(await count(cluster, "a")).toBe(before + 1);
   const ofPause = cluster.seen.checkpoints.store.list().find(({ metadata }) => metadata.name.startsWith("a-pause-"));
   if (ofPause !== undefined) await cluster.gone("checkpoints", `t/${ofPause.metadata.name}`);
 });
@@ -154,7 +147,7 @@ test("a checkpoint of the files alone boots fresh on them", async () => {
   const { status } = await cluster.checkpoint("t/files", ({ status: now }) => now?.phase === "Succeeded");
   await create("Sandbox", "fresh", { spec: {}, annotations: { "ramet.dev/restore-from": status?.checkpointId ?? "" } });
   await cluster.sandbox("t/fresh", settled);
-  expect(await count("fresh")).toBe(1);
+  expect(await count(cluster, "fresh")).toBe(1);
 });
 
 test("a deleted checkpoint leaves nothing in the store, and its clone goes on", async () => {
@@ -163,7 +156,7 @@ test("a deleted checkpoint leaves nothing in the store, and its clone goes on", 
   const left = await readdir(join(cluster.storePath, "t", "checkpoints"));
   expect(left.filter((name) => name.startsWith("a-1"))).toEqual([]);
   expect(await cluster.seen.templates.resource.find({ namespace: "t", name: "a-1" })).toBeUndefined();
-  expect(await count("b")).toBeGreaterThan(3);
+  expect(await count(cluster, "b")).toBeGreaterThan(3);
 });
 
 test("a deleted sandbox goes with its Pod", async () => {
@@ -174,13 +167,13 @@ test("a deleted sandbox goes with its Pod", async () => {
 
 test("a sandbox that leaves its command to the image has clones by the same template, and by its checkpoint's", async () => {
   await create("Sandbox", "plain", { spec: { template: imageTemplate } });
-  expect(await count("plain")).toBe(1);
+  expect(await count(cluster, "plain")).toBe(1);
   await create("Checkpoint", "plain-1", { spec: { sandboxName: "plain" } });
   const { status } = await cluster.checkpoint("t/plain-1", ({ status: { phase } = {} }) => phase === "Succeeded");
   expect(status?.ramet?.template).toMatchObject({ image: "counter", command: [], args: [] });
   const annotations = { "ramet.dev/restore-from": status?.checkpointId ?? "" };
   await create("Sandbox", "plain-same", { spec: { template: imageTemplate }, annotations });
   await create("Sandbox", "plain-kept", { spec: {}, annotations });
-  expect(await count("plain-same")).toBe(2);
-  expect(await count("plain-kept")).toBe(2);
+  expect(await count(cluster, "plain-same")).toBe(2);
+  expect(await count(cluster, "plain-kept")).toBe(2);
 });

@@ -1,19 +1,26 @@
 import { RametError } from "../../api/errors.ts";
 import { finalizers } from "../../api/labels.ts";
 import type { Checkpoint } from "../../api/checkpoint.ts";
+import type { Pod } from "../../api/pod.ts";
 import { watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
 import { removeFinalizer } from "../finalizer.ts";
 import { isUnfinished } from "../pause-checkpoint.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
+import { markBegun } from "./mark-begun.ts";
 import { planCheckpoint } from "./plan.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState } from "./state.ts";
 import { takeCheckpoint } from "./take.ts";
 
-/** Of which changes the Checkpoint controller hears: a source is looked at when it is needed. */
-export function checkpointWatches({ informers }: CheckpointDependencies): ControllerWatch[] {
-  return [watching(informers.checkpoints)];
+/** Of which changes the Checkpoint controller hears: a source is looked at when it is needed, and when it ends. */
+export function checkpointWatches({ informers, cache, taking }: CheckpointDependencies): ControllerWatch[] {
+  const ofPod = ({ metadata }: Pod): string[] => {
+    const taken = taking.get(metadata.uid);
+    const checkpoint = taken === undefined ? undefined : cache.checkpointByUid(taken);
+    return checkpoint === undefined ? [] : [keyOf(checkpoint.metadata)];
+  };
+  return [watching(informers.checkpoints), watching(informers.pods, ofPod)];
 }
 
 /** Takes one checkpoint, ends it when its time is over, and removes its data when it is deleted. */
@@ -48,7 +55,7 @@ async function applyAction(
   const { informers, backend } = dependencies;
   switch (action.do) {
     case "startCut":
-      startCut(state, action, dependencies);
+      await startCut(state, action, dependencies);
       return;
     case "findPublished":
       findPublished(state, action, dependencies);
@@ -68,15 +75,20 @@ async function applyAction(
   }
 }
 
-/** Beside the reconciles; at its end the key comes again. */
-function startCut(
+/**
+ * Beside the reconciles; at its end the key comes again. What is written before it is the reconcile's own: while the API
+ * server is away, that is tried again and again, and no cell has been asked in vain.
+ */
+async function startCut(
   { checkpoint, checkpointId }: CheckpointState,
   { source, wish }: Extract<CheckpointAction, { do: "startCut" }>,
   dependencies: CheckpointDependencies,
-): void {
+): Promise<void> {
   const { uid } = checkpoint.metadata;
   dependencies.taking.set(source.pod.metadata.uid, uid);
-  const call = () => takeCheckpoint({ checkpoint, checkpointId, source, wish }, dependencies);
+  const taking = { checkpoint, checkpointId, source, wish };
+  if (!(await markBegun(taking, dependencies))) return;
+  const call = (signal: AbortSignal) => takeCheckpoint(taking, dependencies, signal);
   dependencies.cuts.start(uid, call, () => {
     if (dependencies.cuts.get(uid)?.state !== "running") release(uid, dependencies);
     dependencies.enqueue(keyOf(checkpoint.metadata));
@@ -86,14 +98,16 @@ function startCut(
 function findPublished(
   { checkpoint, checkpointId }: CheckpointState,
   { otherwise }: Extract<CheckpointAction, { do: "findPublished" }>,
-  { backend, cuts, enqueue }: CheckpointDependencies,
+  dependencies: CheckpointDependencies,
 ): void {
+  const { backend, cuts, enqueue } = dependencies;
   const { uid, namespace } = checkpoint.metadata;
   const call = () =>
     backend.whenReady({ namespace, checkpointId }).catch((error: unknown) => {
       throw RametError.from(error).code === "CheckpointLost" ? otherwise : error;
     });
-  cuts.start(uid, call, () => {
+  cuts.replace(uid, call, () => {
+    if (cuts.get(uid)?.state !== "running") release(uid, dependencies);
     enqueue(keyOf(checkpoint.metadata));
   });
 }

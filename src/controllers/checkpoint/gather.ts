@@ -48,10 +48,13 @@ async function findSource(
   const at = { namespace, name: wish.sandboxName };
   const podUid = begunWith(checkpoint);
   const judge = (sandbox: Sandbox | undefined, pod: Pod | undefined): Source =>
-    podUid === undefined ? sourceOf(wish, sandbox, pod) : begunSource(podUid, sandbox, pod);
+    podUid === undefined ? sourceOf(wish, sandbox, pod) : begunSource({ sandboxName: at.name, podUid }, sandbox, pod);
   const cached = judge(cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
-  const isOver = !isUnfinished(checkpoint) || deletionTimestamp !== undefined || cuts.get(uid) !== undefined;
-  if (!("problem" in cached) || isOver) return cached;
+  const cut = cuts.get(uid);
+  // A cut that runs is given up only for a Pod that has certainly ended; a cache may not have seen it begin.
+  const mayGiveUp = cut?.state === "running" && podUid !== undefined;
+  const isOver = !isUnfinished(checkpoint) || deletionTimestamp !== undefined || cut !== undefined;
+  if (!("problem" in cached) || (isOver && !mayGiveUp)) return cached;
   // Whoever asks may have seen the sandbox become ready before this cache did.
   const [sandbox, pod] = await Promise.all([informers.sandboxes.resource.find(at), informers.pods.resource.find(at)]);
   return judge(sandbox, pod);

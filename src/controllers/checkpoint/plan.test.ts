@@ -14,6 +14,7 @@ const meta = (name: string, rest: object = {}) => ({
   ...{ name, namespace: "t", uid: `uid-${name}`, resourceVersion: "1", creationTimestamp: now.toISOString() },
   ...rest,
 });
+const lost = new RametError("SandboxLost", "The checkpoint was not taken: the Pod a has ended");
 const error = new RametError("EngineFailed", "checkpoint: it was refused", { hint: "Try again" });
 const record: CheckpointRecord = {
   backend: "cell",
@@ -64,7 +65,7 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
       ttlMilliseconds: fc.constantFrom(undefined, 60_000),
     }),
   ),
-  source: fc.constantFrom<Source>(source, { problem: error }),
+  source: fc.constantFrom<Source>(source, { problem: error }, { problem: lost, hasEnded: true }),
   rival: fc.constantFrom(undefined, rival),
   cut: fc.constantFrom<CheckpointState["cut"]>(
     undefined,
@@ -131,10 +132,13 @@ describe("planCheckpoint", () => {
     });
   });
 
-  it("lets one that runs come to its end, whatever else is true", () => {
+  it("lets one that runs come to its end, unless its Pod has ended: then only the store is asked", () => {
     holds((state) => {
       if (state.cut?.state !== "running" || isFinal(state.checkpoint.status?.phase)) return;
-      expect(planCheckpoint(state)).toEqual({ actions: [] });
+      const hasEnded = "problem" in state.source && state.source.hasEnded === true;
+      expect(planCheckpoint(state)).toEqual({
+        actions: hasEnded ? [{ do: "findPublished", otherwise: lost }] : [],
+      });
     });
   });
 

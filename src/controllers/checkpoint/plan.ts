@@ -2,7 +2,7 @@ import { RametError } from "../../api/errors.ts";
 import { finalizers } from "../../api/labels.ts";
 import type { CheckpointRecord } from "../../backends/backend.ts";
 import { begunWith } from "../pause-checkpoint.ts";
-import type { CheckpointAction, CheckpointPlan, CheckpointState } from "./state.ts";
+import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
 
 /** What to do about a checkpoint: a pure function of what is known. The rules stand in docs/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
@@ -22,7 +22,7 @@ function planCut(state: CheckpointState): CheckpointPlan {
   const { checkpoint, cut, source, rival, wish } = state;
   if (cut?.state === "done") return succeeded(state, cut.value);
   if (cut?.state === "failed") return failed(state, cut.error);
-  if (cut?.state === "running") return { actions: [] };
+  if (cut?.state === "running") return { actions: giveUp(source) };
   if ("problem" in wish) return failed(state, wish.problem);
   if ("problem" in source) {
     const wasBegun = begunWith(checkpoint) !== undefined;
@@ -30,6 +30,11 @@ function planCut(state: CheckpointState): CheckpointPlan {
   }
   if (rival !== undefined) return failed(state, tooMany(rival.metadata.name, wish.sandboxName));
   return { actions: [{ do: "startCut", source, wish }] };
+}
+
+/** A cell that has ended never answers; what it had published before is found. */
+function giveUp(source: Source): CheckpointAction[] {
+  return "problem" in source && source.hasEnded ? [{ do: "findPublished", otherwise: source.problem }] : [];
 }
 
 function succeeded(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {

@@ -4,6 +4,7 @@ import { isPodReady, type Pod } from "../../api/pod.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
+import { endMessage, isEnded } from "../sandbox/pod-facts.ts";
 import type { Source } from "./state.ts";
 
 /**
@@ -39,16 +40,26 @@ function stateOf({ metadata, status }: Pod): string {
 
 /**
  * For a checkpoint that was begun: the Pod that it was begun with, ready or not. It may stand still since the cut, and
- * another Pod of its name has nothing to do with it.
+ * another Pod of its name has nothing to do with it. `pod` absent: the API server has none of that name.
  */
-export function begunSource(podUid: string, sandbox: Sandbox | undefined, pod: Pod | undefined): Source {
-  const isSame = pod?.metadata.uid === podUid && controllerOf(pod)?.uid === sandbox?.metadata.uid;
-  if (isSame && sandbox !== undefined && pod.status?.phase === "Running") return { sandbox, pod };
-  return {
-    problem: new RametError("SandboxLost", "The checkpoint was not taken: the Pod that it was begun with has ended", {
-      hint: "Create another Checkpoint",
-    }),
-  };
+export function begunSource(
+  { sandboxName: name, podUid }: { sandboxName: string; podUid: string },
+  sandbox: Sandbox | undefined,
+  pod: Pod | undefined,
+): Source {
+  if (pod?.metadata.uid !== podUid) return { problem: lost(`the Pod ${name} is gone`), hasEnded: true };
+  if (isEnded(pod)) return { problem: lost(`the Pod ${name} has ended: ${endMessage(pod)}`), hasEnded: true };
+  if (sandbox === undefined || controllerOf(pod)?.uid !== sandbox.metadata.uid) {
+    return { problem: lost(`the sandbox ${name} is gone`) };
+  }
+  if (pod.status?.phase !== "Running") return { problem: lost(`the Pod ${name} is ${stateOf(pod)}, not Running`) };
+  return { sandbox, pod };
+}
+
+function lost(why: string): RametError {
+  return new RametError("SandboxLost", `The checkpoint was not taken: ${why}`, {
+    hint: "Clone what was taken before, or create the sandbox anew; then create another Checkpoint",
+  });
 }
 
 const whenReady = "Create another Checkpoint when the sandbox is Ready";

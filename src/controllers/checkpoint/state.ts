@@ -19,8 +19,8 @@ export interface CheckpointState {
   now: Date;
 }
 
-/** What is to be captured; or why it cannot be. */
-export type Source = CapturableSource | { problem: RametError };
+/** What is to be captured; or why it cannot be. `hasEnded`: nothing is left that could answer or publish. */
+export type Source = CapturableSource | { problem: RametError; hasEnded?: true };
 
 export interface CapturableSource {
   sandbox: Sandbox;
@@ -37,7 +37,7 @@ export interface Taking {
 
 export type CheckpointAction =
   | { do: "startCut"; source: CapturableSource; wish: CheckpointWish }
-  /** The Pod is gone that it was begun with; the data may be there all the same. */
+  /** In place of the cut, if one runs. The Pod is gone that it was begun with; the data may be there all the same. */
   | { do: "findPublished"; otherwise: RametError }
   | { do: "stopSource"; source: CapturableSource }
   | { do: "deleteCheckpoint" }

@@ -1,13 +1,11 @@
 import { cellPod } from "../../api/cell-pod.ts";
-import { containerSpec } from "../../api/container-spec.ts";
 import { RametError } from "../../api/errors.ts";
-import { finalizers } from "../../api/labels.ts";
-import type { PodTemplateSpec } from "../../api/pod-template.ts";
+import { annotations, finalizers } from "../../api/labels.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
-import { controllerOf, keyOf } from "../../kube/object.ts";
+import { controllerOf } from "../../kube/object.ts";
 import { addFinalizer, removeFinalizer } from "../finalizer.ts";
-import { identityOf } from "../identity.ts";
 import { pauseCheckpoint } from "../pause-checkpoint.ts";
+import { callCell, isCellAction } from "./cell-calls.ts";
 import { createClaims } from "./claims.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { ResolvedTemplate, SandboxAction } from "./state.ts";
@@ -20,15 +18,14 @@ export async function applyAction(
 ): Promise<void> {
   const { sandboxes, pods, checkpoints } = dependencies.informers;
   const { uid, resourceVersion } = sandbox.metadata;
+  if (isCellAction(action)) {
+    callCell(sandbox, action, dependencies);
+    return;
+  }
   switch (action.do) {
     case "addFinalizer":
-      await dependencies.ownWrites.write(sandbox, () =>
-        addFinalizer(
-          sandboxes.resource,
-          sandbox,
-          finalizers.sandbox,
-          action.borrowed && { spec: kept(action.borrowed) },
-        ),
+      await dependencies.sandboxWrites.write(sandbox, () =>
+        addFinalizer(sandboxes.resource, sandbox, finalizers.sandbox, keptWith(action)),
       );
       return;
     case "removeFinalizer":
@@ -39,9 +36,6 @@ export async function applyAction(
       return;
     case "deletePod":
       await pods.resource.delete(action.pod.metadata, { uid: action.pod.metadata.uid });
-      return;
-    case "startSandbox":
-      startSandbox(sandbox, action, dependencies);
       return;
     case "createPauseCheckpoint":
       await created(checkpoints.resource.create(pauseCheckpoint(sandbox, action.persistentContents)));
@@ -64,6 +58,16 @@ export async function applyAction(
   }
 }
 
+/** What is written together with the finalizer. */
+function keptWith({ borrowed, resolvedCheckpoint }: Extract<SandboxAction, { do: "addFinalizer" }>) {
+  return {
+    ...(borrowed && { spec: kept(borrowed) }),
+    ...(resolvedCheckpoint !== undefined && {
+      metadata: { annotations: { [annotations.resolvedCheckpoint]: resolvedCheckpoint } },
+    }),
+  };
+}
+
 /** What a sandbox takes over of the template that was kept with its checkpoint. */
 function kept({ template, volumeClaims }: ResolvedTemplate): object {
   return { template, ...(volumeClaims.length > 0 && { volumeClaimTemplates: volumeClaims }) };
@@ -77,7 +81,9 @@ async function createPod(
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
   const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
-  const manifest = cellPod(owner, template, { ...podOptions, publicKey: credentials.publicKey, start });
+  // Those of a set wait to be claimed, and a claim may want a checkpoint in the place of what they run.
+  const keepsWaiting = controllerOf(sandbox)?.kind === "SandboxSet";
+  const manifest = cellPod(owner, template, { ...podOptions, publicKey: credentials.publicKey, start, keepsWaiting });
   if (volumeClaims.length > 0) await createClaims(client, sandbox, volumeClaims);
   try {
     newPods.add(sandbox.metadata.uid, await resource.create(manifest), startedAt);
@@ -93,35 +99,6 @@ async function createPod(
       });
     }
   }
-}
-
-/** Boots or restores, beside the reconciles; the cell joins a call that comes twice. */
-function startSandbox(
-  sandbox: Sandbox,
-  { pod, template, source }: Extract<SandboxAction, { do: "startSandbox" }>,
-  { starts, backend, credentials, newPods, enqueue }: SandboxDependencies,
-): void {
-  const identity = identityOf(sandbox, literalEnvironment(template), credentials);
-  const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
-  const call = async () => {
-    const started = await (source === undefined
-      ? backend.boot(target, identity)
-      : backend.clone({ ...source, target, identity }));
-    const bootMilliseconds = newPods.ageMilliseconds(pod.metadata.uid);
-    return {
-      ...started,
-      ...(bootMilliseconds !== undefined && { bootMilliseconds }),
-      ...(source && { checkpointId: source.handle.checkpointId }),
-    };
-  };
-  starts.start(pod.metadata.uid, call, () => {
-    enqueue(keyOf(sandbox.metadata));
-  });
-}
-
-/** Values that stand in other objects are known to the cell, which has them from the kubelet. */
-function literalEnvironment(template: PodTemplateSpec): Record<string, string> {
-  return Object.fromEntries(containerSpec(template).spec.env.map(({ name, value }) => [name, value]));
 }
 
 async function created(creation: Promise<unknown>): Promise<void> {

@@ -1,13 +1,17 @@
 import { RametError } from "../../api/errors.ts";
 import { group } from "../../api/kind.ts";
+import { wantsRollback } from "../../api/rollback-request.ts";
+import type { Pod } from "../../api/pod.ts";
 import type { Sandbox, SandboxStatus } from "../../api/sandbox.ts";
 import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
-import { sandboxKeysOfCheckpoint, sandboxKeysOfTemplate } from "../cache.ts";
+import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../cache.ts";
+import { adoptionId, wantsAdoption } from "./adoption-id.ts";
 import { applyAction } from "./apply.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
 import { planSandbox } from "./plan.ts";
+import { swapId } from "./rollback.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { notReady } from "./status.ts";
 
@@ -18,20 +22,21 @@ export function sandboxWatches({ informers, cache }: SandboxDependencies): Contr
     watching(informers.pods, controllerKeys("Sandbox", group)),
     watching(informers.checkpoints, (checkpoint) => sandboxKeysOfCheckpoint(cache, checkpoint)),
     watching(informers.templates, (template) => sandboxKeysOfTemplate(cache, template)),
+    watching(informers.snapshots, (snapshot) => sandboxKeysOfSnapshot(cache, snapshot)),
   ];
 }
 
 /** Makes one sandbox what its spec says. */
 export async function reconcileSandbox(key: string, dependencies: SandboxDependencies): Promise<ReconcileResult> {
-  const { cache, ownWrites } = dependencies;
+  const { cache, sandboxWrites } = dependencies;
   const cached = cache.sandbox(key);
   await deleteOrphan(key, cached, dependencies);
   if (cached === undefined) return;
-  const state = await gather(ownWrites.latest(cached), dependencies);
+  const state = await gather(sandboxWrites.latest(cached), dependencies);
   const plan = planSandbox(state);
   forgetWhatIsOver(state, dependencies);
   await carryOut(state, plan, dependencies);
-  return lookAgain(state, plan, dependencies);
+  return lookAgain(state, plan);
 }
 
 async function carryOut(state: SandboxState, plan: SandboxPlan, dependencies: SandboxDependencies): Promise<void> {
@@ -51,9 +56,9 @@ async function carryOut(state: SandboxState, plan: SandboxPlan, dependencies: Sa
 async function writeStatus(
   sandbox: Sandbox,
   status: SandboxStatus,
-  { statuses, ownWrites }: SandboxDependencies,
+  { statuses, sandboxWrites }: SandboxDependencies,
 ): Promise<void> {
-  await ownWrites.write(sandbox, () => statuses.write(sandbox, status));
+  await sandboxWrites.write(sandbox, () => statuses.write(sandbox, status));
 }
 
 /** What is wrong with the template changes only when somebody changes that; everything else is tried again. */
@@ -80,7 +85,9 @@ async function deleteOrphan(
   await informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
 }
 
-function forgetWhatIsOver({ sandbox, pod }: SandboxState, { starts, slowStart, cache }: SandboxDependencies): void {
+function forgetWhatIsOver({ sandbox, pod }: SandboxState, dependencies: SandboxDependencies): void {
+  const { starts, slowStart, cache } = dependencies;
+  if (pod !== undefined) forgetAnswered(sandbox, pod, dependencies);
   const phase = cache.sandbox(keyOf(sandbox.metadata))?.status?.phase;
   const starting = phase === undefined || phase === "Pending" || phase === "Resuming";
   if (starting && sandbox.metadata.deletionTimestamp === undefined) return;
@@ -88,17 +95,13 @@ function forgetWhatIsOver({ sandbox, pod }: SandboxState, { starts, slowStart, c
   if (pod !== undefined) starts.forget(pod.metadata.uid);
 }
 
-function lookAgain(
-  { sandbox, now }: SandboxState,
-  { lookAgainAt }: SandboxPlan,
-  { slowStart }: SandboxDependencies,
-): ReconcileResult {
-  const phase = sandbox.status?.phase;
-  const slowIn = phase === undefined || phase === "Resuming" ? slowStart.millisecondsLeft(sandbox.metadata.uid) : 0;
-  const waits = [
-    ...(slowIn > 0 ? [slowIn] : []),
-    ...(lookAgainAt === undefined ? [] : [lookAgainAt.getTime() - now.getTime()]),
-  ];
-  if (waits.length === 0) return;
-  return { requeueAfterMilliseconds: Math.max(1, Math.min(...waits)) };
+/** Calls to a cell for what is not asked for any more, or was answered. */
+function forgetAnswered(sandbox: Sandbox, pod: Pod, { adoptions, swaps }: SandboxDependencies): void {
+  if (!wantsRollback(sandbox)) swaps.forget(swapId(sandbox, pod));
+  if (!wantsAdoption(sandbox) || sandbox.status?.phase !== "Running") adoptions.forget(adoptionId(sandbox, pod));
+}
+
+function lookAgain({ now }: SandboxState, { lookAgainAt }: SandboxPlan): ReconcileResult {
+  if (lookAgainAt === undefined) return;
+  return { requeueAfterMilliseconds: Math.max(1, lookAgainAt.getTime() - now.getTime()) };
 }

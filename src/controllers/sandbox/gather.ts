@@ -1,6 +1,5 @@
 import type { Checkpoint } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
-import { restoreFrom } from "../../api/labels.ts";
+import { annotations, restoreFrom } from "../../api/labels.ts";
 import type { Pod } from "../../api/pod.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
@@ -8,13 +7,16 @@ import { controllerOf, keyOf } from "../../kube/object.ts";
 import { begunWith, isPauseCheckpoint, isUnfinished } from "../pause-checkpoint.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { pauseLost } from "./plan-paused.ts";
-import { originFrom, unknownCheckpoint } from "./origin.ts";
+import { adoptionId } from "./adoption-id.ts";
+import { originFrom } from "./origin.ts";
+import { originOfText, type FoundOrigin } from "./origin-of-text.ts";
+import { gatherRollback, rollbackUnderWay, swapId } from "./rollback.ts";
 import type { Origin, SandboxState } from "./state.ts";
 import { resolveTemplate } from "./template.ts";
 
 /** Reads what a plan needs: from the cache, and where that would have it end a sandbox, from the API server as well. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, starts, slowStart, clock } = dependencies;
+  const { cache, starts, adoptions, swaps, loads, slowStart, clock } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
@@ -28,13 +30,17 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     foreignPod,
     template,
     origin: findOrigin("problem" in template ? undefined : template.template),
+    rollback: await gatherRollback(sandbox, template, dependencies),
     start: pod && starts.get(pod.metadata.uid),
+    adoption: pod && adoptions.get(adoptionId(sandbox, pod)),
+    swap: pod && swaps.get(swapId(sandbox, pod)),
+    load: pod && loads.get(pod.metadata.uid),
     pauseCheckpoint,
     leftovers: owned.filter((one) => one !== pauseCheckpoint),
     otherCheckpoint: cache
       .checkpointsOf(keyOf(sandbox.metadata))
       .find((one) => isUnfinished(one) && !isPauseCheckpoint(one)),
-    slow: slowStart.millisecondsLeft(sandbox.metadata.uid) === 0,
+    slowInMilliseconds: slowStart.millisecondsLeft(sandbox.metadata.uid),
     now: clock.now(),
   };
 }
@@ -55,49 +61,25 @@ async function findPod(
   return { pod: undefined, foreignPod: cached };
 }
 
-type FindOrigin = (template: Parameters<typeof originFrom>[1]) => Origin;
-
 /** The checkpoint that a sandbox starts from, and, once the template is known, whether it can. */
-async function lookForOrigin(
-  sandbox: Sandbox,
-  dependencies: SandboxDependencies,
-): Promise<{ checkpoint?: Checkpoint; origin: FindOrigin }> {
+async function lookForOrigin(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<FoundOrigin> {
   const phase = sandbox.status?.phase;
+  const { namespace } = sandbox.metadata;
+  const rollback = rollbackUnderWay(sandbox);
+  if (rollback !== undefined) return originOfText(namespace, () => rollback.checkpointId, dependencies);
   if (phase === "Resuming") return { origin: () => resumeOrigin(sandbox, dependencies) };
   if (phase !== undefined && phase !== "Pending") return { origin: () => ({ kind: "new" }) };
-  const { namespace } = sandbox.metadata;
-  try {
-    const id = wishedCheckpoint(sandbox, dependencies);
-    if (id === undefined) return { origin: () => ({ kind: "new" }) };
-    const checkpoint = await findCheckpoint(namespace, id, dependencies);
-    if (checkpoint !== undefined) return { checkpoint, origin: (template) => originFrom(checkpoint, template) };
-    const namesake = dependencies.cache.checkpoint(`${namespace}/${id}`);
-    return { origin: () => unknownCheckpoint(namespace, id, namesake) };
-  } catch (thrown) {
-    const error = RametError.from(thrown);
-    if (error.code !== "InvalidArgument") throw error;
-    return { origin: () => ({ kind: "impossible", error }) };
-  }
+  return originOfText(namespace, () => wishedCheckpoint(sandbox, dependencies), dependencies);
 }
 
 /** @throws RametError `InvalidArgument` when two annotations differ */
 function wishedCheckpoint(sandbox: Sandbox, { cache }: SandboxDependencies): string | undefined {
+  // What a name stood for when the sandbox began is what it is made from, whatever the name stands for by now.
+  const resolved = sandbox.metadata.annotations?.[annotations.resolvedCheckpoint];
+  if (resolved !== undefined) return resolved;
   const { template, templateRef } = sandbox.spec;
   const named = templateRef && cache.template(`${sandbox.metadata.namespace}/${templateRef.name}`);
   return restoreFrom(sandbox, template ?? named?.spec.template);
-}
-
-/** A checkpoint of the same namespace: the namespace is the wall, so no other is ever looked at. */
-async function findCheckpoint(
-  namespace: string,
-  id: string,
-  { cache, informers }: SandboxDependencies,
-): Promise<Checkpoint | undefined> {
-  const cached = cache.checkpointById(namespace, id);
-  if (cached?.status?.phase === "Succeeded") return cached;
-  // Whoever asks for the clone may have seen what this cache has not: ask before a refusal.
-  const { items } = await informers.checkpoints.resource.list({ namespace });
-  return items.find(({ status }) => status?.checkpointId === id);
 }
 
 function resumeOrigin(sandbox: Sandbox, { cache }: SandboxDependencies): Origin {

@@ -52,7 +52,7 @@ function paused(state: SandboxState, reason: string, message: string): SandboxPl
         { type: "SandboxPaused", status: "False", reason, message },
         { type: "Ready", status: "False", reason: "SandboxNotReady", message: "The sandbox is paused" },
       ],
-      drop: ["SandboxResumed"],
+      drop: ["SandboxResumed", "MemoryLoaded"],
     }),
   };
 }

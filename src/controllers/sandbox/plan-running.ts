@@ -1,9 +1,10 @@
 import { isPodReady, type Pod } from "../../api/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import { withAdoption } from "./plan-adoption.ts";
 import { planPausing } from "./plan-pausing.ts";
 import { isEnded } from "./pod-facts.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
-import { changed, ended } from "./status.ts";
+import { changed, ended, memoryLoaded, memoryNotLoaded, type ConditionChange } from "./status.ts";
 
 /** A sandbox that runs: it is paused on wish, and else follows its Pod. */
 export function planRunning(state: SandboxState): SandboxPlan {
@@ -17,7 +18,7 @@ export function planRunning(state: SandboxState): SandboxPlan {
   if (sandbox.spec.paused === true) return withActions(planPausing(state), tidyUp);
   const dropped =
     pauseCheckpoint === undefined ? [] : [{ do: "deleteCheckpoint", checkpoint: pauseCheckpoint } as const];
-  return withActions(planReadiness(state), [...tidyUp, ...dropped]);
+  return withActions(withAdoption(state, planReadiness(state)), [...tidyUp, ...dropped]);
 }
 
 /** The Pod has ended, or is gone or going although nobody asked this controller for it. */
@@ -59,7 +60,23 @@ function planReadiness(state: SandboxState): SandboxPlan {
     };
   }
   const condition = { type: "Ready", status: "True", reason: "PodReady" } as const;
-  return { actions: [], status: changed(state, "Running", { conditions: [condition], drop: ["SandboxPaused"] }) };
+  const { actions, conditions: memory } = planMemory(state, pod);
+  return {
+    actions,
+    status: changed(state, "Running", { conditions: [condition, ...memory], drop: ["SandboxPaused"] }),
+  };
+}
+
+/** A clone whose memory was still being read when it answered is asked until that is over, by this controller or the next. */
+function planMemory(
+  { sandbox, load }: SandboxState,
+  pod: Pod,
+): { actions: SandboxAction[]; conditions: ConditionChange[] } {
+  if (findCondition(sandbox.status?.conditions, "MemoryLoaded")?.status !== "False")
+    return { actions: [], conditions: [] };
+  if (load === undefined) return { actions: [{ do: "awaitMemory", pod }], conditions: [] };
+  if (load.state === "running") return { actions: [], conditions: [] };
+  return { actions: [], conditions: [load.state === "done" ? memoryLoaded() : memoryNotLoaded(load.error)] };
 }
 
 /** Undefined: it is ready, or was never seen ready. */

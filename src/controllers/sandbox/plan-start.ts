@@ -69,12 +69,23 @@ function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
 
 /** Says for what it waits, once it has waited for long: who starts at once needs one status and not two. */
 function slowly(state: SandboxState, message: string): SandboxPlan {
-  if (!state.slow) return { actions: [] };
+  if (state.slowInMilliseconds > 0) return { actions: [] };
   return { actions: [], status: notReady(state, "PodCreateFailed", message) };
 }
 
-/** In the same write, a sandbox without a template gets its checkpoint's: the checkpoint may be deleted one day. */
-function finalizer({ sandbox }: SandboxState, template: ResolvedTemplate): SandboxAction[] {
+/**
+ * In the same write, a sandbox without a template gets its checkpoint's: the checkpoint may be deleted one day. And one that
+ * names a snapshot keeps what the name stands for.
+ */
+function finalizer({ sandbox, origin }: SandboxState, template: ResolvedTemplate): SandboxAction[] {
   if (sandbox.metadata.finalizers?.includes(finalizers.sandbox) ?? false) return [];
-  return [{ do: "addFinalizer", ...(template.borrowed && { borrowed: template }) }];
+  const resolvedCheckpoint =
+    origin.kind === "checkpoint" && origin.isNamed === true && origin.source.handle.checkpointId;
+  return [
+    {
+      do: "addFinalizer",
+      ...(template.borrowed && { borrowed: template }),
+      ...(resolvedCheckpoint !== false && { resolvedCheckpoint }),
+    },
+  ];
 }

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { RametError } from "../../api/errors.ts";
-import { labels } from "../../api/labels.ts";
+import { annotations, labels } from "../../api/labels.ts";
 import { Checkpoint } from "../../api/checkpoint.ts";
 import { Pod } from "../../api/pod.ts";
 import { parsePodTemplate } from "../../api/pod-template.ts";
@@ -60,6 +60,9 @@ const conditions = fc.constantFrom(
   "SnapshotPauseSucceed",
   "StopPauseSucceed",
 );
+const condition = (type: string, status: "True" | "False", reason: string) => ({
+  ...{ type, status, reason, message: "", lastTransitionTime: now.toISOString() },
+});
 const sandboxes = fc
   .record({
     phase: fc.constantFrom<SandboxPhase | undefined>(
@@ -69,33 +72,30 @@ const sandboxes = fc
     going: fc.boolean(),
     finalizer: fc.boolean(),
     pausedReason: fc.option(conditions),
+    loading: fc.boolean(),
     shutdownTime: fc.constantFrom(undefined, "2029-01-01T00:00:00Z", "2031-01-01T00:00:00Z"),
     pauseTime: fc.constantFrom(undefined, "2029-01-01T00:00:00Z", "2031-01-01T00:00:00Z"),
+    request: fc.constantFrom(undefined, '{"envVars":{"A":"1"}}'),
   })
-  .map(({ phase, paused, going, finalizer, pausedReason, shutdownTime, pauseTime }) =>
+  .map(({ phase, paused, going, finalizer, pausedReason, loading, shutdownTime, pauseTime, request }) =>
     Sandbox.parse({
       apiVersion,
       kind: "Sandbox",
       metadata: meta("a", {
         ...(going && { deletionTimestamp: now.toISOString() }),
         ...(finalizer && { finalizers: ["agents.kruise.io/sandbox"] }),
+        ...(request && { annotations: { [annotations.initRuntimeRequest]: request } }),
       }),
       spec: { paused, ...(shutdownTime && { shutdownTime }), ...(pauseTime && { pauseTime }) },
       status: {
         ...(phase && { phase }),
         podInfo: { podUID: "uid-pod" },
-        conditions:
-          pausedReason === null
+        conditions: [
+          ...(loading ? [condition("MemoryLoaded", "False", "Loading")] : []),
+          ...(pausedReason === null
             ? []
-            : [
-                {
-                  type: "SandboxPaused",
-                  status: pausedReason.endsWith("PauseSucceed") ? "True" : "False",
-                  reason: pausedReason,
-                  message: "",
-                  lastTransitionTime: now.toISOString(),
-                },
-              ],
+            : [condition("SandboxPaused", pausedReason.endsWith("PauseSucceed") ? "True" : "False", pausedReason)]),
+        ],
       },
     }),
   );
@@ -109,16 +109,30 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     { problem: error },
   ),
   origin: origins,
+  rollback: fc.constant(undefined),
+  swap: fc.constant(undefined),
+  load: fc.constantFrom<SandboxState["load"]>(
+    undefined,
+    { state: "running", failures: 0 },
+    { state: "done", value: undefined },
+    { state: "failed", error },
+  ),
   start: fc.constantFrom<SandboxState["start"]>(
     undefined,
     { state: "running", failures: 0 },
     { state: "failed", error },
     { state: "done", value: { state: { phase: "running", generation: 1, ready: true }, phases: {} } },
   ),
+  adoption: fc.constantFrom<SandboxState["adoption"]>(
+    undefined,
+    { state: "running", failures: 0 },
+    { state: "failed", error },
+    { state: "done", value: { phase: "running", generation: 2, ready: true } },
+  ),
   pauseCheckpoint: fc.option(checkpoints, { nil: undefined }),
   leftovers: fc.array(checkpoints, { maxLength: 1 }),
   otherCheckpoint: fc.constant(undefined),
-  slow: fc.boolean(),
+  slowInMilliseconds: fc.constantFrom(0, 0.1, 500),
   now: fc.constant(now),
 });
 const doing = (state: SandboxState) => planSandbox(state).actions.map((action) => action.do);
@@ -131,6 +145,27 @@ describe("planSandbox", () => {
         expect(state.pod?.status?.phase).toBe("Running");
         expect(state.pod?.metadata.deletionTimestamp).toBeUndefined();
         expect(state.start).toBeUndefined();
+      }),
+    );
+  });
+
+  it("hands an environment over only to what runs, once for each request, and says so", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { sandbox, adoption } = state;
+        const plan = planSandbox(state);
+        const isAsked = sandbox.metadata.annotations?.[annotations.initRuntimeRequest] !== undefined;
+        if (plan.actions.some((action) => action.do === "adoptIdentity")) {
+          expect(isAsked && sandbox.status?.phase === "Running").toBe(true);
+          expect(adoption).toBeUndefined();
+          expect(state.pod?.status?.phase).toBe("Running");
+        }
+        const told = plan.status?.conditions?.find(({ type }) => type === "RuntimeInitialized");
+        if (told === undefined) return;
+        expect([told.status, told.reason]).toEqual(
+          adoption?.state === "done" ? ["True", "Succeeded"] : ["False", "Failed"],
+        );
+        expect(plan.status?.ramet?.initRequest !== undefined).toBe(adoption?.state === "done");
       }),
     );
   });
@@ -189,6 +224,34 @@ describe("planSandbox", () => {
         if (status === undefined || ["Running", "Paused", "Resuming"].includes(status.phase ?? "")) return;
         const ready = status.conditions?.find(({ type }) => type === "Ready");
         expect(ready).toMatchObject({ status: "False", message: expect.stringMatching(/./) as string });
+      }),
+    );
+  });
+
+  it("asks once when a clone's memory is in, and says it when it is", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { actions, status } = planSandbox(state);
+        const before = state.sandbox.status?.conditions?.find(({ type }) => type === "MemoryLoaded");
+        const after = status?.conditions?.find(({ type }) => type === "MemoryLoaded");
+        if (actions.some((action) => action.do === "awaitMemory")) {
+          expect(before?.status).toBe("False");
+          expect(state.load).toBeUndefined();
+        }
+        if (before !== undefined && after?.status === "True") expect(state.load?.state).toBe("done");
+      }),
+    );
+  });
+
+  it("looks again at a start that has said nothing, so that it says for what it waits once it is slow", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { metadata, status } = state.sandbox;
+        const { actions, lookAgainAt, ...plan } = planSandbox(state);
+        const isStarting = status?.phase === undefined || status.phase === "Resuming";
+        if (!isStarting || metadata.deletionTimestamp !== undefined || state.slowInMilliseconds === 0) return;
+        if (plan.status !== undefined || actions.some((action) => action.do === "deleteSandbox")) return;
+        expect(lookAgainAt?.getTime()).toBeLessThanOrEqual(now.getTime() + state.slowInMilliseconds);
       }),
     );
   });

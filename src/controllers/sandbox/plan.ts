@@ -1,9 +1,12 @@
 import { finalizers } from "../../api/labels.ts";
 import type { Transition } from "../../kube/events.ts";
 import { planPaused } from "./plan-paused.ts";
+import { planRollingBack } from "./plan-rolling-back.ts";
+import { withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
 import { planStart } from "./plan-start.ts";
-import { timers } from "./timers.ts";
+import { rollbackUnderWay } from "./rollback.ts";
+import { earlier, timers } from "./timers.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed } from "./status.ts";
 
@@ -16,10 +19,11 @@ export function planSandbox(state: SandboxState): SandboxPlan {
   const { action, nextAt } = timers(state.sandbox, state.now);
   if (action?.do === "deleteSandbox") return { actions: [action] };
   const plan = planPhase(state);
+  const lookAgainAt = earlier(nextAt, slowAt(state));
   return withTransition(state, {
     ...plan,
     actions: [...(action === undefined ? [] : [action]), ...plan.actions],
-    ...(nextAt && { lookAgainAt: nextAt }),
+    ...(lookAgainAt && { lookAgainAt }),
   });
 }
 
@@ -27,15 +31,29 @@ function planPhase(state: SandboxState): SandboxPlan {
   switch (state.sandbox.status?.phase) {
     case undefined:
     case "Pending":
-    case "Resuming":
       return planStart(state);
+    case "Resuming":
+      return planResuming(state);
     case "Running":
-      return planRunning(state);
+      return withRollback(state, planRunning(state));
     case "Paused":
-      return planPaused(state);
+      return withRollback(state, planPaused(state));
     default:
-      return { actions: [] };
+      return withRollback(state, { actions: [] });
   }
+}
+
+/** When a sandbox that starts should say for what it waits, if it has not said so before. */
+function slowAt({ sandbox, slowInMilliseconds, now }: SandboxState): Date | undefined {
+  const phase = sandbox.status?.phase;
+  const isStarting = phase === undefined || phase === "Resuming";
+  return isStarting && slowInMilliseconds > 0 ? new Date(now.getTime() + slowInMilliseconds) : undefined;
+}
+
+/** From what a pause has kept, or back to a checkpoint. */
+function planResuming(state: SandboxState): SandboxPlan {
+  const underWay = rollbackUnderWay(state.sandbox);
+  return underWay === undefined ? planStart(state) : planRollingBack(state, underWay);
 }
 
 /** The Pod goes, with its grace period; when it has gone, so may the Sandbox. */

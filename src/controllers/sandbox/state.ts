@@ -1,8 +1,10 @@
 import type { Checkpoint } from "../../api/checkpoint.ts";
+import type { CellState } from "../../api/cell.ts";
 import type { Contents } from "../../api/contents.ts";
 import type { RametError } from "../../api/errors.ts";
 import type { Pod } from "../../api/pod.ts";
 import type { PodTemplateSpec } from "../../api/pod-template.ts";
+import type { RollbackRequest } from "../../api/rollback-request.ts";
 import type { Sandbox, SandboxStatus } from "../../api/sandbox.ts";
 import type { CheckpointHandle, Started } from "../../backends/backend.ts";
 import type { Transition } from "../../kube/events.ts";
@@ -18,16 +20,24 @@ export interface SandboxState {
   template: ResolvedTemplate | { problem: RametError };
   /** Where the sandbox's contents come from when its Pod is made. */
   origin: Origin;
+  /** A rollback that is asked for and has not been answered, and from what it would restore. */
+  rollback: { request: RollbackRequest; origin: Origin } | undefined;
   /** The call that boots or restores what is in `pod`. */
   start: Attempt<StartOutcome> | undefined;
+  /** The call that gives the running sandbox the environment that its annotation asks for by now. */
+  adoption: Attempt<CellState> | undefined;
+  /** The call that has a checkpoint take the place of what runs in `pod`, for the rollback that is asked for. */
+  swap: Attempt<StartOutcome> | undefined;
+  /** The wait until all memory of the clone in `pod` is in. */
+  load: Attempt<void> | undefined;
   /** The checkpoint of the pause that is under way or in force. */
   pauseCheckpoint: Checkpoint | undefined;
   /** Checkpoints of earlier pauses. */
   leftovers: Checkpoint[];
   /** A checkpoint that somebody else takes of this sandbox just now. */
   otherCheckpoint: Checkpoint | undefined;
-  /** Whether the start takes so long that a status should say for what it waits. */
-  slow: boolean;
+  /** Until the start takes so long that a status should say for what it waits; 0: it does. */
+  slowInMilliseconds: number;
   now: Date;
 }
 
@@ -45,7 +55,8 @@ export type Origin =
   | { kind: "new" }
   | { kind: "waiting"; message: string }
   | { kind: "impossible"; error: RametError }
-  | { kind: "checkpoint"; source: CloneSource };
+  /** `isNamed`: by way of a named snapshot, which may stand for another checkpoint later. */
+  | { kind: "checkpoint"; source: CloneSource; isNamed?: boolean };
 
 export interface CloneSource {
   handle: CheckpointHandle;
@@ -58,15 +69,20 @@ export interface StartOutcome extends Started {
   bootMilliseconds?: number;
   /** The id of the checkpoint that it was restored from. */
   checkpointId?: string;
+  /** The digest of the init-runtime-request that it got its environment from. */
+  initRequest?: string;
 }
 
 /** What is to be done. All at once; then the status is written. */
 export type SandboxAction =
-  | { do: "addFinalizer"; borrowed?: ResolvedTemplate }
+  | { do: "addFinalizer"; borrowed?: ResolvedTemplate; resolvedCheckpoint?: string }
   | { do: "removeFinalizer" }
   | { do: "createPod"; template: ResolvedTemplate; start: "boot" | "wait" }
   | { do: "deletePod"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: CloneSource | undefined }
+  | { do: "swapSandbox"; pod: Pod; template: PodTemplateSpec; source: CloneSource; request: string }
+  | { do: "adoptIdentity"; pod: Pod; template: PodTemplateSpec }
+  | { do: "awaitMemory"; pod: Pod }
   | { do: "createPauseCheckpoint"; persistentContents: readonly string[] }
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
   | { do: "deleteSandbox" }

@@ -57,27 +57,53 @@ export function notReady(state: SandboxState, reason: string, message: string): 
   return changed(state, phase, { message, conditions: [{ type: "Ready", status: "False", reason, message }] });
 }
 
+/** The guest has the environment that was asked for. */
+export const initialized: ConditionChange = { type: "RuntimeInitialized", status: "True", reason: "Succeeded" };
+
 /** The sandbox answers. */
 export function running(state: SandboxState, pod: Pod, { state: cell, ...started }: StartOutcome): SandboxStatus {
   const { sandbox } = state;
   const resumed = sandbox.status?.phase === "Resuming";
-  const restoredFrom = resumed ? sandbox.status?.ramet?.restoredFrom : started.checkpointId;
+  const { rollback, restoredFrom: before } = sandbox.status?.ramet ?? {};
+  const restoredFrom = resumed ? before : started.checkpointId;
   return {
     ...changed(state, "Running", {
       conditions: [
         { type: "Ready", status: "True", reason: "PodReady" },
+        ...(started.initRequest === undefined ? [] : [initialized]),
+        ...memoryConditions(cell.memory),
         ...(resumed ? [{ type: "SandboxResumed", status: "True", reason: "ResumePod" } as const] : []),
       ],
-      drop: ["SandboxPaused"],
+      drop: ["SandboxPaused", ...(started.initRequest === undefined ? ["RuntimeInitialized"] : [])],
     }),
     ...placeOf(pod),
     ramet: {
       generation: cell.generation,
       ...(started.bootMilliseconds !== undefined && { bootMilliseconds: started.bootMilliseconds }),
       ...(restoredFrom !== undefined && { restoredFrom }),
+      ...(started.initRequest !== undefined && { initRequest: started.initRequest }),
+      ...(rollback && { rollback }),
       phases: started.phases,
     },
   };
+}
+
+function memoryConditions(memory: StartOutcome["state"]["memory"]): ConditionChange[] {
+  if (memory === undefined) return [];
+  return [memory === "loaded" ? memoryLoaded() : memoryNotLoaded()];
+}
+
+/** All memory of a clone is in. */
+export function memoryLoaded(): ConditionChange {
+  return { type: "MemoryLoaded", status: "True", reason: "Loaded" };
+}
+
+/** Until all memory is in, a first touch may wait for the disk, and a checkpoint waits for the rest. */
+export function memoryNotLoaded(error?: RametError): ConditionChange {
+  const type = "MemoryLoaded";
+  if (error !== undefined) return { type, status: "False", reason: "LoadFailed", message: error.describe() };
+  const message = "Pages are still being read from the checkpoint; the sandbox answers, and may be slower at first";
+  return { type, status: "False", reason: "Loading", message };
 }
 
 function placeOf({ metadata, spec, status }: Pod): Partial<SandboxStatus> {

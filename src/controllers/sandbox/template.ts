@@ -6,12 +6,18 @@ import type { SandboxTemplate } from "../../api/sandbox-template.ts";
 import type { Cache } from "../cache.ts";
 import type { ResolvedTemplate } from "./state.ts";
 
+/** A Sandbox, or one that is to be made. */
+interface TemplateOwner {
+  metadata: { namespace: string };
+  spec: Pick<Sandbox["spec"], "template" | "templateRef" | "volumeClaimTemplates">;
+}
+
 /**
  * What a sandbox is made from: its own template, the SandboxTemplate that it names, or, where it names none, the one that
  * was kept with the checkpoint it is to be restored from.
  */
 export function resolveTemplate(
-  sandbox: Sandbox,
+  sandbox: TemplateOwner,
   cache: Pick<Cache, "template" | "templatesOwnedBy">,
   checkpoint?: Checkpoint,
 ): ResolvedTemplate | { problem: RametError } {
@@ -35,7 +41,7 @@ export function resolveTemplate(
 }
 
 /** What the sandbox itself says of claims goes before the template's. */
-function fromObject(sandbox: Sandbox, { metadata, spec }: SandboxTemplate, borrowed: boolean): ResolvedTemplate {
+function fromObject(sandbox: TemplateOwner, { metadata, spec }: SandboxTemplate, borrowed: boolean): ResolvedTemplate {
   return {
     template: parsePodTemplate(spec.template, `SandboxTemplate ${metadata.name}: spec.template`),
     borrowed,
@@ -45,7 +51,7 @@ function fromObject(sandbox: Sandbox, { metadata, spec }: SandboxTemplate, borro
   };
 }
 
-function unknown({ metadata: { namespace } }: Sandbox, name: string): RametError {
+function unknown({ metadata: { namespace } }: TemplateOwner, name: string): RametError {
   return new RametError("NotFound", `The SandboxTemplate ${name} does not exist in the namespace ${namespace}`, {
     hint: `Create it, and the sandbox starts; kubectl get sandboxtemplates -n ${namespace} lists those there are`,
   });

@@ -34,7 +34,7 @@ function isPausable({ spec, status }: Sandbox): boolean {
   return spec.paused !== true && status?.phase === "Running";
 }
 
-function earlier(a: Date | undefined, b: Date | undefined): Date | undefined {
+export function earlier(a: Date | undefined, b: Date | undefined): Date | undefined {
   if (a === undefined || b === undefined) return a ?? b;
   return a < b ? a : b;
 }

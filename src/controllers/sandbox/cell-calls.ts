@@ -1,0 +1,132 @@
+import { containerSpec } from "../../api/container-spec.ts";
+import { RametError } from "../../api/errors.ts";
+import { initRequestDigest, requestedEnvironment } from "../../api/init-request.ts";
+import type { Pod } from "../../api/pod.ts";
+import type { PodTemplateSpec } from "../../api/pod-template.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { keyOf } from "../../kube/object.ts";
+import { identityOf } from "../identity.ts";
+import { adoptionId } from "./adoption-id.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import { swapId } from "./rollback.ts";
+import type { SandboxAction } from "./state.ts";
+
+/** What a cell is asked for: calls that take their time, and so run beside the reconciles. */
+export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;
+
+const cellActions = ["startSandbox", "swapSandbox", "adoptIdentity", "awaitMemory"] as const;
+
+export function isCellAction(action: SandboxAction): action is CellAction {
+  return (cellActions as readonly string[]).includes(action.do);
+}
+
+/** Begins with a call, unless it was begun with; its end enqueues the sandbox. The cell joins a call that comes twice. */
+export function callCell(sandbox: Sandbox, action: CellAction, dependencies: SandboxDependencies): void {
+  switch (action.do) {
+    case "startSandbox":
+      startSandbox(sandbox, action, dependencies);
+      return;
+    case "swapSandbox":
+      swapSandbox(sandbox, action, dependencies);
+      return;
+    case "adoptIdentity":
+      adoptIdentity(sandbox, action, dependencies);
+      return;
+    case "awaitMemory":
+      awaitMemory(sandbox, action.pod, dependencies);
+      return;
+  }
+}
+
+function startSandbox(
+  sandbox: Sandbox,
+  { pod, template, source }: Extract<SandboxAction, { do: "startSandbox" }>,
+  { starts, backend, credentials, newPods, enqueue }: SandboxDependencies,
+): void {
+  const { environment, initRequest } = startEnvironment(sandbox, template);
+  const identity = identityOf(sandbox, environment, credentials);
+  const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
+  const call = async () => {
+    const started = await (source === undefined
+      ? backend.boot(target, identity)
+      : backend.clone({ ...source, target, identity }));
+    const bootMilliseconds = newPods.ageMilliseconds(pod.metadata.uid);
+    return {
+      ...started,
+      ...(bootMilliseconds !== undefined && { bootMilliseconds }),
+      ...(source && { checkpointId: source.handle.checkpointId }),
+      ...(initRequest !== undefined && { initRequest }),
+    };
+  };
+  starts.start(pod.metadata.uid, call, () => {
+    enqueue(keyOf(sandbox.metadata));
+  });
+}
+
+function swapSandbox(
+  sandbox: Sandbox,
+  { pod, template, source, request }: Extract<SandboxAction, { do: "swapSandbox" }>,
+  { swaps, loads, backend, credentials, enqueue }: SandboxDependencies,
+): void {
+  const { environment, initRequest } = startEnvironment(sandbox, template);
+  const identity = identityOf(sandbox, environment, credentials);
+  const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
+  // What it waited for of the memory before does not tell of the one that comes.
+  loads.forget(pod.metadata.uid);
+  const call = async () => {
+    const started = await backend.swap({ ...source, target, identity, request });
+    return { ...started, checkpointId: source.handle.checkpointId, ...(initRequest !== undefined && { initRequest }) };
+  };
+  swaps.start(swapId(sandbox, pod), call, () => {
+    enqueue(keyOf(sandbox.metadata));
+  });
+}
+
+/** A request that cannot be read fails here, where it is told of. */
+function adoptIdentity(
+  sandbox: Sandbox,
+  { pod, template }: Extract<SandboxAction, { do: "adoptIdentity" }>,
+  { adoptions, backend, credentials, enqueue }: SandboxDependencies,
+): void {
+  const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
+  const call = async () => {
+    const environment = { ...literalEnvironment(template), ...requestedEnvironment(sandbox) };
+    return backend.adopt(target, identityOf(sandbox, environment, credentials));
+  };
+  adoptions.start(adoptionId(sandbox, pod), call, () => {
+    enqueue(keyOf(sandbox.metadata));
+  });
+}
+
+/** A request that cannot be read must not keep a sandbox from starting: it is told of once the sandbox runs. */
+function startEnvironment(
+  sandbox: Sandbox,
+  template: PodTemplateSpec,
+): { environment: Record<string, string>; initRequest?: string | undefined } {
+  const environment = literalEnvironment(template);
+  try {
+    return {
+      environment: { ...environment, ...requestedEnvironment(sandbox) },
+      initRequest: initRequestDigest(sandbox),
+    };
+  } catch (error) {
+    if (RametError.from(error).code !== "InvalidArgument") throw error;
+    return { environment };
+  }
+}
+
+function awaitMemory(sandbox: Sandbox, pod: Pod, { loads, backend, enqueue }: SandboxDependencies): void {
+  const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
+  loads.start(
+    pod.metadata.uid,
+    () => backend.untilLoaded(target),
+    () => {
+      enqueue(keyOf(sandbox.metadata));
+    },
+  );
+}
+
+/** Values that stand in other objects are known to the cell, which has them from the kubelet. */
+function literalEnvironment(template: PodTemplateSpec): Record<string, string> {
+  return Object.fromEntries(containerSpec(template).spec.env.map(({ name, value }) => [name, value]));
+}

@@ -1,0 +1,270 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { Checkpoint } from "../../api/checkpoint.ts";
+import { RametError } from "../../api/errors.ts";
+import { annotations } from "../../api/labels.ts";
+import { Pod } from "../../api/pod.ts";
+import { parsePodTemplate } from "../../api/pod-template.ts";
+import { rollbackRequest, wantsRollback } from "../../api/rollback-request.ts";
+import { Sandbox, type SandboxStatus } from "../../api/sandbox.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { planSandbox } from "./plan.ts";
+import { rollbackUnderWay } from "./rollback.ts";
+import type { Origin, SandboxState } from "./state.ts";
+
+const now = new Date("2030-01-01T00:00:00Z");
+const apiVersion = "agents.kruise.io/v1alpha1";
+const error = new RametError("TemplateMismatch", "the image differs");
+const template = parsePodTemplate({ spec: { containers: [{ name: "main", image: "python" }] } });
+const resolved = { template, borrowed: false, persistentContents: [], pauseStrategy: undefined, volumeClaims: [] };
+const checkpoint: Origin = {
+  kind: "checkpoint",
+  source: {
+    handle: { namespace: "t", checkpointId: "c-1" },
+    manifestDigest: `sha256:${"0".repeat(64)}`,
+    contents: ["memory", "filesystem"],
+  },
+};
+const meta = (name: string, rest: object = {}) => ({
+  ...{ name, namespace: "t", uid: `uid-${name}`, resourceVersion: "1", creationTimestamp: now.toISOString() },
+  ...rest,
+});
+const pod = (uid: string, phase = "Running", going = false): Pod =>
+  Pod.parse({
+    metadata: meta("a", { uid, ...(going && { deletionTimestamp: now.toISOString() }) }),
+    spec: { containers: [{ name: "main", image: "cell" }] },
+    status: { phase, podIP: "127.0.0.1", conditions: [{ type: "Ready", status: "True" }] },
+  });
+const ready = { type: "Ready", status: "True", reason: "PodReady", message: "", lastTransitionTime: now.toISOString() };
+const other = Checkpoint.parse({
+  apiVersion,
+  kind: "Checkpoint",
+  metadata: meta("other"),
+  spec: { sandboxName: "a" },
+  status: { phase: "Creating" },
+});
+
+function sandbox(status: object, { paused = false, to = "c-1" } = {}): Sandbox {
+  return Sandbox.parse({
+    apiVersion,
+    kind: "Sandbox",
+    metadata: meta("a", {
+      finalizers: ["agents.kruise.io/sandbox"],
+      annotations: { [annotations.rollbackTo]: to },
+    }),
+    spec: { paused },
+    status: { podInfo: { podUID: "old" }, conditions: [ready], ramet: { generation: 1 }, ...status },
+  });
+}
+
+function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): SandboxState {
+  const wish = rollbackRequest(parts.sandbox);
+  const isSettled = ["Running", "Paused", "Succeeded", "Failed"].includes(parts.sandbox.status?.phase ?? "");
+  const asked = wish !== undefined && isSettled && wantsRollback(parts.sandbox);
+  const origin = parts.origin ?? checkpoint;
+  return {
+    pod: undefined,
+    foreignPod: undefined,
+    template: resolved,
+    rollback: asked ? { request: wish, origin } : undefined,
+    start: undefined,
+    swap: undefined,
+    adoption: undefined,
+    load: undefined,
+    pauseCheckpoint: undefined,
+    leftovers: [],
+    otherCheckpoint: undefined,
+    slowInMilliseconds: 500,
+    now,
+    ...parts,
+    origin,
+  };
+}
+
+const digest = rollbackRequest(sandbox({}))?.digest ?? "";
+const underWay = {
+  ramet: { generation: 1, rollback: { request: digest, checkpointId: "c-1", replacedPodUid: "old" } },
+};
+const rolledBack = (status: SandboxStatus | undefined) => findCondition(status?.conditions, "RolledBack");
+
+const answered: SandboxState["start"] = {
+  state: "done",
+  value: { state: { phase: "running", generation: 2, ready: true }, phases: {}, checkpointId: "c-1" },
+};
+const starts = fc.constantFrom<SandboxState["start"]>(
+  undefined,
+  { state: "running", failures: 0 },
+  { state: "failed", error },
+  answered,
+);
+const states = fc
+  .record({
+    phase: fc.constantFrom("Running", "Paused", "Succeeded", "Failed", "Resuming"),
+    paused: fc.boolean(),
+    answered: fc.boolean(),
+    podUid: fc.constantFrom(undefined, "old", "new"),
+    podPhase: fc.constantFrom("Running", "Failed", "Succeeded"),
+    going: fc.boolean(),
+    origin: fc.constantFrom<Origin>(
+      checkpoint,
+      { kind: "impossible", error },
+      { kind: "waiting", message: "Waiting for it" },
+    ),
+    problem: fc.boolean(),
+    otherCheckpoint: fc.constantFrom(undefined, other),
+    start: starts,
+    swap: starts,
+  })
+  .map(({ phase, paused, answered, podUid, podPhase, going, origin, problem, otherCheckpoint, start, swap }) => {
+    const ramet = { ramet: { generation: 1, rollback: { request: digest } } };
+    const status = { phase, ...(phase === "Resuming" ? underWay : answered ? ramet : {}) };
+    return stateOf({
+      sandbox: sandbox(status, { paused }),
+      pod: podUid === undefined ? undefined : pod(podUid, podPhase, going),
+      origin,
+      template: problem ? { problem: error } : resolved,
+      otherCheckpoint,
+      start,
+      swap,
+    });
+  });
+
+describe("a rollback", () => {
+  it("touches nothing before it has begun, and begins only from a checkpoint that can be restored", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { status: before } = state.sandbox;
+        if (before?.phase === "Resuming") return;
+        const { actions, status } = planSandbox(state);
+        if (before?.phase !== "Paused") expect(actions.map(({ do: what }) => what)).not.toContain("deletePod");
+        if (status?.phase !== "Resuming" || state.rollback === undefined) return;
+        expect(actions).toEqual([]);
+        expect([state.origin.kind, "problem" in state.template]).toEqual(["checkpoint", false]);
+        expect(before?.phase).not.toBe("Paused");
+        if (state.swap === undefined && state.pod?.metadata.uid === "old" && state.pod.status?.phase === "Running")
+          expect(before?.phase === "Running" && state.pod.metadata.deletionTimestamp === undefined).toBe(false);
+        if (before?.phase === "Running") expect(state.otherCheckpoint).toBeUndefined();
+        const replaced = state.pod?.metadata.uid;
+        expect(status.ramet?.rollback).toEqual({
+          request: digest,
+          checkpointId: "c-1",
+          ...(replaced !== undefined && { replacedPodUid: replaced }),
+        });
+      }),
+    );
+  });
+
+  it("that is refused changes nothing but what is told of it, and is answered once", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const plan = planSandbox(state);
+        const without = planSandbox({ ...state, rollback: undefined });
+        const told = rolledBack(plan.status);
+        if (state.rollback === undefined || told?.status !== "False" || plan.status?.phase === "Resuming") return;
+        expect(plan.actions).toEqual(without.actions);
+        const { conditions, ramet, ...rest } = plan.status ?? {};
+        const { conditions: others, ramet: _, ...same } = without.status ?? state.sandbox.status ?? {};
+        expect(rest).toEqual(same);
+        expect(conditions?.filter(({ type }) => type !== "RolledBack")).toEqual(others);
+        expect(told.message).not.toBe("");
+        if (told.reason !== "Pending") expect(ramet?.rollback).toEqual({ request: digest });
+        else expect(state.otherCheckpoint).toBeDefined();
+      }),
+    );
+  });
+
+  it("in a Pod that runs is asked of its cell, once, and answered with what that says", () => {
+    fc.assert(
+      fc.property(starts, (swap) => {
+        const state = stateOf({ sandbox: sandbox({ phase: "Running" }), pod: pod("old"), swap });
+        const { actions, status } = planSandbox(state);
+        expect(actions.map((action) => action.do)).toEqual(swap === undefined ? ["swapSandbox"] : []);
+        if (swap?.state === "done") {
+          expect(status).toMatchObject({ phase: "Running", ramet: { generation: 2, restoredFrom: "c-1" } });
+          expect(rolledBack(status)).toMatchObject({ status: "True", reason: "Succeeded" });
+        } else if (swap?.state === "failed") {
+          expect(status).toMatchObject({ phase: "Running", ramet: { rollback: { request: digest } } });
+          expect(rolledBack(status)).toMatchObject({ status: "False", reason: "TemplateMismatch" });
+        } else expect(rolledBack(status)).toBeUndefined();
+      }),
+    );
+    const unknown = new RametError("NotFound", "cell: there is no POST /v1/swap");
+    const old = {
+      sandbox: sandbox({ phase: "Running" }),
+      pod: pod("old"),
+      swap: { state: "failed", error: unknown },
+    } as const;
+    expect(planSandbox(stateOf(old)).status?.phase).toBe("Resuming");
+  });
+
+  it("deletes only the Pod that it replaces, while its checkpoint is there and no other is being taken", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { sandbox: one, origin, otherCheckpoint } = state;
+        const going = planSandbox(state).actions.filter((action) => action.do === "deletePod");
+        if (rollbackUnderWay(one) === undefined || going.length === 0) return;
+        expect(going.map(({ pod: { metadata } }) => metadata.uid)).toEqual(["old"]);
+        expect(origin.kind).toBe("checkpoint");
+        if (state.pod?.status?.phase === "Running") expect(otherCheckpoint).toBeUndefined();
+      }),
+    );
+  });
+
+  it("ends with an answer, and says what the sandbox was restored from only when it answers", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { status } = planSandbox(state);
+        if (rollbackUnderWay(state.sandbox) === undefined || status === undefined) return;
+        if (status.phase === "Resuming") return;
+        expect(status.ramet?.rollback).toEqual({ request: digest });
+        const told = rolledBack(status);
+        const isRestored = status.phase === "Running" && state.start?.state === "done" && told?.status === "True";
+        expect(status.ramet?.restoredFrom).toBe(isRestored ? "c-1" : undefined);
+        if (!isRestored) expect(told).toMatchObject({ status: "False", message: expect.stringMatching(/./) as string });
+      }),
+    );
+  });
+
+  it("comes to its end from every settled phase, also if the controller begins anew before any step", () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom("Running", "Succeeded", "Failed"),
+        fc.array(fc.boolean(), { minLength: 12, maxLength: 12 }),
+        (phase, restarts) => {
+          const podPhase = phase === "Running" ? "Running" : phase;
+          const world = { sandbox: sandbox({ phase }), pod: pod("old", podPhase) as Pod | undefined };
+          let start: SandboxState["start"];
+          let swap: SandboxState["swap"];
+          for (const restarted of restarts) {
+            // Calls are begun anew, and cells join them; all else stands in the API.
+            if (restarted) start = swap = undefined;
+            const plan = planSandbox(stateOf({ ...world, start, swap }));
+            for (const action of plan.actions) {
+              if (action.do === "deletePod") world.pod = undefined;
+              if (action.do === "createPod") world.pod = pod("new");
+              if (action.do === "swapSandbox") swap = answered;
+              if (action.do === "startSandbox") {
+                expect(action.pod.metadata.uid).toBe("new");
+                start = answered;
+              }
+            }
+            if (plan.status !== undefined) world.sandbox = { ...world.sandbox, status: plan.status };
+          }
+          const last = restarts.at(-1) === true && world.sandbox.status?.phase === "Resuming";
+          const asksAgain = restarts.at(-1) === true && wantsRollback(world.sandbox);
+          if (last || asksAgain || restarts.filter((one) => !one).length < 6) return;
+          expect(world.sandbox.status).toMatchObject({ phase: "Running", ramet: { restoredFrom: "c-1" } });
+          expect(rolledBack(world.sandbox.status)).toMatchObject({ status: "True", reason: "Succeeded" });
+        },
+      ),
+    );
+  });
+
+  it("is asked for again by another request, and not by the same", () => {
+    const done = sandbox({ phase: "Running", ramet: { generation: 2, rollback: { request: digest } } });
+    expect(wantsRollback(done)).toBe(false);
+    const asked = { ...done.metadata.annotations, [annotations.rollbackRequest]: "2" };
+    expect(wantsRollback({ ...done, metadata: { ...done.metadata, annotations: asked } })).toBe(true);
+    expect(wantsRollback(sandbox({ phase: "Running" }, { to: "" }))).toBe(false);
+  });
+});

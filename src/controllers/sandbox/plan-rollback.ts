@@ -1,0 +1,83 @@
+import { RametError } from "../../api/errors.ts";
+import type { SandboxStatus } from "../../api/sandbox.ts";
+import type { PodTemplateSpec } from "../../api/pod-template.ts";
+import { isUnfinished } from "../pause-checkpoint.ts";
+import { planSwap, swappable } from "./plan-swap.ts";
+import { notRolledBack, refused, withRolledBack } from "./rollback-status.ts";
+import type { CloneSource, SandboxPlan, SandboxState } from "./state.ts";
+import { changed } from "./status.ts";
+
+/**
+ * What is asked for by `ramet.dev/rollback-to`, on top of what else is to be done about a settled sandbox. It is refused
+ * before anything is touched; or it is done in the Pod that runs; or, where none does, it begins with the phase Resuming,
+ * and another Pod takes the place of what is left of the old one.
+ */
+export function withRollback(state: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const { rollback, sandbox } = state;
+  const phase = sandbox.status?.phase;
+  // A sandbox that has just come to its end, or to its pause, is answered from there.
+  if (rollback === undefined || (plan.status !== undefined && plan.status.phase !== phase)) return plan;
+  const verdict = judge(state, rollback);
+  if ("source" in verdict) {
+    const pod = swappable(state);
+    if (pod !== undefined) return planSwap(state, plan, { pod, ...verdict, request: rollback.request.digest });
+    return { actions: [], status: beginning(state, rollback.request.digest, verdict.source) };
+  }
+  const status = plan.status ?? sandbox.status ?? {};
+  if ("wait" in verdict) {
+    const condition = notRolledBack("Pending", verdict.wait);
+    return { ...plan, status: withRolledBack(state, status, condition) };
+  }
+  return { ...plan, status: refused(state, status, { request: rollback.request.digest, error: verdict.refusal }) };
+}
+
+type Verdict = { source: CloneSource; template: PodTemplateSpec } | { wait: string } | { refusal: RametError };
+
+function judge(state: SandboxState, { origin, request }: NonNullable<SandboxState["rollback"]>): Verdict {
+  const { sandbox, template } = state;
+  const isPausedOrGoing = sandbox.status?.phase === "Paused" || sandbox.spec.paused === true;
+  const awaited = sandbox.status?.phase === "Running" ? checkpointUnderWay(state, isPausedOrGoing) : undefined;
+  if (awaited !== undefined) return { wait: `It waits for the checkpoint ${awaited}, which is being taken` };
+  if (isPausedOrGoing) return { refusal: isPaused() };
+  if ("problem" in template) return { refusal: template.problem };
+  if (origin.kind === "checkpoint") return { source: origin.source, template: template.template };
+  return { refusal: origin.kind === "impossible" ? origin.error : notYet(request.to) };
+}
+
+/** A pause that has begun comes to its end first. Of others: it may be what is asked for, and its end must not come from here. */
+function checkpointUnderWay({ pauseCheckpoint, otherCheckpoint }: SandboxState, pauses: boolean): string | undefined {
+  if (pauseCheckpoint !== undefined && isUnfinished(pauseCheckpoint)) return pauseCheckpoint.metadata.name;
+  return pauses ? undefined : otherCheckpoint?.metadata.name;
+}
+
+function isPaused(): RametError {
+  return new RametError("SandboxNotReady", "A paused sandbox is not rolled back", {
+    hint: "Set spec.paused to false, and ask again when it runs",
+  });
+}
+
+function beginning(state: SandboxState, request: string, { handle }: CloneSource): SandboxStatus {
+  const { checkpointId } = handle;
+  const message = `It is being rolled back to the checkpoint ${checkpointId}`;
+  const replacedPodUid = state.pod?.metadata.uid;
+  return {
+    ...changed(state, "Resuming", {
+      message,
+      conditions: [
+        { type: "Ready", status: "False", reason: "SandboxNotReady", message },
+        notRolledBack("Restoring", message),
+      ],
+      drop: ["SandboxPaused", "SandboxResumed", "MemoryLoaded"],
+    }),
+    ramet: {
+      ...state.sandbox.status?.ramet,
+      rollback: { request, checkpointId, ...(replacedPodUid !== undefined && { replacedPodUid }) },
+    },
+  };
+}
+
+export function notYet(to: string): RametError {
+  return new RametError("CheckpointNotReady", `${to} cannot be restored: it has not succeeded yet`, {
+    hint: "Ask again when it has",
+  });
+}

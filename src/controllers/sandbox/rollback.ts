@@ -1,0 +1,41 @@
+import type { Pod } from "../../api/pod.ts";
+import { rollbackRequest, wantsRollback } from "../../api/rollback-request.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import { originOfText } from "./origin-of-text.ts";
+import type { SandboxState } from "./state.ts";
+
+/** A rollback that has begun and has not ended: the sandbox's Pod makes room, or another one is being restored. */
+export interface RollbackUnderWay {
+  request: string;
+  checkpointId: string;
+  /** Undefined: there was no Pod when it began. */
+  replacedPodUid?: string | undefined;
+}
+
+export function rollbackUnderWay({ status }: Sandbox): RollbackUnderWay | undefined {
+  const { request, checkpointId, replacedPodUid } = status?.ramet?.rollback ?? {};
+  if (status?.phase !== "Resuming" || request === undefined || checkpointId === undefined) return undefined;
+  return { request, checkpointId, replacedPodUid };
+}
+
+/** Under which the call for the rollback that is asked for by now is known: another request is another call. */
+export function swapId(sandbox: Sandbox, pod: Pod): string {
+  return `${pod.metadata.uid}/${rollbackRequest(sandbox)?.digest ?? ""}`;
+}
+
+/** The rollback that is asked for, and whether it can be done; everything is looked at before anything is touched. */
+export async function gatherRollback(
+  sandbox: Sandbox,
+  template: SandboxState["template"],
+  dependencies: SandboxDependencies,
+): Promise<SandboxState["rollback"]> {
+  const request = rollbackRequest(sandbox);
+  if (request === undefined || !wantsRollback(sandbox) || !settledPhases.has(sandbox.status?.phase)) return undefined;
+  const { namespace } = sandbox.metadata;
+  const { origin } = await originOfText(namespace, () => request.to, dependencies);
+  return { request, origin: origin("problem" in template ? undefined : template.template) };
+}
+
+/** A sandbox in another phase is on its way to one of these. */
+const settledPhases = new Set<string | undefined>(["Running", "Paused", "Succeeded", "Failed"]);

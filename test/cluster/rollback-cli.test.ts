@@ -1,0 +1,179 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { memoryIo } from "../../src/cli/memory-io.ts";
+import { runProgram } from "../../src/cli/program.ts";
+import { checkpointIdOf } from "../../src/controllers/checkpoint/checkpoint-id.ts";
+import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { count, counterTemplate } from "./counter.ts";
+import { realNode } from "./controllers-real-node.ts";
+
+/** What a user of `ramet rollback` and `ramet fork` sees, with real cells. */
+let cluster: Cluster;
+let folder: string;
+
+beforeAll(async () => {
+  cluster = await openCluster({ startNode: realNode() });
+  folder = await mkdtemp(join(tmpdir(), "ramet-rollback-"));
+  await cluster.namespace("t");
+  await cluster.create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "SandboxTemplate",
+    metadata: { name: "counter", namespace: "t" },
+    spec: { template: counterTemplate },
+  });
+  expect(await ramet("sandbox", "create", "--template", "counter", "--name", "a")).toMatchObject({ exitCode: 0 });
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+  await cluster.close();
+});
+
+/** Begins a command; `ended` is its exit code. */
+function begin(...args: string[]) {
+  const environment = { HOME: folder, KUBECONFIG: cluster.kubeconfigPath };
+  const io = memoryIo({ environment, progressIsSeen: true });
+  return { io, ended: runProgram(io, [...args, "-n", "t"]) };
+}
+
+async function ramet(...args: string[]) {
+  const { io, ended } = begin(...args);
+  const exitCode = await ended;
+  return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
+}
+const checkpointNames = async (): Promise<string[]> => {
+  const { items } = await cluster.seen.checkpoints.resource.list({ namespace: "t" });
+  return items.filter((one) => one.metadata.deletionTimestamp === undefined).map(({ metadata }) => metadata.name);
+};
+
+test("a sandbox is rolled back by the id or the name of a checkpoint, as often as it is asked for", async () => {
+  expect(await count(cluster, "a")).toBe(1);
+  const { stdout } = await ramet("checkpoint", "create", "a", "--name", "one");
+  const id = stdout.trim();
+  expect([await count(cluster, "a"), await count(cluster, "a")]).toEqual([2, 3]);
+  const first = await ramet("rollback", "a", id);
+  expect(first).toMatchObject({ exitCode: 0, stdout: `sandbox a rolled back to ${id}\n` });
+  expect(await count(cluster, "a")).toBe(2);
+
+  const again = await ramet("rollback", "a", "one", "-o", "json");
+  expect(again.exitCode, again.stderr).toBe(0);
+  expect(JSON.parse(again.stdout)).toMatchObject({ kind: "Sandbox", status: { ramet: { restoredFrom: id } } });
+  expect(await count(cluster, "a")).toBe(2);
+});
+
+test("a refused rollback says why and that nothing was touched; one that is not waited for goes on", async () => {
+  const refused = await ramet("rollback", "a", "nothing-there");
+  expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
+  expect(refused.stderr).toContain(
+    "error: The sandbox a was not rolled back, and is as it was: No checkpoint in the namespace t has the id nothing-there",
+  );
+  expect(refused.stderr).toContain("[NotFound]");
+  expect(await count(cluster, "a")).toBe(3);
+  expect(await ramet("rollback", "nobody", "one")).toMatchObject({ exitCode: 3 });
+
+  const late = await ramet("rollback", "a", "one", "--timeout", "1ms");
+  expect(late).toMatchObject({ exitCode: 4, stdout: "" });
+  expect(late.stderr).toContain("The wish stays");
+  const next = await ramet("rollback", "a", "one", "--no-wait");
+  expect(next.stdout).toMatch(/^sandbox a is being rolled back to one-[0-9a-f]{12}\n$/);
+  await cluster.sandbox("t/a", ({ metadata, status }) => {
+    const rollback = status?.ramet?.rollback;
+    const asked = metadata.annotations?.["ramet.dev/rollback-request"] !== undefined;
+    return asked && status?.phase === "Running" && rollback !== undefined && rollback.checkpointId === undefined;
+  });
+});
+
+test("a paused sandbox is not rolled back, and the command says what to do first", async () => {
+  await ramet("sandbox", "create", "--template", "counter", "--name", "b");
+  await ramet("sandbox", "pause", "b");
+  const { exitCode, stderr } = await ramet("rollback", "b", "one");
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain("Bring it back first, with: ramet sandbox resume b\n[SandboxNotReady]");
+});
+
+test("a fork makes clones that go on where their source is, and leaves no checkpoint behind", async () => {
+  const before = await checkpointNames();
+  expect(await ramet("sandbox", "create", "--template", "counter", "--name", "source")).toMatchObject({ exitCode: 0 });
+  expect([await count(cluster, "source"), await count(cluster, "source")]).toEqual([1, 2]);
+  const forked = await ramet("fork", "source", "--count", "2");
+  expect(forked.exitCode, forked.stderr).toBe(0);
+  const names = forked.stdout.trim().split("\n");
+  expect(names).toEqual([expect.stringMatching(/^source-\w{5}$/), expect.stringMatching(/^source-\w{5}$/)]);
+  for (const name of ["source", ...names]) expect(await count(cluster, name)).toBe(3);
+  expect(await checkpointNames()).toEqual(before);
+});
+
+test("a clone that fails does not hide the others", async () => {
+  await ramet("sandbox", "create", "--template", "counter", "--name", "try-2");
+  const forked = await ramet("fork", "source", "--count", "3", "--name-prefix", "try", "--keep-checkpoint");
+  expect(forked).toMatchObject({ exitCode: 1, stdout: "try-1\ntry-3\n" });
+  expect(forked.stderr).toContain("error: The sandbox try-2 exists already in namespace t");
+  const kept = /The checkpoint (\S+) is kept/.exec(forked.stderr)?.[1] ?? "";
+  expect(await ramet("checkpoint", "get", kept)).toMatchObject({ exitCode: 0 });
+  expect([await count(cluster, "try-1"), await count(cluster, "try-3"), await count(cluster, "try-2")]).toEqual([
+    4, 4, 1,
+  ]);
+});
+
+test("a fork that is given up in the middle leaves a checkpoint that goes by itself", async () => {
+  const before = await checkpointNames();
+  const late = await ramet("fork", "source", "--timeout", "1ms");
+  expect(late).toMatchObject({ exitCode: 4, stdout: "" });
+  const [name = ""] = (await checkpointNames()).filter((one) => !before.includes(one));
+  const { spec } = await cluster.checkpoint(`t/${name}`, ({ status }) => status?.phase === "Succeeded");
+  expect(spec.ttlAfterFinished).toBe("1d");
+});
+
+/**
+ * A fork into `<prefix>-1` and `-2` whose capture has begun, by what its status says, and goes no further: the controllers are
+ * not there. Both clones are wished for by then.
+ */
+async function begunFork(source: string, prefix: string) {
+  const before = await checkpointNames();
+  await cluster.stopControllers();
+  const running = begin("fork", source, "--count", "2", "--name-prefix", prefix);
+  const made = async () => (await checkpointNames()).filter((name) => !before.includes(name));
+  await expect.poll(made).toHaveLength(1);
+  const { checkpoints, sandboxes } = cluster.seen;
+  const { metadata } = await checkpoints.resource.get({ namespace: "t", name: (await made())[0] ?? "" });
+  const status = { phase: "Creating", checkpointId: checkpointIdOf(metadata) };
+  await checkpoints.resource.mergePatch(metadata, { status }, { subresource: "status" });
+  for (const number of [1, 2]) {
+    const at = { namespace: "t", name: `${prefix}-${number}` };
+    await expect.poll(() => sandboxes.resource.find(at), { timeout: 20_000 }).toBeDefined();
+  }
+  return running;
+}
+
+test("the clones are wishes of their own before the capture: they come to be although the command is gone", async () => {
+  const now = await count(cluster, "source");
+  const { io, ended } = await begunFork("source", "left");
+  io.interrupt();
+  expect(await ended).toBe(130);
+  expect(io.written("stderr")).toContain("The clones left-1, left-2 come to be without this command.\n");
+  await cluster.startControllers();
+  expect([await count(cluster, "left-1"), await count(cluster, "left-2")]).toEqual([now + 1, now + 1]);
+});
+
+test("of a capture that fails no clone is left", async () => {
+  await ramet("sandbox", "create", "--template", "counter", "--name", "brief");
+  const { io, ended } = await begunFork("brief", "never");
+  await cluster.seen.pods.resource.delete({ namespace: "t", name: "brief" });
+  await cluster.gone("pods", "t/brief");
+  await cluster.startControllers();
+  expect(await ended).toBe(1);
+  expect(io.written("stderr")).toMatch(/error: The checkpoint brief-fork-\w+ failed: .*brief/);
+  for (const name of ["never-1", "never-2"]) await cluster.gone("sandboxes", `t/${name}`);
+});
+
+test("what cannot be forked is said before anything is made", async () => {
+  const before = await checkpointNames();
+  expect(await ramet("fork", "nobody")).toMatchObject({ exitCode: 3 });
+  expect(await ramet("fork", "source", "--count", "0")).toMatchObject({ exitCode: 2 });
+  expect(await ramet("fork", "source", "--name-prefix", "Not A Name")).toMatchObject({ exitCode: 2 });
+  const paused = await ramet("fork", "b");
+  expect(paused).toMatchObject({ exitCode: 1, stdout: "" });
+  expect(paused.stderr).toContain("[SandboxNotReady]");
+  expect(await checkpointNames()).toEqual(before);
+});

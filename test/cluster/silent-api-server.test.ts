@@ -1,0 +1,40 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ApiLine } from "./api-line.ts";
+import { openCluster, type Cluster } from "./controllers-cluster.ts";
+import { StandInNode } from "./controllers-stand-in-node.ts";
+
+/** The controllers on a real API server that does not hear them for a while; stand-ins for cells, which it does not concern. */
+let cluster: Cluster;
+let line: ApiLine;
+
+beforeAll(async () => {
+  cluster = await openCluster({
+    startNode: new StandInNode().start,
+    lineTo: async (server) => (line = await ApiLine.open(server)),
+    requestTimeoutMilliseconds: 500,
+  });
+  await cluster.namespace("t");
+});
+afterAll(() => cluster.close());
+
+const apiVersion = "agents.kruise.io/v1alpha1";
+const at = (name: string) => ({ name, namespace: "t" });
+
+test("a checkpoint that cannot be marked as begun, because nobody answers, is taken when somebody does", async () => {
+  const template = { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "1000"] }] } };
+  await cluster.create({ apiVersion, kind: "Sandbox", metadata: at("a"), spec: { template } });
+  await cluster.sandbox("t/a", ({ status }) => status?.phase === "Running");
+  line.hold();
+  await cluster.create({ apiVersion, kind: "Checkpoint", metadata: at("c"), spec: { sandboxName: "a" } });
+  let unanswered = 0;
+  const count = (): number => {
+    const own = cluster.requests().filter(({ resource }) => resource.plural === "checkpoints");
+    return (unanswered += own.filter(({ httpStatus }) => httpStatus === undefined).length);
+  };
+  // A client tries five times by itself.
+  await expect.poll(count, { timeout: 60_000 }).toBeGreaterThan(5);
+  line.release();
+  const { status } = await cluster.checkpoint("t/c", ({ status: now }) => now?.completionTime !== undefined);
+  expect(status?.message).toBeUndefined();
+  expect(status?.phase).toBe("Succeeded");
+});
