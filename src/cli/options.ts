@@ -18,16 +18,26 @@ export function withOutputFlag(command: Command, table = "a table"): Command {
   );
 }
 
-/** @param what is waited for */
-export function withWaitFlags(command: Command, what: string): Command {
-  return command
-    .option("--wait", `wait ${what}`, true)
-    .option("--no-wait", "return as soon as the cluster has the wish")
-    .addOption(
-      new Option("--timeout <duration>", "how long to wait; 0 is for ever")
-        .default(60_000, "60s")
-        .argParser(timeoutMilliseconds),
-    );
+/**
+ * @param what is waited for
+ * @param timeout how long by default
+ */
+export function withWaitFlags(
+  command: Command,
+  what: string,
+  timeout: { milliseconds: number; shown: string } = { milliseconds: 60_000, shown: "60s" },
+): Command {
+  command.option("--wait", `wait ${what}`, true).option("--no-wait", "return as soon as the cluster has the wish");
+  return withTimeoutFlag(command, timeout);
+}
+
+/** For what is not done before the waiting has ended. */
+export function withTimeoutFlag(command: Command, timeout = { milliseconds: 60_000, shown: "60s" }): Command {
+  return command.addOption(
+    new Option("--timeout <duration>", "how long to wait; 0 is for ever")
+      .default(timeout.milliseconds, timeout.shown)
+      .argParser(timeoutMilliseconds),
+  );
 }
 
 /** Infinite for `0`: no limit. */

@@ -1,4 +1,7 @@
 import { readFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import type { Command } from "commander";
 import { describe, expect, it } from "vitest";
 import { memoryIo } from "./memory-io.ts";
@@ -32,6 +35,22 @@ describe("ramet", () => {
     expect(stdout).toContain("Exit codes:");
   });
 
+  it("prints its version, and loads for that nothing of what commands need", async () => {
+    const { version } = JSON.parse(await readFile(new URL("../../package.json", import.meta.url), "utf8")) as {
+      version: string;
+    };
+    expect(await run("--version")).toEqual({ exitCode: 0, stdout: `${version}\n`, stderr: "" });
+    expect(await run("-V")).toMatchObject({ exitCode: 0, stdout: `${version}\n` });
+    const hooks = `import { registerHooks } from "node:module";
+      registerHooks({ resolve(name, context, next) {
+        if (["zod", "undici", "pino", "yaml", "jose"].includes(name)) throw new Error(name + " is loaded");
+        return next(name, context);
+      } });`;
+    const main = fileURLToPath(new URL("main.ts", import.meta.url));
+    const args = ["--no-warnings", "--import", `data:text/javascript,${encodeURIComponent(hooks)}`, main, "--version"];
+    expect((await promisify(execFile)(process.execPath, args)).stdout).toBe(`${version}\n`);
+  });
+
   it.each(paths)("%s has help", async (path) => {
     const { exitCode, stdout } = await run(...path.split(" ").slice(1), "--help");
     expect(exitCode).toBe(0);
@@ -62,7 +81,7 @@ describe("ramet", () => {
     [["checkpoint", "create", "a", "--contents", "ip,filesystem"], '--contents cannot be "ip,filesystem"'],
     [["checkpoint", "create", "a", "--ttl", "1 week"], '--ttl is no duration: "1 week"'],
     [["checkpoint", "create", "a", "--keep-running=perhaps"], "It must be true or false"],
-    [["get", "pods"], "It must be sandbox, checkpoint or template"],
+    [["get", "pods"], "It must be sandbox, checkpoint, template, set, claim or snapshot"],
     [["sandbox", "cp", "a", "b"], "One of the two must be a file in a sandbox"],
     [["controller"], "required option '--store-directory"],
   ])("%j is wrong usage", async (args, message) => {

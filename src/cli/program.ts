@@ -1,13 +1,21 @@
 import { Command, CommanderError } from "commander";
 import type { Act } from "./act.ts";
 import { checkpointCommands } from "./checkpoint/commands.ts";
+import { claimCommands } from "./claim/commands.ts";
 import { exitCodes } from "./exit-codes.ts";
+import { gcCommand } from "./gc/command.ts";
+import { forkCommand } from "./fork/command.ts";
 import { isBrokenPipe, type Io } from "./io.ts";
 import { localCommands } from "./local/commands.ts";
 import { objectCommands } from "./object/commands.ts";
+import { packageVersion } from "./package-version.ts";
 import { reportError } from "./report-error.ts";
 import { sandboxCommands } from "./sandbox/commands.ts";
+import { rollbackCommand } from "./sandbox/rollback-command.ts";
+import { setCommands } from "./set/commands.ts";
 import { serverCommands } from "./server/commands.ts";
+import { snapshotCommands } from "./snapshot/commands.ts";
+import { storeCommands } from "./store/commands.ts";
 
 /** Runs `ramet` with these arguments. Never throws: what fails is told on stderr. */
 export async function runProgram(io: Io, args: readonly string[]): Promise<number> {
@@ -37,15 +45,32 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   const program = new Command("ramet")
     .description("Checkpoint, name and clone agent sandboxes on Kubernetes.")
     .exitOverride()
+    // An option after a command is that command's: `ramet snapshot logs NAME --version 2`.
+    .enablePositionalOptions()
     .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
     .configureHelp({ showGlobalOptions: false })
     .showSuggestionAfterError()
     .showHelpAfterError("(see --help)")
+    .option("-V, --version", "print the version of this program")
+    .on("option:version", () => {
+      io.stdout.write(`${packageVersion()}\n`);
+      throw new CommanderError(exitCodes.ok, "commander.version", "the version was printed");
+    })
     .addHelpText("after", programExamples);
   sandboxCommands(program.command("sandbox").alias("sbx").description("Make, enter and remove sandboxes."), act);
   checkpointCommands(program.command("checkpoint").alias("cp").description("Capture sandboxes."), act);
+  rollbackCommand(program, act);
+  forkCommand(program, act);
+  setCommands(program.command("set").alias("sbs").description("Keep sandboxes ready to be claimed."), act);
+  claimCommands(program.command("claim").description("Take ready sandboxes out of a set."), act);
+  snapshotCommands(program.command("snapshot").alias("nsnap").description("Build, name and version snapshots."), act);
+  gcCommand(program, act);
   objectCommands(program, act);
   localCommands(program.command("local").description("Run a cluster on this machine."), act);
+  storeCommands(
+    program.command("store").description("Look into the store of a cluster on this machine, or any folder."),
+    act,
+  );
   serverCommands(program, act);
   return program;
 }

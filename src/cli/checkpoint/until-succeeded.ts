@@ -2,11 +2,9 @@ import type { Checkpoint } from "../../api/checkpoint.ts";
 import { RametError } from "../../api/errors.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
+import { followWish } from "../wait/follow-wish.ts";
 import { size } from "../output/size.ts";
 import { describeState, failureOf, type Settled } from "../wait/outcome.ts";
-import { startProgress } from "../wait/progress.ts";
-import { waitUntil } from "../wait/wait-until.ts";
-import { wishStays } from "../wait/wish-stays.ts";
 
 /** Waits until a checkpoint has succeeded or failed. @throws RametError `Timeout` or `Canceled` */
 export async function untilSucceeded(
@@ -16,26 +14,12 @@ export async function untilSucceeded(
   timeoutMilliseconds: number,
 ): Promise<Settled<Checkpoint>> {
   const { name } = created.metadata;
-  const progress = startProgress(io);
-  let last: Checkpoint | undefined = created;
-  try {
-    await waitUntil({
-      resource: cluster.checkpoints,
-      from: created,
-      until: (checkpoint) => {
-        last = checkpoint;
-        return checkpoint === undefined || hasEnded(checkpoint);
-      },
-      onState: (checkpoint) => {
-        progress(`checkpoint ${name}: ${describeProgress(checkpoint)}`);
-      },
-      timeoutMilliseconds,
-      signal: io.signal,
-    });
-  } catch (error) {
-    const state = describeState(last);
-    throw wishStays(error, { what: `the checkpoint ${name}`, state, look: `ramet checkpoint get ${name}` });
-  }
+  const last = await followWish(io, {
+    ...{ resource: cluster.checkpoints, from: created, noun: "checkpoint", timeoutMilliseconds },
+    isOver: hasEnded,
+    describe: describeState,
+    describeProgress,
+  });
   return settled(name, last);
 }
 

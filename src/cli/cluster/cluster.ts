@@ -1,7 +1,9 @@
 import { Checkpoint, checkpointKind } from "../../api/checkpoint.ts";
 import { RametError } from "../../api/errors.ts";
 import { group, version, type KindNames } from "../../api/kind.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../api/named-snapshot.ts";
 import { Sandbox, sandboxKind } from "../../api/sandbox.ts";
+import { SandboxSet, sandboxSetKind } from "../../api/sandbox-set.ts";
 import { SandboxTemplate, sandboxTemplateKind } from "../../api/sandbox-template.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
@@ -27,6 +29,8 @@ export class Cluster {
   readonly sandboxes: ResourceClient<Sandbox>;
   readonly checkpoints: ResourceClient<Checkpoint>;
   readonly templates: ResourceClient<SandboxTemplate>;
+  readonly snapshots: ResourceClient<NamedSnapshot>;
+  readonly sets: ResourceClient<SandboxSet>;
 
   constructor(client: KubeClient, namespace: string) {
     this.client = client;
@@ -34,6 +38,8 @@ export class Cluster {
     this.sandboxes = client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
     this.checkpoints = client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
     this.templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
+    this.snapshots = client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+    this.sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
   }
 
   /** Objects of a kind as the API server has them, with every field. */
@@ -97,8 +103,8 @@ export async function withCluster<T>(
   }
 }
 
-export function refOf({ kind, plural }: KindNames): ResourceRef {
-  return { group, version, plural, kind, namespaced: true };
+export function refOf({ kind, plural, group: own = group }: KindNames): ResourceRef {
+  return { group: own, version, plural, kind, namespaced: true };
 }
 
 function notFound(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {
@@ -121,6 +127,9 @@ const nouns: ReadonlyMap<string, string> = new Map([
   ["Sandbox", "sandbox"],
   ["Checkpoint", "checkpoint"],
   ["SandboxTemplate", "template"],
+  ["SandboxSet", "set"],
+  ["SandboxClaim", "claim"],
+  ["NamedSnapshot", "snapshot"],
 ]);
 
 /** A 404 about an object names it; one about a kind that the server does not know has no details. */

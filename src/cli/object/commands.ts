@@ -40,18 +40,23 @@ export function objectCommands(program: Command, act: Act): void {
   );
 }
 
-const kindHelp = "sandbox, checkpoint or template";
+const kindHelp = "sandbox, checkpoint, template, set, claim or snapshot";
 
 /** Every spelling of each kind: ours, and kubectl's plurals and short names. */
 const spellings: Readonly<Record<UserKindName, readonly string[]>> = {
   sandbox: ["sandbox", "sandboxes", "sbx"],
   checkpoint: ["checkpoint", "checkpoints", "cp"],
   template: ["template", "templates", "sandboxtemplate", "sandboxtemplates", "sbt"],
+  set: ["set", "sets", "sandboxset", "sandboxsets", "sbs"],
+  claim: ["claim", "claims", "sandboxclaim", "sandboxclaims", "sbc"],
+  snapshot: ["snapshot", "snapshots", "namedsnapshot", "namedsnapshots", "nsnap"],
 };
 
 function kindName(text: string): UserKindName {
   const word = text.toLowerCase();
-  const found = (["sandbox", "checkpoint", "template"] as const).find((name) => spellings[name].includes(word));
+  const found = (["sandbox", "checkpoint", "template", "set", "claim", "snapshot"] as const).find((name) =>
+    spellings[name].includes(word),
+  );
   if (found === undefined) throw new InvalidArgumentError(`It must be ${kindHelp}.`);
   return found;
 }

@@ -1,10 +1,16 @@
 import { checkpointKind } from "../../api/checkpoint.ts";
 import type { KindNames } from "../../api/kind.ts";
+import { namedSnapshotKind } from "../../api/named-snapshot.ts";
 import { sandboxKind } from "../../api/sandbox.ts";
+import { sandboxClaimKind } from "../../api/sandbox-claim.ts";
+import { sandboxSetKind } from "../../api/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../api/sandbox-template.ts";
 import { checkpointColumns } from "../checkpoint/columns.ts";
+import { claimColumns } from "../claim/columns.ts";
 import type { Column } from "../output/render.ts";
 import { sandboxColumns } from "../sandbox/columns.ts";
+import { snapshotColumns } from "../snapshot/columns.ts";
+import { setColumns } from "../set/columns.ts";
 import { templateColumns } from "./template-columns.ts";
 
 /** A kind as the command line speaks of it. */
@@ -14,11 +20,14 @@ export interface UserKind {
   columns: readonly Column[];
 }
 
-export const userKindNames = ["sandbox", "checkpoint", "template"] as const;
+export const userKindNames = ["sandbox", "checkpoint", "template", "set", "claim", "snapshot"] as const;
 export type UserKindName = (typeof userKindNames)[number];
 
 export const userKinds: Readonly<Record<UserKindName, UserKind>> = {
   sandbox: { noun: "sandbox", kind: sandboxKind, columns: sandboxColumns },
   checkpoint: { noun: "checkpoint", kind: checkpointKind, columns: checkpointColumns },
   template: { noun: "template", kind: sandboxTemplateKind, columns: templateColumns },
+  set: { noun: "set", kind: sandboxSetKind, columns: setColumns },
+  claim: { noun: "claim", kind: sandboxClaimKind, columns: claimColumns },
+  snapshot: { noun: "snapshot", kind: namedSnapshotKind, columns: snapshotColumns },
 };

@@ -43,7 +43,7 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
   const command = parent
     .command("rm")
     .alias("delete")
-    .description(kind === "checkpoint" ? "Remove a checkpoint. Its clones stay." : `Remove a ${kind}.`)
+    .description(`Remove a ${kind}.${whatStays[kind] ?? ""}`)
     .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names")
     .option("--ignore-not-found", "take what does not exist as removed");
   withWaitFlags(command, "until it is gone");
@@ -54,3 +54,10 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
     }),
   );
 }
+
+const whatStays: Partial<Record<UserKindName, string>> = {
+  checkpoint: " Its clones stay.",
+  set: " Claimed sandboxes stay.",
+  claim: " Its sandboxes stay.",
+  snapshot: " Its versions stay as Checkpoints, unless its deletionPolicy is Delete.",
+};

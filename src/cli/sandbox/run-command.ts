@@ -73,9 +73,9 @@ interface Connected {
 /** Input, signals and the terminal's size go to the command. Answers what undoes it. */
 function connectInputs({ io, guest, command, wish, fail }: Connected): (() => void)[] {
   const { terminal, stdin } = wish;
-  // A command that has ended takes nothing more; its end is on its way.
+  // A command that has ended, or has closed its input, takes nothing more; its end is on its way or yet to come.
   const unlessEnded = (error: unknown): void => {
-    if (!(error instanceof RametError) || error.code !== "NotFound") fail(error);
+    if (!(error instanceof RametError) || (error.code !== "NotFound" && error.code !== "Conflict")) fail(error);
   };
   const undo = [io.takeSignals(signalSender(guest, command, unlessEnded))];
   if (terminal !== undefined) {
@@ -90,11 +90,18 @@ function connectInputs({ io, guest, command, wish, fail }: Connected): (() => vo
     );
   }
   if (stdin === true) {
-    const into = terminal === undefined ? "stdin" : "pty";
+    const input = guest.openInput(command, terminal === undefined ? "stdin" : "pty");
     const receiver = {
-      take: (data: Buffer) => guest.sendInput(command, data, into),
-      end: () => (terminal === undefined ? guest.closeStdin(command) : guest.sendInput(command, endOfInput, into)),
+      take: (data: Buffer) => input.write(data),
+      end: async () => {
+        if (terminal !== undefined) await input.write(endOfInput);
+        await input.end();
+        if (terminal === undefined) await guest.closeStdin(command);
+      },
     };
+    undo.push(() => {
+      input.close();
+    });
     undo.push(feedStdin(io.stdin, receiver, unlessEnded));
   }
   return undo;

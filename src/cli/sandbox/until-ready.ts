@@ -3,10 +3,8 @@ import { RametError } from "../../api/errors.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
+import { followWish } from "../wait/follow-wish.ts";
 import { describeState, failureOf, type Settled } from "../wait/outcome.ts";
-import { startProgress } from "../wait/progress.ts";
-import { waitUntil } from "../wait/wait-until.ts";
-import { wishStays } from "../wait/wish-stays.ts";
 
 export interface SandboxWait {
   /** As it was created or changed. */
@@ -24,28 +22,14 @@ export interface SandboxWait {
 export async function untilReady(io: Io, cluster: Cluster, wait: SandboxWait): Promise<Settled<Sandbox>> {
   const { name } = wait.sandbox.metadata;
   const isReached = wait.isReached ?? isReady;
-  const progress = startProgress(io);
-  let last: Sandbox | undefined = wait.sandbox;
-  try {
-    await waitUntil({
-      resource: cluster.sandboxes,
-      from: wait.sandbox,
-      until: (sandbox) => {
-        last = sandbox;
-        return sandbox === undefined || hasEnded(sandbox) || isReached(sandbox);
-      },
-      onState: (sandbox) => {
-        progress(
-          `sandbox ${name}: ${sandbox !== undefined && isReached(sandbox) ? reached(sandbox) : describeState(sandbox)}`,
-        );
-      },
-      timeoutMilliseconds: wait.timeoutMilliseconds,
-      signal: io.signal,
-    });
-  } catch (error) {
-    const state = describeState(last);
-    throw wishStays(error, { what: `the sandbox ${name}`, state, look: `ramet sandbox get ${name}` });
-  }
+  const last = await followWish(io, {
+    ...{ resource: cluster.sandboxes, from: wait.sandbox, noun: "sandbox" },
+    timeoutMilliseconds: wait.timeoutMilliseconds,
+    isOver: (sandbox) => hasEnded(sandbox) || isReached(sandbox),
+    describe: describeState,
+    describeProgress: (sandbox) =>
+      sandbox !== undefined && isReached(sandbox) ? reached(sandbox) : describeState(sandbox),
+  });
   return settled(name, last, isReached);
 }
 

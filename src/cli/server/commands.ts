@@ -29,6 +29,11 @@ function controllerCommand(program: Command, act: Act): void {
     .option("--metrics-address <ip>", "the address of that port", "127.0.0.1")
     .option("--dns-upstream <ip...>", "what sandboxes' DNS questions are passed on to (default: the Pod's resolvers)")
     .option("--concurrency <number>", "how many objects of a kind are worked on at once (default: 16)", wholeNumber)
+    .option(
+      "--step-cache-bytes <number>",
+      "what captured steps of recipes may take in each namespace (default: 21474836480, 20 GiB)",
+      wholeNumber,
+    )
     .option("--kubeconfig <file>", "the kubeconfig (default: the Pod's service account, else as elsewhere)")
     .option("--context <name>", "the kubeconfig's context (default: its current one)")
     .addOption(

@@ -23,6 +23,7 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   metricsAddress: string;
   dnsUpstream?: string[];
   concurrency?: number;
+  stepCacheBytes?: number;
   logLevel: string;
 }
 
@@ -36,6 +37,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
     onRequest: metrics.onRequest,
   });
   const { metricsPort: port, metricsAddress: address, installCrds, concurrency, leaderElect, dnsUpstream } = options;
+  const { stepCacheBytes } = options;
   const health = port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry });
   try {
     await runControllers({
@@ -46,6 +48,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
       ...(installCrds === undefined ? {} : { installCrds }),
       ...(concurrency === undefined ? {} : { concurrency }),
       // Not the host's name alone: a Pod that is restarted in place is another candidate.
+      ...(stepCacheBytes === undefined ? {} : { stepCacheBytes }),
       ...(leaderElect === true ? { leaderElection: { identity: `${hostname()}_${randomUUID()}` } } : {}),
       metrics,
       log,

@@ -47,9 +47,9 @@ export async function waitUntil<T extends KubeObject>(options: WaitOptions<T>): 
 
 async function follow<T extends KubeObject>(options: WaitOptions<T>, signal: AbortSignal): Promise<T | undefined> {
   const { resource, until, onState } = options;
-  const { clock, random } = resource.client;
   let object: T | undefined = options.from;
-  for (let failures = 0; ; failures++) {
+  let failures = 0;
+  for (;;) {
     onState?.(object);
     if (until(object)) return object;
     if (object === undefined) throw new RametError("NotFound", "it is gone");
@@ -60,11 +60,25 @@ async function follow<T extends KubeObject>(options: WaitOptions<T>, signal: Abo
         if (until(seen)) return seen;
       }
     } catch (error) {
-      if (signal.aborted || !(error instanceof RametError) || !error.retryable) throw error;
-      await delay(clock, backoffMilliseconds(defaultReflectorTimings.backoff, failures, random), signal);
+      await pauseAfter(error, failures++, resource, signal);
     }
-    object = await sameAs(options.from, resource, signal);
+    try {
+      object = await sameAs(options.from, resource, signal);
+    } catch (error) {
+      await pauseAfter(error, failures++, resource, signal);
+    }
   }
+}
+
+/** Waits after what another try may mend, longer each time in a row; throws what it cannot. */
+async function pauseAfter(
+  error: unknown,
+  failures: number,
+  { client: { clock, random } }: Pick<ResourceClient<KubeObject>, "client">,
+  signal: AbortSignal,
+): Promise<void> {
+  if (signal.aborted || !(error instanceof RametError) || !error.retryable) throw error;
+  await delay(clock, backoffMilliseconds(defaultReflectorTimings.backoff, failures, random), signal);
 }
 
 /** The states of one object after the one that is known; `undefined` when it is deleted. Ends with the watch. */

@@ -1,0 +1,162 @@
+import type { Checkpoint, CheckpointManifest } from "../../api/checkpoint.ts";
+import { RametError } from "../../api/errors.ts";
+import { apiVersion } from "../../api/kind.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { untilSucceeded } from "../checkpoint/until-succeeded.ts";
+import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { exitCodeOf, exitCodes } from "../exit-codes.ts";
+import { printLine, writeAll, type Io } from "../io.ts";
+import { checkLabel, generateName } from "../names.ts";
+import { renderList, type OutputFormat } from "../output/render.ts";
+import { reportError, reportFailure } from "../report-error.ts";
+import type { Settled } from "../wait/outcome.ts";
+import { sandboxColumns } from "../sandbox/columns.ts";
+import { createClone, followClone, type CloneResult } from "./make-clone.ts";
+import { untilBegun } from "./until-begun.ts";
+
+export interface ForkOptions extends ClusterOptions {
+  sandbox: string;
+  count: number;
+  namePrefix?: string;
+  keepCheckpoint?: boolean;
+  /** Milliseconds, for the checkpoint and then for the clones; infinite is for ever. */
+  timeout: number;
+  /** `table` prints the names alone. */
+  output: OutputFormat;
+}
+
+/**
+ * `ramet fork`: one checkpoint with memory, and clones of it, all wished for before the capture is done, so that they come to
+ * be without this command. The checkpoint goes when none of them needs it any more; one that cannot be removed, because this
+ * was interrupted, goes after a day.
+ */
+export async function forkSandbox(io: Io, options: ForkOptions): Promise<number> {
+  check(options);
+  return withCluster(io, options, async (cluster) => {
+    const { status } = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
+    if (status?.phase === "Paused") throw isPaused(options.sandbox);
+    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options), io.signal);
+    const begun = (await untilBegun(io, cluster, created, options.timeout)) ?? created;
+    const made = begun.status?.phase === "Creating" ? await createClones(io, cluster, begun, options) : [];
+    const taken = await untilTaken(io, cluster, { begun, made }, options);
+    if ("failure" in taken) {
+      await removeClones(io, cluster, made);
+      await removeCheckpoint(io, cluster, created);
+      return reportFailure(io, taken.failure, options.output);
+    }
+    // A capture that was over before its beginning was seen.
+    const all = made.length > 0 ? made : await createClones(io, cluster, taken.object, options);
+    const results = await Promise.all(all.map((one) => followClone(io, cluster, one, options.timeout)));
+    const exitCode = await report(io, results, options);
+    await leaveCheckpoint(io, cluster, { checkpoint: taken.object, results, keep: options.keepCheckpoint === true });
+    return exitCode;
+  });
+}
+
+function check({ count, namePrefix }: ForkOptions): void {
+  if (count < 1) throw new RametError("InvalidArgument", "--count must be 1 or more");
+  if (namePrefix !== undefined) checkLabel(`${namePrefix}-${count}`, "--name-prefix with its number");
+}
+
+function isPaused(name: string): RametError {
+  return new RametError("SandboxNotReady", `The sandbox ${name} is paused, and only one that runs can be forked`, {
+    hint: `Bring it back first, with: ramet sandbox resume ${name}`,
+  });
+}
+
+/** Of memory and files, whatever the sandbox's own default is: a fork goes on from where its source is. */
+function manifest(cluster: Cluster, { sandbox, keepCheckpoint }: ForkOptions): CheckpointManifest {
+  return {
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: { generateName: generateName(`${sandbox}-fork`), namespace: cluster.namespace },
+    spec: {
+      sandboxName: sandbox,
+      persistentContents: ["memory", "filesystem"],
+      ...(keepCheckpoint === true ? {} : { ttlAfterFinished: "1d" }),
+    },
+  };
+}
+
+function createClones(
+  io: Io,
+  cluster: Cluster,
+  { status }: Checkpoint,
+  { sandbox, count, namePrefix }: ForkOptions,
+): Promise<CloneResult[]> {
+  const naming = Array.from({ length: count }, (_, at) =>
+    namePrefix === undefined ? { generateName: generateName(sandbox) } : { name: `${namePrefix}-${at + 1}` },
+  );
+  const checkpointId = status?.checkpointId ?? "";
+  return Promise.all(naming.map((names) => createClone(io, cluster, { names, checkpointId })));
+}
+
+/** @throws RametError `Timeout` or `Canceled`; it is told then which clones come to be all the same */
+async function untilTaken(
+  io: Io,
+  cluster: Cluster,
+  { begun, made }: { begun: Checkpoint; made: readonly CloneResult[] },
+  { timeout }: ForkOptions,
+): Promise<Settled<Checkpoint>> {
+  try {
+    return await untilSucceeded(io, cluster, begun, timeout);
+  } catch (error) {
+    const names = clonesIn(made).map(({ metadata }) => metadata.name);
+    if (names.length > 0) printLine(io.stderr, `The clones ${names.join(", ")} come to be without this command.`);
+    throw error;
+  }
+}
+
+function clonesIn(results: readonly CloneResult[]): Sandbox[] {
+  return results.flatMap((result) => ("object" in result ? [result.object] : []));
+}
+
+/** Those that answer on stdout, of each other one the cause on stderr. Answers the exit code. */
+async function report(io: Io, results: readonly CloneResult[], { output }: ForkOptions): Promise<number> {
+  const rendering = { output: output === "table" ? ("name" as const) : output, columns: sandboxColumns };
+  await writeAll(io.stdout, renderList(clonesIn(results), { ...rendering, now: io.clock.now() }));
+  const failures = results.flatMap((result) => ("failure" in result ? [result] : []));
+  for (const { failure } of failures) reportError(io, failure, output);
+  const unfinished = failures.find(({ isOver }) => !isOver);
+  if (unfinished !== undefined) return exitCodeOf(unfinished.failure.code);
+  return failures.length === 0 ? exitCodes.ok : exitCodes.failed;
+}
+
+interface Leaving {
+  checkpoint: Checkpoint;
+  results: readonly CloneResult[];
+  keep: boolean;
+}
+
+/** A clone that has not come to its end may yet need the checkpoint. */
+async function leaveCheckpoint(io: Io, cluster: Cluster, { checkpoint, results, keep }: Leaving): Promise<void> {
+  const { name } = checkpoint.metadata;
+  const mayBeNeeded = results.some((result) => "failure" in result && !result.isOver);
+  if (keep) printLine(io.stderr, `The checkpoint ${checkpoint.status?.checkpointId ?? name} is kept.`);
+  else if (mayBeNeeded) printLine(io.stderr, `The checkpoint ${name} stays for a day: a clone may still need it.`);
+  else await removeCheckpoint(io, cluster, checkpoint);
+}
+
+/** Of a capture that has failed nothing can become. */
+async function removeClones(io: Io, cluster: Cluster, made: readonly CloneResult[]): Promise<void> {
+  for (const { metadata } of clonesIn(made)) {
+    const { name, namespace, uid } = metadata;
+    await cluster.sandboxes.delete({ name, namespace }, { uid, signal: io.signal }).catch((error: unknown) => {
+      printLine(
+        io.stderr,
+        `The clone ${name}, which has failed, could not be removed: ${RametError.from(error).message}`,
+      );
+    });
+  }
+}
+
+async function removeCheckpoint(io: Io, cluster: Cluster, { metadata }: Checkpoint): Promise<void> {
+  const { name, namespace, uid } = metadata;
+  try {
+    await cluster.checkpoints.delete({ name, namespace }, { uid, signal: io.signal });
+  } catch (error) {
+    // The clones are there, which is what was asked for.
+    const why = RametError.from(error).message;
+    printLine(io.stderr, `The checkpoint ${name} could not be removed, and goes by itself after a day: ${why}`);
+  }
+}

@@ -1,0 +1,58 @@
+import type { ErrorCode } from "../../api/error-codes.ts";
+import { RametError } from "../../api/errors.ts";
+import { apiVersion } from "../../api/kind.ts";
+import { restoreFromAnnotations } from "../../api/labels.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import type { Io } from "../io.ts";
+import { untilReady } from "../sandbox/until-ready.ts";
+
+export interface CloneWish {
+  names: { name: string } | { generateName: string };
+  checkpointId: string;
+}
+
+/** `isOver`: nothing more becomes of it; otherwise the controllers go on with it. */
+export type CloneResult = { object: Sandbox } | { failure: RametError; isOver: boolean };
+
+/** Wishes for one clone of several; it waits for a checkpoint that is being taken. What goes wrong is its result, and is not thrown. */
+export async function createClone(io: Io, cluster: Cluster, { names, checkpointId }: CloneWish): Promise<CloneResult> {
+  const manifest = {
+    apiVersion,
+    kind: "Sandbox",
+    metadata: { ...names, namespace: cluster.namespace, annotations: { [restoreFromAnnotations[0]]: checkpointId } },
+    spec: {},
+  };
+  try {
+    return { object: await cluster.create(cluster.sandboxes, manifest, io.signal) };
+  } catch (error) {
+    const failure = RametError.from(error);
+    return { failure, isOver: !failure.retryable && !withoutAnswer.has(failure.code) };
+  }
+}
+
+/** One clone that was wished for, when all of its memory is in. What goes wrong with it is its result, and is not thrown. */
+export async function followClone(
+  io: Io,
+  cluster: Cluster,
+  made: CloneResult,
+  timeoutMilliseconds: number,
+): Promise<CloneResult> {
+  if ("failure" in made) return made;
+  try {
+    const settled = await untilReady(io, cluster, { sandbox: made.object, timeoutMilliseconds, isReached: isWhole });
+    return "failure" in settled ? { ...settled, isOver: true } : settled;
+  } catch (error) {
+    return { failure: RametError.from(error), isOver: false };
+  }
+}
+
+/** Of a request that had no answer nobody knows whether the sandbox was made. */
+const withoutAnswer: ReadonlySet<ErrorCode> = new Set(["Canceled", "Timeout", "Unavailable"]);
+
+/** It answers, and has no more need of the checkpoint. */
+function isWhole({ status }: Sandbox): boolean {
+  const isLoading = findCondition(status?.conditions, "MemoryLoaded")?.reason === "Loading";
+  return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready") && !isLoading;
+}

@@ -1,0 +1,32 @@
+import type { Command } from "commander";
+import type { Act } from "../act.ts";
+import { withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import type { RollbackOptions } from "./rollback.ts";
+
+/** `ramet rollback`. */
+export function rollbackCommand(program: Command, act: Act): void {
+  const command = program
+    .command("rollback")
+    .description("Put a sandbox back to a checkpoint, in place.")
+    .argument("<name>", "the sandbox")
+    .argument("<checkpoint>", "the checkpoint's id or name, or a version of a named snapshot");
+  withWaitFlags(command, "until it answers again");
+  withOutputFlag(command, "a sentence");
+  withClusterFlags(command)
+    .action(
+      act(async (name: string, to: string, options: Omit<RollbackOptions, "name" | "to">) => {
+        const { rollBackSandbox } = await import("./rollback.ts");
+        return (io) => rollBackSandbox(io, { ...options, name, to });
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+The sandbox keeps its name and its volumes, and gets another address. What it held in memory and in files is given up.
+
+Examples:
+  $ id=$(ramet checkpoint create a)
+  $ ramet rollback a "$id"
+`,
+    );
+}

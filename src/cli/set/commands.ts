@@ -1,0 +1,37 @@
+import type { Command } from "commander";
+import type { Act } from "../act.ts";
+import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
+import { wholeNumber, withClusterFlags, withWaitFlags } from "../options.ts";
+import type { ScaleSetOptions } from "./scale.ts";
+
+/** `ramet set …`. */
+export function setCommands(set: Command, act: Act): void {
+  listCommand(set, "set", act);
+  getCommand(set, "set", act);
+  scaleCommand(set, act);
+  removeCommand(set, "set", act);
+}
+
+function scaleCommand(set: Command, act: Act): void {
+  const command = set
+    .command("scale")
+    .description("Say how many sandboxes a set is to hold ready.")
+    .argument("<name>", "the set")
+    .argument("<replicas>", "how many, not counting those that are claimed", wholeNumber);
+  withWaitFlags(command, "until so many are ready");
+  withClusterFlags(command)
+    .action(
+      act(async (name: string, replicas: number, options: Omit<ScaleSetOptions, "name" | "replicas">) => {
+        const { scaleSet } = await import("./scale.ts");
+        return (io) => scaleSet(io, { ...options, name, replicas });
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ ramet set scale python 20
+  $ ramet set scale python 0 --no-wait
+`,
+    );
+}

@@ -1,0 +1,54 @@
+import { annotations } from "../../api/labels.ts";
+import type { NamedSnapshotManifest } from "../../api/named-snapshot.ts";
+import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { printLine, type Io } from "../io.ts";
+import { reportFailure } from "../report-error.ts";
+import { manifestsIn } from "./manifests-in.ts";
+import { untilBuilt } from "./until-built.ts";
+
+export interface ApplySnapshotsOptions extends ClusterOptions {
+  /** Paths; `-` is stdin. */
+  file: readonly string[];
+  /** Whether the sandbox of a build that fails stays for a look inside. */
+  keepOnFailure?: boolean;
+  wait: boolean;
+  /** Milliseconds; infinite is for ever. */
+  timeout: number;
+}
+
+/** `ramet snapshot apply`: makes named snapshots what their files say, and follows their builds. */
+export async function applySnapshots(io: Io, options: ApplySnapshotsOptions): Promise<number> {
+  const manifests = (await Promise.all(options.file.map((path) => manifestsIn(io, path)))).flat();
+  return withCluster(io, options, async (cluster) => {
+    const codes: number[] = [];
+    // One after another: a child is often built from the one before it.
+    for (const manifest of manifests) codes.push(await applyOne(io, cluster, manifest, options));
+    return codes.find((code) => code !== exitCodes.ok) ?? exitCodes.ok;
+  });
+}
+
+async function applyOne(
+  io: Io,
+  cluster: Cluster,
+  manifest: NamedSnapshotManifest,
+  options: ApplySnapshotsOptions,
+): Promise<number> {
+  const { name, namespace = cluster.namespace } = manifest.metadata;
+  const kept = options.keepOnFailure === true && { [annotations.keepBuilder]: "true" };
+  const metadata = { ...manifest.metadata, namespace, annotations: { ...manifest.metadata.annotations, ...kept } };
+  const wish = { fieldManager: "ramet-cli", force: true, signal: io.signal };
+  const applied = await cluster.snapshots.apply({ ...manifest, metadata }, wish);
+  if (!options.wait) {
+    printLine(io.stdout, `snapshot ${name ?? ""} applied`);
+    return exitCodes.ok;
+  }
+  const settled = await untilBuilt(io, cluster, applied, { timeoutMilliseconds: options.timeout });
+  if ("failure" in settled) return reportFailure(io, settled.failure);
+  const { status } = settled.object;
+  printLine(
+    io.stdout,
+    `snapshot ${name ?? ""} is at version ${status?.version ?? "none"} ${status?.digest ?? ""}`.trim(),
+  );
+  return exitCodes.ok;
+}

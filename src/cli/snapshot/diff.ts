@@ -1,0 +1,83 @@
+import { describeStep } from "../../api/recipe.ts";
+import {
+  NamedSnapshot,
+  NamedSnapshotManifest,
+  type NamedSnapshotManifest as Manifest,
+} from "../../api/named-snapshot.ts";
+import { unchangedSteps, type SnapshotDigest } from "../../api/snapshot-digest.ts";
+import { copiedContents } from "../../controllers/named-snapshot/copied-contents.ts";
+import { resolveInputs } from "../../controllers/named-snapshot/resolve-inputs.ts";
+import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { printLine, type Io } from "../io.ts";
+import { manifestsIn } from "./manifests-in.ts";
+
+export interface DiffSnapshotsOptions extends ClusterOptions {
+  /** Paths; `-` is stdin. */
+  file: readonly string[];
+}
+
+/** `ramet snapshot diff`: what `apply` would build, and from which step on. Changes nothing. */
+export async function diffSnapshots(io: Io, options: DiffSnapshotsOptions): Promise<number> {
+  const manifests = (await Promise.all(options.file.map((path) => manifestsIn(io, path)))).flat();
+  return withCluster(io, options, async (cluster) => {
+    for (const manifest of manifests) printLine(io.stdout, await difference(io, cluster, manifest));
+    return exitCodes.ok;
+  });
+}
+
+async function difference(io: Io, cluster: Cluster, manifest: Manifest): Promise<string> {
+  const { name = "", namespace = cluster.namespace } = manifest.metadata;
+  const { items: snapshots } = await cluster.snapshots.list({ namespace, signal: io.signal });
+  const found = snapshots.find(({ metadata }) => metadata.name === name);
+  const wished = wishedObject(manifest, namespace, found);
+  const wanted = resolveInputs(wished, await lookupsFor(io, cluster, wished, snapshots));
+  const what = `snapshot ${name}`;
+  if ("problem" in wanted) return `${what}: cannot be built yet: ${wanted.problem.describe()}`;
+  return `${what}: ${effect(wished, wanted.digest, found)}`;
+}
+
+/** The object as the server would have it, with the defaults that it fills in. */
+function wishedObject(manifest: Manifest, namespace: string, found: NamedSnapshot | undefined): NamedSnapshot {
+  const { apiVersion, kind, spec, metadata } = NamedSnapshotManifest.parse(manifest);
+  const made = { uid: "", resourceVersion: "", creationTimestamp: "", ...found?.metadata };
+  return NamedSnapshot.parse({ apiVersion, kind, spec, metadata: { ...made, ...metadata, namespace } });
+}
+
+async function lookupsFor(io: Io, cluster: Cluster, wished: NamedSnapshot, snapshots: readonly NamedSnapshot[]) {
+  const { from } = wished.spec;
+  const { namespace } = wished.metadata;
+  const at = (name: string | undefined) => ({ namespace, name: name ?? "" });
+  const read = { signal: io.signal };
+  const template = from.template && (await cluster.templates.find(at(from.template.name), read));
+  const sandbox = from.sandbox && (await cluster.sandboxes.find(at(from.sandbox.name), read));
+  const checkpoints = from.checkpoint ? (await cluster.checkpoints.list({ namespace, ...read })).items : [];
+  return {
+    template: () => template,
+    sandbox: () => sandbox,
+    snapshot: (name: string) => snapshots.find(({ metadata }) => metadata.name === name),
+    hasCheckpoint: (id: string) =>
+      checkpoints.some(({ status }) => status?.checkpointId === id && status.phase === "Succeeded"),
+    copied: await copiedContents(cluster.client, wished, io.signal),
+  };
+}
+
+function effect({ spec }: NamedSnapshot, { digest, steps }: SnapshotDigest, found: NamedSnapshot | undefined): string {
+  const count = spec.recipe.length;
+  const { status } = found ?? {};
+  if (status?.version === undefined) return `version 1 is built, in ${count} steps: ${digest}`;
+  if (status.digest === digest) return `no change: version ${status.version} has this digest`;
+  const kept = status.versions?.find((version) => version.digest === digest);
+  if (kept !== undefined) return `no rebuild: digest is kept as version ${kept.version}, which serves at once`;
+  const unchanged = unchangedSteps(status.steps?.map((step) => step.digest) ?? [], steps);
+  const first = spec.recipe[unchanged];
+  const from =
+    first === undefined
+      ? "captures anew after its last step"
+      : `rebuilds from step ${unchanged + 1} of ${count} (${describeStep(first)})`;
+  return `${shown(status.digest)} => ${shown(digest)}; ${from}`;
+}
+
+function shown(digest: string | undefined): string {
+  return digest?.slice(0, "sha256:".length + 12) ?? "none";
+}

@@ -1,0 +1,68 @@
+import { RametError } from "../../api/errors.ts";
+import { annotations } from "../../api/labels.ts";
+import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import type { Io } from "../io.ts";
+import { followWish } from "../wait/follow-wish.ts";
+import { failureOf, type Settled } from "../wait/outcome.ts";
+
+/**
+ * Waits until a named snapshot serves what is wanted, or says why it cannot be built. Tells the step that runs.
+ *
+ * @param request the `ramet.dev/build-request` that must have been heard of, if one was made
+ * @throws RametError `Timeout` or `Canceled`
+ */
+export async function untilBuilt(
+  io: Io,
+  cluster: Cluster,
+  snapshot: NamedSnapshot,
+  wait: { timeoutMilliseconds: number; request?: string },
+): Promise<Settled<NamedSnapshot>> {
+  const { name } = snapshot.metadata;
+  const { timeoutMilliseconds, request } = wait;
+  const last = await followWish(io, {
+    ...{ resource: cluster.snapshots, from: snapshot, noun: "snapshot", timeoutMilliseconds },
+    isOver: (seen) => hasEnded(seen, snapshot.metadata.generation, request),
+    describe: describeSnapshot,
+  });
+  return settledBuild(name, last);
+}
+
+/** Whether the build of this generation, or the one that `request` asked for, is over. */
+export function hasEnded(snapshot: NamedSnapshot, generation = 0, request?: string): boolean {
+  const { metadata, status } = snapshot;
+  if (metadata.deletionTimestamp !== undefined) return true;
+  const { observedGeneration = 0, conditions } = status ?? {};
+  const building = findCondition(conditions, "Building");
+  const isHeard = request === undefined || building?.reason === "Built" || hearsLatest(snapshot);
+  return observedGeneration >= generation && isHeard && building?.status === "False";
+}
+
+/** A request that came after ours is served by the same build, or by a later one. */
+function hearsLatest({ metadata, status }: NamedSnapshot): boolean {
+  return status?.build?.request === metadata.annotations?.[annotations.buildRequest];
+}
+
+/** How it came out: it serves what is wanted, or why not. */
+export function settledBuild(name: string, snapshot: NamedSnapshot | undefined): Settled<NamedSnapshot> {
+  if (snapshot?.metadata.deletionTimestamp !== undefined || snapshot === undefined) {
+    return { failure: new RametError("Conflict", `The snapshot ${name} was removed while it was waited for`) };
+  }
+  const building = findCondition(snapshot.status?.conditions, "Building");
+  if (building !== undefined && harmless.has(building.reason)) return { object: snapshot };
+  const conditions = building === undefined ? [] : [building];
+  const reported = { status: { message: building?.message, conditions } };
+  return { failure: failureOf(`The snapshot ${name} was not built`, reported, "StepFailed") };
+}
+
+const harmless = new Set(["Built", "Pinned", "Suspended"]);
+
+/** `2/4, step 3 of 4: run pip install pandas`. */
+export function describeSnapshot(snapshot: NamedSnapshot | undefined): string {
+  if (snapshot === undefined) return "gone";
+  const building = findCondition(snapshot.status?.conditions, "Building");
+  if (building === undefined) return "not seen by a controller yet";
+  const message = building.message.split("\n")[0] ?? "";
+  return building.reason === "Built" ? `version ${snapshot.status?.version ?? ""} serves` : message;
+}

@@ -1,0 +1,33 @@
+import { Option, type Command } from "commander";
+import { defaultClusterName } from "../../local/cluster-folder.ts";
+import type { Act } from "../act.ts";
+import type { ScrubStoreOptions } from "./scrub.ts";
+import type { StoreUsageOptions } from "./usage.ts";
+
+/** `ramet store …`. */
+export function storeCommands(store: Command, act: Act): void {
+  withStoreFlags(store.command("usage"))
+    .description("Show what the checkpoints of each namespace take.")
+    .action(
+      act(async (options: StoreUsageOptions) => {
+        const { storeUsage } = await import("./usage.ts");
+        return (io) => storeUsage(io, options);
+      }),
+    );
+  withStoreFlags(store.command("scrub"))
+    .description("Read every content and compare it with its hash. Changes nothing; exits with 1 if any is damaged.")
+    .action(
+      act(async (options: ScrubStoreOptions) => {
+        const { scrubStore } = await import("./scrub.ts");
+        return (io) => scrubStore(io, options);
+      }),
+    );
+}
+
+function withStoreFlags(command: Command): Command {
+  return command
+    .option("--path <folder>", "a store's folder (default: that of the local cluster)")
+    .option("--name <name>", "the local cluster's name", defaultClusterName)
+    .option("-n, --namespace <name>", "of this namespace alone (default: of all)")
+    .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"));
+}

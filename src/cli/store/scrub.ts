@@ -1,0 +1,55 @@
+import type { CheckpointStore, Damage, ScrubReport } from "../../store/checkpoint-store.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { printLine, type Io } from "../io.ts";
+import { size } from "../output/size.ts";
+import { table } from "../output/table.ts";
+import { startProgress } from "../wait/progress.ts";
+import { openStore, type WhichStore } from "./open-store.ts";
+
+export interface ScrubStoreOptions extends WhichStore {
+  output: "table" | "json";
+}
+
+/** `ramet store scrub`: exits with 1 when anything is damaged. */
+export async function scrubStore(io: Io, options: ScrubStoreOptions): Promise<number> {
+  const { store, namespaces } = await openStore(io, options);
+  const report = await store.scrub({
+    ...(options.namespace !== undefined && { namespace: options.namespace }),
+    signal: io.signal,
+    onProgress: progressOf(io, await bytesOf(store, namespaces)),
+  });
+  if (options.output === "json") printLine(io.stdout, JSON.stringify(report, undefined, 2));
+  else tell(io, report);
+  return report.damaged.length === 0 ? exitCodes.ok : exitCodes.failed;
+}
+
+async function bytesOf(store: CheckpointStore, namespaces: readonly string[]): Promise<number> {
+  let sum = 0;
+  for (const namespace of namespaces) sum += (await store.usage(namespace)).contentBytes;
+  return sum;
+}
+
+/** One line at each whole percent: a store can have many thousands of files. */
+function progressOf(io: Io, totalBytes: number): (progress: { bytes: number }) => void {
+  const show = startProgress(io);
+  return ({ bytes }) => {
+    const percent = totalBytes === 0 ? 100 : Math.min(100, Math.floor((100 * bytes) / totalBytes));
+    show(`${percent} % of ${size(totalBytes)} read`);
+  };
+}
+
+function tell(io: Io, { checkpoints, bytes, damaged }: ScrubReport): void {
+  if (damaged.length > 0) io.stdout.write(table(["NAMESPACE", "CHECKPOINT", "FILE", "DAMAGE"], damaged.map(cells)));
+  const ids = new Set(damaged.map(({ namespace, checkpointId }) => `${namespace}/${checkpointId}`));
+  const outcome = damaged.length === 0 ? "nothing is damaged" : `${ids.size} damaged`;
+  printLine(io.stderr, `${checkpoints} checkpoints, ${size(bytes)} read: ${outcome}`);
+  if (damaged.length > 0) printLine(io.stderr, whatToDo);
+}
+
+function cells({ namespace, checkpointId, file, reason }: Damage): string[] {
+  return [namespace, checkpointId, file ?? "manifest.json", reason];
+}
+
+const whatToDo = `A damaged checkpoint cannot be trusted to restore. For each, bring the file back from a backup, or remove it with
+ramet checkpoint rm <checkpoint> -n <namespace> and take another one; sandboxes that were cloned from it are not concerned.
+Look at the disk before: content does not change by itself.`;

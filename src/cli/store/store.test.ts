@@ -1,0 +1,82 @@
+import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { publish } from "../../../test/contract/store/harness.ts";
+import { directoryStore } from "../../store/directory/store.ts";
+import { memoryIo } from "../memory-io.ts";
+import { runProgram } from "../program.ts";
+
+let folder: string;
+let root: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "ramet-"));
+  root = join(folder, "ramet", "default", "store");
+  await mkdir(root, { recursive: true });
+  const store = directoryStore({ root });
+  const files = { "pages.img": "x".repeat(2048), "checkpoint.img": "state" };
+  for (const checkpointId of ["one", "two"])
+    await publish({ store, now: Date.now }, { namespace: "a", checkpointId }, files);
+  await publish({ store, now: Date.now }, { namespace: "b", checkpointId: "three" }, { "pages.img": "other" });
+  await store.bind("cluster-uid");
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+async function run(...args: string[]) {
+  const io = memoryIo({ environment: { XDG_DATA_HOME: folder }, progressIsSeen: true });
+  const exitCode = await runProgram(io, ["store", ...args]);
+  return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
+}
+
+it("shows what the local cluster's store holds, shared content once", async () => {
+  const { exitCode, stdout } = await run("usage");
+  expect(exitCode).toBe(0);
+  expect(stdout.split("\n").map((line) => line.split(/ +/))).toEqual([
+    ["NAMESPACE", "CHECKPOINTS", "CONTENTS", "SIZE", "SHARED", "STAGING"],
+    ["a", "2", "2", "2KiB", "2KiB", "0B"],
+    ["b", "1", "1", "5B", "0B", "0B"],
+    [""],
+  ]);
+});
+
+it("shows it of any folder, in JSON, with whose it is", async () => {
+  const { stdout } = await run("usage", "--path", root, "-n", "b", "-o", "json");
+  expect(JSON.parse(stdout)).toEqual({
+    path: root,
+    cluster: "cluster-uid",
+    namespaces: [{ namespace: "b", checkpoints: 1, contents: 1, contentBytes: 5, sharedBytes: 0, stagingBytes: 0 }],
+  });
+});
+
+it("finds nothing damaged in a sound store, and says how far it has come", async () => {
+  const { exitCode, stdout, stderr } = await run("scrub");
+  expect([exitCode, stdout]).toEqual([0, ""]);
+  expect(stderr).toMatch(/0 % of 2KiB read[^]*3 checkpoints, 2KiB read: nothing is damaged/);
+});
+
+it("names what is damaged, in each checkpoint that has it, with what to do, and fails", async () => {
+  const damaged = join(root, "a", "checkpoints", "one", "image", "pages.img");
+  await chmod(damaged, 0o600);
+  await writeFile(damaged, "y".repeat(2048));
+  const { exitCode, stdout, stderr } = await run("scrub");
+  expect(exitCode).toBe(1);
+  expect(stdout).toMatch(/a +one +pages\.img +its content hashes to/);
+  expect(stdout).toMatch(/a +two +pages\.img +its content hashes to/);
+  expect(stderr).toContain("2 damaged");
+  expect(stderr).toContain("ramet checkpoint rm <checkpoint>");
+  const asJson = await run("scrub", "-o", "json");
+  expect(asJson.exitCode).toBe(1);
+  expect(JSON.parse(asJson.stdout)).toMatchObject({ checkpoints: 3, damaged: [{ file: "pages.img" }, {}] });
+  expect((await run("scrub", "-n", "b")).exitCode).toBe(0);
+});
+
+it.each([
+  [["usage", "--path", "/nowhere/store"], "There is no store at /nowhere/store", "Correct --path"],
+  [["scrub", "-n", "c"], "nothing of the namespace c", "It has: a, b."],
+  [["usage", "--name", "other"], "There is no store at", "ramet local up"],
+])("%j is not found", async (args, message, hint) => {
+  const { exitCode, stderr } = await run(...args);
+  expect(exitCode).toBe(3);
+  expect(stderr).toContain(message);
+  expect(stderr).toContain(hint);
+});
