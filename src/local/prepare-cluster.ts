@@ -1,3 +1,4 @@
+import { RametError } from "../api/errors.ts";
 import type { Clock } from "../kube/clock.ts";
 import type { ClusterSetting } from "./cluster-setting.ts";
 import { probeHost } from "./host-probe.ts";
@@ -25,8 +26,23 @@ export interface PrepareOptions {
 export async function prepareCluster(options: PrepareOptions): Promise<ClusterSetting> {
   const { name, clock, signal, progress } = options;
   await makeUserFolder(cacheFolder(), "XDG_CACHE_HOME");
-  const tools = await acquireTools({ names: toolNames, clock, signal, progress });
-  await Promise.all([probeHost(tools["ramet-link"]), ensurePythonImage({ clock, signal, progress })]);
+  const tools = await acquireProbed({ clock, signal, progress });
+  await ensurePythonImage({ clock, signal, progress });
   const program = options.program ?? rametProgram();
   return { v: 1, name, program, cell: cellProgram(), tools, cellImage: "ramet-cell:local" };
+}
+
+/** The program that probes the machine comes first: where sandboxes cannot run, nothing else is worth minutes of building. */
+async function acquireProbed(
+  options: Pick<PrepareOptions, "clock" | "signal" | "progress">,
+): Promise<ClusterSetting["tools"]> {
+  const probe = await acquireTools({ ...options, names: ["ramet-link"] }).catch((error: unknown) => {
+    // What is missing is told of all tools at once, below.
+    if (RametError.from(error).code === "ToolMissing") return undefined;
+    throw error;
+  });
+  if (probe === undefined) return acquireTools({ ...options, names: toolNames });
+  await probeHost(probe["ramet-link"]);
+  const others = toolNames.filter((name) => name !== "ramet-link");
+  return { ...(await acquireTools({ ...options, names: others })), ...probe };
 }

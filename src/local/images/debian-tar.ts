@@ -17,13 +17,13 @@ export interface DebianTarOptions {
 
 /** Writes a tar of a Debian root filesystem with Python 3, made from the package archive that this machine's apt uses. */
 export async function makeDebianTar({ path, work, line, signal }: DebianTarOptions): Promise<void> {
-  const [program, ...before] = await findMmdebstrap(work, line, signal);
+  const { program, before, environment } = await findMmdebstrap(work, line, signal);
   const installs = await canInstall();
   line.doing(`making a Debian root filesystem with Python 3, once (about ${installs ? 70 : 20} s)`);
   const args = [...common, ...(installs ? installed : extracted), suite, path, ...(await archiveSources())];
   await runProgram(program, [...before, ...args], {
     what: "mmdebstrap",
-    environment: { TMPDIR: work, LC_ALL: "C.UTF-8" },
+    environment: { ...environment, TMPDIR: work, LC_ALL: "C.UTF-8" },
     ...(signal && { signal }),
   });
 }

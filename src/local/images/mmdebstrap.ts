@@ -1,20 +1,28 @@
 import { mkdir, readdir, rename, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { isExecutable } from "../tools/find-installed.ts";
 import type { ProgressLine } from "../tools/progress.ts";
 import { runProgram } from "../tools/run-program.ts";
 
+/** How to run `mmdebstrap`. */
+export interface MmdebstrapCommand {
+  program: string;
+  /** What goes before its own arguments. */
+  before: string[];
+  environment: Record<string, string>;
+}
+
 /**
- * The command that runs `mmdebstrap`: the installed one, or one that is unpacked from its Debian package into `work` and
- * not installed. It is a Perl script that needs nothing but apt, dpkg and Perl's own modules.
+ * The installed `mmdebstrap`, or one that is unpacked from its Debian package into `work` and not installed. It is a Perl
+ * script that needs apt, dpkg, Perl's own modules, Python, and on `PATH` the filter that its package brings.
  */
 export async function findMmdebstrap(
   work: string,
   line: ProgressLine,
   signal?: AbortSignal,
-): Promise<[string, ...string[]]> {
+): Promise<MmdebstrapCommand> {
   const installed = "/usr/bin/mmdebstrap";
-  if (await isExecutable(installed)) return [installed];
+  if (await isExecutable(installed)) return { program: installed, before: [], environment: {} };
   const unpacked = join(work, "mmdebstrap");
   const script = join(unpacked, "usr", "bin", "mmdebstrap");
   if (!(await isExecutable(script))) {
@@ -32,5 +40,6 @@ export async function findMmdebstrap(
     await rename(join(folder, "root"), unpacked);
     await rm(folder, { recursive: true, force: true });
   }
-  return ["perl", script];
+  const path = [dirname(script), process.env["PATH"] ?? "/usr/bin:/bin"].join(delimiter);
+  return { program: "perl", before: [script], environment: { PATH: path } };
 }

@@ -9,7 +9,10 @@ export function observe({ record, folder, state, exit, verdict, condemned }: Pod
   const { ip, startedAt } = record;
   if (exit === undefined)
     return state === undefined ? undefined : { kind: "running", ip, startedAt, cell: state, probes: verdict };
-  const end = state === undefined ? neverListened(exit, folder.lastError()) : endOf(state, exit, condemned);
+  const end =
+    state === undefined || (exit.exitCode === cannotStart && state.phase === "preparing")
+      ? neverListened(exit, folder.lastError())
+      : endOf(state, exit, condemned);
   return { kind: "ended", ip, startedAt, finishedAt: exit.at.toISOString(), ...end };
 }
 
@@ -30,6 +33,9 @@ function endOf(state: CellState, exit: PodExit, condemned: string | undefined): 
   const message = `the sandbox was lost: its cell ${how} while the sandbox was ${state.phase}`;
   return { exitCode: killed, reason: "SandboxLost", message };
 }
+
+/** With which a cell ends that cannot begin; a spare has a state before it has its setting, but has never listened. */
+const cannotStart = 70;
 
 /** 128 + SIGKILL, as a shell has it. */
 const killed = 137;

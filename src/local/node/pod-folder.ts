@@ -1,9 +1,10 @@
-import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { z } from "zod";
 import { CellState } from "../../api/cell.ts";
 import { sweepCgroups } from "../../cell/cgroup/record.ts";
+import { forecastFolder } from "../../cell/forecast.ts";
 import { ProcessIdentity } from "../process-identity.ts";
 
 /** What the node must know of a Pod after its own restart. */
@@ -46,7 +47,10 @@ export class PodFolder {
   }
 
   make(): void {
-    for (const path of [this.path, this.cell, this.stateFolder]) mkdirSync(path, { recursive: true, mode: 0o700 });
+    const folders = [this.path, this.cell, this.stateFolder, dirname(this.entrypointLog)];
+    for (const path of folders) mkdirSync(path, { recursive: true, mode: 0o700 });
+    // Whoever asks for the log before the cell has come so far reads nothing, and may follow it.
+    closeSync(openSync(this.entrypointLog, "a"));
   }
 
   /** Synchronous: between the start of a process and this record a crash would leave the process unknown. */
@@ -75,7 +79,7 @@ export class PodFolder {
 
   /** Removes it, and first what a killed cell left outside of it: no process of the Pod may run any more. */
   async remove(): Promise<void> {
-    await sweepCgroups(this.cell);
+    await Promise.all([this.cell, forecastFolder(this.cell)].map(sweepCgroups));
     // Processes of a namespace that was just killed may still be closing files.
     await rm(this.path, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
   }

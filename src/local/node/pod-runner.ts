@@ -94,8 +94,8 @@ export class PodRunner {
       metadata: { namespace, name, uid },
       target: { apiVersion: "v1", kind: "Node", name: nodeName },
     });
-    // Nobody else gives Pods a node here, so the process can be started meanwhile; a Pod that is gone takes it with it.
-    const [bound, started] = await Promise.allSettled([bind, this.#run(pod)]);
+    // Nobody else gives Pods a node here, so it can be started, and shown, meanwhile; a Pod that is gone takes it with it.
+    const [bound, started] = await Promise.allSettled([bind, this.#runAndShow(pod)]);
     if (bound.status === "rejected") {
       const error = RametError.from(bound.reason);
       // Bound or gone already: the event that says which comes.
@@ -104,6 +104,13 @@ export class PodRunner {
     }
     if (started.status === "rejected") throw started.reason;
     return started.value;
+  }
+
+  async #runAndShow(pod: NodePod): Promise<ReconcileResult> {
+    const result = await this.#run(pod);
+    const process = this.#processes.get(pod.metadata.uid);
+    if (process !== undefined) await this.#show(pod, process);
+    return result;
   }
 
   async #run(pod: NodePod): Promise<ReconcileResult> {
@@ -132,6 +139,7 @@ export class PodRunner {
 
   async #show(pod: NodePod, process: PodProcess): Promise<void> {
     process.probe(pod);
+    if (process.state?.ready === true) this.#options.spares.refill();
     const observation = observe(process);
     if (observation !== undefined) await this.#write(pod, observation);
   }

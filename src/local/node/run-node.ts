@@ -53,7 +53,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     log,
   });
   const folder = join(dir, "pods");
-  const environment = { ...options.environment, ...(await knownBuild(options.tools.runsc)) };
+  const environment = { ...options.environment, ...(await knownBuild(options.tools)) };
   const spares = new SparePods({
     ...options,
     environment,
@@ -110,9 +110,9 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
   }
 }
 
-/** gVisor's build, asked once, so that no cell has to. Where it does not answer, each Pod says so. */
-async function knownBuild(runsc: string): Promise<Record<string, string>> {
-  const engine = await engineBuild(runsc).catch(() => undefined);
+/** The builds of gVisor and guest, asked once, so that no cell has to. Where it does not answer, each Pod says so. */
+async function knownBuild(tools: CellTools): Promise<Record<string, string>> {
+  const engine = await engineBuild(tools).catch(() => undefined);
   return engine === undefined ? {} : { RAMET_ENGINE_BUILD: JSON.stringify(engine) };
 }
 

@@ -1,5 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { existsSync, renameSync } from "node:fs";
+import { CellConfig } from "../../api/cell.ts";
+import { environmentPrefix } from "../../api/container-spec.ts";
 import type { Clock } from "../../kube/clock.ts";
 import type { Log } from "../../kube/log.ts";
 import { launchPod, type LaunchedPod } from "./launch-pod.ts";
@@ -21,8 +23,10 @@ export interface SparePodsOptions {
 
 /** What folders of spares are called, so that none is taken for a Pod's. */
 const prefix = "spare-";
-/** A Pod that is just being started needs the processor more than its successor does. */
-const refillMilliseconds = 400;
+/** A Pod that is ready has a program that starts: it needs the processor more than its successor does. */
+const refillMilliseconds = 500;
+/** A Pod that takes this long to be ready does not keep others from having a spare. */
+const patienceMilliseconds = 2_000;
 
 /** Whose the first spares are. */
 const firstNamespace = "default";
@@ -44,14 +48,39 @@ export class SparePods {
   readonly #options: SparePodsOptions;
   #spares: SparePod[] = [];
   #namespace = firstNamespace;
+  /** What the next Pod is expected to be like: the last one. */
+  #forecast: Record<string, string> | undefined;
+  #filling: Promise<void> | undefined;
   #stopped = false;
 
   constructor(options: SparePodsOptions) {
     this.#options = options;
   }
 
+  /** Has the spares that are started from now on make ready for a sandbox like this one. */
+  expect(environment: Record<string, string>): void {
+    this.#forecast = forecastOf(environment);
+  }
+
+  #forecastSetting(): Record<string, string> {
+    return this.#forecast === undefined ? {} : { RAMET_CELL_FORECAST: JSON.stringify(this.#forecast) };
+  }
+
+  /** To be called when a Pod is ready: what is missing is started a little later. */
+  refill(): void {
+    if (this.#spares.length >= this.#options.count) return;
+    this.#options.clock.schedule(refillMilliseconds, () => void this.fill());
+  }
+
   /** Ends what is of another namespace, and starts what is missing. */
-  async fill(): Promise<void> {
+  fill(): Promise<void> {
+    this.#filling ??= this.#fill().finally(() => {
+      this.#filling = undefined;
+    });
+    return this.#filling;
+  }
+
+  async #fill(): Promise<void> {
     const others = this.#spares.filter(({ namespace }) => namespace !== this.#namespace);
     this.#spares = this.#spares.filter((spare) => !others.includes(spare));
     for (const spare of others) void end(spare);
@@ -61,8 +90,15 @@ export class SparePods {
       const name = `${prefix}${randomUUID().slice(0, 8)}`;
       const folder = new PodFolder(pods, name);
       try {
-        const setting = { ...environment, RAMET_CELL_SETTING: "stdin", RAMET_CELL_STATE_FILE: folderInside.stateFile };
-        const launched = await launchPod({ link, cell, environment: setting, folder, namespace, view, spare: true });
+        const launched = await launchPod({
+          link,
+          cell,
+          environment: { ...environment, ...spareSetting(link), ...this.#forecastSetting() },
+          folder,
+          namespace,
+          view,
+          spare: true,
+        });
         this.#spares.push({ ...launched, name, namespace, folder });
       } catch (error) {
         log.warn({ error: String(error) }, "a spare cell could not be started");
@@ -80,7 +116,7 @@ export class SparePods {
     this.#namespace = namespace;
     // One that has not come so far as to tell its state still needs its folder under its old name.
     const spare = this.#spares.find((one) => one.namespace === namespace && existsSync(one.folder.stateFile));
-    this.#options.clock.schedule(refillMilliseconds, () => void this.fill());
+    this.#options.clock.schedule(patienceMilliseconds, () => void this.fill());
     if (spare === undefined) return undefined;
     this.#spares = this.#spares.filter((one) => one !== spare);
     renameSync(spare.folder.path, folder.path);
@@ -110,6 +146,38 @@ export class SparePods {
     await Promise.all(spares.map(end));
   }
 }
+
+/** What a spare is told from the start (src/cell/cell-setting.ts, `knownPaths`). */
+function spareSetting(link: string): Record<string, string> {
+  const { stateFile, cell } = folderInside;
+  return {
+    RAMET_CELL_SETTING: "stdin",
+    RAMET_CELL_STATE_FILE: stateFile,
+    RAMET_CELL_DIRECTORY: cell,
+    RAMET_LINK: link,
+  };
+}
+
+/**
+ * Of what a cell was given, that which its sandbox is made from. None for one with volumes, which are its Pod's, nor with variables
+ * from other objects, which may be secret and stay with whom they were for.
+ */
+function forecastOf(environment: Record<string, string>): Record<string, string> | undefined {
+  const { RAMET_CELL: config } = environment;
+  if (config === undefined || Object.keys(environment).some((name) => name.startsWith(environmentPrefix)))
+    return undefined;
+  if (CellConfig.parse(JSON.parse(config)).container.mounts.length > 0) return undefined;
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => ofSandbox.has(name)));
+}
+
+const ofSandbox = new Set([
+  "RAMET_CELL",
+  "RAMET_ROOT_PATH",
+  "RAMET_IMAGE_CONFIG",
+  "RAMET_RUNSC",
+  "RAMET_GUEST",
+  "RAMET_SANDBOX_PROCESSES",
+]);
 
 async function end({ child, folder }: SparePod): Promise<void> {
   const ended = child.exitCode === null && new Promise((resolve) => child.once("exit", resolve));

@@ -65,6 +65,7 @@ export async function startPod(
     const identity = { uid, namespace, name, ip, ...(spare && { spare: spare.name }) };
     const process = PodProcess.start({ folder, clock, onChange, launched, identity });
     spare?.give(environment);
+    options.spares.expect(environment);
     return process;
   } catch (error) {
     if (spare !== undefined) signalProcess(spare.process, "SIGKILL");

@@ -1,4 +1,6 @@
-import { mkdirSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { runProgram } from "../tools/run-program.ts";
 
 /**
@@ -7,7 +9,16 @@ import { runProgram } from "../tools/run-program.ts";
  */
 export async function warmCompileCache(folder: string, link: string, cell: readonly string[]): Promise<void> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  // Without an input it loads its program and ends.
-  const environment = { NODE_COMPILE_CACHE: folder, RAMET_CELL_SETTING: "stdin" };
-  await runProgram(link, ["pod", "--", ...cell], { environment, what: "Loading the cell's program" });
+  const directory = mkdtempSync(join(tmpdir(), "ramet-rehearsal-"));
+  // Without an input it loads its program, rehearses and ends.
+  const environment = {
+    NODE_COMPILE_CACHE: folder,
+    RAMET_CELL_SETTING: "stdin",
+    RAMET_CELL_DIRECTORY: directory,
+  };
+  try {
+    await runProgram(link, ["pod", "--", ...cell], { environment, what: "Loading the cell's program" });
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
 }

@@ -1,15 +1,18 @@
-import { join } from "node:path";
+import { utimes } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { RametError } from "../../api/errors.ts";
 import { canceled, systemClock, type Clock } from "../../kube/clock.ts";
 import { cacheFolder } from "./cache-folder.ts";
 import { makeDownloader, type Downloader } from "./download.ts";
 import { findInstalled, isExecutable } from "./find-installed.ts";
 import { findGo } from "./go-build.ts";
+import { goEnvironment } from "./go-environment.ts";
 import { limiter, type Limiter } from "./limiter.ts";
 import { withLock } from "./lock.ts";
 import { makeTool, type MakeOptions } from "./make-tool.ts";
 import { pinnedTool, type ToolName } from "./pinned-tools.ts";
 import { progressLine } from "./progress.ts";
+import { pruneBuilds } from "./prune-builds.ts";
 
 export interface AcquireOptions<Name extends ToolName> {
   names: readonly Name[];
@@ -34,9 +37,11 @@ export interface AcquireOptions<Name extends ToolName> {
 export async function acquireTools<Name extends ToolName>(options: AcquireOptions<Name>): Promise<Record<Name, string>> {
   const { names, signal } = options;
   const environment = options.environment ?? process.env;
+  const cache = options.cacheDir ?? cacheFolder(environment);
   const context: Context = {
     environment,
-    folder: join(options.cacheDir ?? cacheFolder(environment), "tools"),
+    folder: join(cache, "tools"),
+    goEnvironment: goEnvironment(cache, environment),
     downloader: makeDownloader(environment),
     findGo: options.findGo ?? (() => findGo(environment)),
     // Go uses all cores for one build; a second one fills the gaps while the first waits for modules or links.
@@ -68,6 +73,7 @@ interface Context {
   downloader: Downloader;
   builds: Limiter;
   findGo: MakeOptions["findGo"];
+  goEnvironment: MakeOptions["goEnvironment"];
   clock: Clock;
   write: (line: string) => void;
   signal?: AbortSignal;
@@ -86,6 +92,7 @@ async function acquire(name: ToolName, context: Context): Promise<string> {
       return installed.path;
     }
     if (await isExecutable(path)) {
+      await keepFromPruning(path, clock);
       line.done("found in the cache");
       return path;
     }
@@ -94,12 +101,24 @@ async function acquire(name: ToolName, context: Context): Promise<string> {
     };
     await withLock(join(parent, `${tool.version}.lock`), { clock, onWait, ...(signal && { signal }) }, async () => {
       // Another process may have made it meanwhile.
-      line.done((await isExecutable(path)) ? "found in the cache" : await makeTool(tool, parent, { ...context, line }));
+      if (await isExecutable(path)) {
+        line.done("found in the cache");
+        return;
+      }
+      line.done(await makeTool(tool, parent, { ...context, line }));
+      const pruned = await pruneBuilds({ parent, current: tool.version, now: clock.now() });
+      if (pruned.length > 0) line.note(`removed from the cache: ${pruned.join(", ")}`);
     });
     return path;
   } finally {
     line.stop();
   }
+}
+
+/** See `prune-builds.ts`. A cache that cannot be written is one that nobody prunes. */
+async function keepFromPruning(path: string, clock: Clock): Promise<void> {
+  const now = clock.now();
+  await utimes(dirname(path), now, now).catch(() => undefined);
 }
 
 function missingTools(failures: string[]): RametError {

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { RametError } from "../../api/errors.ts";
 import { isExecutable } from "./find-installed.ts";
+import { goModuleSources } from "./go-modules.ts";
 import { runProgram } from "./run-program.ts";
 import type { GoBuild } from "./tool.ts";
 
@@ -14,20 +15,24 @@ export async function findGo(environment: NodeJS.ProcessEnv): Promise<string | u
   return undefined;
 }
 
-/** Builds one program into `folder`, static and without cgo, from exactly the versions that the module's go.sum names. */
+/**
+ * Builds one program, static and without cgo, from exactly the versions that the module's go.sum names. `environment` is that
+ * of `go-environment.ts`.
+ */
 export async function goBuild(
   go: string,
   build: GoBuild,
   output: string,
-  options: { signal?: AbortSignal },
+  options: { environment: Record<string, string>; signal?: AbortSignal },
 ): Promise<void> {
   const set = Object.entries(build.set).map(([symbol, value]) => `-X ${symbol}=${value}`);
   const args = ["build", "-trimpath", "-ldflags", ["-s", "-w", ...set].join(" "), "-o", output, build.package];
   try {
+    const { environment } = options;
     await runProgram(go, args, {
       ...options,
+      environment: { ...environment, GOPROXY: await goModuleSources(go, environment) },
       cwd: build.module,
-      environment: { CGO_ENABLED: "0", GOFLAGS: "-mod=readonly -buildvcs=false", GOWORK: "off" },
       what: `go build ${build.package}`,
     });
   } catch (error) {

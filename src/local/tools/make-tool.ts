@@ -11,6 +11,8 @@ export interface MakeOptions {
   /** Path of the `go` program, if there is one. */
   findGo: () => Promise<string | undefined>;
   downloader: Downloader;
+  /** Added to the environment of `go`. */
+  goEnvironment: Record<string, string>;
   /** Limits how many builds run at once. */
   builds: Limiter;
   line: ProgressLine;
@@ -72,7 +74,8 @@ async function build(tool: Tool, folder: string, options: MakeOptions): Promise<
   if (go === undefined) throw new RametError("ToolMissing", "Go is not installed, so it cannot be built");
   await options.builds(async () => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
-    await goBuild(go, tool.build, join(folder, tool.name), signal === undefined ? {} : { signal });
+    const environment = options.goEnvironment;
+    await goBuild(go, tool.build, join(folder, tool.name), { environment, ...(signal && { signal }) });
     await tool.build.finish?.(folder);
   });
   return "built";

@@ -1,0 +1,58 @@
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { systemClock } from "../../kube/clock.ts";
+import { identifyProcess } from "../process-identity.ts";
+import { observe } from "./observe.ts";
+import { PodFolder } from "./pod-folder.ts";
+import { PodProcess } from "./pod-process.ts";
+
+let pods: string;
+beforeEach(() => {
+  pods = mkdtempSync(join(tmpdir(), "ramet-observe-"));
+});
+afterEach(() => {
+  rmSync(pods, { recursive: true, force: true });
+});
+
+/** A Pod whose outer process is a real one that ends as `script` says. */
+async function ended(script: string, files: { state: object; log?: object }): Promise<PodProcess> {
+  const folder = new PodFolder(pods, "uid-a");
+  folder.make();
+  writeFileSync(folder.stateFile, JSON.stringify({ generation: 0, ready: false, ...files.state }));
+  if (files.log !== undefined) writeFileSync(folder.cellLog, `${JSON.stringify(files.log)}\n`);
+  const child = spawn("sh", ["-c", script]);
+  const process = identifyProcess(child.pid ?? 0);
+  if (process === undefined) throw new Error("the process ended before it could be identified");
+  const pod = PodProcess.start({
+    folder,
+    clock: systemClock,
+    onChange: () => undefined,
+    launched: { child, process },
+    identity: { uid: "uid-a", namespace: "t", name: "a", ip: "127.64.0.1" },
+  });
+  await pod.ended;
+  return pod;
+}
+
+it("says with the cell's own words why a spare could not begin with what it was given", async () => {
+  const log = { code: "InvalidArgument", message: "cell: RAMET_CELL is not legal", hint: "Use one release" };
+  const pod = await ended("sleep 0.1; exit 70", { state: { phase: "preparing" }, log });
+  expect(observe(pod)).toMatchObject({
+    kind: "ended",
+    exitCode: 70,
+    reason: "InvalidArgument",
+    message: "cell: RAMET_CELL is not legal. Use one release",
+  });
+});
+
+it("calls lost what was killed, and says how far it had come", async () => {
+  const pod = await ended("sleep 0.1; kill -9 $$", { state: { phase: "running", ready: true, generation: 1 } });
+  expect(observe(pod)).toMatchObject({
+    kind: "ended",
+    reason: "SandboxLost",
+    message: "the sandbox was lost: its cell was killed (SIGKILL) while the sandbox was running",
+  });
+});

@@ -1,0 +1,29 @@
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { findGo } from "./go-build.ts";
+import { goEnvironment } from "./go-environment.ts";
+import { goModuleSources } from "./go-modules.ts";
+
+const go = await findGo(process.env);
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "ramet-go-"));
+  vi.stubEnv("HOME", folder);
+  for (const name of ["GOPATH", "GOMODCACHE", "GOENV", "XDG_CONFIG_HOME"]) vi.stubEnv(name, undefined);
+  vi.stubEnv("GOPROXY", "https://proxy.example,direct");
+});
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const sources = () => goModuleSources(go ?? "", goEnvironment(join(folder, "cache"), process.env));
+
+it.skipIf(go === undefined)("reads modules that the user has before it asks the user's proxy", async () => {
+  expect(await sources()).toBe("https://proxy.example,direct");
+  const downloads = join(folder, "go", "pkg", "mod", "cache", "download");
+  await mkdir(downloads, { recursive: true });
+  expect(await sources()).toBe(`file://${downloads},https://proxy.example,direct`);
+});
