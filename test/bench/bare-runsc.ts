@@ -1,12 +1,17 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ContainerSpec } from "../../src/api/cell.ts";
 import { startLink, type Link } from "../../src/cell/link.ts";
 import { engineFlags } from "../../src/cell/engine.ts";
 import { ociSpec } from "../../src/cell/oci-spec.ts";
+import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
+import { descendants, processesWith } from "../faults/processes.ts";
+import type { CleanUp } from "./clean-up.ts";
+import { memoryOf, type Memory } from "./memory.ts";
 import { workloadCommand, workloadPort } from "./workload.ts";
 
 /** As the cell calls `runsc`: bare means without Ramet, not with other settings. */
@@ -19,6 +24,17 @@ export interface BareRunscOptions {
   guest: string;
   rootPath: string;
   directory: string;
+}
+
+/** A directory and tools for bare sandboxes; `cleanUp` removes what is in it. */
+export async function openBareRunsc(rootPath: string, cleanUp: CleanUp): Promise<BareRunscOptions> {
+  const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
+  const { "ramet-guest": guest, "ramet-link": link, runsc } = tools;
+  const directory = await mkdtemp(join(tmpdir(), "ramet-bare-"));
+  const bare = { runsc, guest, link, rootPath, directory };
+  cleanUp.add(() => rm(directory, { recursive: true, force: true }));
+  cleanUp.add(() => unmountBareState(bare));
+  return bare;
 }
 
 /** `runsc` keeps an empty network namespace mounted below its state; in a Pod that goes with the Pod. */
@@ -45,7 +61,8 @@ export class BareSandbox {
   /** Makes network namespace and bundle, as they would lie ready for a person who types `runsc`. */
   static async prepare(options: BareRunscOptions, number: number, sizeMiB: number): Promise<BareSandbox> {
     const ip = `127.67.${(process.pid % 250) + 1}.${(number % 250) + 1}`;
-    const id = `bare-${process.pid}-${number}`;
+    // `runsc` takes the beginning of an id for the whole, so none may be the beginning of another.
+    const id = `bare-${process.pid}-${String(number).padStart(5, "0")}`;
     const bundle = join(options.directory, id);
     await mkdir(bundle, { recursive: true });
     const link = await startLink({
@@ -67,8 +84,13 @@ export class BareSandbox {
   }
 
   async createAndStart(): Promise<void> {
-    await this.#runsc("create", "--bundle", this.#bundle, this.#id);
+    await this.create();
     await this.#runsc("start", this.#id);
+  }
+
+  /** Makes the sandbox, which waits for `restore`. */
+  async create(): Promise<void> {
+    await this.#runsc("create", "--bundle", this.#bundle, this.#id);
   }
 
   async checkpoint(imagePath: string): Promise<void> {
@@ -86,6 +108,14 @@ export class BareSandbox {
       imagePath,
       this.#id,
     );
+  }
+
+  /** Of gVisor's processes; the network program beside them is not in it. */
+  async memory(): Promise<Memory> {
+    const own = (await processesWith(this.#id)).filter(({ commandLine }) => `${commandLine} `.includes(`${this.#id} `));
+    const below = await Promise.all(own.map(({ pid }) => descendants(pid)));
+    const pids = new Set([...own, ...below.flat()].map(({ pid }) => pid));
+    return memoryOf("gVisor (with the Python workload in it)", [...pids]);
   }
 
   /** Ends everything of it; can be called again. */

@@ -8,6 +8,7 @@ import { BareSandbox, unmountBareState, type BareRunscOptions } from "./bare-run
 import { newFigure, stopwatch, takeTurns, type Figure, type LevelContext, type Measures } from "./figure.ts";
 import type { LocalCluster, SandboxWish } from "./local-cluster.ts";
 import { PodTimeline } from "./pod-timeline.ts";
+import { WarmSet } from "./warm-set.ts";
 import { firstAnswer } from "./workload.ts";
 
 /** Figures of the whole path: a user's wish in the Kubernetes API until the sandbox answers the user. */
@@ -18,6 +19,7 @@ export async function clusterLevel(context: LevelContext, cluster: LocalCluster)
   for (const sizeMiB of sizesMiB) {
     if (only.has("checkpoint")) await level.checkpoint(sizeMiB);
     if (only.has("clone")) await level.clone(sizeMiB);
+    if (only.has("warm")) await level.warm(sizeMiB);
   }
   await level.close();
 }
@@ -154,6 +156,55 @@ class ClusterLevel {
         return measures;
       },
     });
+    await rm(image, { recursive: true });
+    await this.#cluster.remove(this.#cluster.cluster.checkpoints, checkpoint);
+  }
+
+  /** A clone into the Pod of a sandbox that a set has ready, claimed as a gateway does. */
+  async warm(sizeMiB: number): Promise<void> {
+    const figure = this.#figure("warm clone", sizeMiB, {
+      ratios: [
+        { ramet: "answers", bare: "runsc restore", limit: 1.5 },
+        { ramet: "answers", bare: "answers" },
+      ],
+      goals: { ...(sizeMiB === 0 && { answers: 120 }), ...(sizeMiB === 1024 && { answers: 300 }) },
+    });
+    const source = await this.#source(sizeMiB);
+    const [checkpoint] = await this.#capture(`warm-${sizeMiB}`, source.metadata.name);
+    await this.#cluster.remove(this.#cluster.cluster.sandboxes, source);
+    const set = await WarmSet.open(this.#cluster, `warm-${sizeMiB}-${++this.#number}`, sizeMiB);
+    const image = await this.#bareImage(sizeMiB);
+    await this.#turns(figure, {
+      ramet: async (_, measured) => {
+        await set.full();
+        const [sandbox, measures] = await measured(async () => {
+          const elapsed = stopwatch();
+          let claimed = 0;
+          const clone = await set.clone(checkpoint.status?.checkpointId ?? "", () => (claimed = elapsed()));
+          const ready = elapsed();
+          await firstAnswer(addressOf(clone));
+          const answers = elapsed();
+          return [clone, { claimed, ready, answers, ...phases(clone.status?.ramet?.phases) }] as const;
+        });
+        const writes = { "writes to the Sandbox": set.writesTo(sandbox) };
+        await this.#cluster.remove(this.#cluster.cluster.sandboxes, sandbox);
+        return { ...measures, ...writes };
+      },
+      bare: async (_, measured) => {
+        const sandbox = await this.#bareSandbox(sizeMiB);
+        await sandbox.create();
+        const measures = await measured(async () => {
+          const elapsed = stopwatch();
+          await sandbox.restore(image);
+          const restored = elapsed();
+          await firstAnswer(sandbox.ip);
+          return { "runsc restore": restored, answers: elapsed() };
+        });
+        await sandbox.remove();
+        return measures;
+      },
+    });
+    await set.close();
     await rm(image, { recursive: true });
     await this.#cluster.remove(this.#cluster.cluster.checkpoints, checkpoint);
   }

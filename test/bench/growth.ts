@@ -1,5 +1,5 @@
 import { readdir } from "node:fs/promises";
-import { memoryOf } from "./at-rest.ts";
+import { memoryOf } from "./memory.ts";
 import { countLeftovers, type Leftovers } from "./leftovers.ts";
 import { partNames, type LocalCluster, type PartName } from "./local-cluster.ts";
 

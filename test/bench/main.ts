@@ -1,18 +1,30 @@
 import { writeFile } from "node:fs/promises";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
-import { memoryAtRest, type Memory } from "./at-rest.ts";
+import { measureClaims, type ClaimTimes } from "./claim-one.ts";
+import { claimStormTable, claimTable } from "./claim-report.ts";
+import { measureClaimStorms, type ClaimStorm } from "./claim-storm.ts";
+import { memoryAtRest } from "./at-rest.ts";
 import { cellLevel } from "./cell-level.ts";
 import { clusterLevel } from "./cluster-level.ts";
 import { CleanUp } from "./clean-up.ts";
 import { CpuAccount } from "./cpu-account.ts";
-import type { Figure } from "./figure.ts";
+import type { Figure, LevelContext } from "./figure.ts";
+import { measureFork, type Fork } from "./fork.ts";
+import { forkTable } from "./fork-report.ts";
 import { LocalCluster } from "./local-cluster.ts";
 import { measureGrowth, type GrowthPoint } from "./growth.ts";
 import { allowHugePages } from "./huge-pages.ts";
 import { describeMachine } from "./machine.ts";
+import type { Memory } from "./memory.ts";
 import { benchOptions, usage, type BenchOptions } from "./options.ts";
+import { measurePools, type PoolFill } from "./pool.ts";
+import { poolTable } from "./pool-report.ts";
+import { measureRecipe, type RecipeBuild } from "./recipe.ts";
+import { recipeTable } from "./recipe-report.ts";
 import { figureTable, growthTable, machineLines, memoryTable, writesTable } from "./report.ts";
+import { measureScale, type ScalePoint } from "./scale.ts";
+import { scaleTable } from "./scale-report.ts";
 import { measureWrites, type Writes } from "./writes.ts";
 
 /** Measures Ramet beside bare `runsc`. Exits with 0 when everything could be measured, whatever the figures say. */
@@ -54,14 +66,30 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     if (hugePages) cleanUp.add(await allowHugePages());
     const context = { options, accounts, cleanUp, hugePages, rootPath, signal, report };
     if (options.levels.has("cell")) await cellLevel(context);
-    if (options.levels.has("cluster")) {
+    if (options.levels.has("cluster") && !isSimulatedOnly(options)) {
       await accounts.ramet?.join();
       const cluster = await LocalCluster.up("bench", signal);
       cleanUp.add(() => cluster.down());
       await clusterLevel(context, cluster);
-      if (!hugePages) Object.assign(others, await clusterCosts(cluster, options, signal));
+      if (!hugePages) Object.assign(others, await clusterCosts(cluster, context));
       await accounts.bare?.join();
     }
+  }
+  if (options.levels.has("cluster") && options.only.has("claim")) {
+    // After the local cluster has ended: it would only take processor time away.
+    await cleanUp.run();
+    others.claimStorms = await measureClaimStorms({ quick: options.n <= 5 }, signal);
+    console.log(`\n${claimStormTable(others.claimStorms)}`);
+  }
+  if (options.levels.has("cluster") && options.only.has("pool")) {
+    await cleanUp.run();
+    others.pools = await measurePools({ quick: options.n <= 5 }, signal);
+    console.log(`\n${poolTable(others.pools)}`);
+  }
+  if (options.levels.has("cluster") && options.only.has("scale")) {
+    await cleanUp.run();
+    others.scale = await measureScale(options.objects, signal);
+    console.log(`\n${scaleTable(others.scale)}`);
   }
   if (options.json !== undefined)
     await writeFile(
@@ -71,18 +99,27 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
   return 0;
 }
 
+/** What is simulated has a control plane of its own. */
+function isSimulatedOnly({ only }: BenchOptions): boolean {
+  return [...only].every((name) => name === "pool" || name === "scale");
+}
+
 interface ClusterCosts {
   writes?: Writes[];
   memory?: Memory[];
   growth?: GrowthPoint[];
+  claims?: ClaimTimes;
+  recipe?: RecipeBuild[];
+  fork?: Fork;
+  pools?: PoolFill[];
+  claimStorms?: ClaimStorm[];
+  scale?: ScalePoint[];
 }
 
-/** What an idle cluster and single wishes cost; bare `runsc` has no such thing. */
-async function clusterCosts(
-  cluster: LocalCluster,
-  { only, n, rounds }: BenchOptions,
-  signal: AbortSignal,
-): Promise<ClusterCosts> {
+/** What an idle cluster, single wishes and many at once cost; bare `runsc` has its like for the last of these only. */
+async function clusterCosts(cluster: LocalCluster, context: LevelContext): Promise<ClusterCosts> {
+  const { signal } = context;
+  const { only, n, rounds } = context.options;
   const costs: ClusterCosts = {};
   if (only.has("writes")) {
     costs.writes = await measureWrites(cluster, Math.min(n, 10), signal);
@@ -95,6 +132,18 @@ async function clusterCosts(
   if (only.has("growth")) {
     costs.growth = await measureGrowth(cluster, { rounds, signal });
     console.log(`\n${growthTable(costs.growth)}`);
+  }
+  if (only.has("claim")) {
+    costs.claims = await measureClaims(cluster, n, signal);
+    console.log(`\n${claimTable(costs.claims)}`);
+  }
+  if (only.has("recipe")) {
+    costs.recipe = await measureRecipe(cluster, Math.min(n, 5), signal);
+    console.log(`\n${recipeTable(costs.recipe)}`);
+  }
+  if (only.has("fork")) {
+    costs.fork = await measureFork(context, cluster);
+    console.log(`\n${forkTable(costs.fork)}`);
   }
   return costs;
 }

@@ -1,18 +1,34 @@
 import { parseArgs } from "node:util";
 
+export const figureNames = [
+  "sandbox",
+  "checkpoint",
+  "clone",
+  "warm",
+  "writes",
+  "rest",
+  "growth",
+  "claim",
+  "recipe",
+  "pool",
+  "fork",
+  "scale",
+] as const;
+
 export const usage = `npm run bench -- [options]
 
   --n <count>        how often each figure is taken (default 30)
   --quick            5 times, small processes only: says whether things work, not how fast they are
-  --only <a,b>       of: ${["sandbox", "checkpoint", "clone", "writes", "rest", "growth"].join(", ")}
+  --only <a,b>       of: ${figureNames.join(", ")}
   --level <level>    cell (no Kubernetes), cluster, or all (default all)
   --sizes <a,b>      MiB of touched memory (default 0,256,1024)
   --rounds <count>   of create, checkpoint, clone, delete in "growth" (default 50)
+  --clones <count>   of one checkpoint at once in "fork" (default 20, quick 3)
+  --objects <count>  Sandboxes in "scale", and twice as many Checkpoints (default 10000, quick 200)
   --tune             also measures with huge pages for shmem; sets the machine so and back again (root)
   --json <file>      writes everything that was measured
 `;
 
-export const figureNames = ["sandbox", "checkpoint", "clone", "writes", "rest", "growth"] as const;
 export type FigureName = (typeof figureNames)[number];
 
 export interface BenchOptions {
@@ -22,6 +38,8 @@ export interface BenchOptions {
   /** Touched memory of the measured process; 0 is a small one. */
   sizesMiB: number[];
   rounds: number;
+  clones: number;
+  objects: number;
   tune: boolean;
   json: string | undefined;
 }
@@ -37,6 +55,8 @@ export function benchOptions(args: string[]): BenchOptions | undefined {
       level: { type: "string", default: "all" },
       sizes: { type: "string" },
       rounds: { type: "string" },
+      clones: { type: "string" },
+      objects: { type: "string" },
       tune: { type: "boolean", default: false },
       json: { type: "string" },
       help: { type: "boolean", default: false },
@@ -50,6 +70,8 @@ export function benchOptions(args: string[]): BenchOptions | undefined {
     levels: levels(values.level),
     sizesMiB: (values.sizes ?? (quick ? "0" : "0,256,1024")).split(",").map((size) => count("--sizes", size)),
     rounds: count("--rounds", values.rounds ?? (quick ? "5" : "50")),
+    clones: atLeastOne("--clones", values.clones ?? (quick ? "3" : "20")),
+    objects: atLeastOne("--objects", values.objects ?? (quick ? "200" : "10000")),
     tune: values.tune,
     json: values.json,
   };
@@ -70,5 +92,11 @@ function levels(text: string): ReadonlySet<"cell" | "cluster"> {
 function count(flag: string, text: string): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < 0) throw new Error(`${flag} ${text}: must be a whole number`);
+  return value;
+}
+
+function atLeastOne(flag: string, text: string): number {
+  const value = count(flag, text);
+  if (value === 0) throw new Error(`${flag} ${text}: must be at least 1`);
   return value;
 }

@@ -1,4 +1,4 @@
-import type { Memory } from "./at-rest.ts";
+import type { Memory } from "./memory.ts";
 import type { Figure } from "./figure.ts";
 import type { GrowthPoint } from "./growth.ts";
 import type { Machine } from "./machine.ts";
@@ -34,7 +34,8 @@ function row(name: string, summary: Summary | undefined): string[] {
   return [name, `${summary.n}`, text(summary.p50), text(summary.p95), text(summary.p99), text(summary.max)];
 }
 
-function aligned(rows: string[][]): string[] {
+/** Columns under one another; the first one begins the line. */
+export function aligned(rows: string[][]): string[] {
   const columns = Math.max(...rows.map((cells) => cells.length));
   const widths = Array.from({ length: columns }, (_, column) =>
     Math.max(...rows.map((cells) => cells[column]?.length ?? 0)),

@@ -3,14 +3,18 @@ import type { Sandbox } from "../../src/api/sandbox.ts";
 import { controllerCounters, countedBetween, type Counters } from "./controller-metrics.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 
-/** What one wish costs the API server and the controllers. */
-export interface Writes {
+/** What something costs the API server and the controllers. */
+export interface Spent {
+  /** Every write of the controller process, by verb and resource. The node's and the user's are not in it. */
+  writes: Record<string, number>;
+  /** By controller. */
+  reconciles: Record<string, number>;
+}
+
+/** What one wish costs. */
+export interface Writes extends Spent {
   wish: "sandbox" | "checkpoint" | "clone";
   n: number;
-  /** Per wish: every write of the controller process, by verb and resource. The node's and the user's are not in it. */
-  writes: Record<string, number>;
-  /** Per wish, by controller. */
-  reconciles: Record<string, number>;
 }
 
 /** Counts, over `n` wishes one after the other, from the wish until what follows it has settled. */
@@ -23,7 +27,7 @@ export async function measureWrites(cluster: LocalCluster, n: number, signal: Ab
       signal.throwIfAborted();
       await turn(number);
     }
-    return difference(wish, n, before, await settledCounters(cluster));
+    return { wish, n, ...spentBetween(before, await settledCounters(cluster), n) };
   };
   const results = [
     await turns("sandbox", async (number) => {
@@ -43,7 +47,7 @@ export async function measureWrites(cluster: LocalCluster, n: number, signal: Ab
 }
 
 /** Reads until two readings, apart by longer than any reconcile, count the same reconciles. */
-async function settledCounters(cluster: LocalCluster): Promise<Counters> {
+export async function settledCounters(cluster: LocalCluster): Promise<Counters> {
   const read = (): Promise<Counters> => controllerCounters(cluster.part("controller") ?? 0);
   for (let before = await read(); ;) {
     await new Promise((resolve) => setTimeout(resolve, 1_500));
@@ -55,7 +59,8 @@ async function settledCounters(cluster: LocalCluster): Promise<Counters> {
 
 const reconciles = "ramet_reconciles_total";
 
-function difference(wish: Writes["wish"], n: number, before: Counters, after: Counters): Writes {
+/** Between two readings, shared out among `n` wishes. */
+export function spentBetween(before: Counters, after: Counters, n = 1): Spent {
   const byName = (name: string, label: (labels: string) => string | undefined): Record<string, number> => {
     const sums: Record<string, number> = {};
     for (const [labels, count] of countedBetween(before, after, name)) {
@@ -66,8 +71,6 @@ function difference(wish: Writes["wish"], n: number, before: Counters, after: Co
   };
   const value = (labels: string, name: string): string => new RegExp(`${name}="([^"]*)"`).exec(labels)?.[1] ?? "";
   return {
-    wish,
-    n,
     writes: byName("ramet_api_requests_total", (labels) => {
       const verb = value(labels, "verb");
       if (["get", "list", "watch"].includes(verb)) return undefined;

@@ -1,0 +1,217 @@
+import { randomUUID } from "node:crypto";
+import { Registry } from "prom-client";
+import { apiVersion } from "../../src/api/kind.ts";
+import { SandboxClaim } from "../../src/api/sandbox-claim.ts";
+import { createCache } from "../../src/controllers/cache.ts";
+import { controllersMetrics } from "../../src/controllers/metrics.ts";
+import { createInformers, sandboxResources } from "../../src/controllers/resources.ts";
+import { sandboxClaimController } from "../../src/controllers/sandbox-claim/register.ts";
+import { runController } from "../../src/kube/controller.ts";
+import { EventRecorder } from "../../src/kube/events.ts";
+import { Informer } from "../../src/kube/informer.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { silentLog } from "../../src/kube/log.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
+import { OwnWrites } from "../../src/kube/own-writes.ts";
+import { openClaimWorld, type ClaimWorld } from "../cluster/claim-world.ts";
+import { summary, type Summary } from "./samples.ts";
+
+/** What a storm of claims came to. */
+export interface ClaimStorm {
+  /** `function`: `claimSandbox` was called, as a gateway does. `object`: a SandboxClaim was written, and its end seen by watch. */
+  way: "function" | "object";
+  claims: number;
+  concurrency: number;
+  /** Ready sandboxes at the start: simulated ones, in which nothing runs. */
+  stocked: number;
+  milliseconds: Summary;
+  claimsPerSecond: number;
+  /** Sandboxes that two claims got. */
+  twice: number;
+  /** Claims that got one that had to be made. */
+  cold: number;
+  /** Per claim, of the claimer's process; the wish itself is not in it. */
+  writes: number;
+  reconciles: number;
+}
+
+/**
+ * Storms of claims against a real API server, whose etcd does not sync to the disk. **The sandboxes are simulated**: a stand-in
+ * writes what a ready one looks like. Neither sets nor sandboxes are reconciled meanwhile, so what refilling costs is not
+ * in it.
+ */
+export async function measureClaimStorms({ quick }: { quick: boolean }, signal: AbortSignal): Promise<ClaimStorm[]> {
+  const world = await openClaimWorld();
+  try {
+    const results: ClaimStorm[] = [];
+    // The first one warms up and is dropped.
+    const rounds = quick ? [20, 50] : [50, 1, 100, 250];
+    for (const way of ["function", "object"] as const) {
+      const claimer = way === "function" ? await functionClaimer(world) : await objectClaimer(world);
+      try {
+        for (const [number, claims] of rounds.entries()) {
+          signal.throwIfAborted();
+          const namespace = `${way}-${number}`;
+          const wish = { claims: claims === 1 ? 50 : claims, concurrency: claims === 1 ? 1 : 100 };
+          const storm = await measure(world, claimer, { ...wish, way, namespace, stocked: quick ? 60 : 300 });
+          if (number > 0) results.push(storm);
+        }
+      } finally {
+        await claimer.close();
+      }
+    }
+    return results;
+  } finally {
+    await world.close();
+  }
+}
+
+interface StormClaimer {
+  stocked: (namespace: string, count: number) => Promise<void>;
+  /** Answers the name of the sandbox, and whether it had to be made. */
+  claim: (namespace: string) => Promise<{ name: string; cold: boolean }>;
+  /** Writes and reconciles since the last call. */
+  counted: () => Promise<{ writes: number; reconciles: number }>;
+  close: () => Promise<void>;
+}
+
+async function measure(
+  world: ClaimWorld,
+  claimer: StormClaimer,
+  wish: { way: ClaimStorm["way"]; namespace: string; claims: number; concurrency: number; stocked: number },
+): Promise<ClaimStorm> {
+  const { way, namespace, claims, concurrency, stocked } = wish;
+  await world.stock(namespace, stocked);
+  await claimer.stocked(namespace, stocked);
+  await claimer.counted();
+  const milliseconds: number[] = [];
+  const got: { name: string; cold: boolean }[] = [];
+  let left = claims;
+  const startedAt = performance.now();
+  const worker = async (): Promise<void> => {
+    while (left-- > 0) {
+      const since = performance.now();
+      got.push(await claimer.claim(namespace));
+      milliseconds.push(performance.now() - since);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(concurrency, claims) }, worker));
+  const seconds = (performance.now() - startedAt) / 1000;
+  const { writes, reconciles } = await claimer.counted();
+  return {
+    ...{ way, claims, concurrency, stocked },
+    milliseconds: summary(milliseconds)!,
+    claimsPerSecond: claims / seconds,
+    twice: got.length - new Set(got.map(({ name }) => name)).size,
+    cold: got.filter(({ cold }) => cold).length,
+    writes: writes / claims,
+    reconciles: reconciles / claims,
+  };
+}
+
+const isWrite = (verb: string): boolean => ["create", "update", "patch", "delete"].includes(verb);
+
+async function functionClaimer(world: ClaimWorld): Promise<StormClaimer> {
+  let writes = 0;
+  const claimer = await world.claimer({ onRequest: ({ verb }) => (writes += isWrite(verb) ? 1 : 0) });
+  return {
+    stocked: claimer.stocked,
+    claim: async (namespace) => {
+      const { sandbox, kind } = await claimer.claim({ namespace, createOnNoStock: true });
+      return { name: sandbox.metadata.name, cold: kind === "cold" };
+    },
+    counted: () => {
+      const counted = { writes, reconciles: 0 };
+      writes = 0;
+      return Promise.resolve(counted);
+    },
+    close: () => claimer.close(),
+  };
+}
+
+/** The real SandboxClaim controller, and a client beside it that follows claims as a user would. */
+async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
+  let writes = 0;
+  const client = new KubeClient(world.connection, { onRequest: ({ verb }) => (writes += isWrite(verb) ? 1 : 0) });
+  const end = new AbortController();
+  const informers = createInformers(client, silentLog);
+  const following = (Object.values(informers) as Informer<KubeObject>[]).map((informer) => informer.run(end.signal));
+  const { clock, random } = client;
+  const metrics = controllersMetrics(new Registry());
+  const controller = sandboxClaimController({
+    ...{ informers, clock, random, metrics },
+    cache: createCache(informers),
+    sandboxWrites: new OwnWrites(informers.sandboxes),
+    events: new EventRecorder({ client, reportingController: "ramet.dev/bench", reportingInstance: "bench" }),
+  });
+  const { name, watches, reconcile, wishes } = controller;
+  const options = { name, watches, reconcile, clock, random, concurrency: 16, metrics: metrics.forController(name) };
+  const running = runController(options, end.signal, (add) => wishes?.lead(add));
+  const user = await openUser(world, end.signal);
+  const reconciles = async (): Promise<number> => {
+    const counter = await metrics.registry.getSingleMetric("ramet_reconciles_total")?.get();
+    return counter?.values.reduce((sum, { value }) => sum + value, 0) ?? 0;
+  };
+  let before = 0;
+  return {
+    stocked: (namespace, count) => stockedIn(informers, namespace, count),
+    claim: user.claim,
+    counted: async () => {
+      const now = await reconciles();
+      const counted = { writes, reconciles: now - before };
+      [writes, before] = [0, now];
+      return counted;
+    },
+    close: async () => {
+      end.abort();
+      controller.close?.();
+      await Promise.all([running, user.ended, ...following]);
+      await client.close();
+    },
+  };
+}
+
+async function openUser(
+  world: ClaimWorld,
+  signal: AbortSignal,
+): Promise<{ claim: StormClaimer["claim"]; ended: Promise<void> }> {
+  const claims = world.client.resource(sandboxResources.claims, (value) => SandboxClaim.parse(value));
+  const seen = new Informer({ resource: claims });
+  const ended = seen.run(signal);
+  await seen.synced(signal);
+  return {
+    ended,
+    claim: async (namespace) => {
+      const name = randomUUID();
+      const completed = new Promise<SandboxClaim>((resolve) => {
+        const stop = seen.store.subscribe(({ object }) => {
+          if (object.metadata.name !== name || object.status?.phase !== "Completed") return;
+          stop();
+          resolve(object);
+        });
+      });
+      await claims.create({
+        apiVersion,
+        kind: "SandboxClaim",
+        metadata: { name, namespace },
+        spec: { templateName: "set" },
+      });
+      const [sandbox = ""] = (await completed).status?.ramet?.sandboxes ?? [];
+      // Names of those that are made for a claim end with ten digits of a digest, the stand-in's with five.
+      return { name: sandbox, cold: sandbox === "" || /-[0-9a-f]{10}$/.test(sandbox) };
+    },
+  };
+}
+
+function stockedIn({ sandboxes }: ReturnType<typeof createInformers>, namespace: string, count: number): Promise<void> {
+  return new Promise((resolve) => {
+    const look = (): void => {
+      const all = sandboxes.store.list().filter(({ metadata }) => metadata.namespace === namespace);
+      if (all.filter(({ status }) => status?.phase === "Running").length < count) return;
+      stop();
+      resolve();
+    };
+    const stop = sandboxes.store.subscribe(look);
+    look();
+  });
+}

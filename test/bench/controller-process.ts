@@ -1,0 +1,84 @@
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { startChild, type Child } from "../../src/local/control-plane/child.ts";
+import { freePort } from "../../src/local/control-plane/free-port.ts";
+import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
+import { systemClock } from "../../src/kube/clock.ts";
+
+const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
+/** What Linux counts a process's CPU time in, wherever Node runs. */
+const ticksPerSecond = 100;
+
+/** `ramet controller` as a process of its own, so that what it uses is nobody else's. */
+export class ControllerProcess {
+  readonly #child: Child;
+
+  private constructor(child: Child) {
+    this.#child = child;
+  }
+
+  /** Resolves when it leads. @param directory of its store and its log; its CRDs are installed by it */
+  static async start(
+    kubeconfigPath: string,
+    directory: string,
+    signal: AbortSignal,
+    timeoutMilliseconds = 30_000,
+  ): Promise<ControllerProcess> {
+    const store = join(directory, "store");
+    await mkdir(store, { recursive: true });
+    const port = await freePort();
+    const child = await startChild({
+      program: process.execPath,
+      args: [
+        ...[ramet, "controller", "--kubeconfig", kubeconfigPath, "--store-directory", store, "--install-crds"],
+        ...["--cell-image", "ramet.dev/cell:bench", "--metrics-port", `${port}`],
+      ],
+      cwd: directory,
+      logPath: join(directory, "controller.log"),
+      clock: systemClock,
+    });
+    const ready = (): Promise<boolean> =>
+      fetch(`http://127.0.0.1:${port}/readyz`).then(
+        ({ status }) => status === 200,
+        () => false,
+      );
+    try {
+      const clock = systemClock;
+      await waitUntilReady(child, { what: "the controller", clock, timeoutMilliseconds, signal, ready });
+    } catch (error) {
+      await child.stop();
+      throw error;
+    }
+    return new ControllerProcess(child);
+  }
+
+  get pid(): number {
+    return this.#child.pid;
+  }
+
+  /** User and system, since its start. */
+  async cpuSeconds(): Promise<number> {
+    const stat = await readFile(`/proc/${this.pid}/stat`, "utf8");
+    // The name in brackets may hold spaces; after it, user time is the 12th field and system time the 13th.
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
+  }
+
+  residentMiB(): Promise<number> {
+    return this.#statusMiB("VmRSS");
+  }
+
+  /** The most that was resident since its start. */
+  peakMiB(): Promise<number> {
+    return this.#statusMiB("VmHWM");
+  }
+
+  stop(): Promise<void> {
+    return this.#child.stop();
+  }
+  async #statusMiB(field: string): Promise<number> {
+    const status = await readFile(`/proc/${this.pid}/status`, "utf8");
+    return Number(new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(status)?.[1]) / 1024;
+  }
+}

@@ -1,0 +1,67 @@
+import { randomBytes } from "node:crypto";
+import { PassThrough } from "node:stream";
+import { guestClientPort } from "../../src/api/cell.ts";
+import { GuestClient } from "../../src/cell/client/guest-client.ts";
+import { memoryIo } from "../../src/cli/memory-io.ts";
+import { runCommand } from "../../src/cli/sandbox/run-command.ts";
+import { CellRig } from "../setup/cell-rig.ts";
+import { pythonRootPath } from "../setup/python-image.ts";
+
+/**
+ * `node test/bench/exec-input.ts [MiB]`: how fast a command in a real cell gets its input from `ramet sandbox exec -i`, and in
+ * turns with it, how fast when each part is a call of its own (process.Process/SendInput).
+ */
+const sizeMiB = Number(process.argv[2] ?? 16);
+const rounds = 5;
+const part = randomBytes(64 * 1024); // what a read from a pipe gives
+const partCount = sizeMiB * 16;
+
+const rig = await CellRig.open(await pythonRootPath());
+try {
+  const cell = await rig.startCell({ name: "input", start: "boot", container: { command: ["sleep", "3600"] } });
+  await rig.client.boot(cell.address, { identity: cell.identity });
+  const dial = () => rig.client.dial(cell.address, guestClientPort);
+  const guest = new GuestClient({ dial, accessToken: cell.identity.accessToken });
+  for (let round = 1; round <= rounds; round++) {
+    const stream = await measured(() => byExec(guest));
+    const calls = await measured(() => byCalls(guest));
+    const ratio = (stream / calls).toFixed(1);
+    console.log(
+      `round ${round}: exec -i ${stream.toFixed(1)} MiB/s, a call a part ${calls.toFixed(1)} MiB/s, ratio ${ratio}`,
+    );
+  }
+} finally {
+  await rig.close();
+}
+
+/** MiB a second. */
+async function measured(run: () => Promise<number>): Promise<number> {
+  const started = performance.now();
+  const taken = await run();
+  if (taken !== sizeMiB * 2 ** 20) throw new Error(`the command read ${taken} bytes`);
+  return sizeMiB / ((performance.now() - started) / 1000);
+}
+
+async function byExec(guest: GuestClient): Promise<number> {
+  const stdin = new PassThrough();
+  const io = memoryIo({ stdin });
+  const ended = runCommand(io, guest, { command: ["wc", "-c"], stdin: true, terminal: undefined });
+  for (let sent = 0; sent < partCount; sent++) {
+    if (!stdin.write(part)) await new Promise((resolve) => stdin.once("drain", resolve));
+  }
+  stdin.end();
+  await ended;
+  return Number(io.written("stdout"));
+}
+
+async function byCalls(guest: GuestClient): Promise<number> {
+  let printed = "";
+  for await (const event of guest.startProcess({ command: "wc", args: ["-c"], stdin: true })) {
+    if (event.type === "data") printed += event.data.toString();
+    if (event.type !== "start") continue;
+    const { pid } = event;
+    for (let sent = 0; sent < partCount; sent++) await guest.sendInput({ pid }, part);
+    await guest.closeStdin({ pid });
+  }
+  return Number(printed);
+}

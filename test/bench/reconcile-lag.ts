@@ -1,0 +1,124 @@
+import { Checkpoint } from "../../src/api/checkpoint.ts";
+import { apiVersion } from "../../src/api/kind.ts";
+import { Pod } from "../../src/api/pod.ts";
+import { Sandbox } from "../../src/api/sandbox.ts";
+import { sandboxResources } from "../../src/controllers/resources.ts";
+import { findCondition } from "../../src/kube/conditions.ts";
+import { Informer } from "../../src/kube/informer.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { summary, type Summary } from "./samples.ts";
+
+/** How long after a change the controller's answer to it was seen by a watch. One at a time. */
+export interface ReconcileLag {
+  /** The first one is no reconcile, but how long the API server's own part takes. */
+  change: "Pod written → seen by a watch" | "Pod (un)ready → Sandbox says so" | "Checkpoint of nobody → Failed";
+  milliseconds: Summary;
+}
+
+interface LagWish {
+  namespace: string;
+  /** Running sandboxes there, whose Pods a stand-in made; they are as before in the end. */
+  sandboxes: readonly string[];
+  signal: AbortSignal;
+}
+
+/**
+ * Each sandbox's Pod becomes unready, as a node would write it, and ready again, and as often a Checkpoint is wished of
+ * a sandbox that does not exist.
+ */
+export async function measureReconcileLag(
+  client: KubeClient,
+  { namespace, sandboxes, signal }: LagWish,
+): Promise<ReconcileLag[]> {
+  const end = new AbortController();
+  const podWatch = new Informer({
+    resource: client.resource(coreResources.pods, (value) => Pod.parse(value)),
+    namespace,
+  });
+  const sandboxWatch = new Informer({
+    resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
+    namespace,
+  });
+  const checkpointWatch = new Informer({
+    resource: client.resource(sandboxResources.checkpoints, (value) => Checkpoint.parse(value)),
+    namespace,
+  });
+  const following = [podWatch.run(end.signal), sandboxWatch.run(end.signal), checkpointWatch.run(end.signal)];
+  try {
+    await Promise.all([podWatch.synced(signal), sandboxWatch.synced(signal), checkpointWatch.synced(signal)]);
+    const [seen, answered, refused]: [number[], number[], number[]] = [[], [], []];
+    for (const [number, name] of sandboxes.entries()) {
+      for (const status of ["False", "True"] as const) {
+        signal.throwIfAborted();
+        const since = performance.now();
+        const ended = (): number => performance.now() - since;
+        const isRead = (pod: Pod): boolean => podReady(pod) === status;
+        const isSaid = (sandbox: Sandbox): boolean =>
+          findCondition(sandbox.status?.conditions, "Ready")?.status === status;
+        const [read, said] = await Promise.all([
+          until(podWatch, name, isRead).then(ended),
+          until(sandboxWatch, name, isSaid).then(ended),
+          writeReady(podWatch, { namespace, name }, status),
+        ]);
+        seen.push(read);
+        answered.push(said);
+        refused.push(await refusal(checkpointWatch, { namespace, name: `lag-${number}-${status.toLowerCase()}` }));
+      }
+    }
+    return [
+      { change: "Pod written → seen by a watch", milliseconds: summary(seen)! },
+      { change: "Pod (un)ready → Sandbox says so", milliseconds: summary(answered)! },
+      { change: "Checkpoint of nobody → Failed", milliseconds: summary(refused)! },
+    ];
+  } finally {
+    end.abort();
+    await Promise.all(following);
+  }
+}
+
+function podReady({ status }: Pod): string | undefined {
+  return status?.conditions?.find(({ type }) => type === "Ready")?.status;
+}
+
+async function writeReady(
+  { resource }: Informer<Pod>,
+  at: { namespace: string; name: string },
+  status: "True" | "False",
+): Promise<void> {
+  const conditions = [{ type: "Ready", status, lastTransitionTime: new Date().toISOString() }];
+  await resource.mergePatch(at, { status: { conditions } }, { subresource: "status" });
+}
+
+async function refusal(
+  checkpoints: Informer<Checkpoint>,
+  metadata: { namespace: string; name: string },
+): Promise<number> {
+  const since = performance.now();
+  const isFailed = ({ status }: Checkpoint): boolean => status?.phase === "Failed";
+  const [milliseconds] = await Promise.all([
+    until(checkpoints, metadata.name, isFailed).then(() => performance.now() - since),
+    checkpoints.resource.create({ apiVersion, kind: "Checkpoint", metadata, spec: { sandboxName: "nobody" } }),
+  ]);
+  await checkpoints.resource.delete(metadata);
+  return milliseconds;
+}
+
+/** Resolves with the next change after which the object is so. @throws Error when none comes */
+function until<T extends KubeObject>(informer: Informer<T>, name: string, isSo: (object: T) => boolean): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const late = setTimeout(() => {
+      stop();
+      reject(new Error(`nothing was seen of ${informer.resource.ref.plural} ${name} for ${timeoutMilliseconds} ms`));
+    }, timeoutMilliseconds);
+    const stop = informer.store.subscribe(({ type, object }) => {
+      if (type === "deleted" || object.metadata.name !== name || !isSo(object)) return;
+      clearTimeout(late);
+      stop();
+      resolve();
+    });
+  });
+}
+
+const timeoutMilliseconds = 60_000;

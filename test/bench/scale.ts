@@ -1,0 +1,158 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { installCrds } from "../../src/controllers/install-crds.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { startControlPlane } from "../setup/control-plane.ts";
+import { controllerCounters, countedBetween, type Counters } from "./controller-metrics.ts";
+import { ControllerProcess } from "./controller-process.ts";
+import { FinishedObjects, nameOf, namespaceOf, type ObjectCounts } from "./finished-objects.ts";
+import { measureReconcileLag, type ReconcileLag } from "./reconcile-lag.ts";
+
+/** A start of the controller where there are so many objects, and how soon it answers to changes then. */
+export interface ScalePoint {
+  objects: ObjectCounts;
+  /** From the start of the process until it says that its caches are synced; busy with first reconciles, it says so late. */
+  syncedSeconds: number;
+  /** From there too, until its queues have been empty and nothing was reconciled for a while; without that while. */
+  settledSeconds: number;
+  /** User and system, until then. */
+  cpuSeconds: number;
+  reconciles: number;
+  /** Of the start, by verb and resource. */
+  requests: Record<string, number>;
+  /** When it had settled. */
+  residentMiB: number;
+  /** The most until then. */
+  peakMiB: number;
+  lag: ReconcileLag[];
+}
+
+/**
+ * Starts the real controller in a process of its own against a real API server, whose etcd does not sync to the disk, first
+ * with few objects and then with many. **The objects are simulated**: a stand-in writes them as finished, see
+ * `FinishedObjects` for what that leaves unproven.
+ *
+ * @throws Error when a start has written anything but the CRDs, for then the objects were not what a controller leaves at
+ *   rest; or when it has not looked at each of them
+ */
+export async function measureScale(sandboxes: number, signal: AbortSignal): Promise<ScalePoint[]> {
+  const controlPlane = await startControlPlane({ signal });
+  const directory = await mkdtemp(join(tmpdir(), "ramet-scale-"));
+  const stops = [() => rm(directory, { recursive: true, force: true }), () => controlPlane.stop()];
+  try {
+    const client = new KubeClient(await connectionFromKubeconfig({ path: controlPlane.kubeconfigPath }));
+    stops.push(() => client.close());
+    await installCrds(client, signal);
+    const world = { client, directory, kubeconfigPath: controlPlane.kubeconfigPath, signal };
+    // The first start of all makes what is made once, and is dropped.
+    await withController(world, (started) => settled(started.controller));
+    const objects = new FinishedObjects(client);
+    const points: ScalePoint[] = [];
+    for (const count of sandboxes > few ? [few, sandboxes] : [sandboxes]) {
+      const counts = await objects.grow(count, signal);
+      points.push(await withController(world, (started) => measurePoint(world, started, counts)));
+    }
+    return points;
+  } finally {
+    for (const stop of stops.toReversed()) await stop();
+  }
+}
+
+const few = 200;
+
+interface ScaleWorld {
+  client: KubeClient;
+  directory: string;
+  kubeconfigPath: string;
+  signal: AbortSignal;
+}
+
+interface StartedController {
+  controller: ControllerProcess;
+  since: number;
+  syncedSeconds: number;
+}
+
+async function withController<T>(
+  { kubeconfigPath, directory, signal }: ScaleWorld,
+  work: (started: StartedController) => Promise<T>,
+): Promise<T> {
+  const since = performance.now();
+  const controller = await ControllerProcess.start(kubeconfigPath, directory, signal, startMilliseconds);
+  try {
+    return await work({ controller, since, syncedSeconds: secondsSince(since) });
+  } finally {
+    await controller.stop();
+  }
+}
+
+async function measurePoint(
+  { client, signal }: ScaleWorld,
+  { controller, since, syncedSeconds }: StartedController,
+  objects: ObjectCounts,
+): Promise<ScalePoint> {
+  const { counters, at } = await settled(controller);
+  const [cpuSeconds, residentMiB, peakMiB] = [
+    await controller.cpuSeconds(),
+    await controller.residentMiB(),
+    await controller.peakMiB(),
+  ];
+  const requests = requestsOf(counters);
+  const reconciles = total(countedBetween(new Map(), counters, "ramet_reconciles_total"));
+  const touched = Object.keys(requests).filter((name) => /^(create|update|patch|delete) (?!customresource)/.test(name));
+  if (touched.length > 0) throw new Error(`the start was not without writes: ${touched.join(", ")}`);
+  if (reconciles < objects.sandboxes + objects.checkpoints) throw new Error(`there were only ${reconciles} reconciles`);
+  const sandboxes = Array.from({ length: Math.min(changed, objects.sandboxes) }, (_, number) => nameOf(number));
+  return {
+    objects,
+    syncedSeconds,
+    settledSeconds: (at - since) / 1000,
+    cpuSeconds,
+    reconciles,
+    requests,
+    residentMiB,
+    peakMiB,
+    lag: await measureReconcileLag(client, { namespace: namespaceOf(0), sandboxes, signal }),
+  };
+}
+
+/** Sandboxes whose Pods change, each there and back. */
+const changed = 100;
+const startMilliseconds = 300_000;
+
+/** Reads until nothing waits in a queue and nothing is reconciled any more; `at` is when that was first seen. */
+async function settled(controller: ControllerProcess): Promise<{ counters: Counters; at: number }> {
+  let before = await controllerCounters(controller.pid);
+  for (let at = performance.now(); ;) {
+    await sleep(100);
+    const now = performance.now();
+    const after = await controllerCounters(controller.pid);
+    const waiting = total(countedBetween(new Map(), after, "ramet_queue_depth"));
+    if (waiting > 0 || countedBetween(before, after, "ramet_reconciles_total").size > 0) at = performance.now();
+    else if (now - at > quietMilliseconds) return { counters: after, at };
+    before = after;
+  }
+}
+
+const quietMilliseconds = 3_000;
+
+function requestsOf(counters: Counters): Record<string, number> {
+  const sums: Record<string, number> = {};
+  for (const [labels, count] of countedBetween(new Map(), counters, "ramet_api_requests_total")) {
+    const value = (name: string): string => new RegExp(`\\b${name}="([^"]*)"`).exec(labels)?.[1] ?? "";
+    const name = [`${value("verb")} ${value("resource")}`, value("subresource")].filter(Boolean).join("/");
+    sums[name] = (sums[name] ?? 0) + count;
+  }
+  return sums;
+}
+
+function total(counts: Map<string, number>): number {
+  return [...counts.values()].reduce((sum, count) => sum + count, 0);
+}
+
+function secondsSince(since: number): number {
+  return (performance.now() - since) / 1000;
+}

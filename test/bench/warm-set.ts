@@ -1,0 +1,96 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { labels } from "../../src/api/labels.ts";
+import { wantsRollback } from "../../src/api/rollback-request.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import { sandboxSetKind } from "../../src/api/sandbox-set.ts";
+import { refOf } from "../../src/cli/cluster/cluster.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { openClaimer, type Claimer } from "../cluster/claimer.ts";
+import { namespace, type LocalCluster } from "./local-cluster.ts";
+import { firstAnswer, workloadCommand, workloadPort } from "./workload.ts";
+
+/** A set of the workload's sandboxes, which really run, and somebody who claims them as a gateway does. */
+export class WarmSet {
+  readonly #cluster: LocalCluster;
+  readonly #claimer: Claimer;
+  readonly #name: string;
+  /** By UID: how often a claimed sandbox was written to, the claim included. */
+  readonly #writes = new Map<string, number>();
+
+  private constructor(cluster: LocalCluster, claimer: Claimer, name: string) {
+    this.#cluster = cluster;
+    this.#claimer = claimer;
+    this.#name = name;
+    claimer.sandboxes.store.subscribe(({ type, object: { metadata } }) => {
+      if (type === "deleted" || metadata.labels?.[labels.sandboxClaimed] !== "true") return;
+      this.#writes.set(metadata.uid, (this.#writes.get(metadata.uid) ?? 0) + 1);
+    });
+  }
+
+  static async open(cluster: LocalCluster, name: string, sizeMiB: number): Promise<WarmSet> {
+    const ports = [{ containerPort: workloadPort }];
+    const main = { name: "main", image: "python", command: workloadCommand(sizeMiB), ports };
+    await cluster.cluster.client.resource(refOf(sandboxSetKind)).create({
+      apiVersion: sandboxSetKind.apiVersion,
+      kind: "SandboxSet",
+      metadata: { name, namespace },
+      spec: { replicas: stocked, template: { spec: { containers: [main] } } },
+    });
+    const client = new KubeClient(await connectionFromKubeconfig({ path: cluster.folder.kubeconfig }));
+    return new WarmSet(cluster, await openClaimer(client), name);
+  }
+
+  /** Waits until it is stocked, everything in it answers, and its cells rest. */
+  async full(): Promise<void> {
+    await this.#claimer.stocked(namespace, stocked);
+    for (;;) {
+      const { items } = await this.#cluster.cluster.sandboxes.list({
+        namespace,
+        labelSelector: `${labels.sandboxPool}=${this.#name},${labels.sandboxClaimed}=false`,
+      });
+      const ready = items.filter(({ status }) => status?.phase === "Running");
+      if (ready.length < stocked) await sleep(20);
+      else {
+        await Promise.all(ready.map(({ status }) => firstAnswer(status?.sandboxIp ?? "")));
+        break;
+      }
+    }
+    await sleep(restMilliseconds);
+  }
+
+  /** Writes to a sandbox since it was claimed, that included. */
+  writesTo({ metadata: { uid } }: Sandbox): number {
+    return this.#writes.get(uid) ?? 0;
+  }
+
+  /** Claims one that goes on from a checkpoint, and answers when this is seen. */
+  async clone(checkpointId: string, onClaimed: () => void): Promise<Sandbox> {
+    const { sandbox } = await this.#claimer.claim({ namespace, set: this.#name, restoreFrom: checkpointId });
+    onClaimed();
+    const { store } = this.#claimer.sandboxes;
+    return new Promise((resolve, reject) => {
+      const look = (seen: Sandbox | undefined): void => {
+        if (seen?.metadata.uid !== sandbox.metadata.uid || wantsRollback(seen)) return;
+        if (seen.metadata.annotations?.["ramet.dev/rollback-to"] !== checkpointId) return;
+        stop();
+        if (seen.status?.ramet?.restoredFrom === checkpointId) resolve(seen);
+        else reject(new Error(`${seen.metadata.name}: ${JSON.stringify(seen.status?.conditions)}`));
+      };
+      const stop = store.subscribe(({ object }) => {
+        look(object);
+      });
+      look(store.byUid(sandbox.metadata.uid));
+    });
+  }
+
+  async close(): Promise<void> {
+    const sets = this.#cluster.cluster.client.resource(refOf(sandboxSetKind));
+    await this.#cluster.remove(sets, await sets.get({ namespace, name: this.#name }));
+    await this.#claimer.close();
+  }
+}
+
+const stocked = 2;
+/** A cell makes the container that waits when its sandbox is ready, and the node a spare cell. */
+const restMilliseconds = 1_500;
