@@ -1,6 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Checkpoint } from "../../src/api/checkpoint.ts";
 import type { Sandbox } from "../../src/api/sandbox.ts";
+import { SandboxClaim, sandboxClaimKind } from "../../src/api/sandbox-claim.ts";
+import { refOf } from "../../src/cli/cluster/cluster.ts";
+import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import type { ClusterFolder } from "../../src/local/cluster-folder.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { countLeftovers, type Leftovers } from "../bench/leftovers.ts";
@@ -79,6 +82,18 @@ export class ClusterWorld {
     killNow(pid);
   }
 
+  /** Stops a part without ending it: its connections stay, and nothing answers. */
+  silence(part: PartName): { end: () => void } {
+    const pid = this.cluster.part(part);
+    if (pid === undefined) throw new Error(`there is no ${part} to stop`);
+    process.kill(pid, "SIGSTOP");
+    return {
+      end: () => {
+        process.kill(pid, "SIGCONT");
+      },
+    };
+  }
+
   /** Waits until every part runs again and the API server answers. */
   async whole(): Promise<void> {
     for (const deadline = Date.now() + 60_000; Date.now() < deadline;) {
@@ -90,9 +105,17 @@ export class ClusterWorld {
     throw new Error("the cluster did not become whole again");
   }
 
+  get claims(): ResourceClient<SandboxClaim> {
+    return this.cluster.cluster.client.resource(refOf(sandboxClaimKind), (value) => SandboxClaim.parse(value));
+  }
+
+  /** Whoever makes others first. */
   async removeAll(): Promise<void> {
-    const { cluster } = this;
-    const { sandboxes, checkpoints } = cluster.cluster;
+    const { cluster, claims } = this;
+    const { sandboxes, checkpoints, sets, snapshots } = cluster.cluster;
+    for (const claim of (await claims.list()).items) await cluster.remove(claims, claim);
+    for (const set of (await sets.list()).items) await cluster.remove(sets, set);
+    for (const snapshot of (await snapshots.list()).items) await cluster.remove(snapshots, snapshot);
     for (const checkpoint of (await checkpoints.list()).items) await cluster.remove(checkpoints, checkpoint);
     for (const sandbox of (await sandboxes.list()).items) await cluster.remove(sandboxes, sandbox);
   }

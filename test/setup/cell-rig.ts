@@ -14,6 +14,7 @@ export interface StartCellOptions {
   start: "boot" | "wait";
   container?: Partial<ContainerSpec>;
   templateDigest?: string;
+  keepsWaiting?: true;
   /** Added to the cell's own environment. */
   environment?: Record<string, string>;
 }
@@ -69,6 +70,7 @@ export class CellRig {
       container: { name: "main", image: "python", ...options.container },
       rootPath: this.#rootPath,
       start: options.start,
+      keepsWaiting: options.keepsWaiting,
       publicKey: this.#key.publicKey,
       templateDigest: options.templateDigest ?? `sha256:${"0".repeat(64)}`,
     });

@@ -1,0 +1,91 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Checkpoint } from "../../src/api/checkpoint.ts";
+import type { NamedSnapshot } from "../../src/api/named-snapshot.ts";
+import type { Pod } from "../../src/api/pod.ts";
+import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { SandboxClaim } from "../../src/api/sandbox-claim.ts";
+import type { SandboxSet } from "../../src/api/sandbox-set.ts";
+import { createInformers, type Informers } from "../../src/controllers/resources.ts";
+import type { Informer } from "../../src/kube/informer.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import { silentLog } from "../../src/kube/log.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
+
+/** What the API server has, as the test hears of it: whoever is killed at a step is killed as soon as that step shows. */
+export class WatchedObjects {
+  readonly #informers: Informers;
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void>[];
+
+  private constructor(client: KubeClient) {
+    this.#informers = createInformers(client, silentLog);
+    this.#running = this.#all.map((informer) => informer.run(this.#stop.signal));
+  }
+
+  static async open(client: KubeClient): Promise<WatchedObjects> {
+    const objects = new WatchedObjects(client);
+    await Promise.all(objects.#all.map((informer) => informer.synced()));
+    return objects;
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await Promise.all(this.#running);
+  }
+
+  get sandboxes(): Sandbox[] {
+    return this.#informers.sandboxes.store.list();
+  }
+
+  get pods(): Pod[] {
+    return this.#informers.pods.store.list();
+  }
+
+  get checkpoints(): Checkpoint[] {
+    return this.#informers.checkpoints.store.list();
+  }
+
+  set(key: string): SandboxSet | undefined {
+    return this.#informers.sets.store.get(key);
+  }
+
+  claim(key: string): SandboxClaim | undefined {
+    return this.#informers.claims.store.get(key);
+  }
+
+  snapshot(key: string): NamedSnapshot | undefined {
+    return this.#informers.snapshots.store.get(key);
+  }
+
+  /** Calls `listener` at each change; what is returned ends that. */
+  onChange(listener: () => void): () => void {
+    const ends = this.#all.map((informer) => informer.store.subscribe(listener));
+    return () => {
+      for (const end of ends) end();
+    };
+  }
+
+  /** Resolves at the change that makes it so. @throws Error after two minutes */
+  async until(what: string, isSo: () => boolean): Promise<void> {
+    const seen = Promise.withResolvers<"seen">();
+    const look = (): void => {
+      if (isSo()) seen.resolve("seen");
+    };
+    const end = this.onChange(look);
+    const over = new AbortController();
+    try {
+      look();
+      const late = sleep(limitMilliseconds, "late" as const, { signal: over.signal }).catch(() => "late" as const);
+      if ((await Promise.race([seen.promise, late])) === "late") throw new Error(`it did not come to be: ${what}`);
+    } finally {
+      end();
+      over.abort();
+    }
+  }
+
+  get #all(): Informer<KubeObject>[] {
+    return Object.values(this.#informers) as Informer<KubeObject>[];
+  }
+}
+
+const limitMilliseconds = 120_000;
