@@ -5,8 +5,9 @@ const allowed = {
   store: ["api"],
   cell: ["api", "store"],
   backends: ["api", "kube", "store", "cell/client"],
-  controllers: ["api", "kube", "backends"],
-  gateway: ["api", "kube"],
+  claim: ["api", "kube"],
+  controllers: ["api", "kube", "backends", "claim"],
+  gateway: ["api", "kube", "claim"],
 };
 const folderRules = Object.entries(allowed).map(([folder, targets]) => ({
   name: `${folder}-imports`,
@@ -32,10 +33,29 @@ module.exports = {
     },
     { name: "cli-is-top", severity: "error", from: { path: "^src/local/" }, to: { path: "^src/cli/" } },
     {
-      name: "pulumi-imports",
+      name: "components-imports",
       severity: "error",
-      from: { path: "^(components|provider)/" },
+      from: { path: "^components/" },
       to: { path: "^src/", pathNot: "^src/api/" },
+    },
+    {
+      name: "provider-imports",
+      severity: "error",
+      from: { path: "^provider/" },
+      to: { path: "^(src|components)/", pathNot: "^src/(api|kube)/" },
+    },
+    {
+      name: "handlers-without-pulumi",
+      severity: "error",
+      comment: "Handlers are called by Pulumi's process, and know nothing of Pulumi",
+      from: { path: "^provider/handlers/" },
+      to: { path: "(^|/)node_modules/@pulumi/|^provider/(?!handlers/)" },
+    },
+    {
+      name: "src-without-pulumi",
+      severity: "error",
+      from: { path: "^src/" },
+      to: { path: "(^|/)node_modules/@pulumi/|^(components|provider)/" },
     },
     {
       name: "not-to-test",

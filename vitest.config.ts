@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: "unit", include: ["src/**/*.test.ts"], sequence: { groupOrder: 0 } } },
+      { test: { name: "unit", include: ["{src,provider,components}/**/*.test.ts"], sequence: { groupOrder: 0 } } },
       {
         test: {
           name: "cluster",
@@ -11,9 +11,22 @@ export default defineConfig({
           globalSetup: ["test/setup/tools.ts"],
           testTimeout: 120_000,
           hookTimeout: 120_000,
+          expect: { poll: { timeout: 20_000 } },
           // Each file has a control plane or sandboxes of its own: two at once only wait for each other.
           fileParallelism: false,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          name: "program",
+          include: ["test/program/**/*.test.ts"],
+          globalSetup: ["test/setup/tools.ts", "test/program/built-package.ts"],
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          expect: { poll: { timeout: 20_000 } },
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
         },
       },
     ],

@@ -1,5 +1,5 @@
 // Bundles the programs into dist/. Run by `npm ci` (as `prepare`) and `npm run build`.
-import { rmSync } from "node:fs";
+import { existsSync, globSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -34,6 +34,19 @@ const programs = [
     },
   },
   { entryPoints: ["src/index.ts"], outfile: "dist/index.js", packages: "external" },
+  // CommonJS, so that programs of every sort load the same file: docs/decisions/0007.
+  {
+    entryPoints: [
+      { in: "components/index.ts", out: "index" },
+      { in: "provider/named-snapshot.ts", out: "provider/named-snapshot" },
+      { in: "provider/sandbox-clone.ts", out: "provider/sandbox-clone" },
+    ],
+    outdir: "dist/pulumi",
+    format: "cjs",
+    packages: "external",
+    // What dynamic resources ask for when they are carried out is a file of its own.
+    external: ["ramet/*"],
+  },
 ];
 
 const esbuild = await import("esbuild").catch(() => undefined);
@@ -42,5 +55,14 @@ if (esbuild === undefined) {
   console.error("dist/ was not built: esbuild, a development dependency, is not installed.");
   process.exit();
 }
-rmSync(join(root, "dist"), { recursive: true, force: true });
+// npm makes the types (prepack) before it has this run (prepare).
+const typesAndTheirFolders = new Set(["types", "pulumi", "pulumi/types"]);
+for (const path of globSync("{*,pulumi/*}", { cwd: join(root, "dist") })) {
+  if (!typesAndTheirFolders.has(path)) rmSync(join(root, "dist", path), { recursive: true, force: true });
+}
 await Promise.all(programs.map((program) => esbuild.build({ ...shared, ...program })));
+writeFileSync(join(root, "dist/pulumi/package.json"), `${JSON.stringify({ type: "commonjs" })}\n`);
+
+// A dynamic resource asks for the package from its program's folder. The programs of this repository have not installed it.
+const own = join(root, "node_modules/ramet");
+if (existsSync(join(root, "node_modules")) && !existsSync(own)) symlinkSync("..", own, "dir");

@@ -28,8 +28,8 @@ export class DemoCluster {
   /** `ramet local up`, and a client of what came up. */
   async up(signal: AbortSignal): Promise<Cluster> {
     await this.#ramet(["local", "up", "--name", name], signal);
-    const path = clusterFolder(name, this.#environment).kubeconfig;
-    const client = new KubeClient(await connectionFromKubeconfig({ path }), { userAgent: "ramet-demo" });
+    const connection = await connectionFromKubeconfig({ path: this.kubeconfigPath });
+    const client = new KubeClient(connection, { userAgent: "ramet-demo" });
     this.#cluster = new Cluster(client, "default");
     return this.#cluster;
   }
@@ -41,6 +41,10 @@ export class DemoCluster {
     const left = await traces(this.#dataFolder);
     await rm(this.#dataFolder, { recursive: true, force: true });
     return left;
+  }
+
+  get kubeconfigPath(): string {
+    return clusterFolder(name, this.#environment).kubeconfig;
   }
 
   get #environment(): NodeJS.ProcessEnv {

@@ -1,15 +1,14 @@
 import type { Checkpoint } from "../../src/api/checkpoint.ts";
-import type { Cluster } from "../../src/cli/cluster/cluster.ts";
-import { DemoCluster } from "./demo-cluster.ts";
 import { Interpreter } from "./interpreter.ts";
 import { createCheckpoint, createSandbox, deleteCheckpoint } from "./objects.ts";
-import { expectEqual, Steps } from "./steps.ts";
+import { runDemo, type DemoContext } from "./run-demo.ts";
+import { expectEqual } from "./steps.ts";
 
 /**
  * Captures a running Python process with its memory and brings it to life again, on a cluster on this machine: once with
  * memory and files, once with files only, while the original goes on and changes.
  */
-async function walkThrough(cluster: Cluster, steps: Steps, signal: AbortSignal): Promise<void> {
+async function walkThrough({ cluster, steps, signal }: DemoContext): Promise<void> {
   const interpreters = new Map<string, Interpreter>();
   const checkpoints: Checkpoint[] = [];
   const sandbox = async (name: string, checkpointId?: string): Promise<Interpreter> => {
@@ -77,39 +76,4 @@ async function walkThrough(cluster: Cluster, steps: Steps, signal: AbortSignal):
   });
 }
 
-async function main(): Promise<number> {
-  const interrupted = new AbortController();
-  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    process.on(name, () => {
-      interrupted.abort(new Error("interrupted"));
-    });
-  }
-  const steps = new Steps();
-  const demo = await DemoCluster.make();
-  const failures: unknown[] = [];
-  try {
-    let cluster: Cluster | undefined;
-    await steps.step("Start a Kubernetes control plane, controllers and a node", async () => {
-      cluster = await demo.up(interrupted.signal);
-      return "etcd, API server, controller and node run as processes of this user";
-    });
-    if (cluster !== undefined) await walkThrough(cluster, steps, interrupted.signal);
-  } catch (error) {
-    if (!interrupted.signal.aborted) failures.push(error);
-  }
-  const end = steps.step("Take everything down again", async () => {
-    const left = await demo.down();
-    if (left.length > 0) throw new Error(`this is left: ${left.join("; ")}`);
-    return "no process, mount or file of it is left";
-  });
-  await end.catch((error: unknown) => failures.push(error));
-  console.log(`\n${steps.table()}`);
-  for (const failure of failures)
-    console.error("\nThe demo failed:", failure instanceof Error ? failure.message : failure);
-  if (failures.length > 0) return 1;
-  if (interrupted.signal.aborted) return 130;
-  console.log("\nEverything was as it must be.");
-  return 0;
-}
-
-process.exit(await main());
+process.exit(await runDemo(walkThrough));

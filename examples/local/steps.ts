@@ -7,20 +7,28 @@ interface Row {
 /** Tells a person what happens, how long it took, and at the end all of it once more as a table. */
 export class Steps {
   readonly #rows: Row[] = [];
+  #notes = 0;
 
   /** Does one step; `work` answers what a person should know of the outcome. */
   async step(what: string, work: () => Promise<string>): Promise<void> {
     process.stdout.write(`• ${what} … `);
     const start = performance.now();
+    const notes = this.#notes;
     try {
       const result = await work();
       const milliseconds = performance.now() - start;
       this.#rows.push({ what, milliseconds });
-      console.log(`${text(milliseconds)}\n    ${result}`);
+      console.log(`${this.#notes > notes ? "\n  " : ""}${text(milliseconds)}\n    ${result}`);
     } catch (error) {
       console.log("failed");
       throw error;
     }
+  }
+
+  /** Tells how the present step goes on, on a line of its own. */
+  note(line: string): void {
+    this.#notes++;
+    process.stdout.write(`\n    ${line}`);
   }
 
   table(): string {

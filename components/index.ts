@@ -1,0 +1,23 @@
+/** What a Pulumi program imports. The kinds as types and schemas, without Pulumi, are `ramet/api`. */
+export { NamedSnapshot, type NamedSnapshotArgs } from "./named-snapshot.ts";
+export { type PlacementArgs } from "./placement.ts";
+export { type PodArgs } from "./pod-template.ts";
+export {
+  copy,
+  env,
+  run,
+  start,
+  user,
+  waitFor,
+  workdir,
+  type CommandOptions,
+  type CopyArgs,
+  type RecipeStepArgs,
+  type WaitForArgs,
+} from "./recipe.ts";
+export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
+export { Sandbox, type SandboxArgs } from "./sandbox.ts";
+export { SandboxClone, type SandboxCloneArgs } from "./sandbox-clone.ts";
+export { SandboxSet, type SandboxSetArgs } from "./sandbox-set.ts";
+export { SandboxTemplate, type SandboxTemplateArgs } from "./sandbox-template.ts";
+export { type SnapshotSourceArgs } from "./snapshot-source.ts";

@@ -1,0 +1,126 @@
+import { apiextensions } from "@pulumi/kubernetes";
+import {
+  ComponentResource,
+  Config,
+  log,
+  output,
+  RunError,
+  runtime,
+  type ComponentResourceOptions,
+  type Input,
+  type Output,
+} from "@pulumi/pulumi";
+import type { ErrorCode } from "../src/api/error-codes.ts";
+import { RametError } from "../src/api/errors.ts";
+import { declaredByAnnotation, findRuntime, runtimeNames } from "../provider/handlers/runtime/find-runtime.ts";
+import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
+import { ownerOf } from "./placement.ts";
+import { controllerManifests, lastingManifests, type InstallOptions, type Manifest } from "./runtime/manifests.ts";
+
+export interface RametRuntimeArgs {
+  /**
+   * Where checkpoints are kept. Controllers that are adopted keep the store that they were started with. To install, `claim`
+   * names a PersistentVolumeClaim of the namespace `ramet-system`, which is mounted at the directory.
+   */
+  store: { directory: Input<string>; claim?: Input<string> };
+  /**
+   * `install` declares the controllers, `adopt` takes those that run, and `auto` adopts where another than this program has
+   * started them. @default "auto"
+   */
+  mode?: RuntimeMode;
+  /** The image with the command `ramet`. Needed to install. */
+  image?: Input<string>;
+  /** The image of the cell, in which sandboxes run. Needed to install. */
+  cellImage?: Input<string>;
+  /** How many controllers stand by; one of them works. @default 2 */
+  replicas?: Input<number>;
+  /** Changes each object that is declared, for what no argument says. */
+  transform?: { object?: (manifest: Manifest) => Manifest };
+}
+
+interface Found {
+  mode: "install" | "adopt";
+  /** What is declared, by kind and name. */
+  objects: Record<string, apiextensions.CustomResource>;
+}
+
+/** Ramet's controllers in a cluster: what all other resources need. */
+export class RametRuntime extends ComponentResource<Found> {
+  /** What was done: `install` or `adopt`. */
+  declare readonly mode: Output<"install" | "adopt">;
+  /** The objects that it stands for, by kind and name; none where the controllers were adopted. */
+  declare readonly nodes: { objects: Promise<Record<string, apiextensions.CustomResource>> };
+
+  constructor(name: string, args: RametRuntimeArgs, opts: ComponentResourceOptions = {}) {
+    const { transform: _, ...wished } = args;
+    super("ramet:index:RametRuntime", name, { ...wished, name }, opts);
+    const found = this.getData();
+    this.mode = output(found.then(({ mode }) => mode));
+    this.nodes = { objects: found.then(({ objects }) => objects) };
+    this.registerOutputs({ mode: this.mode });
+  }
+
+  /** Whoever depends on the component waits for this. */
+  protected override async initialize(args: RametRuntimeArgs & { name: string }): Promise<Found> {
+    const configuration = new Config("kubernetes");
+    const around = {
+      configuration: { get: (key: string) => configuration.get(key.replace(/^kubernetes:/, "")) },
+      environment: process.env,
+    };
+    const { mode = "auto" } = args;
+    const owner = ownerOf(args.name);
+    const planned = await findRuntime(around, runtimeNames.namespace)
+      .then((facts) => planRuntime(mode, facts, owner))
+      .catch((error: unknown) => this.#unseen(mode, RametError.from(error)));
+    return { mode: planned, objects: planned === "install" ? this.#install(args, owner) : {} };
+  }
+
+  #install(args: RametRuntimeArgs & { name: string }, owner: string): Found["objects"] {
+    const options = installOptions(args, owner);
+    const lasting = lastingManifests(options).map((manifest) =>
+      this.#declare(args, manifest, { retainOnDelete: true }),
+    );
+    const needed = lasting.map(([, object]) => object);
+    const others = controllerManifests(options).map((manifest) => this.#declare(args, manifest, { dependsOn: needed }));
+    void log.warn(
+      "Pods of sandboxes do not mount the store yet: on this cluster sandboxes run, and cannot be checkpointed",
+      this,
+    );
+    return Object.fromEntries([...lasting, ...others]);
+  }
+
+  #declare(
+    { name, transform }: RametRuntimeArgs & { name: string },
+    manifest: Manifest,
+    options: { retainOnDelete?: boolean; dependsOn?: apiextensions.CustomResource[] },
+  ): [string, apiextensions.CustomResource] {
+    const declared = transform?.object?.(manifest) ?? manifest;
+    const key = `${manifest.kind}/${manifest.metadata.name}`;
+    return [key, new apiextensions.CustomResource(`${name}-${key}`, declared, { parent: this, ...options })];
+  }
+
+  /** A preview goes on without the cluster; nothing else does. */
+  #unseen(mode: RuntimeMode, error: RametError): Found["mode"] {
+    if (!runtime.isDryRun() || !unseen.has(error.code)) throw new RunError(error.describe());
+    void log.warn(`The cluster cannot be looked at, so what it needs is not shown: ${error.describe()}`, this);
+    return mode === "install" ? "install" : "adopt";
+  }
+}
+
+/** @throws RunError naming what is missing */
+function installOptions({ image, cellImage, replicas = 2, store }: RametRuntimeArgs, owner: string): InstallOptions {
+  const { directory, claim } = store;
+  if (image === undefined || cellImage === undefined || claim === undefined) {
+    const why = "No controllers run in this cluster, and to install them image, cellImage and store.claim are needed";
+    const hint = "Or start them otherwise, on one machine with ramet local up; then they are adopted";
+    throw new RunError(new RametError("InvalidArgument", why, { hint }).describe());
+  }
+  return {
+    ...{ image, cellImage, replicas, store: { directory, claim } },
+    namespace: runtimeNames.namespace,
+    deployment: runtimeNames.deployment,
+    annotations: { [declaredByAnnotation]: owner },
+  };
+}
+
+const unseen = new Set<ErrorCode>(["Unavailable", "Timeout", "NotFound", "Unauthorized"]);

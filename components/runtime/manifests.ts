@@ -1,0 +1,155 @@
+import type { Input } from "@pulumi/pulumi";
+import { renderCrds } from "../../src/api/crd.ts";
+import { clusterRights, systemRights, type Right } from "./rights.ts";
+
+/** An object to apply. */
+export interface Manifest {
+  apiVersion: string;
+  kind: string;
+  metadata: { name: string; namespace?: string; annotations?: Record<string, string>; labels?: Record<string, string> };
+  [field: string]: unknown;
+}
+
+export interface InstallOptions {
+  namespace: string;
+  /** Of the controllers' Deployment: who declares it. */
+  annotations: Record<string, string>;
+  deployment: string;
+  image: Input<string>;
+  cellImage: Input<string>;
+  replicas: Input<number>;
+  store: { directory: Input<string>; claim: Input<string> };
+}
+
+/** What must stay when the runtime is removed: the CRDs, with which all objects would go, and the key of running cells. */
+export function lastingManifests({ namespace }: InstallOptions): Manifest[] {
+  return [
+    { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } },
+    ...renderCrds().map((crd): Manifest => ({ ...crd })),
+  ];
+}
+
+/** The controllers, and what they may do. */
+export function controllerManifests(options: InstallOptions): Manifest[] {
+  return [
+    serviceAccount(options),
+    ...roles(options),
+    deployment(options),
+    disruptionBudget(options),
+    metricsService(options),
+    networkPolicy(options),
+  ];
+}
+
+const name = "ramet-controller";
+const labels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "controller" };
+const metricsPort = 9464;
+
+function serviceAccount({ namespace }: InstallOptions): Manifest {
+  return { apiVersion: "v1", kind: "ServiceAccount", metadata: { name, namespace } };
+}
+
+function roles({ namespace }: InstallOptions): Manifest[] {
+  const apiVersion = "rbac.authorization.k8s.io/v1";
+  const apiGroup = "rbac.authorization.k8s.io";
+  const subjects = [{ kind: "ServiceAccount", name, namespace }];
+  const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
+  return [
+    { apiVersion, kind: "ClusterRole", metadata: { name }, rules: clusterRights.map(rule) },
+    { apiVersion, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
+    { apiVersion, kind: "Role", metadata: { name, namespace }, rules: systemRights.map(rule) },
+    { apiVersion, kind: "RoleBinding", metadata: { name, namespace }, ...bound("Role") },
+  ];
+}
+
+function rule({ apiGroups, resources, verbs }: Right) {
+  return { apiGroups, resources, verbs };
+}
+
+function deployment({ namespace, annotations, replicas, ...options }: InstallOptions): Manifest {
+  return {
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name: options.deployment, namespace, annotations, labels },
+    spec: {
+      replicas,
+      selector: { matchLabels: labels },
+      template: { metadata: { labels }, spec: pod(options) },
+    },
+  };
+}
+
+function pod({ image, cellImage, store }: Pick<InstallOptions, "image" | "cellImage" | "store">) {
+  return {
+    serviceAccountName: name,
+    securityContext: {
+      runAsNonRoot: true,
+      runAsUser: 65532,
+      fsGroup: 65532,
+      seccompProfile: { type: "RuntimeDefault" },
+    },
+    // Two on one machine would go together with it.
+    topologySpreadConstraints: [
+      {
+        maxSkew: 1,
+        topologyKey: "kubernetes.io/hostname",
+        whenUnsatisfiable: "ScheduleAnyway",
+        labelSelector: { matchLabels: labels },
+      },
+    ],
+    containers: [
+      {
+        name: "controller",
+        image,
+        args: [
+          "controller",
+          "--leader-elect",
+          ...["--store-directory", store.directory],
+          ...["--cell-image", cellImage],
+          ...["--metrics-port", String(metricsPort), "--metrics-address", "0.0.0.0"],
+        ],
+        ports: [{ name: "metrics", containerPort: metricsPort }],
+        // Only the one that works is ready by /readyz; the others wait, and are well.
+        livenessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
+        readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
+        resources: { requests: { cpu: "100m", memory: "128Mi" } },
+        securityContext: {
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          capabilities: { drop: ["ALL"] },
+        },
+        volumeMounts: [{ name: "store", mountPath: store.directory }],
+      },
+    ],
+    volumes: [{ name: "store", persistentVolumeClaim: { claimName: store.claim } }],
+  };
+}
+
+function disruptionBudget({ namespace }: InstallOptions): Manifest {
+  const spec = { maxUnavailable: 1, selector: { matchLabels: labels } };
+  return { apiVersion: "policy/v1", kind: "PodDisruptionBudget", metadata: { name, namespace }, spec };
+}
+
+function metricsService({ namespace }: InstallOptions): Manifest {
+  const ports = [{ name: "metrics", port: metricsPort, targetPort: "metrics" }];
+  return {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: `${name}-metrics`, namespace, labels },
+    spec: { selector: labels, ports },
+  };
+}
+
+/** Nobody has to reach the controllers but who reads their metrics. They reach the API server, cells, and URLs of recipes. */
+function networkPolicy({ namespace }: InstallOptions): Manifest {
+  return {
+    apiVersion: "networking.k8s.io/v1",
+    kind: "NetworkPolicy",
+    metadata: { name, namespace },
+    spec: {
+      podSelector: { matchLabels: labels },
+      policyTypes: ["Ingress"],
+      ingress: [{ ports: [{ port: "metrics", protocol: "TCP" }] }],
+    },
+  };
+}

@@ -1,0 +1,99 @@
+/** One right of the controllers, and why they need it. */
+export interface Right {
+  why: string;
+  apiGroups: string[];
+  resources: string[];
+  verbs: string[];
+}
+
+const kruise = "agents.kruise.io";
+const follow = ["get", "list", "watch"];
+
+/** In every namespace. */
+export const clusterRights: readonly Right[] = [
+  {
+    why: "sandboxes are made for sets, claims and builds, and deleted when their time is over",
+    apiGroups: [kruise],
+    resources: ["sandboxes"],
+    verbs: [...follow, "create", "patch", "delete"],
+  },
+  {
+    why: "checkpoints are made for pauses, steps and versions, and removed when nothing refers to them",
+    apiGroups: [kruise],
+    resources: ["checkpoints"],
+    verbs: [...follow, "create", "patch", "delete"],
+  },
+  {
+    why: "the template of each checkpoint and of each revision of a set is kept, and removed with it",
+    apiGroups: [kruise],
+    resources: ["sandboxtemplates"],
+    verbs: [...follow, "create", "patch", "delete"],
+  },
+  {
+    why: "a claim is deleted when its ttlAfterCompleted is over",
+    apiGroups: [kruise],
+    resources: ["sandboxclaims"],
+    verbs: [...follow, "patch", "delete"],
+  },
+  { why: "sets are followed", apiGroups: [kruise], resources: ["sandboxsets"], verbs: [...follow, "patch"] },
+  {
+    why: "named snapshots are followed, and bear a finalizer until what they have made is gone",
+    apiGroups: ["ramet.dev"],
+    resources: ["namedsnapshots"],
+    verbs: [...follow, "patch"],
+  },
+  {
+    why: "how each object is, is told in its status",
+    apiGroups: [kruise, "ramet.dev"],
+    resources: [
+      "sandboxes/status",
+      "checkpoints/status",
+      "sandboxclaims/status",
+      "sandboxsets/status",
+      "namedsnapshots/status",
+    ],
+    verbs: ["patch"],
+  },
+  {
+    why: "a sandbox runs in a Pod",
+    apiGroups: [""],
+    resources: ["pods"],
+    verbs: [...follow, "create", "patch", "delete"],
+  },
+  {
+    why: "volumeClaimTemplates of a sandbox become claims",
+    apiGroups: [""],
+    resources: ["persistentvolumeclaims"],
+    verbs: ["get", "create"],
+  },
+  {
+    why: "what the steps of a recipe print is kept in ConfigMaps, and steps copy from ConfigMaps",
+    apiGroups: [""],
+    resources: ["configmaps"],
+    verbs: ["get", "create", "patch", "delete"],
+  },
+  { why: "steps copy from Secrets that they name", apiGroups: [""], resources: ["secrets"], verbs: ["get"] },
+  {
+    why: "the store is bound to the cluster by the UID of kube-system, and ramet-system is made where it is missing",
+    apiGroups: [""],
+    resources: ["namespaces"],
+    verbs: ["get", "create"],
+  },
+  {
+    why: "transitions are told as events",
+    apiGroups: ["events.k8s.io"],
+    resources: ["events"],
+    verbs: ["create", "patch"],
+  },
+];
+
+/** In the namespace of the controllers. */
+export const systemRights: readonly Right[] = [
+  {
+    why: "one of several controllers works: the one that holds the lease",
+    apiGroups: ["coordination.k8s.io"],
+    resources: ["leases"],
+    verbs: ["get", "create", "update"],
+  },
+  { why: "the key of the cells is made once", apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
+];

@@ -1,0 +1,50 @@
+import type { Cluster } from "../../src/cli/cluster/cluster.ts";
+import { DemoCluster } from "./demo-cluster.ts";
+import { Steps } from "./steps.ts";
+
+/** What a walk-through works with. */
+export interface DemoContext {
+  cluster: Cluster;
+  /** For the command line: of the cluster's administrator. */
+  kubeconfigPath: string;
+  steps: Steps;
+  /** Aborted by Ctrl-C; what comes after that only takes down. */
+  signal: AbortSignal;
+}
+
+/** Runs a walk-through on a cluster of its own, and takes all of it down again. Answers the exit code. */
+export async function runDemo(walkThrough: (context: DemoContext) => Promise<void>): Promise<number> {
+  const interrupted = new AbortController();
+  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(name, () => {
+      interrupted.abort(new Error("interrupted"));
+    });
+  }
+  const { signal } = interrupted;
+  const steps = new Steps();
+  const demo = await DemoCluster.make();
+  const failures: unknown[] = [];
+  try {
+    let cluster: Cluster | undefined;
+    await steps.step("Start a Kubernetes control plane, controllers and a node", async () => {
+      cluster = await demo.up(signal);
+      return "etcd, API server, controller and node run as processes of this user";
+    });
+    if (cluster !== undefined) await walkThrough({ cluster, kubeconfigPath: demo.kubeconfigPath, steps, signal });
+  } catch (error) {
+    if (!signal.aborted) failures.push(error);
+  }
+  const end = steps.step("Take everything down again", async () => {
+    const left = await demo.down();
+    if (left.length > 0) throw new Error(`this is left: ${left.join("; ")}`);
+    return "no process, mount or file of it is left";
+  });
+  await end.catch((error: unknown) => failures.push(error));
+  console.log(`\n${steps.table()}`);
+  for (const failure of failures)
+    console.error("\nThe demo failed:", failure instanceof Error ? failure.message : failure);
+  if (failures.length > 0) return 1;
+  if (signal.aborted) return 130;
+  console.log("\nEverything was as it must be.");
+  return 0;
+}

@@ -1,0 +1,76 @@
+import { expect, it } from "vitest";
+import { snapshotDigest } from "../../../src/api/snapshot-digest.ts";
+import { diffByTable } from "../diff-table.ts";
+import type { Values } from "../handler.ts";
+import { unknownValue } from "../unknown.ts";
+import { checkNamedSnapshot } from "./check.ts";
+import { namedSnapshotDiff } from "./inputs.ts";
+
+const template = { template: { spec: { containers: [{ name: "sandbox", image: "python" }] } } };
+const recipe = [{ run: "true" }, { waitFor: { port: 8000 } }];
+const wished: Values = {
+  name: "data",
+  namespace: "team-a",
+  from: { template: { name: "python" } },
+  source: { template },
+  recipe,
+  timeout: "1 hour",
+  owner: "o/p/s/data",
+};
+
+it("adds the digest that the controller computes, and the ports that the recipe waits for", () => {
+  const { inputs, failures } = checkNamedSnapshot({}, wished);
+  expect(failures).toEqual([]);
+  const contents = ["memory" as const, "filesystem" as const];
+  const { digest } = snapshotDigest({ from: { template }, recipe, copied: new Map(), contents });
+  expect(inputs).toMatchObject({ digest, ports: [8000], keepVersions: 5, deletionPolicy: "Retain" });
+});
+
+it("leaves the digest open while an input is not known, and out where only the cluster knows it", () => {
+  const open = checkNamedSnapshot({}, { ...wished, source: { template: unknownValue } });
+  expect(open).toMatchObject({ failures: [], inputs: { digest: unknownValue } });
+  const ofSandbox = { ...wished, from: { sandbox: { name: "a" } }, source: null };
+  expect(checkNamedSnapshot({}, ofSandbox).inputs).not.toHaveProperty("digest");
+});
+
+it("names what the API server would refuse", () => {
+  const refusals = (change: Values): string =>
+    checkNamedSnapshot({}, { ...wished, ...change })
+      .failures.map(({ property, reason }) => `${property}: ${reason}`)
+      .join("\n");
+  expect(refusals({ name: "Data" })).toMatch(/^name: .*DNS label/);
+  expect(refusals({ recipe: [{ copy: { path: "a", content: "" } }] })).toMatch(
+    /^recipe\[0\]\.copy\.path: must be an abs/,
+  );
+  expect(refusals({ recipe: [{ run: "true", start: "true" }] })).toMatch(/^recipe\[0\]: .*exactly one action/);
+  expect(refusals({ timeout: "soon" })).toMatch(/^timeout: timeout is no duration/);
+});
+
+it("refuses a secret in the recipe itself", () => {
+  const { failures } = checkNamedSnapshot({}, { ...wished, recipeHoldsSecrets: true });
+  expect(failures.map(({ property }) => property)).toEqual(["recipe"]);
+  expect(failures[0]?.reason).toMatch(/copy\(\{ path, secret \}\)/);
+});
+
+it("hashes secrets with a key that it makes once", () => {
+  const copied = { copy: { path: "/token", secretKeyRef: { name: "data-recipe", key: "token" } } };
+  const withSecret = (token: string): Values => ({ ...wished, recipe: [copied], secrets: { token }, digestKey: "" });
+  const first = checkNamedSnapshot({}, withSecret("one")).inputs;
+  const again = checkNamedSnapshot(first, withSecret("one")).inputs;
+  const other = checkNamedSnapshot(first, withSecret("two")).inputs;
+  expect(first["digest"]).toMatch(/^sha256:/);
+  expect(again).toEqual(first);
+  expect(other["digest"]).not.toBe(first["digest"]);
+  expect(other["digestKey"]).toBe(first["digestKey"]);
+  const elsewhere = checkNamedSnapshot({}, withSecret("one")).inputs;
+  expect(elsewhere["digest"]).not.toBe(first["digest"]);
+});
+
+it("replaces for another name or namespace, updates for all else, and lets the timeout be", () => {
+  const { inputs } = checkNamedSnapshot({}, wished);
+  const diff = (change: Values) => diffByTable(namedSnapshotDiff, inputs, { ...inputs, ...change });
+  expect(diff({})).toEqual({ changes: false, replaces: [], deleteBeforeReplace: false });
+  expect(diff({ timeout: "2 hours" }).changes).toBe(false);
+  expect(diff({ keepVersions: 2 })).toMatchObject({ changes: true, replaces: [] });
+  expect(diff({ name: "other" })).toEqual({ changes: true, replaces: ["name"], deleteBeforeReplace: true });
+});

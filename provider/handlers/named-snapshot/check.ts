@@ -1,0 +1,72 @@
+import { RametError } from "../../../src/api/errors.ts";
+import { NamedSnapshotManifest, NamedSnapshotSpec } from "../../../src/api/named-snapshot.ts";
+import type { CheckResult, Values } from "../handler.ts";
+import { judge } from "../judge.ts";
+import { parseTimeSpan } from "../time-span.ts";
+import { hasUnknown, unknownValue } from "../unknown.ts";
+import { digestOfInputs } from "./digest.ts";
+import { manifestOf } from "./inputs.ts";
+import { newDigestKey } from "./recipe-secret.ts";
+
+/** Judges a named snapshot as the API server would, and adds its digest, so that a preview shows whether it is built. */
+export function checkNamedSnapshot(olds: Values, news: Values): CheckResult {
+  const inputs = withDigestKey(olds, { ...specDefaults, ...withoutNulls(news) });
+  const failures = [...judgeManifest(inputs), ...judgeSecrets(inputs), ...judgeTimeout(inputs)];
+  if (failures.length > 0) return { inputs, failures };
+  const digest = digestOfInputs(inputs)?.digest ?? (isOpen(inputs) ? unknownValue : undefined);
+  return { inputs: { ...inputs, ports: portsOf(inputs), ...(digest !== undefined && { digest }) }, failures };
+}
+
+/** What the API server would fill in stands in the state, so that what it has is equal to what is wished. */
+const specDefaults = {
+  contents: NamedSnapshotSpec.shape.contents.parse(undefined),
+  keepVersions: NamedSnapshotSpec.shape.keepVersions.parse(undefined),
+  deletionPolicy: NamedSnapshotSpec.shape.deletionPolicy.parse(undefined),
+  stepCache: NamedSnapshotSpec.shape.stepCache.parse(undefined),
+};
+
+function judgeManifest(inputs: Values): CheckResult["failures"] {
+  return judge(NamedSnapshotManifest, { ...manifestOf(inputs) }).map(({ property, reason }) => ({
+    // What is said of the whole object is said of its name.
+    property: property === "" ? "name" : property.replace(/^(spec|metadata)\./, ""),
+    reason,
+  }));
+}
+
+function judgeSecrets({ recipeHoldsSecrets }: Values): CheckResult["failures"] {
+  if (recipeHoldsSecrets !== true) return [];
+  const reason = `a secret stands in it, where whoever may read the NamedSnapshot could read it; give it to a step as a file: copy({ path, secret })`;
+  return [{ property: "recipe", reason }];
+}
+
+function judgeTimeout({ timeout }: Values): CheckResult["failures"] {
+  if (typeof timeout !== "string" || timeout === unknownValue) return [];
+  try {
+    parseTimeSpan(timeout, "timeout");
+    return [];
+  } catch (error) {
+    return [{ property: "timeout", reason: RametError.from(error).describe() }];
+  }
+}
+
+/** Made once, and kept in the state for good: with another key, the digest would be another. */
+function withDigestKey(olds: Values, news: Values): Values {
+  if (news["secrets"] === undefined) return news;
+  const known = olds["digestKey"];
+  return { ...news, digestKey: typeof known === "string" && known !== "" ? known : newDigestKey() };
+}
+
+function isOpen({ source, recipe, secrets, contents }: Values): boolean {
+  return hasUnknown([source, recipe, secrets, contents]);
+}
+
+/** The ports that the recipe waits for: there something answers in every clone. */
+function portsOf({ recipe }: Values): number[] {
+  const steps = Array.isArray(recipe) ? (recipe as { waitFor?: { port?: unknown } }[]) : [];
+  const ports = steps.map((step) => step.waitFor?.port).filter((port) => typeof port === "number");
+  return [...new Set(ports)];
+}
+
+function withoutNulls(values: Values): Values {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null && value !== undefined));
+}

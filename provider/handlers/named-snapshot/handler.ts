@@ -1,0 +1,170 @@
+import { RametError } from "../../../src/api/errors.ts";
+import type { NamedSnapshot } from "../../../src/api/named-snapshot.ts";
+import { covers } from "../../../src/kube/apply.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import { coreResources } from "../../../src/kube/resource-ref.ts";
+import { changedProperties, diffByTable } from "../diff-table.ts";
+import { follow } from "../follow.ts";
+import type { DiffResult, HandlerParts, ResourceHandler, Values } from "../handler.ts";
+import { InitFailed } from "../init-failed.ts";
+import { withCluster } from "../open-cluster.ts";
+import { claimFor, explainConflict, ownerAnnotation } from "../owner.ts";
+import { parseTimeSpan } from "../time-span.ts";
+import { checkNamedSnapshot } from "./check.ts";
+import { describeChange } from "./describe-change.ts";
+import { digestOfInputs } from "./digest.ts";
+import { manifestOf, NamedSnapshotInputs, namedSnapshotDiff, retryPatch, specProperties } from "./inputs.ts";
+import { lookUp, snapshotsOf } from "./look-up.ts";
+import { recipeSecret, recipeSecretName } from "./recipe-secret.ts";
+import { untilBuilt } from "./until-built.ts";
+
+/** Named snapshots as resources of a program. */
+export function namedSnapshotHandler(parts: HandlerParts): ResourceHandler {
+  return {
+    check: (olds, news) => Promise.resolve(checkNamedSnapshot(olds, news)),
+    diff: (_id, olds, news) => diff(parts, olds, news),
+    create: async (values) => {
+      const inputs = NamedSnapshotInputs.parse(values);
+      const id = `${inputs.namespace}/${inputs.name}`;
+      return { id, outs: await apply(parts, inputs, id) };
+    },
+    update: async (id, _olds, news) => ({ outs: await apply(parts, NamedSnapshotInputs.parse(news), id) }),
+    read: (id, props) => read(parts, id, props),
+    delete: (_id, props) => remove(parts, NamedSnapshotInputs.parse(props)),
+  };
+}
+
+async function diff(parts: HandlerParts, olds: Values, news: Values): Promise<DiffResult> {
+  // Where only the cluster can compute the digest, the other inputs say whether anything has changed.
+  const wished = news["digest"] === undefined ? { ...news, digest: olds["digest"] } : news;
+  const result = diffByTable(namedSnapshotDiff, olds, wished);
+  if (result.changes && result.replaces.length === 0) parts.say(await describe(parts, olds, wished));
+  return result;
+}
+
+async function describe(parts: HandlerParts, olds: Values, news: Values): Promise<string> {
+  const { name, namespace } = news as { name: string; namespace: string };
+  const known = (olds["versions"] ?? []) as { version: number; digest: string }[];
+  // A preview goes without the cluster too: then it says what the state knows.
+  const seen = await withCluster(parts, (client) =>
+    lookUp(client, { name, namespace }, AbortSignal.timeout(lookUpMilliseconds)),
+  ).catch(() => ({ kept: known, followers: [] }));
+  const recipe = (values: Values): NamedSnapshotInputs["recipe"] => (values["recipe"] ?? []) as never;
+  const text = describeChange({
+    before: { recipe: recipe(olds), digest: digestOfInputs(olds), served: olds["digest"] as string | undefined },
+    after: { recipe: recipe(news), digest: digestOfInputs(news) },
+    ...seen,
+  });
+  const others = changedProperties(namedSnapshotDiff, olds, news).filter((one) => one !== "recipe" && one !== "digest");
+  return `${name}: ${[...others.map((one) => `${one} changes`), text].filter((one) => one !== "").join("; ")}`;
+}
+
+/** Makes the object what is wished, and follows the build. A repeat finds what the first try did. */
+async function apply(parts: HandlerParts, inputs: NamedSnapshotInputs, id: string): Promise<Values> {
+  return withCluster(parts, async (client) => {
+    const snapshots = snapshotsOf(client);
+    const at = { namespace: inputs.namespace, name: inputs.name };
+    const before = await snapshots.find(at);
+    const claim = claimFor(inputs.owner, before);
+    if (inputs.secrets !== undefined) await applySecret(client, inputs);
+    const applied = await snapshots.apply(manifestOf(inputs), claim).catch((error: unknown) => {
+      throw explainConflict(error, "NamedSnapshot", at);
+    });
+    const hasFailed = before?.status?.build?.failure !== undefined && before.status.build.digest === inputs.digest;
+    const request = hasFailed ? client.clock.now() : undefined;
+    const from = request === undefined ? applied : await snapshots.mergePatch(at, retryPatch(request));
+    try {
+      const built = await untilBuilt({
+        ...{ snapshots, from, timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout") },
+        ...(request && { request: request.toISOString() }),
+        say: (line) => {
+          parts.say(`${inputs.name}: ${line}`);
+        },
+      });
+      return outputs(inputs, built);
+    } catch (error) {
+      const last = await snapshots.find(at).catch(() => undefined);
+      throw new InitFailed(id, outputs(inputs, last), RametError.from(error));
+    }
+  });
+}
+
+async function applySecret(client: KubeClient, inputs: NamedSnapshotInputs): Promise<void> {
+  const secrets = client.resource(coreResources.secrets);
+  const at = { namespace: inputs.namespace, name: recipeSecretName(inputs.name) };
+  const claim = claimFor(inputs.owner, await secrets.find(at));
+  await secrets.apply(recipeSecret(inputs), claim).catch((error: unknown) => {
+    throw explainConflict(error, "Secret", at);
+  });
+}
+
+/** The digest is that of what serves: after a failed build it differs from the wished one, and the next run goes on. */
+function outputs(inputs: Values, found: NamedSnapshot | undefined): Values {
+  const { digest: _wished, ...rest } = inputs;
+  const { version, digest, checkpointId, versions = [] } = found?.status ?? {};
+  return {
+    ...rest,
+    ...(version !== undefined && { version }),
+    ...(digest !== undefined && { digest }),
+    ...(checkpointId !== undefined && { checkpointId }),
+    versions: versions.map((one) => ({ version: one.version, digest: one.digest })),
+  };
+}
+
+async function read(parts: HandlerParts, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
+  const [namespace, name = ""] = id.split("/");
+  const found = await withCluster(parts, (client) => snapshotsOf(client).find({ namespace, name }));
+  if (found === undefined || found.metadata.deletionTimestamp !== undefined) return { id: "", props: {} };
+  // What somebody has changed in the cluster shows; what the API server has filled in does not.
+  const spec: Values = { ...found.spec };
+  const drifted = specProperties.filter((property) => !covers(spec[property], props[property]));
+  const inputs = { ...props, ...Object.fromEntries(drifted.map((property) => [property, spec[property]])) };
+  return { id, props: outputs(inputs, found) };
+}
+
+async function remove(parts: HandlerParts, { name, namespace, owner, secrets }: NamedSnapshotInputs): Promise<void> {
+  const at = { namespace, name };
+  await withCluster(parts, async (client) => {
+    const snapshots = snapshotsOf(client);
+    const found = await snapshots.find(at);
+    const known = found?.metadata.annotations?.[ownerAnnotation];
+    if (found !== undefined && (known ?? owner) === owner) {
+      await snapshots.delete(at, { uid: found.metadata.uid });
+      await untilGone(parts, snapshots, found);
+    }
+    if (secrets !== undefined) {
+      await client.resource(coreResources.secrets).delete({ namespace, name: recipeSecretName(name) });
+    }
+  });
+}
+
+async function untilGone(
+  parts: HandlerParts,
+  snapshots: ReturnType<typeof snapshotsOf>,
+  { metadata }: NamedSnapshot,
+): Promise<void> {
+  let said: string | undefined;
+  try {
+    await follow({
+      resource: snapshots,
+      at: metadata,
+      what: `the removal of the snapshot ${metadata.name}`,
+      until: (seen) => {
+        const message = seen?.status?.conditions?.find(({ reason }) => reason === "Deleting")?.message;
+        if (message !== undefined && message !== said) parts.say(`${metadata.name}: ${message}`);
+        said = message;
+        return seen?.metadata.uid !== metadata.uid;
+      },
+      timeoutMilliseconds: removalMilliseconds,
+    });
+  } catch (error) {
+    if (said === undefined) throw error;
+    throw new RametError("Conflict", said, {
+      hint: "It goes as soon as nobody refers to it; run pulumi destroy again",
+      cause: error,
+    });
+  }
+}
+
+const lookUpMilliseconds = 5_000;
+const removalMilliseconds = 120_000;

@@ -1,0 +1,34 @@
+import { RametError } from "../../src/api/errors.ts";
+import type { KubeObject, ObjectName } from "../../src/kube/object.ts";
+import { apiStatusOf } from "../../src/kube/status-error.ts";
+
+/** The one field manager of what programs declare. */
+const fieldManager = "ramet-pulumi";
+
+/** On an object that a program declares: which resource of which stack it is, so that no two declare the same one. */
+export const ownerAnnotation = "ramet.dev/pulumi-resource";
+
+/**
+ * How an object may be written: what this resource has declared before is taken back from whoever has changed it since, which
+ * a preview after a refresh shows; of what somebody else made, nothing is taken.
+ * @throws RametError `AlreadyExists` when another resource of a program declares the object
+ */
+export function claimFor(owner: string, found: KubeObject | undefined): { fieldManager: string; force: boolean } {
+  const known = found?.metadata.annotations?.[ownerAnnotation];
+  if (found === undefined || known === undefined) return { fieldManager, force: false };
+  if (known === owner) return { fieldManager, force: true };
+  const { namespace = "", name } = found.metadata;
+  throw new RametError("AlreadyExists", `${found.kind ?? "The object"} ${namespace}/${name} is declared by ${known}`, {
+    hint: `Give this one another name, or remove it there first; to take it over, remove the annotation ${ownerAnnotation}`,
+  });
+}
+
+/** The error of an apply that was refused because somebody else holds a field, with what to do. */
+export function explainConflict(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
+  const known = RametError.from(error);
+  if (known.code !== "Conflict" || apiStatusOf(known) === undefined) return known;
+  return new RametError("Conflict", `${kind} ${namespace}/${name} is managed by somebody else: ${known.message}`, {
+    hint: "Remove the fields there (the command line's field manager is ramet-cli), or give this one another name",
+    cause: error,
+  });
+}

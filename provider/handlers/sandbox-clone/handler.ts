@@ -1,0 +1,136 @@
+import { RametError } from "../../../src/api/errors.ts";
+import { Sandbox, sandboxKind } from "../../../src/api/sandbox.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import type { ResourceClient } from "../../../src/kube/resource-client.ts";
+import { diffByTable } from "../diff-table.ts";
+import { follow } from "../follow.ts";
+import type { CheckResult, HandlerParts, ResourceHandler, Values } from "../handler.ts";
+import { InitFailed } from "../init-failed.ts";
+import { judge } from "../judge.ts";
+import { refOf } from "../ref-of.ts";
+import { withCluster } from "../open-cluster.ts";
+import { claimFor, explainConflict, ownerAnnotation } from "../owner.ts";
+import { parseTimeSpan } from "../time-span.ts";
+import { hasUnknown } from "../unknown.ts";
+import { manifestOf, sandboxCloneDiff, SandboxCloneInputs } from "./inputs.ts";
+import { hasEnded, untilReady } from "./until-ready.ts";
+
+/** Clones as resources of a program. */
+export function sandboxCloneHandler(parts: HandlerParts): ResourceHandler {
+  return {
+    check: (_olds, news) => Promise.resolve(check(news)),
+    diff: (_id, olds, news) => Promise.resolve(diffByTable(sandboxCloneDiff, olds, news)),
+    create: async (values) => {
+      const inputs = SandboxCloneInputs.parse(values);
+      const id = `${inputs.namespace}/${inputs.name}`;
+      return { id, outs: await apply(parts, inputs, id) };
+    },
+    update: async (id, _olds, news) => ({ outs: await apply(parts, SandboxCloneInputs.parse(news), id) }),
+    read: (id, props) => read(parts, id, props),
+    delete: (_id, props) => remove(parts, SandboxCloneInputs.parse(props)),
+  };
+}
+
+function check(news: Values): CheckResult {
+  const inputs = Object.fromEntries(Object.entries(news).filter(([, value]) => value !== null && value !== undefined));
+  const failures = [
+    ...judge(SandboxCloneInputs, inputs),
+    ...judgeSpan(inputs, "lifetime"),
+    ...judgeSpan(inputs, "timeout"),
+  ];
+  return { inputs, failures };
+}
+
+function judgeSpan(inputs: Values, property: string): CheckResult["failures"] {
+  const text = inputs[property];
+  if (typeof text !== "string" || hasUnknown(text)) return [];
+  try {
+    parseTimeSpan(text, property);
+    return [];
+  } catch (error) {
+    return [{ property, reason: RametError.from(error).describe() }];
+  }
+}
+
+/** Makes the clone, and waits until it answers. A repeat finds what the first try did. */
+async function apply(parts: HandlerParts, inputs: SandboxCloneInputs, id: string): Promise<Values> {
+  return withCluster(parts, async (client) => {
+    const sandboxes = sandboxesOf(client);
+    const at = { namespace: inputs.namespace, name: inputs.name };
+    const before = await sandboxes.find(at);
+    const claim = claimFor(inputs.owner, before);
+    // One that has ended keeps its name until it is removed.
+    if (before !== undefined && hasEnded(before)) await removeObject(sandboxes, before);
+    const manifest = manifestOf(inputs, shutdownTime(inputs, before, client.clock.now()));
+    const from = await sandboxes.apply(manifest, claim).catch((error: unknown) => {
+      throw explainConflict(error, "Sandbox", at);
+    });
+    const say = (line: string): void => {
+      parts.say(`${inputs.name}: ${line}`);
+    };
+    try {
+      const timeoutMilliseconds = parseTimeSpan(inputs.timeout, "timeout");
+      return outputs(inputs, await untilReady({ sandboxes, from, timeoutMilliseconds, say }));
+    } catch (error) {
+      const last = await sandboxes.find(at).catch(() => undefined);
+      throw new InitFailed(id, outputs(inputs, last), RametError.from(error));
+    }
+  });
+}
+
+/** Counted from when the sandbox was made. */
+function shutdownTime({ lifetime }: SandboxCloneInputs, before: Sandbox | undefined, now: Date): string | undefined {
+  if (lifetime === undefined) return undefined;
+  const from = before === undefined || hasEnded(before) ? now : new Date(before.metadata.creationTimestamp);
+  return new Date(from.getTime() + parseTimeSpan(lifetime, "lifetime")).toISOString().replace(/\.\d+Z$/, "Z");
+}
+
+function outputs(inputs: SandboxCloneInputs, found: Sandbox | undefined): Values {
+  const { sandboxIp, ramet } = found?.status ?? {};
+  const [port] = inputs.ports ?? [];
+  return {
+    ...inputs,
+    ...(found?.spec.shutdownTime !== undefined && { shutdownTime: found.spec.shutdownTime }),
+    ...(ramet?.restoredFrom !== undefined && { checkpointId: ramet.restoredFrom }),
+    ...(sandboxIp !== undefined && { address: sandboxIp }),
+    ...(sandboxIp !== undefined && port !== undefined && { url: `http://${host(sandboxIp)}:${port}` }),
+  };
+}
+
+function host(address: string): string {
+  return address.includes(":") ? `[${address}]` : address;
+}
+
+async function read(parts: HandlerParts, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
+  const [namespace, name = ""] = id.split("/");
+  const found = await withCluster(parts, (client) => sandboxesOf(client).find({ namespace, name }));
+  // One that has ended is of no use any more, and its name is needed for the next.
+  if (found === undefined || hasEnded(found)) return { id: "", props: {} };
+  return { id, props: outputs(SandboxCloneInputs.parse(props), found) };
+}
+
+async function remove(parts: HandlerParts, { name, namespace, owner }: SandboxCloneInputs): Promise<void> {
+  await withCluster(parts, async (client) => {
+    const sandboxes = sandboxesOf(client);
+    const found = await sandboxes.find({ namespace, name });
+    if (found === undefined || (found.metadata.annotations?.[ownerAnnotation] ?? owner) !== owner) return;
+    await removeObject(sandboxes, found);
+  });
+}
+
+async function removeObject(sandboxes: ResourceClient<Sandbox>, { metadata }: Sandbox): Promise<void> {
+  await sandboxes.delete(metadata, { uid: metadata.uid });
+  await follow({
+    resource: sandboxes,
+    at: metadata,
+    what: `the removal of the sandbox ${metadata.name}`,
+    until: (seen) => seen?.metadata.uid !== metadata.uid,
+    timeoutMilliseconds: removalMilliseconds,
+  });
+}
+
+function sandboxesOf(client: KubeClient): ResourceClient<Sandbox> {
+  return client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+}
+
+const removalMilliseconds = 120_000;

@@ -1,0 +1,23 @@
+import { parseDuration } from "../../src/api/duration.ts";
+import { RametError } from "../../src/api/errors.ts";
+
+/**
+ * A span of time as a program writes it, in milliseconds: `8 hours`, `30 minutes`, `1 day`, or the short form `8h`.
+ * @param field what the text is, for the message
+ * @throws RametError `InvalidArgument`
+ */
+export function parseTimeSpan(text: string, field: string): number {
+  const words = /^\s*(\d+(?:\.\d+)?)\s*(second|minute|hour|day|week)s?\s*$/.exec(text);
+  const unit = unitMilliseconds.get(words?.[2] ?? "");
+  const milliseconds = unit === undefined ? parseDuration(text, field) : Number(words?.[1]) * unit;
+  if (milliseconds > 0) return milliseconds;
+  throw new RametError("InvalidArgument", `${field} must be longer than nothing: ${JSON.stringify(text)}`);
+}
+
+const unitMilliseconds: ReadonlyMap<string, number> = new Map([
+  ["second", 1000],
+  ["minute", 60_000],
+  ["hour", 3_600_000],
+  ["day", 86_400_000],
+  ["week", 604_800_000],
+]);

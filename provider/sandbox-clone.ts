@@ -1,0 +1,8 @@
+import type { ResourceHandler, StackConfiguration } from "./handlers/handler.ts";
+import { sandboxCloneHandler } from "./handlers/sandbox-clone/handler.ts";
+import { sayOnStdout } from "./handlers/say.ts";
+
+/** What the state of every stack with a SandboxClone asks for; see `dynamic-provider.ts`. */
+export function provider(configuration: StackConfiguration): ResourceHandler {
+  return sandboxCloneHandler({ configuration, environment: process.env, say: sayOnStdout });
+}

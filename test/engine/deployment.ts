@@ -1,0 +1,195 @@
+import { InitError, type ResourceProvider } from "./resource-provider.ts";
+import type { ResourceState, StateFile } from "./state-file.ts";
+import { marked, secretProperties, unmarked, type Values } from "./values.ts";
+
+/** What a program wishes of one resource. */
+export interface Wish {
+  type: string;
+  name: string;
+  parent: string;
+  custom: boolean;
+  /** With marks for secrets and unknown values. */
+  inputs: Values;
+  dependencies: string[];
+  additionalSecrets: string[];
+  retainOnDelete: boolean;
+}
+
+export type Operation = "same" | "create" | "update" | "replace" | "delete" | "retain";
+
+export interface Step {
+  operation: Operation;
+  urn: string;
+  type: string;
+  name: string;
+  /** Inputs that differ, secrets without their values. */
+  changes: { property: string; before: unknown; after: unknown }[];
+}
+
+export interface Registered {
+  urn: string;
+  id: string;
+  outputs: Values;
+}
+
+export interface DeploymentOptions {
+  stack: string;
+  project: string;
+  state: StateFile;
+  /** Whether nothing is to be changed. */
+  preview: boolean;
+  /** Who carries out what a resource of the type wishes; undefined: it has no more than its inputs. */
+  providerOf: (type: string) => ResourceProvider | undefined;
+}
+
+/** One run of a program against a state: what is registered is made as wished at once, and the rest is deleted at the end. */
+export class Deployment {
+  readonly steps: Step[] = [];
+  /** The outputs of the stack. */
+  outputs: Values = {};
+  readonly #options: DeploymentOptions;
+  readonly #registered = new Set<string>();
+  readonly #underWay = new Set<Promise<unknown>>();
+  #isStopped = false;
+
+  constructor(options: DeploymentOptions) {
+    this.#options = options;
+  }
+
+  /** Makes one resource what is wished, or says what that would do. Never ends after `stop`. @throws Error, InitError */
+  async register(wish: Wish): Promise<Registered> {
+    if (this.#isStopped) return new Promise(() => undefined);
+    const work = this.#register(wish);
+    this.#underWay.add(work);
+    try {
+      return await work;
+    } finally {
+      this.#underWay.delete(work);
+    }
+  }
+
+  /** From now on nothing begins. */
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  /** What was under way has ended. */
+  async settled(): Promise<void> {
+    await Promise.allSettled(this.#underWay);
+  }
+
+  async #register(wish: Wish): Promise<Registered> {
+    const urn = this.#urnOf(wish);
+    if (this.#registered.has(urn)) throw new Error(`two resources have the URN ${urn}`);
+    this.#registered.add(urn);
+    const secrets = [...new Set([...secretProperties(wish.inputs), ...wish.additionalSecrets])];
+    const inputs = unmarked(wish.inputs) as Values;
+    const provider = wish.custom ? this.#options.providerOf(wish.type) : undefined;
+    const old = this.#options.state.get(urn);
+    const { type, name, custom, parent, dependencies, retainOnDelete } = wish;
+    const base = { urn, type, name, custom, parent, dependencies, retainOnDelete, secrets, initErrors: [] };
+    if (provider === undefined) return this.#take({ ...base, id: old?.id ?? "", inputs, outputs: inputs }, old);
+    const checked = await provider.check(old?.inputs ?? {}, inputs);
+    return this.#carryOut({ ...base, id: old?.id ?? "", inputs: checked, outputs: checked }, old, provider);
+  }
+
+  registerOutputs(urn: string, outputs: Values): void {
+    const plain = unmarked(outputs) as Values;
+    const known = this.#options.state.get(urn);
+    if (urn.includes("pulumi:pulumi:Stack")) this.outputs = plain;
+    if (known === undefined || this.#options.preview) return;
+    this.#options.state.put({ ...known, outputs: plain, secrets: [...known.secrets, ...secretProperties(outputs)] });
+  }
+
+  /** Deletes what the program has no more: what depends on something goes before it. */
+  async deleteOthers(): Promise<void> {
+    const gone = this.#options.state.list().filter(({ urn }) => !this.#registered.has(urn));
+    for (const resource of gone.reverse()) await this.#delete(resource);
+  }
+
+  async #delete(resource: ResourceState): Promise<void> {
+    const provider = resource.custom ? this.#options.providerOf(resource.type) : undefined;
+    this.#say(resource.retainOnDelete ? "retain" : "delete", resource, undefined);
+    if (this.#options.preview) return;
+    if (!resource.retainOnDelete) await provider?.delete(resource.id, resource.outputs);
+    this.#options.state.remove(resource.urn);
+  }
+
+  /** A component, or what else is its inputs. */
+  #take(resource: ResourceState, old: ResourceState | undefined): Registered {
+    this.#say(old === undefined ? "create" : "same", resource, old);
+    if (!this.#options.preview) this.#options.state.put(resource);
+    return answerFor(resource);
+  }
+
+  async #carryOut(resource: ResourceState, old: ResourceState | undefined, provider: ResourceProvider) {
+    const operation = old === undefined ? "create" : await operationFor(resource, old, provider);
+    this.#say(operation, resource, old);
+    if (operation === "same") return answerFor(this.#keep({ ...resource, outputs: old?.outputs ?? {} }));
+    if (this.#options.preview) return answerFor(resource);
+    if (operation === "replace" && old !== undefined) await provider.delete(old.id, old.outputs);
+    try {
+      return answerFor(this.#keep(await this.#perform(operation, resource, { old, provider })));
+    } catch (error) {
+      if (error instanceof InitError) {
+        this.#keep({ ...resource, id: error.id, outputs: error.outputs, initErrors: error.reasons });
+      }
+      throw error;
+    }
+  }
+
+  async #perform(
+    operation: Operation,
+    resource: ResourceState,
+    { old, provider }: { old: ResourceState | undefined; provider: ResourceProvider },
+  ): Promise<ResourceState> {
+    if (operation !== "update" || old === undefined)
+      return { ...resource, ...(await provider.create(resource.inputs)) };
+    return { ...resource, outputs: await provider.update(old.id, old.outputs, resource.inputs) };
+  }
+
+  #keep(resource: ResourceState): ResourceState {
+    if (!this.#options.preview) this.#options.state.put(resource);
+    return resource;
+  }
+
+  #say(operation: Operation, resource: ResourceState, old: ResourceState | undefined): void {
+    const { urn, type, name } = resource;
+    const changes = old === undefined ? [] : changesOf(old, resource);
+    this.steps.push({ operation, urn, type, name, changes });
+  }
+
+  /** Of a parent, its type alone is in the URN. */
+  #urnOf({ type, name, parent }: Wish): string {
+    const { stack, project } = this.#options;
+    const above = parent === "" ? "" : (parent.split("::")[2] ?? "");
+    const prefix = above === "" || above === "pulumi:pulumi:Stack" ? "" : `${above}$`;
+    return `urn:pulumi:${stack}::${project}::${prefix}${type}::${name}`;
+  }
+}
+
+async function operationFor(
+  resource: ResourceState,
+  old: ResourceState,
+  provider: ResourceProvider,
+): Promise<"same" | "update" | "replace"> {
+  const { changes, replaces } = await provider.diff(old.id, old, resource.inputs);
+  if (replaces.length > 0) return "replace";
+  return changes || old.initErrors.length > 0 ? "update" : "same";
+}
+
+function answerFor({ urn, id, outputs, secrets }: ResourceState): Registered {
+  return { urn, id, outputs: marked(outputs, secrets) };
+}
+
+function changesOf(old: ResourceState, { inputs, secrets }: ResourceState): Step["changes"] {
+  const properties = [...new Set([...Object.keys(old.inputs), ...Object.keys(inputs)])];
+  return properties
+    .filter((property) => property !== "__provider")
+    .filter((property) => JSON.stringify(old.inputs[property]) !== JSON.stringify(inputs[property]))
+    .map((property) => {
+      const isSecret = secrets.includes(property) || old.secrets.includes(property);
+      const shown = (value: unknown): unknown => (isSecret ? "[secret]" : value);
+      return { property, before: shown(old.inputs[property]), after: shown(inputs[property]) };
+    });
+}

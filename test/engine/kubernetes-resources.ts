@@ -1,0 +1,131 @@
+import { isDeepStrictEqual } from "node:util";
+import { z } from "zod";
+import { Condition } from "../../src/api/metadata.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import type { KubeManifest, KubeObject } from "../../src/kube/object.ts";
+import type { ResourceClient } from "../../src/kube/resource-client.ts";
+import { follow } from "../../provider/handlers/follow.ts";
+import type { Difference, ResourceProvider } from "./resource-provider.ts";
+import type { Values } from "./values.ts";
+
+/**
+ * `kubernetes:*` resources, by server-side apply: a stand-in for `pulumi-resource-kubernetes`. It waits for what the annotation
+ * `pulumi.com/waitFor` names, and for an object to be gone.
+ */
+export class KubernetesResources implements ResourceProvider {
+  readonly #client: KubeClient;
+  readonly #discovered = new Map<string, Promise<ApiResource[]>>();
+
+  constructor(client: KubeClient) {
+    this.#client = client;
+  }
+
+  check(_olds: Values, news: Values): Promise<Values> {
+    const { metadata, kind } = Manifest.parse(news);
+    if (metadata.name === undefined) throw new Error(`a ${kind} has no name, and this stand-in makes up none`);
+    return Promise.resolve(news);
+  }
+
+  diff(_id: string, old: { inputs: Values }, news: Values): Promise<Difference> {
+    const [before, after] = [Manifest.parse(old.inputs), Manifest.parse(news)];
+    const moved = (["name", "namespace"] as const).filter((key) => before.metadata[key] !== after.metadata[key]);
+    const changes = !isDeepStrictEqual(old.inputs, news);
+    return Promise.resolve({ changes, replaces: moved.map((key) => `metadata.${key}`) });
+  }
+
+  async create(inputs: Values): Promise<{ id: string; outputs: Values }> {
+    const { namespace, name } = Manifest.parse(inputs).metadata;
+    return { id: `${namespace ?? ""}/${name ?? ""}`, outputs: await this.#apply(inputs) };
+  }
+
+  update(_id: string, _old: Values, news: Values): Promise<Values> {
+    return this.#apply(news);
+  }
+
+  async read(_id: string, outputs: Values): Promise<Values | undefined> {
+    const manifest = Manifest.parse(outputs);
+    const found = await (await this.#resource(manifest)).find(placeOf(manifest));
+    return found && { ...found };
+  }
+
+  async delete(_id: string, outputs: Values): Promise<void> {
+    const manifest = Manifest.parse(outputs);
+    const resource = await this.#resource(manifest);
+    const at = placeOf(manifest);
+    if (!(await resource.delete(at, { propagationPolicy: "Background" }))) return;
+    const what = `the removal of the ${manifest.kind} ${at.name}`;
+    await follow({ resource, at, what, until: (seen) => seen === undefined, timeoutMilliseconds: 120_000 });
+  }
+
+  async #apply(inputs: Values): Promise<Values> {
+    const manifest = Manifest.parse(inputs);
+    const resource = await this.#resource(manifest);
+    const applied = await resource.apply(inputs as unknown as KubeManifest, { fieldManager: "stand-in", force: true });
+    const wanted = waitedFor(manifest);
+    if (wanted.length === 0) return { ...applied };
+    const generation = applied.metadata.generation ?? 0;
+    const ready = await follow({
+      resource,
+      at: placeOf(manifest),
+      what: `${wanted.join(" and ")} of the ${manifest.kind} ${applied.metadata.name}`,
+      until: (seen) => seen !== undefined && isAsWanted(seen, wanted, generation),
+      timeoutMilliseconds: 300_000,
+    });
+    return { ...ready };
+  }
+
+  async #resource({ apiVersion, kind }: Manifest): Promise<ResourceClient<KubeObject>> {
+    const [version = "", group = ""] = apiVersion.split("/").reverse();
+    const known = this.#discovered.get(apiVersion) ?? this.#discover(group, version);
+    this.#discovered.set(apiVersion, known);
+    const found = (await known).find((one) => one.kind === kind && !one.name.includes("/"));
+    if (found === undefined) throw new Error(`the API server serves no ${kind} of ${apiVersion}`);
+    return this.#client.resource({ group, version, plural: found.name, kind, namespaced: found.namespaced });
+  }
+
+  async #discover(group: string, version: string): Promise<ApiResource[]> {
+    const resource = { group, version, plural: "", kind: "", namespaced: false };
+    const list = await this.#client.request({ verb: "get", resource, at: {}, repeatable: true });
+    return ResourceList.parse(list).resources;
+  }
+}
+
+function waitedFor({ metadata }: Manifest): string[] {
+  const text = metadata.annotations?.["pulumi.com/waitFor"];
+  if (text === undefined) return [];
+  const all = text.startsWith("[") ? z.array(z.string()).parse(JSON.parse(text)) : [text];
+  return all.map((one) => {
+    const type = /^condition=(\w+)$/.exec(one)?.[1];
+    if (type === undefined) throw new Error(`this stand-in waits for conditions alone: ${one}`);
+    return type;
+  });
+}
+
+function isAsWanted(seen: KubeObject, wanted: readonly string[], generation: number): boolean {
+  const { status } = WithConditions.parse(seen);
+  if ((status?.observedGeneration ?? generation) < generation) return false;
+  return wanted.every((type) => status?.conditions?.some((one) => one.type === type && one.status === "True") ?? false);
+}
+
+function placeOf({ metadata }: Manifest): { namespace?: string; name: string } {
+  return { ...(metadata.namespace !== undefined && { namespace: metadata.namespace }), name: metadata.name ?? "" };
+}
+
+const Manifest = z.looseObject({
+  apiVersion: z.string(),
+  kind: z.string(),
+  metadata: z.looseObject({
+    name: z.string().optional(),
+    namespace: z.string().optional(),
+    annotations: z.record(z.string(), z.string()).optional(),
+  }),
+});
+type Manifest = z.infer<typeof Manifest>;
+const ApiResource = z.looseObject({ name: z.string(), kind: z.string(), namespaced: z.boolean() });
+type ApiResource = z.infer<typeof ApiResource>;
+const ResourceList = z.looseObject({ resources: z.array(ApiResource) });
+const WithConditions = z.looseObject({
+  status: z
+    .looseObject({ observedGeneration: z.number().optional(), conditions: z.array(Condition).optional() })
+    .optional(),
+});

@@ -1,0 +1,47 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+
+export interface ProgramOptions {
+  /** Its folder, with an `index.ts` or `index.js`. */
+  folder: string;
+  project: string;
+  stack: string;
+  /** Of the monitor and the engine. */
+  address: string;
+  preview: boolean;
+  configuration: Readonly<Record<string, string>>;
+  /** Keys of the configuration that are secrets. */
+  secretKeys: readonly string[];
+  environment: NodeJS.ProcessEnv;
+  onLine: (line: string) => void;
+  /** Ends it. */
+  signal: AbortSignal;
+}
+
+/** Runs a program as Pulumi's host for Node does, to its end. TypeScript is Node's own matter (`typescript: false`). */
+export async function runProgram(options: ProgramOptions): Promise<{ exitCode: number }> {
+  const { folder, project, stack, address, preview, onLine } = options;
+  const run = createRequire(import.meta.url).resolve("@pulumi/pulumi/cmd/run");
+  const flags = {
+    ...{ monitor: address, engine: address, organization: "organization", project, stack },
+    ...{ pwd: folder, "root-directory": folder, parallel: "16" },
+  };
+  const words = Object.entries(flags).flatMap(([flag, value]) => [`--${flag}`, value]);
+  const child = spawn(process.execPath, [run, ...words, ...(preview ? ["--dry-run"] : []), "."], {
+    cwd: folder,
+    env: {
+      ...options.environment,
+      PULUMI_CONFIG: JSON.stringify(options.configuration),
+      PULUMI_CONFIG_SECRET_KEYS: JSON.stringify(options.secretKeys),
+      PULUMI_NODEJS_TYPESCRIPT: "false",
+    },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  for (const stream of [child.stdout, child.stderr]) createInterface({ input: stream }).on("line", onLine);
+  const end = (): void => void child.kill("SIGKILL");
+  options.signal.addEventListener("abort", end, { once: true });
+  const [code] = (await once(child, "close")) as [number | null];
+  return { exitCode: code ?? 1 };
+}

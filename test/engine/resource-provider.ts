@@ -1,0 +1,34 @@
+import type { Values } from "./values.ts";
+
+/** What carries out the wishes for one sort of resource. */
+export interface ResourceProvider {
+  /** @throws Error with what is wrong */
+  check(olds: Values, news: Values): Promise<Values>;
+  diff(id: string, old: { inputs: Values; outputs: Values }, news: Values): Promise<Difference>;
+  /** @throws InitError when it is there and not what was wished */
+  create(inputs: Values): Promise<{ id: string; outputs: Values }>;
+  update(id: string, old: Values, news: Values): Promise<Values>;
+  /** Undefined: it is gone. */
+  read(id: string, outputs: Values): Promise<Values | undefined>;
+  delete(id: string, outputs: Values): Promise<void>;
+}
+
+export interface Difference {
+  changes: boolean;
+  replaces: string[];
+}
+
+/** A resource is there and did not come to be what was wished. */
+export class InitError extends Error {
+  override readonly name = "InitError";
+  readonly id: string;
+  readonly outputs: Values;
+  readonly reasons: string[];
+
+  constructor(message: string, { id, outputs, reasons }: { id: string; outputs: Values; reasons: string[] }) {
+    super(message);
+    this.id = id;
+    this.outputs = outputs;
+    this.reasons = reasons;
+  }
+}

@@ -1,0 +1,165 @@
+import { join } from "node:path";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { Deployment, type Step } from "./deployment.ts";
+import { DynamicProviderProcess } from "./dynamic-provider-process.ts";
+import { KubernetesResources } from "./kubernetes-resources.ts";
+import { serveMonitor } from "./monitor-server.ts";
+import { runProgram } from "./program-process.ts";
+import { renderSteps } from "./render-steps.ts";
+import type { ResourceProvider } from "./resource-provider.ts";
+import { StateFile } from "./state-file.ts";
+import type { Values } from "./values.ts";
+
+export interface EngineOptions {
+  /** The program's folder. */
+  program: string;
+  /** Where the state is kept. */
+  stateFolder: string;
+  kubeconfig: string;
+  project: string;
+  stack: string;
+  passphrase: string;
+  configuration?: Record<string, string>;
+  secretKeys?: string[];
+  /** Hears of each line as it comes, with the process for dynamic resources: for tests of what its death leaves behind. */
+  onLine?: (line: string, providerPid: number) => void;
+}
+
+export interface RunResult {
+  succeeded: boolean;
+  steps: Step[];
+  outputs: Values;
+  /** What the program and the resources said. */
+  lines: string[];
+  /** One line for each resource that is not left as it is, and what was said. */
+  text: string;
+}
+
+/**
+ * A stand-in for `pulumi preview`, `up`, `refresh` and `destroy`; what it does not prove stands in the README beside it. Each call
+ * reads the state anew and starts Pulumi's processes, as each call of the command line does.
+ */
+export class StandInEngine {
+  readonly #options: EngineOptions;
+
+  constructor(options: EngineOptions) {
+    this.#options = options;
+  }
+
+  get statePath(): string {
+    return join(this.#options.stateFolder, `${this.#options.stack}.json`);
+  }
+
+  /** The same stack with other options. */
+  with(options: Partial<EngineOptions>): StandInEngine {
+    return new StandInEngine({ ...this.#options, ...options });
+  }
+
+  preview(): Promise<RunResult> {
+    return this.#run(true);
+  }
+
+  up(): Promise<RunResult> {
+    return this.#run(false);
+  }
+
+  /** Brings the state to what the cluster has. */
+  async refresh(): Promise<RunResult> {
+    return this.#session(false, async (deployment, { state, providerOf }) => {
+      for (const resource of state.list()) {
+        const provider = resource.custom ? providerOf(resource.type) : undefined;
+        if (provider === undefined) continue;
+        const outputs = await provider.read(resource.id, resource.outputs);
+        const { urn, type, name } = resource;
+        const isSame = JSON.stringify(outputs) === JSON.stringify(resource.outputs);
+        const operation = outputs === undefined ? "delete" : isSame ? "same" : "update";
+        deployment.steps.push({ operation, urn, type, name, changes: [] });
+        if (outputs === undefined) state.remove(urn);
+        else state.put({ ...resource, outputs });
+      }
+      return true;
+    });
+  }
+
+  /** Without the program, as the command line does it. */
+  destroy(): Promise<RunResult> {
+    return this.#session(false, async (deployment) => {
+      await deployment.deleteOthers();
+      return true;
+    });
+  }
+
+  #run(preview: boolean): Promise<RunResult> {
+    const { program: folder, project, stack, configuration = {}, secretKeys = [] } = this.#options;
+    return this.#session(preview, async (deployment, { onLine }) => {
+      const failed = new AbortController();
+      const onFailure = (): void => {
+        deployment.stop();
+        void deployment.settled().then(() => {
+          failed.abort();
+        });
+      };
+      const monitor = await serveMonitor({ deployment, onLine, onFailure });
+      const { address } = monitor;
+      try {
+        const { exitCode } = await runProgram({
+          ...{ folder, project, stack, address, preview, configuration, secretKeys, onLine },
+          environment: this.#environment,
+          signal: failed.signal,
+        });
+        if (exitCode === 0) await deployment.deleteOthers();
+        return exitCode === 0;
+      } finally {
+        monitor.stop();
+      }
+    });
+  }
+
+  async #session(
+    preview: boolean,
+    work: (deployment: Deployment, session: Session) => Promise<boolean>,
+  ): Promise<RunResult> {
+    const { program: folder, project, stack, kubeconfig, configuration = {}, passphrase } = this.#options;
+    const lines: string[] = [];
+    let providerPid = 0;
+    const onLine = (line: string): void => {
+      lines.push(line);
+      this.#options.onLine?.(line, providerPid);
+    };
+    const state = new StateFile(this.statePath, passphrase);
+    const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
+    const dynamic = await DynamicProviderProcess.start({
+      ...{ folder, project, configuration, onLine },
+      environment: this.#environment,
+    });
+    providerPid = dynamic.pid;
+    const kubernetes = new KubernetesResources(client);
+    const providerOf = (type: string): ResourceProvider | undefined => {
+      if (type.startsWith("pulumi-nodejs:")) return dynamic;
+      return type.startsWith("kubernetes:") ? kubernetes : undefined;
+    };
+    const deployment = new Deployment({ stack, project, state, preview, providerOf });
+    try {
+      const succeeded = await work(deployment, { state, providerOf, onLine }).catch((error: unknown) => {
+        onLine(error instanceof Error ? error.message : String(error));
+        return false;
+      });
+      const { steps, outputs } = deployment;
+      return { succeeded, steps, outputs, lines, text: [...renderSteps(steps), ...lines].join("\n") };
+    } finally {
+      await dynamic.stop();
+      await client.close();
+    }
+  }
+
+  get #environment(): NodeJS.ProcessEnv {
+    return { ...process.env, KUBECONFIG: this.#options.kubeconfig };
+  }
+}
+
+interface Session {
+  state: StateFile;
+  providerOf: (type: string) => ResourceProvider | undefined;
+  onLine: (line: string) => void;
+}

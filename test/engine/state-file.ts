@@ -1,0 +1,121 @@
+import { createCipheriv, createDecipheriv, randomBytes, scryptSync } from "node:crypto";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { z } from "zod";
+import type { Values } from "./values.ts";
+
+/** What is kept of one resource. */
+export interface ResourceState {
+  urn: string;
+  type: string;
+  name: string;
+  custom: boolean;
+  id: string;
+  parent: string;
+  /** URNs, those of the parent's not among them. */
+  dependencies: string[];
+  inputs: Values;
+  outputs: Values;
+  /** Properties of inputs and outputs that are secrets. */
+  secrets: string[];
+  retainOnDelete: boolean;
+  /** Why it is there and not what was wished. */
+  initErrors: string[];
+}
+
+/** The state of one stack in a file. Whatever is a secret is encrypted there, with a key from the passphrase. */
+export class StateFile {
+  readonly #path: string;
+  readonly #key: Buffer;
+  /** In the order in which they were made: what depends on something comes after it. */
+  readonly #resources = new Map<string, ResourceState>();
+
+  constructor(path: string, passphrase: string) {
+    this.#path = path;
+    this.#key = scryptSync(passphrase, "stand-in", 32);
+    for (const kept of this.#load()) this.#resources.set(kept.urn, this.#open(kept));
+  }
+
+  get(urn: string): ResourceState | undefined {
+    return this.#resources.get(urn);
+  }
+
+  list(): ResourceState[] {
+    return [...this.#resources.values()];
+  }
+
+  put(resource: ResourceState): void {
+    this.#resources.set(resource.urn, resource);
+    this.#save();
+  }
+
+  remove(urn: string): void {
+    this.#resources.delete(urn);
+    this.#save();
+  }
+
+  #load(): Kept[] {
+    try {
+      return File.parse(JSON.parse(readFileSync(this.#path, "utf8"))).resources;
+    } catch (error) {
+      if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
+      throw error;
+    }
+  }
+
+  #save(): void {
+    const resources = this.list().map((resource) => this.#seal(resource));
+    writeFileSync(`${this.#path}.new`, JSON.stringify({ resources }, null, 2), { mode: 0o600 });
+    renameSync(`${this.#path}.new`, this.#path);
+  }
+
+  #seal(resource: ResourceState): Kept {
+    const seal = (values: Values): Values =>
+      mapped(values, resource.secrets, (value) => ({ ciphertext: this.#encrypt(JSON.stringify(value)) }));
+    return { ...resource, inputs: seal(resource.inputs), outputs: seal(resource.outputs) };
+  }
+
+  #open(kept: Kept): ResourceState {
+    const open = (values: Values): Values =>
+      mapped(values, kept.secrets, (value) => JSON.parse(this.#decrypt(Sealed.parse(value).ciphertext)) as unknown);
+    return { ...kept, inputs: open(kept.inputs), outputs: open(kept.outputs) };
+  }
+
+  #encrypt(text: string): string {
+    const nonce = randomBytes(12);
+    const cipher = createCipheriv("aes-256-gcm", this.#key, nonce);
+    const sealed = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
+    return Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString("base64");
+  }
+
+  #decrypt(text: string): string {
+    const bytes = Buffer.from(text, "base64");
+    const decipher = createDecipheriv("aes-256-gcm", this.#key, bytes.subarray(0, 12));
+    decipher.setAuthTag(bytes.subarray(12, 28));
+    return Buffer.concat([decipher.update(bytes.subarray(28)), decipher.final()]).toString("utf8");
+  }
+}
+
+function mapped(values: Values, keys: readonly string[], map: (value: unknown) => unknown): Values {
+  return Object.fromEntries(
+    Object.entries(values).map(([key, value]) => [key, keys.includes(key) ? map(value) : value]),
+  );
+}
+
+const AnyValues = z.record(z.string(), z.unknown());
+const Sealed = z.object({ ciphertext: z.string() });
+const Kept = z.object({
+  urn: z.string(),
+  type: z.string(),
+  name: z.string(),
+  custom: z.boolean(),
+  id: z.string(),
+  parent: z.string(),
+  dependencies: z.array(z.string()),
+  inputs: AnyValues,
+  outputs: AnyValues,
+  secrets: z.array(z.string()),
+  retainOnDelete: z.boolean(),
+  initErrors: z.array(z.string()),
+});
+type Kept = z.infer<typeof Kept>;
+const File = z.object({ resources: z.array(Kept) });

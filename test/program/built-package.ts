@@ -1,0 +1,16 @@
+import { spawnSync } from "node:child_process";
+import { globSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** Vitest's global set-up: programs load the built package, so it is built when a source is newer. */
+export function setup(): void {
+  const sources = globSync("{src,components,provider}/**/*.ts", { cwd: root });
+  const newest = Math.max(...sources.map((path) => statSync(join(root, path)).mtimeMs));
+  const built = statSync(join(root, "dist/pulumi/index.js"), { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  if (built > newest) return;
+  const { status, stderr } = spawnSync(process.execPath, ["scripts/build.mjs"], { cwd: root, encoding: "utf8" });
+  if (status !== 0) throw new Error(`the package could not be built: ${stderr}`);
+}

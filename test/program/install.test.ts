@@ -1,0 +1,163 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { parse, stringify } from "yaml";
+import { z } from "zod";
+import { apiVersion } from "../../src/api/kind.ts";
+import { kinds } from "../../src/api/kinds.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openProgram, type ProgramWorld } from "./program-world.ts";
+
+const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
+
+/** On an API server that knows Deployments, where nobody acts on them: what is declared, and whether its rights suffice. */
+let plane: TestControlPlane;
+let world: ProgramWorld;
+let client: KubeClient;
+let folder: string;
+
+beforeAll(async () => {
+  plane = await startControlPlane({ apis: "all" });
+  world = await openProgram("test/program/programs/install", { kubeconfig: plane.kubeconfigPath });
+  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  folder = await mkdtemp(join(tmpdir(), "ramet-install-"));
+});
+
+afterAll(async () => {
+  await client.close();
+  await world.remove();
+  await plane.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+it("declares the controllers where there are none, and goes on to declare them", async () => {
+  const up = await world.engine.up();
+  expect(up.text).not.toMatch(/error/);
+  expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+  const again = await world.engine.up();
+  expect(again.succeeded).toBe(true);
+  expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
+});
+
+it("gives the controllers the rights that they need", async () => {
+  const kubeconfig = await asController();
+  const controller = spawn(process.execPath, [
+    ...[ramet, "controller", "--leader-elect", "--kubeconfig", kubeconfig],
+    ...["--store-directory", join(folder, "store"), "--cell-image", "cell", "--log-level", "debug"],
+  ]);
+  const log = new Log(controller);
+  try {
+    await log.until(/the controllers run/);
+    await makeOneOfEach();
+    await untilTold("sandboxes", "sandboxsets", "checkpoints", "sandboxclaims", "namedsnapshots");
+    expect(log.text.split("\n").filter((line) => /forbidden/i.test(line))).toEqual([]);
+  } finally {
+    controller.kill("SIGTERM");
+    await once(controller, "exit");
+  }
+});
+
+it("leaves CRDs and the namespace when it is removed, and refuses what others run", async () => {
+  expect((await world.engine.destroy()).succeeded).toBe(true);
+  const crds = await client.resource(coreResources.crds).list();
+  expect(crds.items).toHaveLength(kinds.length);
+  const deployments = { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
+  expect((await client.resource(deployments).list()).items).toEqual([]);
+  // The key of the cells says that controllers have run here, and nobody declares them now.
+  expect((await world.engine.preview()).outputs).toMatchObject({ mode: "adopt" });
+});
+
+/** A kubeconfig with a token of the controllers' service account. */
+async function asController(): Promise<string> {
+  const accounts = { group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true };
+  const at = { namespace: "ramet-system", name: "ramet-controller" };
+  const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec: {} };
+  const { status } = Token.parse(await client.resource(accounts).postSubresource(at, "token", body));
+  const config = Config.parse(parse(await readFile(plane.kubeconfigPath, "utf8")));
+  const users = config.users.map(({ name }) => ({ name, user: { token: status.token } }));
+  const path = join(folder, "kubeconfig");
+  await writeFile(path, stringify({ ...config, users }), { mode: 0o600 });
+  return path;
+}
+
+async function makeOneOfEach(): Promise<void> {
+  const template = { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "infinity"] }] } };
+  const volumeClaimTemplates = [
+    {
+      metadata: { name: "data" },
+      spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
+    },
+  ];
+  await create("SandboxTemplate", "base", { template });
+  await create("Sandbox", "one", { template, volumeClaimTemplates });
+  await create("SandboxSet", "pool", { replicas: 1, template });
+  await create("SandboxClaim", "claim", { templateName: "pool" });
+  await create("Checkpoint", "cut", { podName: "one" });
+  const secret = { metadata: { name: "s", namespace: "default" }, stringData: { a: "b" } };
+  await client.resource(coreResources.secrets).create({ apiVersion: "v1", kind: "Secret", ...secret });
+  const recipe = [{ copy: { path: "/s", secretKeyRef: { name: "s", key: "a" } } }];
+  await create("NamedSnapshot", "snap", { from: { template: { name: "base" } }, recipe });
+}
+
+async function create(kind: string, name: string, spec: object): Promise<void> {
+  const manifest = { kind, metadata: { name, namespace: "default" }, spec };
+  await client
+    .resource(refOf(kind))
+    .create({ apiVersion: refOf(kind).group === "ramet.dev" ? "ramet.dev/v1alpha1" : apiVersion, ...manifest });
+}
+
+/** Until the controllers have written a status to each object of these. */
+async function untilTold(...plurals: string[]): Promise<void> {
+  for (const plural of plurals) {
+    const found = kinds.find((kind) => kind.plural === plural);
+    const resource = client.resource(refOf(found?.kind ?? ""), (value) => WithStatus.parse(value));
+    await expect
+      .poll(
+        async () => (await resource.list({ namespace: "default" })).items.every(({ status }) => status !== undefined),
+        {
+          timeout: 30_000,
+          message: plural,
+        },
+      )
+      .toBe(true);
+  }
+}
+
+function refOf(kind: string) {
+  const found = kinds.find((one) => one.kind === kind);
+  if (found === undefined) throw new Error(`there is no kind ${kind}`);
+  return { group: found.group, version: "v1alpha1", plural: found.plural, kind, namespaced: true };
+}
+
+/** What a process says, as it comes. */
+class Log {
+  text = "";
+  readonly #child: ChildProcess;
+
+  constructor(child: ChildProcess) {
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.on("data", (chunk: Buffer) => (this.text += chunk.toString()));
+    }
+  }
+
+  async until(pattern: RegExp): Promise<void> {
+    await expect
+      .poll(() => this.#child.exitCode ?? pattern.test(this.text), { timeout: 30_000, message: this.text })
+      .toBe(true);
+  }
+}
+
+const Token = z.looseObject({ status: z.looseObject({ token: z.string() }) });
+const Config = z.looseObject({ users: z.array(z.looseObject({ name: z.string() })) });
+const WithStatus = z.looseObject({
+  metadata: z.looseObject({ name: z.string(), uid: z.string(), resourceVersion: z.string() }),
+  status: z.looseObject({}).optional(),
+});

@@ -1,0 +1,114 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { SandboxSet, sandboxSetKind } from "../../src/api/sandbox-set.ts";
+import { version as apiVersion } from "../../src/api/kind.ts";
+import { TestCluster } from "../cluster/local-cluster.ts";
+import { openProgram, type ProgramWorld } from "./program-world.ts";
+
+/** The program of the first page, on a cluster on one machine, through the stand-in for Pulumi's engine. */
+let cluster: TestCluster;
+let world: ProgramWorld;
+
+beforeAll(async () => {
+  cluster = await TestCluster.create();
+  await cluster.up();
+  world = await openProgram("examples/local-program", { kubeconfig: cluster.folder.kubeconfig });
+});
+
+afterAll(async () => {
+  await world.remove();
+  await cluster.remove();
+});
+
+it("is previewed with its digest before anything is there", async () => {
+  const preview = await world.engine.preview();
+  expect(preview.text).not.toMatch(/error/i);
+  expect(preview.succeeded).toBe(true);
+  expect(preview.steps.map(({ operation }) => operation)).toEqual(preview.steps.map(() => "create"));
+  expect(preview.outputs["digest"]).toMatch(/^sha256:[0-9a-f]{64}$/);
+});
+
+it("is carried out: the snapshot is built, the pool filled, and the clone answers at its URL", async () => {
+  const up = await world.engine.up();
+  expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
+  expect(up.text).toMatch(/python-data: Step 2 of 4: run python3/);
+  expect(await rowsAt(up.outputs["url"])).toBe(100_001);
+  expect(await pool()).toMatchObject({ replicas: 3, availableReplicas: 3 });
+});
+
+it("keeps of each provider a short text that asks for a subpath of the package", async () => {
+  const texts = [...(await world.state()).matchAll(/"__provider": "(.*)"/g)].map(([, text = ""]) => text);
+  expect(texts.join("\n")).toContain('require(\\"ramet/provider/named-snapshot\\").provider(request.config)');
+  expect(texts.join("\n")).toContain('require(\\"ramet/provider/sandbox-clone\\").provider(request.config)');
+  for (const text of texts) expect(text.length).toBeLessThan(1000);
+});
+
+it("changes nothing when nothing has changed", async () => {
+  const again = await world.engine.up();
+  expect(again).toMatchObject({ succeeded: true, text: "" });
+});
+
+it("says in the preview of a changed step what is rebuilt and what rolls, and does it", async () => {
+  await world.edit("--rows 100000", "--rows 200000");
+  const preview = await world.engine.preview();
+  expect(preview.text).toMatch(
+    /python-data: recipe\[1\] "… --rows 100000" => "… --rows 200000"; digest sha256:[0-9a-f]{12}… => sha256:[0-9a-f]{12}…; rebuilds from step 2 of 4; pool rolls 3 sandboxes/,
+  );
+  expect(changed(preview.steps)).toEqual([
+    ["python-data", "update"],
+    ["pool", "update"],
+  ]);
+  const up = await world.engine.up();
+  expect(up).toMatchObject({ succeeded: true, outputs: { version: 2, digest: preview.outputs["digest"] } });
+  expect(up.text).toMatch(/from what is cached of 1 of 4 steps/);
+  expect(await pool()).toMatchObject({ availableReplicas: 3, updatedAvailableReplicas: 3 });
+});
+
+it("builds nothing when the change is reverted", async () => {
+  await world.edit("--rows 200000", "--rows 100000");
+  const preview = await world.engine.preview();
+  expect(preview.text).toMatch(/digest is kept as version 1: no rebuild; pool rolls 3 sandboxes/);
+  const up = await world.engine.up();
+  expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
+  expect(up.text).not.toMatch(/Step|Starting/);
+});
+
+it("says what the state knows where the cluster cannot be reached", async () => {
+  await world.edit("--rows 100000", "--rows 200000");
+  const kubeconfig = await world.unreachable(cluster.folder.kubeconfig);
+  const preview = await world.engine.with({ kubeconfig }).preview();
+  await world.edit("--rows 200000", "--rows 100000");
+  expect(preview.text).toMatch(/digest is kept as version 2: no rebuild/);
+  expect(preview.text).toMatch(/The cluster cannot be looked at/);
+  expect(preview.succeeded).toBe(true);
+});
+
+it("is destroyed, and the versions of the snapshot stay", async () => {
+  const destroyed = await world.engine.destroy();
+  expect(destroyed.succeeded).toBe(true);
+  const order = destroyed.steps.map(({ name }) => name);
+  expect(order.indexOf("python-data")).toBeGreaterThan(Math.max(order.indexOf("dev"), order.indexOf("pool")));
+  expect(order.indexOf("python")).toBeGreaterThan(order.indexOf("python-data"));
+  const client = await cluster.client();
+  const left = await client.resource(sets, (value) => SandboxSet.parse(value)).list({ namespace: "default" });
+  expect(left.items).toEqual([]);
+});
+
+const { group, plural } = sandboxSetKind;
+const sets = { group, version: apiVersion, plural, kind: "SandboxSet", namespaced: true };
+
+async function pool() {
+  const client = await cluster.client();
+  const found = await client
+    .resource(sets, (value) => SandboxSet.parse(value))
+    .get({ namespace: "default", name: "pool" });
+  return found.status;
+}
+
+async function rowsAt(url: unknown): Promise<number> {
+  const answer = await fetch(`${String(url)}/table.csv`);
+  return (await answer.text()).trim().split("\n").length;
+}
+
+function changed(steps: { name: string; operation: string }[]): string[][] {
+  return steps.filter(({ operation }) => operation !== "same").map(({ name, operation }) => [name, operation]);
+}

@@ -1,0 +1,168 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { z } from "zod";
+import { version as apiVersion } from "../../src/api/kind.ts";
+import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { TestCluster } from "../cluster/local-cluster.ts";
+import { openProgram, type ProgramWorld } from "./program-world.ts";
+
+const token = "correct-horse-battery-staple";
+const secretKeys = ["program:token"];
+const { group, plural } = namedSnapshotKind;
+const snapshots = { group, version: apiVersion, plural, kind: "NamedSnapshot", namespaced: true };
+
+let cluster: TestCluster;
+let world: ProgramWorld;
+
+beforeAll(async () => {
+  cluster = await TestCluster.create();
+  await cluster.up();
+  const { kubeconfig } = cluster.folder;
+  const configuration = { "program:token": token };
+  world = await openProgram("test/program/programs/notes", { kubeconfig, configuration, secretKeys });
+});
+
+afterAll(async () => {
+  await world.remove();
+  await cluster.remove();
+});
+
+it("keeps a secret out of the state, the snapshot and all that is said", async () => {
+  const up = await world.engine.up();
+  expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
+  const again = await world.engine.preview();
+  expect(again).toMatchObject({ text: "", outputs: { digest: up.outputs["digest"] } });
+  const shown = [up.text, await world.state(), JSON.stringify(await objects())].join("\n");
+  expect(shown).not.toContain(token);
+  expect(shown).not.toContain(Buffer.from(token).toString("base64"));
+  const client = await cluster.client();
+  const secret = await client.resource(coreResources.secrets).get({ namespace: "default", name: "notes-recipe" });
+  expect(JSON.stringify(secret)).toContain(Buffer.from(token).toString("base64"));
+});
+
+it("has a provider of one line in the state, which Pulumi's process has just run", async () => {
+  const { resources } = State.parse(JSON.parse(await world.state()));
+  const texts = new Set(resources.flatMap(({ inputs }) => inputs.__provider ?? []));
+  expect([...texts]).toMatchInlineSnapshot(`
+    [
+      "exports.handler = __f0;
+
+    var __provider = {configure: __f1};
+
+    function __f1(__0) {
+      return (function() {
+        with({ this: undefined, arguments: undefined }) {
+
+    return function /*configure*/(request) {
+        Object.assign(this, require("ramet/provider/named-snapshot").provider(request.config));
+      };
+
+        }
+      }).apply(undefined, undefined).apply(this, arguments);
+    }
+
+    function __f0() {
+      return (function() {
+        with({ provider: __provider, this: undefined, arguments: undefined }) {
+
+    return () => provider;
+
+        }
+      }).apply(undefined, undefined).apply(this, arguments);
+    }
+    ",
+    ]
+  `);
+  for (const text of texts) expect(text.length).toBeLessThan(1000);
+});
+
+it("knows in a preview that another secret builds anew, also what is built from it", async () => {
+  const configuration = { "program:token": "another one" };
+  const preview = await world.engine.with({ configuration }).preview();
+  expect(preview.text).toMatch(/notes: secrets changes; digest .*; rebuilds from step 1 of 3/);
+  expect(preview.text).toMatch(/child: digest .*; rebuilds from step 1 of 1/);
+  expect(preview.text).not.toMatch(/another one/);
+});
+
+it("refuses a secret where everybody could read it", async () => {
+  const configuration = { "program:token": token, "program:leak": "true" };
+  const preview = await world.engine.with({ configuration }).preview();
+  expect(preview.succeeded).toBe(false);
+  expect(preview.text).toMatch(/error: notes: recipe: a secret stands in it/);
+  expect(preview.text).not.toContain(token);
+});
+
+it("fails with the step that failed, and the old version serves on", async () => {
+  const configuration = { "program:token": token, "program:command": "echo broken; exit 3" };
+  const failed = await world.engine.with({ configuration }).up();
+  expect(failed.succeeded).toBe(false);
+  expect(failed.text).toMatch(/error: notes: .*version 1 goes on serving: .*[Ss]tep 3.*3/s);
+  expect(failed.text).toMatch(/broken/);
+  const mended = await world.engine.up();
+  expect(mended).toMatchObject({ succeeded: true, outputs: { version: 1 } });
+});
+
+it("goes on where a run that was killed has left off", async () => {
+  const configuration = { "program:token": token, "program:command": "sleep 2; echo slept" };
+  const killed = await world.engine
+    .with({
+      configuration,
+      onLine: (line, pid) => {
+        if (line.includes("Step 3 of 3")) process.kill(pid, "SIGKILL");
+      },
+    })
+    .up();
+  expect(killed.succeeded).toBe(false);
+  const next = await world.engine.with({ configuration }).up();
+  expect(next).toMatchObject({ succeeded: true, outputs: { version: 2 } });
+  expect(next.text).not.toMatch(/Starting the sandbox notes/);
+  expect((await world.engine.up()).succeeded).toBe(true);
+});
+
+it("tells another stack who declares what it wants", async () => {
+  const other = await world.engine.with({ stack: "other" }).up();
+  expect(other.succeeded).toBe(false);
+  expect(other.text).toMatch(/NamedSnapshot default\/notes is declared by organization\/program\/test\/notes/);
+});
+
+it("finds what was removed and what was changed elsewhere", async () => {
+  const client = await cluster.client();
+  await client.resource(snapshots).delete({ namespace: "default", name: "child" });
+  await client.resource(snapshots).mergePatch({ namespace: "default", name: "notes" }, { spec: { keepVersions: 2 } });
+  await cluster.until(
+    snapshots,
+    { namespace: "default", name: "child" },
+    (value) => Anything.parse(value),
+    (found) => found === undefined,
+  );
+  await world.engine.refresh();
+  const preview = await world.engine.preview();
+  expect(
+    preview.steps.filter(({ operation }) => operation !== "same").map(({ name, operation }) => [name, operation]),
+  ).toEqual([
+    ["notes", "update"],
+    ["child", "create"],
+  ]);
+  expect(preview.text).toMatch(/notes: keepVersions changes/);
+  expect((await world.engine.up()).succeeded).toBe(true);
+});
+
+it("is destroyed with its Secret", async () => {
+  expect((await world.engine.destroy()).succeeded).toBe(true);
+  expect(await objects()).toEqual([]);
+  const client = await cluster.client();
+  expect(
+    await client.resource(coreResources.secrets).find({ namespace: "default", name: "notes-recipe" }),
+  ).toBeUndefined();
+});
+
+async function objects(): Promise<unknown[]> {
+  return (await (await cluster.client()).resource(snapshots).list({ namespace: "default" })).items;
+}
+
+const Anything = z.looseObject({
+  metadata: z.looseObject({ name: z.string(), uid: z.string(), resourceVersion: z.string() }),
+});
+const State = z.object({
+  resources: z.array(z.object({ inputs: z.looseObject({ __provider: z.string().optional() }) })),
+});

@@ -1,0 +1,20 @@
+import { Config } from "@pulumi/pulumi";
+import { copy, NamedSnapshot, run, Sandbox, SandboxTemplate } from "ramet";
+
+const config = new Config();
+const base = new SandboxTemplate("base", { image: "python" });
+const notes = new NamedSnapshot("notes", {
+  from: base,
+  recipe: [
+    copy({ path: "/etc/token", secret: config.requireSecret("token"), mode: "0600" }),
+    run(config.getBoolean("leak") === true ? config.requireSecret("token") : "test -s /etc/token"),
+    run(config.get("command") ?? "true"),
+  ],
+});
+const child = new NamedSnapshot("child", { from: notes, recipe: [run("test -s /etc/token")] });
+const box = new Sandbox("box", { from: base });
+
+export const version = notes.version;
+export const digest = notes.digest;
+export const childDigest = child.digest;
+export const sandbox = box.name;
