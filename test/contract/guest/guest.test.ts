@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
@@ -24,6 +25,56 @@ test("a command's output, input and end", async () => {
     await client.closeStdin({ pid: event.pid });
   });
   expect(seen).toEqual({ stdout: "me more\ngiven\n", stderr: "oops\n", exitCode: 7, missedBytes: 0 });
+});
+
+test("a user that the image does not have is named, for commands and for files; a wrong token is another failure", async () => {
+  await using guest = await RunningGuest.start();
+  const identity = guest.identity();
+  await guest.control.init(identity);
+  const stranger = guest.client(identity.accessToken, "stranger");
+  const unknown = { code: "InvalidArgument", message: expect.stringContaining('"stranger"') as string };
+  await expect(collect(stranger.startProcess({ command: "/bin/true" }))).rejects.toMatchObject(unknown);
+  await expect(stranger.list("/")).rejects.toMatchObject(unknown);
+  await expect(stranger.readFile("/etc/hostname")).rejects.toMatchObject(unknown);
+  const forger = guest.client("forged", "stranger");
+  await expect(forger.list("/")).rejects.toMatchObject({ code: "Unauthorized" });
+});
+
+test("much input goes over one connection as fast as the command takes it, and ends with what the command makes of it", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity());
+  const client = guest.client();
+  const start = (script: string) =>
+    client.startProcess({ command: "/bin/sh", args: ["-c", script], stdin: true, tag: script });
+  const parts = Array.from({ length: 64 }, (_, index) => Buffer.alloc(64 * 1024, index));
+  const taken = await collect(start("sleep 0.2; sha256sum"), async (event) => {
+    if (event.type !== "start") return;
+    const input = client.openInput({ pid: event.pid });
+    for (const part of parts) await input.write(part);
+    await input.end();
+    await client.closeStdin({ pid: event.pid });
+  });
+  const digest = createHash("sha256").update(Buffer.concat(parts)).digest("hex");
+  expect(taken).toMatchObject({ stdout: `${digest}  -\n`, exitCode: 0 });
+
+  // A command that reads a little and ends: whoever writes hears of it and does not wait for ever.
+  const refused = Promise.withResolvers<unknown>();
+  await collect(start("head -c 10 > /dev/null"), async (event) => {
+    if (event.type !== "start") return;
+    const input = client.openInput({ pid: event.pid });
+    const writing = (async () => {
+      for (;;) await input.write(parts[0] ?? Buffer.alloc(1));
+    })();
+    writing.catch(refused.resolve);
+    await Promise.resolve();
+  });
+  expect(await refused.promise).toMatchObject({ code: expect.stringMatching(/^(Conflict|NotFound)$/) as string });
+
+  // One that reads nothing keeps nobody who lets go.
+  const patient = client.openInput({ tag: "nobody" });
+  patient.close();
+  await expect(patient.end()).rejects.toMatchObject({ code: "Canceled" });
+  await expect(client.openInput({ tag: "nobody" }).end()).rejects.toMatchObject({ code: "NotFound" });
 });
 
 test("a command outlives its client, and is found again with all it printed", async () => {
@@ -114,7 +165,7 @@ test("identity, hooks and the entrypoint's end", async () => {
   await mkdir(`${guest.directory}/hooks`);
   await writeFile(`${guest.directory}/hooks/10-greet`, "#!/bin/sh\necho $RAMET_SANDBOX_ID; exit 3\n", { mode: 0o755 });
   const untilExit = guest.control.untilExit(new Promise(() => undefined));
-  expect(await guest.control.health()).toMatchObject({ generation: 0, entrypoint: { state: "running" } });
+  expect(await guest.control.health()).toMatchObject({ generation: 0, entrypoint: { state: "waiting" } });
   const wish = guest.identity({ sandboxId: "two", generation: 2, clone: true });
   const result = await guest.control.init(wish);
   expect(result.hooks).toMatchObject([{ exitCode: 3, output: "two\n", timedOut: false }]);

@@ -47,8 +47,9 @@ export class RunningGuest implements AsyncDisposable {
     return guest;
   }
 
-  client(accessToken = "token"): GuestClient {
-    return new GuestClient({ dial: () => dialLoopback(this.#clientPort), accessToken });
+  client(accessToken = "token", user?: string): GuestClient {
+    const dial = (): Promise<Socket> => dialLoopback(this.#clientPort);
+    return new GuestClient({ dial, accessToken, ...(user !== undefined && { user }) });
   }
 
   /** The identity of a first start, with what differs. */

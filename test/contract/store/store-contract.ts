@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { boundStore } from "../../../src/store/bound-store.ts";
 import { encodeManifest } from "../../../src/store/manifest.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 import { draft, secret } from "./draft.ts";
@@ -17,6 +18,7 @@ const ref = { namespace: "team-a", checkpointId: "python-data.1" };
 const other = { namespace: "team-a", checkpointId: "python-data.2" };
 const files: Files = { "checkpoint.img": "kernel state", "pages.img": "x".repeat(300_000), "pages_meta.img": "" };
 const hour = 3_600_000;
+const empty = { checkpoints: 0, contents: 0, contentBytes: 0, sharedBytes: 0, stagingBytes: 0 };
 
 /** What every driver of a store promises. `make` gives a fresh, empty store for each test. */
 export function storeContract(driver: string, make: () => Promise<StoreUnderTest>): void {
@@ -57,7 +59,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         await session.abandon();
         await session.abandon();
         expect(await s.store.has(ref)).toBe(false);
-        expect(await s.store.usage("team-a")).toEqual({ checkpoints: 0, contentBytes: 0, stagingBytes: 0 });
+        expect(await s.store.usage("team-a")).toEqual(empty);
       });
 
       test("is the same success when it is repeated with equal content", async () => {
@@ -85,7 +87,13 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         for (const [i, { manifestDigest }] of all.entries()) {
           expect(await restore(s, refs[i]!, manifestDigest)).toEqual(files);
         }
-        expect(await s.store.usage("team-a")).toEqual({ checkpoints: 6, contentBytes: 300_012, stagingBytes: 0 });
+        expect(await s.store.usage("team-a")).toEqual({
+          ...empty,
+          checkpoints: 6,
+          contents: 3,
+          contentBytes: 300_012,
+          sharedBytes: 5 * 300_012,
+        });
       });
 
       test("of the same id by many at once has one winner, or equal success for all", async () => {
@@ -196,7 +204,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         await publish(s, ref, files);
         expect(await s.store.remove(ref)).toMatchObject({ removed: true });
         expect(await s.store.remove(ref)).toEqual({ removed: false, freedBytes: 0 });
-        expect(await s.store.usage("team-a")).toEqual({ checkpoints: 0, contentBytes: 0, stagingBytes: 0 });
+        expect(await s.store.usage("team-a")).toEqual(empty);
         const again = await publish(s, ref, { "pages.img": "new" });
         expect(await restore(s, ref, again.manifestDigest)).toEqual({ "pages.img": "new" });
       });
@@ -221,7 +229,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await imageOf(session)).toEqual(files);
         await session.release();
         await s.store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: hour });
-        expect(await s.store.usage("team-a")).toEqual({ checkpoints: 0, contentBytes: 0, stagingBytes: 0 });
+        expect(await s.store.usage("team-a")).toEqual(empty);
       });
 
       test("while others open gives them the whole checkpoint or says that it is lost", async () => {
@@ -282,6 +290,45 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await restore(s, ref, manifestDigest)).toEqual(files);
       });
 
+      test("foretells what it would remove, to the byte, and removes nothing meanwhile", async () => {
+        const { manifestDigest } = await publish(s, ref, files);
+        // It shares a file with one that stays, and has one of its own.
+        await publish(s, other, { "pages.img": files["pages.img"]!, "checkpoint.img": "orphan" });
+        const elsewhere = { namespace: "team-b", checkpointId: "b" };
+        await publish(s, elsewhere, { "pages.img": "another orphan" });
+        // A restore held this content when its checkpoint was removed: now nothing names it.
+        const held = { ...ref, checkpointId: "held" };
+        const session = await openRead(s, held, (await publish(s, held, { "pages.img": "unnamed" })).manifestDigest);
+        await s.store.remove(held);
+        await session.release();
+        const rest = await openForWrite(await s.store.grantWrite({ ...ref, checkpointId: "rest", ttlMilliseconds }), s);
+        await writeFiles(rest.stagingPath, { "pages.img": "half" });
+        s.advance(2 * hour);
+
+        const standing = ({ checkpointId }: { checkpointId: string }) =>
+          Promise.resolve(checkpointId === ref.checkpointId ? ("finished" as const) : ("absent" as const));
+        const options = { standing, olderThanMilliseconds: hour };
+        const usage = () => Promise.all(["team-a", "team-b"].map((namespace) => s.store.usage(namespace)));
+        const before = await usage();
+        const foretold = await s.store.sweep({ ...options, dryRun: true });
+        expect(foretold).toMatchObject({ removedRests: 1, removedContents: 1, foreign: [] });
+        expect(foretold.removedCheckpoints).toEqual(expect.arrayContaining([other, elsewhere]));
+        expect(foretold.freedBytes).toBeGreaterThanOrEqual("orphanunnamedhalfanother orphan".length);
+        const there = await s.store.sweep({ ...options, dryRun: true, namespace: "team-b" });
+        expect(there).toMatchObject({ removedCheckpoints: [elsewhere], removedRests: 0, removedContents: 0 });
+        expect(await usage()).toEqual(before);
+
+        expect(await s.store.sweep({ ...options, namespace: "team-b" })).toEqual(there);
+        const rests = await s.store.sweep(options);
+        expect(rests.freedBytes + there.freedBytes).toBe(foretold.freedBytes);
+        expect(rests).toMatchObject({ removedCheckpoints: [other], removedRests: 1, removedContents: 1 });
+        expect(await s.store.sweep({ ...options, dryRun: true })).toMatchObject({
+          removedCheckpoints: [],
+          freedBytes: 0,
+        });
+        expect(await restore(s, ref, manifestDigest)).toEqual(files);
+      });
+
       test("makes a publication that is in progress fail as a whole, and the repeat succeeds", async () => {
         const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
         await writeFiles(session.stagingPath, files);
@@ -293,7 +340,60 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
       });
     });
 
+    describe("whose it is", () => {
+      test("the first cluster's, for good: another one is refused, and learns nothing", async () => {
+        await publish(s, ref, files);
+        expect(await s.store.owner()).toBeUndefined();
+        await s.store.bind("cluster-a");
+        await s.store.bind("cluster-a");
+        expect(await s.store.owner()).toBe("cluster-a");
+        const { store } = s;
+        const foreign = boundStore(store, "cluster-b");
+        const refused = { code: "StoreOfAnotherCluster", message: expect.stringContaining("cluster-a") as string };
+        const standing = () => Promise.resolve("absent" as const);
+        const uses = [
+          () => store.bind("cluster-b"),
+          () => foreign.grantWrite({ ...other, ttlMilliseconds }),
+          () => foreign.grantRead({ ...ref, manifestDigest: `sha256:${"0".repeat(64)}`, ttlMilliseconds }),
+          () => foreign.find(ref),
+          () => foreign.remove(ref),
+          () => foreign.sweep({ standing, olderThanMilliseconds: 0 }),
+          () => foreign.scrub(),
+        ];
+        for (const use of uses) await expect(use()).rejects.toMatchObject(refused);
+        expect((await foreign.probe()).problem).toMatchObject(refused);
+        expect(await boundStore(store, "cluster-a").find(ref)).toBeDefined();
+        const swept = await boundStore(store, "cluster-a").sweep({
+          standing: () => Promise.resolve("finished"),
+          olderThanMilliseconds: 0,
+        });
+        expect(swept).toMatchObject({ removedCheckpoints: [], foreign: [] });
+      });
+
+      test("one cluster's, of several that come at once", async () => {
+        const clusters = ["a", "b", "c", "d"];
+        const outcomes = await Promise.allSettled(clusters.map((cluster) => s.store.bind(cluster)));
+        const bound = clusters.filter((_, index) => outcomes[index]?.status === "fulfilled");
+        expect(bound).toEqual([await s.store.owner()]);
+      });
+    });
+
     describe("scrubbing", () => {
+      test("tells how far it has come, and which namespaces there are", async () => {
+        await publish(s, ref, files);
+        await publish(s, { namespace: "team-b", checkpointId: "b" }, { "only.img": "data" });
+        expect(await s.store.namespaces()).toEqual(["team-a", "team-b"]);
+        const told: [number, string][] = [];
+        await s.store.scrub({ onProgress: ({ bytes, file }) => told.push([bytes, file]) });
+        expect(told.map(([bytes]) => bytes)).toEqual(told.map(([bytes]) => bytes).toSorted((a, b) => a - b));
+        expect(told.map(([, file]) => file).sort()).toEqual([
+          "checkpoint.img",
+          "only.img",
+          "pages.img",
+          "pages_meta.img",
+        ]);
+      });
+
       test("finds nothing wrong with what was published, and reads shared content once", async () => {
         await publish(s, ref, files);
         await publish(s, other, files);
