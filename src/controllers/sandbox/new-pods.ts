@@ -1,42 +1,62 @@
 import type { Pod } from "../../api/pod.ts";
 import type { Clock } from "../../kube/clock.ts";
 import type { Informer } from "../../kube/informer.ts";
+import { keyOf } from "../../kube/object.ts";
+
+export interface NewPodsOptions {
+  pods: Pick<Informer<Pod>, "store">;
+  clock: Clock;
+  /** Called with the key of a Pod that the informer has not shown for long: it is gone by now, and nothing else tells of it. */
+  onLost: (key: string) => void;
+}
 
 /** Pods that were created a moment ago and that the informer has not shown yet. */
 export class NewPods {
-  readonly #clock: Clock;
-  readonly #bySandboxUid = new Map<string, { pod: Pod; at: number }>();
+  readonly #options: NewPodsOptions;
+  readonly #bySandboxUid = new Map<string, { pod: Pod; cancel: () => void }>();
   /** When this process asked for a Pod, by the Pod's UID. Goes with the Pod. */
   readonly #createdAt = new Map<string, number>();
 
-  constructor(pods: Informer<Pod>, clock: Clock) {
-    this.#clock = clock;
-    pods.store.subscribe((change) => {
-      for (const [sandboxUid, { pod }] of this.#bySandboxUid) {
-        if (pod.metadata.uid === change.object.metadata.uid) this.#bySandboxUid.delete(sandboxUid);
-      }
-      if (change.type === "deleted") this.#createdAt.delete(change.object.metadata.uid);
+  constructor(options: NewPodsOptions) {
+    this.#options = options;
+    options.pods.store.subscribe((change) => {
+      const { uid } = change.object.metadata;
+      for (const [sandboxUid, { pod }] of this.#bySandboxUid) if (pod.metadata.uid === uid) this.#forget(sandboxUid);
+      if (change.type === "deleted") this.#createdAt.delete(uid);
     });
   }
 
   add(sandboxUid: string, pod: Pod, startedAt: number): void {
-    this.#bySandboxUid.set(sandboxUid, { pod, at: this.#clock.monotonicMilliseconds() });
-    this.#createdAt.set(pod.metadata.uid, startedAt);
+    const { uid } = pod.metadata;
+    this.#forget(sandboxUid);
+    this.#createdAt.set(uid, startedAt);
+    // The informer may have been faster than the answer.
+    if (this.#options.pods.store.byUid(uid) !== undefined) return;
+    const cancel = this.#options.clock.schedule(trustedMilliseconds, () => {
+      this.#bySandboxUid.delete(sandboxUid);
+      this.#createdAt.delete(uid);
+      this.#options.onLost(keyOf(pod.metadata));
+    });
+    this.#bySandboxUid.set(sandboxUid, { pod, cancel });
   }
 
-  /** Undefined also when the informer never showed it for long: then it is gone by now. */
   get(sandboxUid: string): Pod | undefined {
-    const known = this.#bySandboxUid.get(sandboxUid);
-    if (known === undefined) return undefined;
-    if (this.#clock.monotonicMilliseconds() - known.at < trustedMilliseconds) return known.pod;
-    this.#bySandboxUid.delete(sandboxUid);
-    return undefined;
+    return this.#bySandboxUid.get(sandboxUid)?.pod;
   }
 
   /** Milliseconds since the Pod was asked for, if that was by this process. */
   ageMilliseconds(podUid: string): number | undefined {
     const at = this.#createdAt.get(podUid);
-    return at === undefined ? undefined : Math.round(this.#clock.monotonicMilliseconds() - at);
+    return at === undefined ? undefined : Math.round(this.#options.clock.monotonicMilliseconds() - at);
+  }
+
+  close(): void {
+    for (const sandboxUid of this.#bySandboxUid.keys()) this.#forget(sandboxUid);
+  }
+
+  #forget(sandboxUid: string): void {
+    this.#bySandboxUid.get(sandboxUid)?.cancel();
+    this.#bySandboxUid.delete(sandboxUid);
   }
 }
 

@@ -18,7 +18,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     adoptions: new Attempts({ clock, random }),
     swaps: new Attempts({ clock, random }),
     loads: new Attempts({ clock, random }),
-    newPods: new NewPods(informers.pods, clock),
+    newPods: new NewPods({ pods: informers.pods, clock, onLost: wishes.enqueue }),
     slowStart: new SlowStart(clock),
     enqueue: wishes.enqueue,
   };
@@ -37,6 +37,7 @@ export function sandboxController(parts: ControllerParts): Controller {
       dependencies.adoptions.close();
       dependencies.swaps.close();
       dependencies.loads.close();
+      dependencies.newPods.close();
     },
   };
 }
