@@ -1,9 +1,20 @@
 import { defineConfig } from "vitest/config";
 
+/** What is waited for comes at once on an idle machine; a busy one is no failure. */
+const expect = { poll: { timeout: 20_000 } };
+
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: "unit", include: ["{src,provider,components}/**/*.test.ts"], sequence: { groupOrder: 0 } } },
+      {
+        test: {
+          name: "unit",
+          include: ["{src,provider,components}/**/*.test.ts"],
+          testTimeout: 30_000,
+          expect,
+          sequence: { groupOrder: 0 },
+        },
+      },
       {
         test: {
           name: "cluster",
@@ -11,7 +22,7 @@ export default defineConfig({
           globalSetup: ["test/setup/tools.ts"],
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          expect: { poll: { timeout: 20_000 } },
+          expect,
           // Each file has a control plane or sandboxes of its own: two at once only wait for each other.
           fileParallelism: false,
           sequence: { groupOrder: 1 },
@@ -24,7 +35,7 @@ export default defineConfig({
           globalSetup: ["test/setup/tools.ts", "test/program/built-package.ts"],
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          expect: { poll: { timeout: 20_000 } },
+          expect,
           fileParallelism: false,
           sequence: { groupOrder: 2 },
         },

@@ -46,9 +46,7 @@ const names = (all: Sandbox[]) => all.map(({ metadata }) => metadata.name).sort(
 
 async function stockedSet(replicas: number): Promise<void> {
   await create("SandboxSet", "set", { replicas, template });
-  await expect
-    .poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length, { timeout: 20_000 })
-    .toBe(replicas);
+  await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(replicas);
 }
 async function claim(name: string, spec: object): Promise<SandboxClaim> {
   await create("SandboxClaim", name, { templateName: "set", ...spec });
@@ -56,7 +54,7 @@ async function claim(name: string, spec: object): Promise<SandboxClaim> {
 }
 async function completed(name: string): Promise<SandboxClaim> {
   const find = () => cluster.seen.claims.store.get(at(name));
-  await expect.poll(() => find()?.status?.phase, { timeout: 20_000, interval: 10 }).toBe("Completed");
+  await expect.poll(() => find()?.status?.phase, { interval: 10 }).toBe("Completed");
   return find()!;
 }
 const reasonOf = ({ status }: SandboxClaim, type = "Completed") =>
@@ -83,14 +81,14 @@ test("a claim gets ready sandboxes with what it asks for, and the set fills up a
     expect(sandbox.spec.shutdownTime).toBe("2036-01-01T00:00:00Z");
     expect(node.cells.get(at(name))?.identity?.environment).toEqual({ A: "1", B: "2" });
   }
-  await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length, { timeout: 20_000 }).toBe(2);
+  await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(2);
 });
 
 test("a claim of a ready sandbox costs two writes", async () => {
   await inNewNamespace();
   await stockedSet(3);
   await claim("warm", {});
-  await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length, { timeout: 20_000 }).toBe(3);
+  await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(3);
   const stock = new Set(sandboxes().map(({ metadata }) => metadata.name));
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   cluster.requests();
@@ -171,7 +169,7 @@ test("a controller that dies at any moment of a claim: the next one finds what i
   await inNewNamespace();
   await stockedSet(6);
   for (const [round, delay] of [0, 3, 8, 15, 30].entries()) {
-    await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length, { timeout: 20_000 }).toBe(6);
+    await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(6);
     const name = `c${round}`;
     await create("SandboxClaim", name, { templateName: "set", replicas: 5, envVars: { ROUND: `${round}` } });
     await new Promise((resolve) => setTimeout(resolve, delay));

@@ -172,7 +172,7 @@ describe("ramet sandbox exec", () => {
     };
     const script = "stty size; trap 'stty size; exit 5' WINCH; while :; do sleep 0.05; done";
     const { io, ended } = inProcess(["sandbox", "exec", "-it", "a", "--", "sh", "-c", script], { terminal });
-    await expect.poll(() => io.written("stdout"), { timeout: 20_000 }).toContain("31 91");
+    await expect.poll(() => io.written("stdout")).toContain("31 91");
     size = { columns: 120, rows: 40 };
     resized();
     expect(await ended).toMatchObject({ exitCode: 5, stdout: expect.stringContaining("40 120") as string });
@@ -218,7 +218,7 @@ describe("waiting", () => {
   it("ends with 130 after Ctrl-C, tells of progress where somebody watches, and the wish stays", async () => {
     const args = "sandbox create --template missing --name i --timeout 0".split(" ");
     const { io, ended } = inProcess(args, { progressIsSeen: true });
-    await expect.poll(() => io.written("stderr"), { timeout: 20_000 }).toContain("s  sandbox i: Pending: The Sandbox");
+    await expect.poll(() => io.written("stderr")).toContain("s  sandbox i: Pending: The Sandbox");
     io.interrupt();
     expect(await ended).toMatchObject({ exitCode: 130, stdout: "" });
     expect(io.written("stderr")).toContain("The wish stays");
@@ -238,7 +238,7 @@ describe("waiting", () => {
     const { io, ended } = inProcess("sandbox create --template missing --name g --timeout 0".split(" "), {
       progressIsSeen: true,
     });
-    await expect.poll(() => io.written("stderr"), { timeout: 20_000 }).toContain("sandbox g:");
+    await expect.poll(() => io.written("stderr")).toContain("sandbox g:");
     const sandboxes = client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
     await expect.poll(() => sandboxes.find({ namespace: "default", name: "g" })).toBeDefined();
     await sandboxes.delete({ namespace: "default", name: "g" });

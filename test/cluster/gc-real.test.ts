@@ -37,20 +37,20 @@ test("a step that left the recipe is kept and used again; ramet gc removes it wi
   await build("two", 2);
   const marked = () =>
     steps().filter(({ metadata }) => metadata.annotations?.["ramet.dev/unneeded-since"] !== undefined);
-  await expect.poll(() => marked().length, { timeout: 20_000 }).toBe(1);
+  await expect.poll(() => marked().length).toBe(1);
   const again = await build("one", 3);
   expect(again.steps?.map(({ cached }) => cached)).toEqual([true, false]);
   expect(again.digest).toBe(one.digest);
 
   // Now the step of `two` is the one that no recipe has.
-  await expect.poll(() => marked().length, { timeout: 20_000 }).toBe(1);
-  await expect.poll(published, { timeout: 20_000 }).toBe(3);
+  await expect.poll(() => marked().length).toBe(1);
+  await expect.poll(published).toBe(3);
   const unneeded = marked()[0]!.metadata.name;
   expect((await ramet("--dry-run")).items).toMatchObject([{ name: unneeded, outcome: "planned" }]);
   expect(steps()).toHaveLength(2);
   expect(await ramet()).toMatchObject({ exitCode: 0, items: [{ name: unneeded, outcome: "removed" }] });
   await world.cluster.gone("checkpoints", `t/${unneeded}`);
-  await expect.poll(published, { timeout: 20_000 }).toBe(2);
+  await expect.poll(published).toBe(2);
   expect(steps()).toHaveLength(1);
 
   // What is left serves and can be built upon.

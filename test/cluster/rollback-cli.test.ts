@@ -141,7 +141,7 @@ async function begunFork(source: string, prefix: string) {
   await checkpoints.resource.mergePatch(metadata, { status }, { subresource: "status" });
   for (const number of [1, 2]) {
     const at = { namespace: "t", name: `${prefix}-${number}` };
-    await expect.poll(() => sandboxes.resource.find(at), { timeout: 20_000 }).toBeDefined();
+    await expect.poll(() => sandboxes.resource.find(at)).toBeDefined();
   }
   return running;
 }

@@ -29,7 +29,7 @@ const template = (value = "1") => ({
   metadata: { labels: { app: "x" } },
   spec: { containers: [{ name: "main", image: "python", env: [{ name: "A", value }] }] },
 });
-const patient = { timeout: 20_000, interval: 10 };
+const patient = { interval: 10 };
 const world = () => SetWorld.open(cluster, `set${++number}`);
 const gone = (of: SetWorld) =>
   expect.poll(() => [of.owned.length, cluster.seen.templates.store.list().filter(inNamespace(of)).length], patient);
@@ -215,13 +215,13 @@ test("a controller that dies while it fills or empties a set leaves nothing twic
   const pool = await world();
   await pool.create({ replicas: 20, template: template() });
   for (const reached of [1, 8]) {
-    await expect.poll(() => pool.owned.length, { timeout: 20_000, interval: 2 }).toBeGreaterThanOrEqual(reached);
+    await expect.poll(() => pool.owned.length, { interval: 2 }).toBeGreaterThanOrEqual(reached);
     await cluster.restartControllers();
   }
   await pool.settled(20);
   await expect.poll(() => pool.owned.length, patient).toBe(20);
   await pool.scale(3);
-  await expect.poll(() => pool.owned.length, { timeout: 20_000, interval: 2 }).toBeLessThan(20);
+  await expect.poll(() => pool.owned.length, { interval: 2 }).toBeLessThan(20);
   await cluster.restartControllers();
   await pool.settled(3);
   await expect.poll(() => pool.owned.length, patient).toBe(3);
