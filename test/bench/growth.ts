@@ -19,16 +19,28 @@ export async function measureGrowth(
 ): Promise<GrowthPoint[]> {
   // The first rounds fill caches and pools: what counts is what comes after them.
   for (let round = 0; round < 3; round++) await oneRound(cluster, `warm-${round}`);
-  const points = [await idlePoint(cluster, 0)];
+  const points: GrowthPoint[] = [];
+  // It takes long: whoever ends it early keeps what was seen until then.
+  const look = async (round: number): Promise<void> => {
+    const point = await idlePoint(cluster, round);
+    points.push(point);
+    process.stderr.write(`\r\x1b[K${describe(point)}\n`);
+  };
+  await look(0);
   const every = Math.max(1, Math.ceil(rounds / 10));
   for (let round = 1; round <= rounds; round++) {
     signal.throwIfAborted();
     await oneRound(cluster, `round-${round}`);
-    if (round % every === 0 || round === rounds) points.push(await idlePoint(cluster, round));
+    if (round % every === 0 || round === rounds) await look(round);
     process.stderr.write(`\rgrowth: round ${round}/${rounds} `);
   }
   process.stderr.write("\r\x1b[K");
   return points;
+}
+
+function describe({ round, memoryMiB: { controller, node }, left }: GrowthPoint): string {
+  const memory = `controller ${controller.toFixed(1)} MiB, node ${node.toFixed(1)} MiB`;
+  return `growth: after round ${round}: ${memory}, ${left.processes} processes, ${left.mounts} mounts, ${left.files} files`;
 }
 
 async function oneRound(cluster: LocalCluster, name: string): Promise<void> {
