@@ -4,7 +4,6 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Sandbox } from "../../src/api/sandbox.ts";
 import { ClusterWorld, type Victim } from "./cluster-world.ts";
 import { Instants } from "./instants.ts";
-import { processAppears } from "./processes.ts";
 
 /** Every part but etcd, which a single-machine cluster has no second of; it is killed in a test of its own. */
 const victims: Victim[] = ["controller", "node", "api-server", "cell"];
@@ -27,17 +26,16 @@ describe("a part of the cluster, killed in the middle", () => {
   });
 
   /** When to kill: at a random instant after the wish, or when a step has begun. */
-  type Moment = { name: string; come: (sandbox: Sandbox) => Promise<unknown> };
+  type Moment = { name: string; come: () => Promise<unknown> };
   const atRandom = (limitMilliseconds: number, what: string): Moment[] =>
     Array.from({ length: randomRounds }, (_, round) => {
       const instant = instants.below(limitMilliseconds);
       const name = `${instant} ms after the wish (random ${what} ${round + 1})`;
       return { name, come: () => sleep(instant) };
     });
-  /** gVisor knows the sandbox by its UID. */
-  const whenRuns = (command: string): Moment => ({
+  const whenRuns = (command: "checkpoint" | "restore"): Moment => ({
     name: `when runsc ${command} runs`,
-    come: ({ metadata }) => processAppears(` ${command} `, metadata.uid),
+    come: () => world.engineRuns(command),
   });
 
   const cuts = victims.flatMap((victim) =>
@@ -48,7 +46,7 @@ describe("a part of the cluster, killed in the middle", () => {
     const { cluster } = world;
     const source = await world.source(`source-${id}`);
     const wish = await cluster.wishCheckpoint(`cut-${id}`, source.metadata.name);
-    await moment.come(source);
+    await moment.come();
     await world.kill(victim, source.metadata.name);
     const done = await cluster.untilFinished(wish);
     await world.whole();
@@ -79,7 +77,7 @@ describe("a part of the cluster, killed in the middle", () => {
     const source = await world.source(`source-${id}`);
     const checkpoint = await cluster.createCheckpoint(`taken-${id}`, source.metadata.name);
     const wish = await world.wishClone(`clone-${id}`, checkpoint);
-    await moment.come(wish);
+    await moment.come();
     // Before its Pod is there, a clone has no cell to kill.
     const killed = await world.kill(victim, wish.metadata.name).then(
       () => true,

@@ -7,7 +7,6 @@ import { namespace } from "../bench/local-cluster.ts";
 import { firstAnswer } from "../bench/workload.ts";
 import { ClusterWorld } from "./cluster-world.ts";
 import { claimWish, cloneWish, setWish, snapshotWish, templateWish } from "./controller-wishes.ts";
-import { processAppears } from "./processes.ts";
 import { WatchedObjects } from "./watched-objects.ts";
 
 /** The controller makes many things of one wish, one after another; after each of them it may be gone. */
@@ -145,10 +144,9 @@ describe("the controller, killed at each step of", () => {
     expect(await firstAnswer(clone.status?.sandboxIp ?? "", "/steps")).toBe("one\ntwo\n");
   });
 
-  /** gVisor knows the builder by its UID. */
   async function captureRuns(name: string): Promise<unknown> {
     await seen.until("it is captured", () => made(name, "version").length > 0);
-    return processAppears(" checkpoint ", builder()?.metadata.uid ?? "");
+    return world.engineRuns("checkpoint");
   }
 
   const taken = (): Sandbox[] =>
