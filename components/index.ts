@@ -20,4 +20,17 @@ export { Sandbox, type SandboxArgs } from "./sandbox.ts";
 export { SandboxClone, type SandboxCloneArgs } from "./sandbox-clone.ts";
 export { SandboxSet, type SandboxSetArgs } from "./sandbox-set.ts";
 export { SandboxTemplate, type SandboxTemplateArgs } from "./sandbox-template.ts";
+export { SnapshotStack } from "./snapshot-stack.ts";
+export { type AksStackArgs } from "./snapshot-stack/aks.ts";
+export { type EksStackArgs } from "./snapshot-stack/eks.ts";
+export { type GkeStackArgs } from "./snapshot-stack/gke.ts";
+export { type SnapshotControllerArgs, type SnapshotStackArgs } from "./snapshot-stack/args.ts";
+export {
+  type AlibabaDiskSnapshotOptions,
+  type AzureDiskSnapshotOptions,
+  type EbsSnapshotOptions,
+  type PdSnapshotOptions,
+  type SnapshotClassArgs,
+} from "./snapshot-stack/snapshot-class.ts";
+export { type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 export { type SnapshotSourceArgs } from "./snapshot-source.ts";

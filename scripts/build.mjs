@@ -46,6 +46,7 @@ const programs = [
     packages: "external",
     // What dynamic resources ask for when they are carried out is a file of its own.
     external: ["ramet/*"],
+    define: { "import.meta.dirname": "__dirname" },
   },
 ];
 
@@ -55,13 +56,19 @@ if (esbuild === undefined) {
   console.error("dist/ was not built: esbuild, a development dependency, is not installed.");
   process.exit();
 }
-// npm makes the types (prepack) before it has this run (prepare).
-const typesAndTheirFolders = new Set(["types", "pulumi", "pulumi/types"]);
+// npm makes the types (prepack) before it has this run (prepare). The CRDs are kept while their checksum is the pinned one.
+const kept = new Set(["types", "pulumi", "pulumi/types", "external-snapshotter"]);
 for (const path of globSync("{*,pulumi/*}", { cwd: join(root, "dist") })) {
-  if (!typesAndTheirFolders.has(path)) rmSync(join(root, "dist", path), { recursive: true, force: true });
+  if (!kept.has(path)) rmSync(join(root, "dist", path), { recursive: true, force: true });
 }
 await Promise.all(programs.map((program) => esbuild.build({ ...shared, ...program })));
 writeFileSync(join(root, "dist/pulumi/package.json"), `${JSON.stringify({ type: "commonjs" })}\n`);
+
+const { makeSnapshotCrds } = await import("./snapshot-crds.mjs");
+const problem = makeSnapshotCrds();
+if (problem !== undefined) {
+  console.error(`Without the CRDs of external-snapshotter no SnapshotStack can install them: ${problem}`);
+}
 
 // A dynamic resource asks for the package from its program's folder. The programs of this repository have not installed it.
 const own = join(root, "node_modules/ramet");

@@ -82,6 +82,18 @@ export class KubeClient implements ApiCaller {
     return response?.statusCode === 200;
   }
 
+  /** The version of the API server (`/version`), as it gives it: `v1.36.3`. @throws RametError */
+  async version(signal?: AbortSignal): Promise<string> {
+    const what = "get version";
+    try {
+      const response = await this.#transport.request({ method: "GET", path: "/version", ...this.#timeouts(), signal });
+      if (response.statusCode !== 200) throw await refused(what, response);
+      return Version.parse(await response.body.json()).gitVersion;
+    } catch (error) {
+      throw networkError(what, error, signal);
+    }
+  }
+
   /**
    * Sends a request and reads the answer's JSON.
    *
@@ -190,6 +202,8 @@ export class KubeClient implements ApiCaller {
 }
 
 const longestAskedMilliseconds = 30_000;
+
+const Version = z.looseObject({ gitVersion: z.string() });
 
 const methods = {
   get: "GET",

@@ -126,6 +126,7 @@ type ApiResource = z.infer<typeof ApiResource>;
 const ResourceList = z.looseObject({ resources: z.array(ApiResource) });
 const WithConditions = z.looseObject({
   status: z
-    .looseObject({ observedGeneration: z.number().optional(), conditions: z.array(Condition).optional() })
+    // A new CRD has `null` for its conditions.
+    .looseObject({ observedGeneration: z.number().optional(), conditions: z.array(Condition).nullish() })
     .optional(),
 });

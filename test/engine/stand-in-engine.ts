@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { CloudResources } from "./cloud-resources.ts";
 import { Deployment, type Step } from "./deployment.ts";
 import { DynamicProviderProcess } from "./dynamic-provider-process.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
@@ -137,6 +138,7 @@ export class StandInEngine {
     const kubernetes = new KubernetesResources(client);
     const providerOf = (type: string): ResourceProvider | undefined => {
       if (type.startsWith("pulumi-nodejs:")) return dynamic;
+      if (CloudResources.isOne(type)) return new CloudResources(type);
       return type.startsWith("kubernetes:") ? kubernetes : undefined;
     };
     const deployment = new Deployment({ stack, project, state, preview, providerOf });

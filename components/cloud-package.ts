@@ -1,0 +1,23 @@
+import { RametError } from "../src/api/errors.ts";
+import { refusal } from "./refusal.ts";
+
+/**
+ * A part of a cloud's package, which is loaded when its cloud is named and not before: it is one of a program's own packages.
+ * @throws RunError naming the package, where it is not installed
+ */
+export async function cloudPackage<T>(name: string, load: () => Promise<{ default: T }>): Promise<T> {
+  try {
+    return (await load()).default;
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    const what = `The package ${name} is needed for this cloud, and is not installed`;
+    throw refusal(
+      new RametError("NotFound", what, { hint: `In the program's folder: npm install ${name}`, cause: error }),
+    );
+  }
+}
+
+function isNotFound(error: unknown): boolean {
+  if (!(error instanceof Error) || !("code" in error)) return false;
+  return error.code === "ERR_MODULE_NOT_FOUND" || error.code === "MODULE_NOT_FOUND";
+}

@@ -1,0 +1,138 @@
+import { apiextensions } from "@pulumi/kubernetes";
+import {
+  all,
+  ComponentResource,
+  log,
+  output,
+  runtime,
+  secret,
+  unknown as unknownYet,
+  type ComponentResourceOptions,
+  type CustomResource,
+  type Output,
+} from "@pulumi/pulumi";
+import type { ErrorCode } from "../src/api/error-codes.ts";
+import { RametError } from "../src/api/errors.ts";
+import { ownerAnnotation } from "../provider/handlers/owner.ts";
+import { refuseFor, type Finding } from "../provider/handlers/snapshot-stack/finding.ts";
+import { planStack, type StackPlan, type StackWish } from "../provider/handlers/snapshot-stack/plan-stack.ts";
+import { factsOf, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
+import { nothingSeen, type StackSeen } from "../provider/handlers/snapshot-stack/stack-seen.ts";
+import { refusal } from "./refusal.ts";
+import type { Manifest } from "./snapshot-stack/manifest.ts";
+import type { SnapshotStackArgs } from "./snapshot-stack/args.ts";
+import { cloudResources, installedManifests } from "./snapshot-stack/cloud-resources.ts";
+import { lookAt } from "./snapshot-stack/look.ts";
+import { controllerManifests, crdManifests } from "./snapshot-stack/manifests.ts";
+import { classManifest, type DeclaredClass } from "./snapshot-stack/snapshot-class.ts";
+import { classesFor, wishOf } from "./snapshot-stack/wish.ts";
+
+type Args = SnapshotStackArgs & { name: string };
+
+interface Made {
+  facts: Output<SnapshotStackFacts>;
+  objects: Record<string, CustomResource>;
+}
+
+/** What snapshots of volumes need in a cluster: CRDs, a controller, classes. It looks before it declares anything. */
+export class SnapshotStack extends ComponentResource<Made> {
+  /** What was found: before in a preview, afterwards in an update. Not known in a preview that cannot see the cluster. */
+  declare readonly facts: Output<SnapshotStackFacts>;
+  /** The names of the classes that it declares. */
+  declare readonly classNames: Output<string[]>;
+  /** The resources that it stands for, by kind and name. */
+  declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
+
+  constructor(name: string, args: SnapshotStackArgs, opts: ComponentResourceOptions = {}) {
+    const { transform: _, kubeconfig, ...wished } = args;
+    // What `initialize` gets is written into the state.
+    const kept = kubeconfig === undefined ? {} : { kubeconfig: secret(kubeconfig) };
+    super("ramet:index:SnapshotStack", name, { ...wished, ...kept, name }, opts);
+    const made = this.getData();
+    this.facts = output(made.then(({ facts }) => facts));
+    this.classNames = output(classesFor(args).map((wish) => wish.name));
+    this.nodes = { objects: made.then(({ objects }) => objects) };
+    this.registerOutputs({ facts: this.facts, classNames: this.classNames });
+  }
+
+  /** Whoever depends on the component waits for this. */
+  protected override async initialize(args: Args): Promise<Made> {
+    // Once it has its URN, what it depends on is there: a driver that is looked for, say.
+    await new Promise((resolve) => this.urn.apply(resolve));
+    const classes = classesFor(args);
+    const wish = wishOf(args.name, args, classes);
+    const seen = await this.#look(args);
+    const plan = planStack(wish, seen ?? nothingSeen);
+    if (seen !== undefined) this.#judge(args, plan.findings);
+    const objects = await this.#declare(args, { wish, plan, classes });
+    return { objects, facts: this.#facts(args, wish, { seen, objects }) };
+  }
+
+  /** A preview goes on without the cluster; nothing else does. */
+  async #look({ kubeconfig }: Args): Promise<StackSeen | undefined> {
+    try {
+      return await lookAt(kubeconfig);
+    } catch (thrown) {
+      const error = RametError.from(thrown);
+      if (!runtime.isDryRun() || !unseen.has(error.code)) throw refusal(error);
+      void log.warn(`The cluster cannot be looked at, so it is taken to be empty: ${error.describe()}`, this);
+      return undefined;
+    }
+  }
+
+  #judge({ cloud }: Args, findings: readonly Finding[]): void {
+    const told = findings.filter(({ weight }) => weight === "tell");
+    for (const { what, how } of told) void log.warn(`${what}. ${how}`, this);
+    try {
+      refuseFor(cloud, findings);
+    } catch (error) {
+      throw refusal(error);
+    }
+  }
+
+  async #declare(
+    args: Args,
+    { wish, plan, classes }: { wish: StackWish; plan: StackPlan; classes: readonly DeclaredClass[] },
+  ): Promise<Made["objects"]> {
+    const annotations = { [ownerAnnotation]: wish.owner };
+    // They stay when the stack goes: with them all snapshots would.
+    const crds = this.#objects(args, await crdManifests(plan, annotations), { retainOnDelete: true });
+    const installed = this.#objects(args, installedManifests(plan.addons, annotations), { retainOnDelete: true });
+    const before = Object.values(installed);
+    const ofCloud = await cloudResources(args.name, { args, addons: plan.addons, before }, { parent: this });
+    const dependsOn = [...Object.values(crds), ...Object.values(ofCloud)];
+    const others = [
+      ...(await controllerManifests(plan, args, annotations)),
+      ...classes.map((wished) => classManifest(wished, annotations)),
+    ];
+    return { ...crds, ...installed, ...ofCloud, ...this.#objects(args, others, { dependsOn }) };
+  }
+
+  #objects(
+    { name, transform }: Args,
+    manifests: readonly Manifest[],
+    options: { retainOnDelete?: boolean; dependsOn?: CustomResource[] },
+  ): Made["objects"] {
+    const declared = manifests.map((manifest): [string, CustomResource] => {
+      const key = `${manifest.kind}/${manifest.metadata.name}`;
+      const wished = transform?.object?.(manifest) ?? manifest;
+      return [key, new apiextensions.CustomResource(`${name}-${key}`, wished, { parent: this, ...options })];
+    });
+    return Object.fromEntries(declared);
+  }
+
+  /** After an update it is looked once more, at what has come of it. */
+  #facts(
+    args: Args,
+    wish: StackWish,
+    { seen, objects }: { seen: StackSeen | undefined; objects: Made["objects"] },
+  ): Output<SnapshotStackFacts> {
+    const facts = (found: StackSeen): SnapshotStackFacts => factsOf(found, planStack(wish, found).findings);
+    if (runtime.isDryRun())
+      return output(seen === undefined ? (unknownYet as unknown as SnapshotStackFacts) : facts(seen));
+    const ids = all(Object.values(objects).map(({ id }) => id));
+    return ids.apply(async () => facts((await this.#look(args)) ?? nothingSeen));
+  }
+}
+
+const unseen = new Set<ErrorCode>(["Unavailable", "Timeout", "Canceled", "NotFound", "Unauthorized"]);

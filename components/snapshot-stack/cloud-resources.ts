@@ -1,0 +1,49 @@
+import type { CustomResource, CustomResourceOptions } from "@pulumi/pulumi";
+import { RametError } from "../../src/api/errors.ts";
+import { installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import { refusal } from "../refusal.ts";
+import type { Manifest } from "./manifest.ts";
+import { aksResources } from "./aks.ts";
+import type { SnapshotStackArgs } from "./args.ts";
+import { eksResources, type EksStackArgs } from "./eks.ts";
+import { gkeResources } from "./gke.ts";
+
+/** What the cloud is asked for. @throws RunError for what is missing of its arguments, or its package */
+export async function cloudResources(
+  name: string,
+  { args, addons, before }: { args: SnapshotStackArgs; addons: readonly string[]; before: readonly CustomResource[] },
+  options: CustomResourceOptions,
+): Promise<Record<string, CustomResource>> {
+  switch (args.cloud) {
+    case "eks":
+      return eksResources(name, { args: eksArgs(args), addons, before }, options);
+    case "gke":
+      return gkeResources(name, args.gke ?? {}, options);
+    case "aks":
+      return aksResources(name, args.aks ?? {}, options);
+    case "acs":
+    case "generic":
+    case "local":
+      return {};
+  }
+}
+
+/** What of a cloud is ours, for the next look: an add-on cannot be annotated. */
+export function installedManifests(addons: readonly string[], annotations: Record<string, string>): Manifest[] {
+  if (addons.length === 0) return [];
+  const { namespace, name, key } = installedMap;
+  const data = { [key]: addons.join("\n") };
+  return [{ apiVersion: "v1", kind: "ConfigMap", metadata: { namespace, name, annotations }, data }];
+}
+
+function eksArgs({ eks }: SnapshotStackArgs): EksStackArgs {
+  if (eks === undefined) throw missing("eks.clusterName", "the name of the cluster");
+  if (eks.identity === "irsa" && eks.oidcProviderArn === undefined) {
+    throw missing("eks.oidcProviderArn", "the ARN of the cluster's OpenID Connect provider in IAM");
+  }
+  return eks;
+}
+
+function missing(argument: string, what: string): Error {
+  return refusal(new RametError("InvalidArgument", `${argument} is missing: ${what}`));
+}

@@ -1,0 +1,128 @@
+import { output, type Input } from "@pulumi/pulumi";
+import type { Manifest, Right } from "./manifest.ts";
+import { controllerRights, groupRights, leaseRights } from "./controller-rights.ts";
+
+export interface ControllerOptions {
+  namespace: string;
+  /** Who declares it. */
+  annotations: Record<string, string>;
+  image: Input<string>;
+  replicas: Input<number>;
+  workers: Input<number>;
+  requestsPerSecond: Input<number>;
+  groupSnapshots: boolean;
+}
+
+/** Of the Deployment, its account and its Pods. */
+export const controllerName = "snapshot-controller";
+
+/** The snapshot-controller, and what it may do. */
+export function snapshotControllerManifests(options: ControllerOptions): Manifest[] {
+  const { namespace, annotations } = options;
+  return [
+    { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: controllerName, namespace, annotations } },
+    ...roles(options),
+    deployment(options),
+    disruptionBudget(options),
+  ];
+}
+
+const labels = { "app.kubernetes.io/name": controllerName };
+const metricsPort = 8080;
+
+function roles({ namespace, annotations, groupSnapshots }: ControllerOptions): Manifest[] {
+  const apiGroup = "rbac.authorization.k8s.io";
+  const apiVersion = `${apiGroup}/v1`;
+  const subjects = [{ kind: "ServiceAccount", name: controllerName, namespace }];
+  const bound = (kind: string, name: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
+  const everywhere = { name: "snapshot-controller-runner", annotations };
+  const here = { name: "snapshot-controller-leaderelection", namespace, annotations };
+  const rules = [...controllerRights, ...(groupSnapshots ? groupRights : [])].map(rule);
+  return [
+    { apiVersion, kind: "ClusterRole", metadata: everywhere, rules },
+    {
+      ...{ apiVersion, kind: "ClusterRoleBinding", metadata: { name: "snapshot-controller-role", annotations } },
+      ...bound("ClusterRole", everywhere.name),
+    },
+    { apiVersion, kind: "Role", metadata: here, rules: leaseRights.map(rule) },
+    { apiVersion, kind: "RoleBinding", metadata: here, ...bound("Role", here.name) },
+  ];
+}
+
+function rule({ apiGroups, resources, verbs }: Right) {
+  return { apiGroups, resources, verbs };
+}
+
+function deployment(options: ControllerOptions): Manifest {
+  const { namespace, annotations, replicas } = options;
+  return {
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name: controllerName, namespace, annotations, labels },
+    spec: {
+      replicas,
+      selector: { matchLabels: labels },
+      // It ends itself when the CRDs are not served within 30 s: until then its being ready says nothing.
+      minReadySeconds: 35,
+      strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } },
+      template: { metadata: { labels }, spec: pod(options) },
+    },
+  };
+}
+
+function pod({ image, workers, requestsPerSecond, groupSnapshots }: ControllerOptions) {
+  return {
+    serviceAccountName: controllerName,
+    priorityClassName: "system-cluster-critical",
+    securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: "RuntimeDefault" } },
+    // Two on one machine would go together with it.
+    topologySpreadConstraints: [
+      {
+        maxSkew: 1,
+        topologyKey: "kubernetes.io/hostname",
+        whenUnsatisfiable: "ScheduleAnyway",
+        labelSelector: { matchLabels: labels },
+      },
+    ],
+    containers: [
+      {
+        name: controllerName,
+        image,
+        args: [
+          "--leader-election=true",
+          argument("worker-threads", workers),
+          // With its own 5 a second, eighty snapshots at once take minutes (external-snapshotter#1344).
+          argument("kube-api-qps", requestsPerSecond),
+          argument(
+            "kube-api-burst",
+            output(requestsPerSecond).apply((number) => number * 2),
+          ),
+          `--http-endpoint=:${metricsPort}`,
+          ...(groupSnapshots ? ["--feature-gates=CSIVolumeGroupSnapshot=true"] : []),
+        ],
+        ports: [{ name: "metrics", containerPort: metricsPort }],
+        livenessProbe: { httpGet: { path: "/healthz/leader-election", port: "metrics" }, initialDelaySeconds: 10 },
+        resources: { requests: { cpu: "20m", memory: "64Mi" } },
+        securityContext: {
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          capabilities: { drop: ["ALL"] },
+        },
+      },
+    ],
+  };
+}
+
+function argument(name: string, value: Input<number>): Input<string> {
+  return output(value).apply((number) => `--${name}=${number}`);
+}
+
+function disruptionBudget({ namespace, annotations }: ControllerOptions): Manifest {
+  const spec = { maxUnavailable: 1, selector: { matchLabels: labels } };
+  return {
+    apiVersion: "policy/v1",
+    kind: "PodDisruptionBudget",
+    metadata: { name: controllerName, namespace, annotations },
+    spec,
+  };
+}

@@ -1,0 +1,183 @@
+import type { z } from "zod";
+import { RametError } from "../../../src/api/errors.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
+import type { HandlerParts } from "../handler.ts";
+import { withCluster } from "../open-cluster.ts";
+import { ownerAnnotation } from "../owner.ts";
+import {
+  caredFor,
+  controllerSeen,
+  Crd,
+  crdSeen,
+  csiDrivers,
+  daemonSets,
+  Deployment,
+  Lease,
+  deployments,
+  Named,
+  Page,
+  SnapshotClass,
+  snapshotClasses,
+  validatingWebhooks,
+  Webhooks,
+  WithData,
+} from "./seen-objects.ts";
+import {
+  controllerLease,
+  crdNames,
+  defaultClassAnnotation,
+  installedMap,
+  podIdentityAgent,
+  type ClassSeen,
+  type ControllerSeen,
+  type CrdSeen,
+  type Installed,
+  type LeaseSeen,
+  type NodeSeen,
+  type StackSeen,
+} from "./stack-seen.ts";
+
+/** Looks, and changes nothing. @throws RametError when the cluster cannot be reached */
+export function findStack(around: Pick<HandlerParts, "configuration" | "environment">): Promise<StackSeen> {
+  return withCluster(around, async (client) => {
+    const signal = AbortSignal.timeout(lookMilliseconds);
+    const unread: string[] = [];
+    const look = new Look(client, signal, unread);
+    // The first one alone, and tried again by the client: an unreachable cluster is told of once.
+    const crds = await look.crds();
+    const server = await client.version(signal);
+    const [controllers, leases, drivers, classes, webhooks, nodes, daemonSets, installed] = await Promise.all([
+      look.controllers(),
+      look.leases(),
+      look.drivers(),
+      look.classes(),
+      look.webhooks(),
+      look.nodes(),
+      look.daemonSets(),
+      look.installed(),
+    ]);
+    return { server, crds, controllers, leases, drivers, classes, webhooks, nodes, daemonSets, installed, unread };
+  });
+}
+
+class Look {
+  readonly #client: KubeClient;
+  readonly #signal: AbortSignal;
+  readonly #unread: string[];
+
+  constructor(client: KubeClient, signal: AbortSignal, unread: string[]) {
+    this.#client = client;
+    this.#signal = signal;
+    this.#unread = unread;
+  }
+
+  async crds(): Promise<CrdSeen[]> {
+    const names = Object.values(crdNames).flat();
+    const found = await Promise.all(names.map((name) => this.#find(coreResources.crds, Crd, { name })));
+    return found.filter((crd) => crd !== undefined).map(crdSeen);
+  }
+
+  /** By the labels of upstream's manifests before and since v7, and of its charts. */
+  async controllers(): Promise<ControllerSeen[]> {
+    const selectors = ["app.kubernetes.io/name=snapshot-controller", "app=snapshot-controller"];
+    const lists = await Promise.all(
+      selectors.map((labelSelector) => this.#list(deployments, Deployment, { labelSelector })),
+    );
+    const byPlace = new Map(lists.flat().map((one) => [`${one.metadata.namespace ?? ""}/${one.metadata.name}`, one]));
+    return [...byPlace.values()].map(controllerSeen);
+  }
+
+  async leases(): Promise<LeaseSeen[]> {
+    const fieldSelector = `metadata.name=${controllerLease}`;
+    const found = await this.#list(coreResources.leases, Lease, { fieldSelector });
+    const oldest = this.#client.clock.now().getTime() - freshMilliseconds;
+    return found
+      .filter(({ spec }) => Date.parse(spec?.renewTime ?? "") > oldest)
+      .map(({ metadata, spec }) => ({ namespace: metadata.namespace ?? "", holder: spec?.holderIdentity ?? "" }));
+  }
+
+  async drivers(): Promise<string[]> {
+    return (await this.#list(csiDrivers, Named)).map(({ metadata }) => metadata.name).sort();
+  }
+
+  async classes(): Promise<ClassSeen[]> {
+    return (await this.#list(snapshotClasses, SnapshotClass)).map(({ metadata, driver, deletionPolicy }) => ({
+      ...{ name: metadata.name, driver, deletionPolicy },
+      isDefault: metadata.annotations?.[defaultClassAnnotation] === "true",
+      ...caredFor(metadata),
+    }));
+  }
+
+  async webhooks(): Promise<string[]> {
+    const found = await this.#list(validatingWebhooks, Webhooks);
+    const judges = ({ webhooks = [] }: Webhooks): boolean =>
+      webhooks.some(({ rules = [] }) =>
+        rules.some(({ apiGroups }) => apiGroups.some((group) => group.endsWith("snapshot.storage.k8s.io"))),
+      );
+    return found.filter(judges).map(({ metadata }) => metadata.name);
+  }
+
+  /** A few say where the cluster is. */
+  async nodes(): Promise<NodeSeen[]> {
+    const page = await this.#page(coreResources.nodes, Named, { limit: 5 });
+    return page.map(({ metadata }) => ({ labels: metadata.labels ?? {} }));
+  }
+
+  async daemonSets(): Promise<string[]> {
+    const at = { namespace: "kube-system", name: podIdentityAgent };
+    return (await this.#find(daemonSets, Named, at)) === undefined ? [] : [podIdentityAgent];
+  }
+
+  async installed(): Promise<Installed | undefined> {
+    const { namespace, name, key } = installedMap;
+    const found = await this.#find(coreResources.configMaps, WithData, { namespace, name });
+    const declaredBy = found?.metadata.annotations?.[ownerAnnotation];
+    if (found === undefined || declaredBy === undefined) return undefined;
+    return { declaredBy, addons: (found.data?.[key] ?? "").split("\n").filter((line) => line !== "") };
+  }
+
+  async #find<T>(ref: ResourceRef, schema: z.ZodType<T>, at: Place): Promise<T | undefined> {
+    const found = await this.#tolerant(ref, () => this.#client.resource(ref).find(at, { signal: this.#signal }));
+    return found === undefined ? undefined : schema.parse(found);
+  }
+
+  async #list<T>(
+    ref: ResourceRef,
+    schema: z.ZodType<T>,
+    select: { labelSelector?: string; fieldSelector?: string } = {},
+  ): Promise<T[]> {
+    const found = await this.#tolerant(ref, () =>
+      this.#client.resource(ref).listRaw({ ...select, signal: this.#signal }),
+    );
+    return (found?.items ?? []).map((item) => schema.parse(item));
+  }
+
+  async #page<T>(ref: ResourceRef, schema: z.ZodType<T>, query: { limit: number }): Promise<T[]> {
+    const request = { verb: "list", resource: ref, at: {}, query, repeatable: true, signal: this.#signal } as const;
+    const found = await this.#tolerant(ref, () => this.#client.request(request));
+    return found === undefined ? [] : (Page.parse(found).items ?? []).map((item) => schema.parse(item));
+  }
+
+  /** What the cluster does not serve is not there; what may not be read is noted. */
+  async #tolerant<T>(ref: ResourceRef, read: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await read();
+    } catch (error) {
+      const { code } = RametError.from(error);
+      if (code === "NotFound") return undefined;
+      if (code !== "Forbidden") throw error;
+      if (!this.#unread.includes(ref.plural)) this.#unread.push(ref.plural);
+      return undefined;
+    }
+  }
+}
+
+interface Place {
+  namespace?: string;
+  name: string;
+}
+
+const lookMilliseconds = 10_000;
+/** It is renewed every 5 s and good for 15; clocks may differ. */
+const freshMilliseconds = 60_000;

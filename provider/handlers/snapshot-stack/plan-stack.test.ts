@@ -1,0 +1,133 @@
+import { expect, it } from "vitest";
+import type { Finding } from "./finding.ts";
+import { refuseFor } from "./finding.ts";
+import { planStack, type StackWish } from "./plan-stack.ts";
+import { crdNames, nothingSeen, type CrdSeen, type StackSeen } from "./stack-seen.ts";
+
+const wish: StackWish = {
+  ...{
+    cloud: "generic",
+    mode: "auto",
+    groupSnapshots: false,
+    owner: "me",
+    classes: [],
+    addons: [],
+    driversMayCome: false,
+  },
+  controller: { namespace: "kube-system", name: "snapshot-controller" },
+};
+const empty: StackSeen = { ...nothingSeen, server: "v1.36.3" };
+
+it("declares what is not there and what it has declared, and nothing else", () => {
+  const all = { crds: true, controller: true, addons: [], findings: [] };
+  expect(planStack(wish, empty)).toMatchObject({ ...all, groupCrds: false });
+  expect(planStack({ ...wish, groupSnapshots: true }, empty)).toMatchObject({ ...all, groupCrds: true });
+  expect(planStack(wish, { ...empty, crds: crds(crdNames.core, { declaredBy: "me" }) })).toMatchObject(all);
+  const others = crds(crdNames.core, { manager: "kubectl" });
+  expect(planStack(wish, { ...empty, crds: others })).toMatchObject({ crds: false, controller: true, findings: [] });
+  // Of three that belong together one alone is not declared.
+  expect(planStack(wish, { ...empty, crds: others.slice(0, 1) })).toMatchObject({ crds: false });
+});
+
+it("adopts only what is there", () => {
+  const { findings } = planStack({ ...wish, mode: "adopt" }, empty);
+  expect(findings.map(({ what }) => what)).toEqual([
+    "The set of CRDs of volume snapshots is not there",
+    "A snapshot-controller is not there",
+  ]);
+});
+
+it("says all that is in the way at once", () => {
+  const { findings } = planStack({ ...wish, cloud: "gke" }, { ...empty, server: "v1.33.4-eks-1" });
+  expect(() => {
+    refuseFor("gke", findings);
+  }).toThrow(
+    /is one of eks: its API server is v1\.33\.4-eks-1.*Besides: The set of CRDs of volume snapshots is not there/,
+  );
+});
+
+it("makes no second controller beside one that it cannot see, and says when there is none", () => {
+  const leases = [{ namespace: "kube-system", holder: "pod-1" }];
+  expect(hows(planStack(wish, { ...empty, leases }).findings)).toMatch(/repeat in a minute; else set mode to "adopt"/);
+  const there = { ...empty, leases, crds: crds(crdNames.core, { manager: "kubectl" }) };
+  expect(planStack({ ...wish, mode: "adopt" }, there)).toMatchObject({ controller: false, findings: [] });
+  const addons = [{ addon: "snapshot-controller" }];
+  const without = { ...there, leases: [], server: "v1.33.4-eks-1" };
+  const { findings } = planStack({ ...wish, cloud: "eks", addons }, without);
+  expect(findings).toMatchObject([{ what: expect.stringMatching(/^no snapshot-controller is seen/) as string }]);
+});
+
+it("names how each managed cloud is had to bring what is missing", () => {
+  const hows = (["gke", "aks", "acs"] as const).map((cloud) => planStack({ ...wish, cloud }, empty).findings);
+  expect(hows.map((findings) => findings.find(({ weight }) => weight === "refuse")?.how)).toEqual([
+    expect.stringMatching(/^Turn on .* gcloud container clusters update/),
+    expect.stringMatching(/^Turn on .* az aks update .* --enable-snapshot-controller/),
+    expect.stringMatching(/^Install the disk plugin/),
+  ]);
+  expect(planStack({ ...wish, cloud: "local" }, empty)).toMatchObject({ crds: false, controller: false, addons: [] });
+});
+
+it("has EKS install the add-ons that nobody else has, and goes on to", () => {
+  const addons = [
+    { addon: "snapshot-controller" },
+    { addon: "eks-pod-identity-agent", daemonSet: "eks-pod-identity-agent" },
+    { addon: "aws-ebs-csi-driver", driver: "ebs.csi.aws.com" },
+  ];
+  const eks: StackWish = { ...wish, cloud: "eks", addons };
+  const names = addons.map(({ addon }) => addon);
+  const before = { ...empty, server: "v1.33.4-eks-1" };
+  const nothingElse = { crds: false, controller: false, findings: [] };
+  expect(planStack(eks, before)).toMatchObject({ addons: names, ...nothingElse });
+  const drivers = ["ebs.csi.aws.com"];
+  const after = {
+    ...before,
+    leases: [{ namespace: "kube-system", holder: "pod-1" }],
+    crds: crds(crdNames.core, { manager: "an EKS add-on" }),
+    drivers,
+    daemonSets: [names[1] ?? ""],
+  };
+  expect(planStack(eks, after)).toMatchObject({ addons: [], ...nothingElse });
+  expect(planStack(eks, { ...after, installed: { declaredBy: "me", addons: names } })).toMatchObject({ addons: names });
+  const others = { ...after, installed: { declaredBy: "you", addons: names } };
+  const refused = planStack({ ...eks, mode: "install" }, others).findings;
+  expect(refused.map(({ what }) => what)).toEqual([
+    "What the add-on snapshot-controller brings is there and belongs to an EKS add-on",
+    "What the add-on eks-pod-identity-agent brings is there and belongs to you",
+    "What the add-on aws-ebs-csi-driver brings is there and belongs to you",
+  ]);
+});
+
+it("refuses what would break on the way from an older version, and says how to go on", () => {
+  const ours = { declaredBy: "me" };
+  const group = crds(crdNames.group, { ...ours, stored: ["v1alpha1", "v1beta1"] });
+  const old = planStack({ ...wish, groupSnapshots: true }, { ...empty, crds: group }).findings;
+  expect(old).toHaveLength(3);
+  expect(old[0]?.what).toMatch(/may be stored as v1alpha1, which v8.6 does not have/);
+  const converting = crds(crdNames.core, { ...ours, hasConversionWebhook: true });
+  expect(hows(planStack(wish, { ...empty, crds: converting }).findings)).toMatch(
+    /kubectl patch crd .* --type merge -p/,
+  );
+  expect(hows(planStack(wish, { ...empty, server: "v1.24.17" }).findings)).toMatch(/newer version/);
+  const unserved = crds(crdNames.core, { manager: "kubectl", served: ["v1beta1"] });
+  expect(hows(planStack(wish, { ...empty, crds: unserved }).findings)).toMatch(/Have that manager bring it/);
+});
+
+it("tells what it could not read", () => {
+  const { findings } = planStack(wish, { ...empty, unread: ["nodes"] });
+  expect(findings).toMatchObject([{ code: "Forbidden", weight: "tell" }]);
+});
+
+function crds(names: readonly string[], given: Partial<CrdSeen>): CrdSeen[] {
+  const plain = {
+    served: ["v1"],
+    stored: ["v1"],
+    hasConversionWebhook: false,
+    manager: "kubectl",
+    declaredBy: undefined,
+  };
+  return names.map((name) => ({ ...plain, name, ...given }));
+}
+
+function hows(findings: readonly Finding[]): string {
+  return findings.map(({ how }) => how).join("\n");
+}

@@ -1,0 +1,83 @@
+import { z } from "zod";
+import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
+import { ownerAnnotation } from "../owner.ts";
+import { ManagedMetadata, managerOf } from "./manager-of.ts";
+import type { ControllerSeen, CrdSeen } from "./stack-seen.ts";
+
+export function crdSeen({ metadata, spec, status }: Crd): CrdSeen {
+  return {
+    name: metadata.name,
+    served: spec.versions.filter(({ served }) => served).map(({ name }) => name),
+    stored: status?.storedVersions ?? [],
+    hasConversionWebhook: spec.conversion?.strategy === "Webhook",
+    ...caredFor(metadata),
+  };
+}
+
+export function controllerSeen({ metadata, spec, status }: Deployment): ControllerSeen {
+  const containers = spec.template.spec.containers;
+  const main = containers.find(({ image }) => image.includes("snapshot-controller")) ?? containers[0];
+  return {
+    namespace: metadata.namespace ?? "",
+    name: metadata.name,
+    image: main?.image ?? "",
+    arguments: [...(main?.command ?? []), ...(main?.args ?? [])],
+    selector: spec.selector.matchLabels ?? {},
+    isAvailable: (status?.availableReplicas ?? 0) > 0,
+    ...caredFor(metadata),
+  };
+}
+
+export function caredFor(metadata: ManagedMetadata): { manager: string; declaredBy: string | undefined } {
+  return { manager: managerOf(metadata), declaredBy: metadata.annotations?.[ownerAnnotation] };
+}
+
+const cluster = (group: string, plural: string, kind: string): ResourceRef => ({
+  ...{ group, version: "v1", plural, kind },
+  namespaced: false,
+});
+export const csiDrivers = cluster("storage.k8s.io", "csidrivers", "CSIDriver");
+export const snapshotClasses = cluster("snapshot.storage.k8s.io", "volumesnapshotclasses", "VolumeSnapshotClass");
+export const validatingWebhooks = cluster(
+  "admissionregistration.k8s.io",
+  "validatingwebhookconfigurations",
+  "ValidatingWebhookConfiguration",
+);
+export const daemonSets: ResourceRef = { ...cluster("apps", "daemonsets", "DaemonSet"), namespaced: true };
+export const deployments: ResourceRef = { ...cluster("apps", "deployments", "Deployment"), namespaced: true };
+
+const Strings = z
+  .array(z.string())
+  .nullish()
+  .transform((list) => list ?? []);
+export const Page = z.looseObject({ items: z.array(z.unknown()).nullish() });
+export const Named = z.looseObject({ metadata: ManagedMetadata });
+export const WithData = Named.extend({ data: z.record(z.string(), z.string()).optional() });
+export const Lease = Named.extend({
+  spec: z.looseObject({ holderIdentity: z.string().optional(), renewTime: z.string().optional() }).optional(),
+});
+export const SnapshotClass = Named.extend({ driver: z.string(), deletionPolicy: z.string() });
+export const Webhooks = Named.extend({
+  webhooks: z.array(z.looseObject({ rules: z.array(z.looseObject({ apiGroups: Strings })).optional() })).optional(),
+});
+export type Webhooks = z.infer<typeof Webhooks>;
+export const Crd = Named.extend({
+  spec: z.looseObject({
+    versions: z.array(z.looseObject({ name: z.string(), served: z.boolean() })),
+    conversion: z.looseObject({ strategy: z.string() }).optional(),
+  }),
+  status: z.looseObject({ storedVersions: Strings }).optional(),
+});
+export type Crd = z.infer<typeof Crd>;
+export const Deployment = Named.extend({
+  spec: z.looseObject({
+    selector: z.looseObject({ matchLabels: z.record(z.string(), z.string()).optional() }),
+    template: z.looseObject({
+      spec: z.looseObject({
+        containers: z.array(z.looseObject({ image: z.string().default(""), command: Strings, args: Strings })),
+      }),
+    }),
+  }),
+  status: z.looseObject({ availableReplicas: z.number().optional() }).optional(),
+});
+export type Deployment = z.infer<typeof Deployment>;

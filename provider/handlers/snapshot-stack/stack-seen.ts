@@ -1,0 +1,104 @@
+/** What there is in a cluster of what snapshots of volumes need. */
+export interface StackSeen {
+  /** The version of the API server, as it gives it: `v1.33.4-eks-99d6cc0`. */
+  server: string;
+  /** The CRDs of external-snapshotter, and those of sandboxes and their checkpoints. */
+  crds: CrdSeen[];
+  controllers: ControllerSeen[];
+  /** Leases that a controller has renewed a moment ago: also one whose Deployment cannot be seen has one. */
+  leases: LeaseSeen[];
+  /** The names of the CSI drivers. */
+  drivers: string[];
+  classes: ClassSeen[];
+  /** Webhooks that judge snapshots; external-snapshotter has none since v8.2. */
+  webhooks: string[];
+  nodes: NodeSeen[];
+  /** Of those of EKS' add-ons that are DaemonSets, which are there. */
+  daemonSets: string[];
+  /** What a snapshot stack has had a cloud install into this cluster, and which resource of which stack that was. */
+  installed: Installed | undefined;
+  /** What could not be read for want of rights. */
+  unread: string[];
+}
+
+export interface CrdSeen {
+  name: string;
+  /** The versions that are served. */
+  served: string[];
+  /** The versions in which objects may still be stored. */
+  stored: string[];
+  hasConversionWebhook: boolean;
+  manager: string;
+  declaredBy: string | undefined;
+}
+
+export interface ControllerSeen {
+  namespace: string;
+  name: string;
+  image: string;
+  arguments: string[];
+  selector: Record<string, string>;
+  isAvailable: boolean;
+  manager: string;
+  declaredBy: string | undefined;
+}
+
+export interface LeaseSeen {
+  namespace: string;
+  holder: string;
+}
+
+export interface ClassSeen {
+  name: string;
+  driver: string;
+  deletionPolicy: string;
+  isDefault: boolean;
+  manager: string;
+  declaredBy: string | undefined;
+}
+
+export interface NodeSeen {
+  labels: Record<string, string>;
+}
+
+export interface Installed {
+  declaredBy: string;
+  addons: string[];
+}
+
+/** An empty cluster. */
+export const nothingSeen: StackSeen = {
+  ...{
+    server: "",
+    crds: [],
+    controllers: [],
+    leases: [],
+    drivers: [],
+    classes: [],
+    webhooks: [],
+    nodes: [],
+    daemonSets: [],
+    unread: [],
+  },
+  installed: undefined,
+};
+
+const core = ["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshots"];
+const group = ["volumegroupsnapshotclasses", "volumegroupsnapshotcontents", "volumegroupsnapshots"];
+
+export const crdNames = {
+  core: core.map((plural) => `${plural}.snapshot.storage.k8s.io`),
+  group: group.map((plural) => `${plural}.groupsnapshot.storage.k8s.io`),
+  sandboxes: ["sandboxes.agents.kruise.io", "checkpoints.agents.kruise.io"],
+};
+
+/** Of the ConfigMap in which a stack says what it has had a cloud install: add-ons of a cloud cannot be annotated. */
+export const installedMap = { namespace: "kube-system", name: "ramet-snapshot-stack", key: "addons" };
+
+/** The DaemonSet by which Pods of EKS get the roles that are associated with their service accounts. */
+export const podIdentityAgent = "eks-pod-identity-agent";
+
+/** The name of the Lease by which one of several controllers works (external-snapshotter, cmd/snapshot-controller). */
+export const controllerLease = "snapshot-controller-leader";
+
+export const defaultClassAnnotation = "snapshot.storage.kubernetes.io/is-default-class";

@@ -1,0 +1,45 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Difference, ResourceProvider } from "./resource-provider.ts";
+import type { Values } from "./values.ts";
+
+/**
+ * Resources of `aws`, `gcp` and `azure-native`: a stand-in that makes nothing. It answers what was wished, and in place of what only a
+ * cloud could say (identities, ARNs, addresses) texts that show where they come from. That a cloud would take the wishes, it does not prove.
+ */
+export class CloudResources implements ResourceProvider {
+  readonly #type: string;
+
+  constructor(type: string) {
+    this.#type = type;
+  }
+
+  static isOne(type: string): boolean {
+    return /^(aws|gcp|azure-native):/.test(type);
+  }
+
+  check(_olds: Values, news: Values): Promise<Values> {
+    return Promise.resolve(news);
+  }
+
+  diff(_id: string, old: { inputs: Values }, news: Values): Promise<Difference> {
+    return Promise.resolve({ changes: !isDeepStrictEqual(old.inputs, news), replaces: [] });
+  }
+
+  create(inputs: Values): Promise<{ id: string; outputs: Values }> {
+    const said = (what: string): string => `stand-in:${this.#type}:${what}`;
+    const made = { id: said("id"), arn: said("arn"), name: said("name"), principalId: said("principal") };
+    return Promise.resolve({ id: made.id, outputs: { ...made, ...inputs } });
+  }
+
+  update(_id: string, old: Values, news: Values): Promise<Values> {
+    return Promise.resolve({ ...old, ...news });
+  }
+
+  read(_id: string, outputs: Values): Promise<Values | undefined> {
+    return Promise.resolve(outputs);
+  }
+
+  delete(): Promise<void> {
+    return Promise.resolve();
+  }
+}

@@ -1,0 +1,190 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { upstreamCrds } from "../../components/snapshot-stack/upstream-crds.ts";
+import { crdNames, installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import type { RunResult } from "../engine/stand-in-engine.ts";
+import { openProgram, type ProgramWorld } from "./program-world.ts";
+import { refs, StackWorld } from "./stack-world.ts";
+
+/** The examples for each cloud, on an API server that is made to look like that cloud's; in place of the clouds stand-ins that make nothing. */
+let world: StackWorld;
+const opened: ProgramWorld[] = [];
+
+beforeAll(async () => {
+  world = await StackWorld.open();
+});
+
+afterAll(async () => {
+  for (const program of opened) await program.remove();
+  await world.close();
+});
+
+it("has EKS install its add-ons, in order, with a role for the driver alone", async () => {
+  await look({ "eks.amazonaws.com/nodegroup": "default" });
+  const { engine } = await example("eks", { cluster: "prod" });
+  const preview = await engine.preview();
+  expect(preview.text).not.toMatch(/error/i);
+  expect(preview.succeeded).toBe(true);
+  expect(made(preview).sort()).toEqual([
+    "addon aws-ebs-csi-driver",
+    "addon eks-pod-identity-agent",
+    "addon snapshot-controller",
+    "configmap ramet-snapshot-stack",
+    "role snapshots-ebs-csi",
+    "rolepolicyattachment snapshots-ebs-csi",
+    "volumesnapshotclass ebs-checkpoint-retain",
+    "volumesnapshotclass ebs-clone-delete",
+  ]);
+  const order = ["configmap ramet-snapshot-stack", "addon snapshot-controller", "addon aws-ebs-csi-driver"];
+  expect(made(preview).filter((one) => order.includes(one))).toEqual(order);
+});
+
+it("goes on with EKS where an interrupted update has left off, and still knows what is its own", async () => {
+  const [{ engine }] = opened as [ProgramWorld];
+  // The stand-in brings no CRDs, so the classes cannot be made.
+  const first = await engine.up();
+  expect(first.text).toMatch(/error: .*VolumeSnapshotClass/);
+  const { namespace, name } = installedMap;
+  expect(await world.client.resource(coreResources.configMaps).get({ namespace, name })).toMatchObject({
+    data: { addons: "snapshot-controller\neks-pod-identity-agent\naws-ebs-csi-driver" },
+  });
+  await bringCrds("eks");
+  await world.driver("ebs.csi.aws.com");
+  const second = await engine.up();
+  expect(second.text).not.toMatch(/error/);
+  expect(made(second).sort()).toEqual([
+    "volumesnapshotclass ebs-checkpoint-retain",
+    "volumesnapshotclass ebs-clone-delete",
+  ]);
+  expect(second.outputs).toMatchObject({ missing: [], classes: ["ebs-checkpoint-retain", "ebs-clone-delete"] });
+  const [retain] = (await world.client.resource(refs.classes).list()).items;
+  expect(retain).toMatchObject({
+    ...{ driver: "ebs.csi.aws.com", deletionPolicy: "Retain" },
+    parameters: { tagSpecification_1: "namespace={{ .VolumeSnapshotNamespace }}" },
+  });
+});
+
+it("previews a stack for a cluster that is still to be made, and looks at it when it is there", async () => {
+  const { kubeconfigPath: path } = world.plane;
+  const configuration = { "program:kubeconfig": path };
+  const program = await openProgram("test/program/programs/new-cluster", { kubeconfig: path, configuration });
+  opened.push(program);
+  const { engine } = program;
+  const preview = await engine.preview();
+  expect(preview.text).not.toMatch(/error/);
+  expect(made(preview)).toContain("addon aws-ebs-csi-driver");
+  expect(JSON.stringify(preview.outputs)).not.toMatch(/ebs\.csi\.aws\.com/);
+  const up = await engine.up();
+  expect(up.text).not.toMatch(/error/);
+  expect(up.outputs).toMatchObject({ drivers: ["ebs.csi.aws.com"] });
+  // It has the name of the one before, and its classes have no parameters any more.
+  const [retain] = (await world.client.resource(refs.classes).list()).items;
+  expect(retain).not.toHaveProperty("parameters");
+  expect(await program.state()).not.toMatch(/client-key-data|certificate-authority-data/);
+});
+
+it("does not write over what another stack has made", async () => {
+  const { engine } = await example("eks", { cluster: "prod" }, "other");
+  const preview = await engine.preview();
+  expect(preview.succeeded).toBe(false);
+  expect(preview.text).toMatch(
+    /ebs-checkpoint-retain is there and belongs to the Pulumi resource organization\/program\/test\/snapshots/,
+  );
+});
+
+it("verifies GKE, and declares classes, a bucket and who may use it", async () => {
+  await look({ "cloud.google.com/gke-nodepool": "default" });
+  const { engine } = await example("gke", { project: "p", location: "us-central1", projectNumber: "7" });
+  const without = await engine.preview();
+  expect(without.text).toMatch(/driver pd\.csi\.storage\.gke\.io, which is not there; there is ebs\.csi\.aws\.com/);
+  await world.driver("pd.csi.storage.gke.io");
+  const up = await engine.up();
+  expect(up.text).not.toMatch(/error/);
+  expect(made(up).sort()).toEqual([
+    "bucket snapshots-store",
+    "bucketiammember snapshots-store",
+    "volumesnapshotclass pd-checkpoint-retain",
+    "volumesnapshotclass pd-clone-delete",
+  ]);
+  expect(up.outputs).toMatchObject({ missing: [] });
+});
+
+it("verifies AKS, and declares classes, an account and an identity that may use it", async () => {
+  await look({ "kubernetes.azure.com/cluster": "nodes" });
+  await world.driver("disk.csi.azure.com");
+  const named = { storageAccount: "checkpoints", resourceGroup: "agents", location: "westeurope" };
+  const { engine } = await example("aks", { ...named, subscriptionId: "s", issuerUrl: "https://issuer.example/" });
+  const preview = await engine.preview();
+  expect(preview.text).not.toMatch(/error/);
+  expect(made(preview).sort()).toEqual([
+    "blobcontainer snapshots-store",
+    "federatedidentitycredential snapshots-store",
+    "roleassignment snapshots-store",
+    "storageaccount snapshots-store",
+    "userassignedidentity snapshots-store",
+    "volumesnapshotclass azure-disk-checkpoint-retain",
+    "volumesnapshotclass azure-disk-clone-delete",
+  ]);
+});
+
+it("verifies ACS, and says what it lacks", async () => {
+  await look({ "alibabacloud.com/nodepool-id": "np1" });
+  await world.driver("diskplugin.csi.alibabacloud.com");
+  const { engine } = await example("acs", {});
+  const preview = await engine.preview();
+  expect(preview.succeeded).toBe(false);
+  expect(preview.text).toMatch(/CRDs Sandbox and Checkpoint .* is not there.*ACS console/);
+});
+
+it("treats a cluster of any cloud as any other, and leaves its CRDs to whom they belong", async () => {
+  const { engine } = await example("generic", { driver: "diskplugin.csi.alibabacloud.com" });
+  const preview = await engine.preview();
+  expect(preview.succeeded).toBe(true);
+  expect(made(preview)).toContain("deployment snapshot-controller");
+  expect(made(preview).filter((one) => one.startsWith("customresourcedefinition"))).toEqual([]);
+});
+
+/** The node by which the cluster shows what it is. */
+async function look(labels: Record<string, string>): Promise<void> {
+  const nodes = world.client.resource(coreResources.nodes);
+  await nodes.delete({ name: "one" });
+  await world.apply(coreResources.nodes, { apiVersion: "v1", kind: "Node", metadata: { name: "one", labels } });
+}
+
+async function bringCrds(fieldManager: string): Promise<void> {
+  const { crds } = await upstreamCrds();
+  const core = crds.filter(({ metadata }) => crdNames.core.includes(metadata.name));
+  for (const crd of core) await world.apply(coreResources.crds, crd, fieldManager);
+  await expect
+    .poll(async () => (await world.look()).crds.filter(({ served }) => served.includes("v1")).length)
+    .toBe(core.length);
+  await expect
+    .poll(() =>
+      world.client
+        .resource(refs.classes)
+        .list()
+        .then(
+          () => true,
+          () => false,
+        ),
+    )
+    .toBe(true);
+}
+
+async function example(name: string, values: Record<string, string>, stack = "test"): Promise<ProgramWorld> {
+  const configuration = Object.fromEntries(Object.entries(values).map(([key, value]) => [`program:${key}`, value]));
+  const { kubeconfigPath: kubeconfig } = world.plane;
+  const program = await openProgram(`examples/${name}`, { kubeconfig, configuration, stack });
+  opened.push(program);
+  return program;
+}
+
+/** What the steps make: kind and name. */
+function made({ steps }: RunResult): string[] {
+  return steps
+    .filter(({ operation, type }) => operation === "create" && !/^(pulumi|ramet):/.test(type))
+    .map(({ type, name }) => {
+      const kind = (type.split(":").at(-1) ?? "").toLowerCase();
+      return `${kind} ${name.replace(/^snapshots-(?!ebs-csi|store)/, "").replace(/^\w+\//, "")}`;
+    });
+}

@@ -1,0 +1,197 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ownerAnnotation } from "../../provider/handlers/owner.ts";
+import { planStack, type StackWish } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
+import { crdNames } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { microTime } from "../../src/kube/lease.ts";
+import { refs, StackWorld } from "./stack-world.ts";
+
+/** The generic stack: what it declares, what it leaves to others, and what it refuses. Each test goes on from the one before. */
+let world: StackWorld;
+const hostpath = "hostpath.csi.k8s.io";
+const generic: SnapshotStackArgs = { cloud: "generic", classes: [{ driver: hostpath }] };
+const owner = "organization/program/test/stack";
+const classes = ["hostpath-csi-k8s-io-checkpoint-retain", "hostpath-csi-k8s-io-clone-delete"];
+
+beforeAll(async () => {
+  world = await StackWorld.open();
+});
+
+afterAll(async () => {
+  await world.close();
+});
+
+it("previews what it can of a cluster that is not reached", async () => {
+  const preview = await world.previewUnreachable(generic);
+  expect(preview.text).toMatch(/cannot be looked at, so it is taken to be empty/);
+  expect(preview).toMatchObject({ succeeded: true, outputs: { classNames: classes } });
+  expect(names(preview.steps, "CustomResourceDefinition")).toEqual(crdNames.core);
+  expect(names(preview.steps, "Deployment")).toEqual(["snapshot-controller"]);
+  expect(JSON.stringify(preview.outputs["facts"])).not.toMatch(/server/);
+});
+
+it("declares nothing when a class is for a driver that is not there", async () => {
+  const up = await world.up(generic);
+  expect(up.succeeded).toBe(false);
+  expect(up.text).toMatch(/driver hostpath\.csi\.k8s\.io, which is not there.*Install the driver first/s);
+  expect((await world.look()).crds).toEqual([]);
+});
+
+it("declares CRDs, controller and classes, and says afterwards what is there", async () => {
+  await world.driver(hostpath);
+  const up = await world.up(generic);
+  expect(up.text).not.toMatch(/error/);
+  const facts = { server: "v1.36.3", drivers: [hostpath], cloud: { name: "generic" } };
+  expect(up).toMatchObject({ succeeded: true, outputs: { facts } });
+  expect(up.outputs["facts"]).toMatchObject({
+    crds: crdNames.core.map((name) => ({ name, served: ["v1"], manager: `the Pulumi resource ${owner}` })),
+    controllers: [{ place: "kube-system/snapshot-controller", isAvailable: false }],
+    classes: classes.map((name) => ({ name, driver: hostpath, isDefault: false })),
+    // Nobody runs Pods here.
+    missing: [{ what: expect.stringMatching(/no Pod of the Deployment kube-system\/snapshot-controller/) as string }],
+  });
+  const again = await world.up(generic);
+  expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
+});
+
+it("has upstream's CRDs judge snapshots", async () => {
+  const source = { persistentVolumeClaimName: "data", volumeSnapshotContentName: "content" };
+  const made = world.client.resource(refs.snapshots).create(snapshot("two-sources", source));
+  await expect(made).rejects.toThrow(/exactly one of volumeSnapshotContentName and persistentVolumeClaimName/);
+  await world.client.resource(refs.snapshots).create(snapshot("kept", { persistentVolumeClaimName: "data" }));
+});
+
+it("leaves CRDs and snapshots when it is destroyed, and takes them up again", async () => {
+  expect((await world.destroy()).succeeded).toBe(true);
+  const seen = await world.look();
+  expect(seen.crds.map(({ name }) => name)).toEqual(crdNames.core);
+  expect(seen).toMatchObject({ controllers: [], classes: [] });
+  expect(await world.client.resource(refs.snapshots).get({ namespace: "default", name: "kept" })).toBeDefined();
+  expect(planStack(wish({}), seen)).toMatchObject({ crds: true, controller: true, findings: [] });
+});
+
+it("leaves to another manager what it owns, and names it where it would have to own that", async () => {
+  const [first = ""] = crdNames.core;
+  const release = { "meta.helm.sh/release-name": "snapshots", "meta.helm.sh/release-namespace": "storage" };
+  await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: null, ...release });
+  const seen = await world.look();
+  expect(planStack(wish({}), seen)).toMatchObject({ crds: false, controller: true, findings: [] });
+  const refused = planStack(wish({ mode: "install" }), seen).findings;
+  expect(refused).toMatchObject([
+    { what: expect.stringMatching(/belongs to the Helm release storage\/snapshots/) as string, weight: "refuse" },
+  ]);
+  await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: "somebody/else/prod/snapshots" });
+  const { findings } = planStack(wish({ mode: "install" }), await world.look());
+  expect(findings[0]?.what).toMatch(/belongs to the Pulumi resource somebody\/else\/prod\/snapshots/);
+  await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: owner });
+});
+
+it("sees a controller by its lease, as long as it is renewed", async () => {
+  const at = { namespace: "kube-system", name: "snapshot-controller-leader" };
+  const lease = (renewTime: Date) => ({
+    ...{ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: at },
+    spec: { holderIdentity: "pod-1", leaseDurationSeconds: 15, renewTime: microTime(renewTime) },
+  });
+  await world.apply(coreResources.leases, lease(new Date()));
+  const { findings } = planStack(wish({}), await world.look());
+  expect(findings).toMatchObject([
+    { what: expect.stringMatching(/holds the lease.*\(pod-1\)/) as string, weight: "refuse" },
+  ]);
+  await world.apply(coreResources.leases, lease(new Date(Date.now() - 3_600_000)));
+  expect(planStack(wish({}), await world.look()).findings).toEqual([]);
+});
+
+it("refuses what would break on the way from an older version", async () => {
+  const group = "snapshot.storage.k8s.io";
+  const webhooks = [
+    {
+      ...{
+        name: `validation-webhook.${group}`,
+        sideEffects: "None",
+        admissionReviewVersions: ["v1"],
+        failurePolicy: "Ignore",
+      },
+      clientConfig: { url: "https://127.0.0.1:9/" },
+      rules: [{ apiGroups: [group], apiVersions: ["v1"], operations: ["CREATE"], resources: ["volumesnapshots"] }],
+    },
+  ];
+  const webhook = { kind: "ValidatingWebhookConfiguration", metadata: { name: `validation-webhook.${group}` } };
+  await world.apply(refs.webhooks, { apiVersion: "admissionregistration.k8s.io/v1", ...webhook, webhooks });
+  const labels = { app: "snapshot-controller" };
+  const containers = [
+    { name: "snapshot-controller", image: "snapshot-controller:v6.3.3", args: ["--leader-election=true"] },
+  ];
+  const deployment = {
+    ...{ apiVersion: "apps/v1", kind: "Deployment" },
+    metadata: {
+      name: "snapshot-controller",
+      namespace: "kube-system",
+      labels,
+      annotations: { [ownerAnnotation]: owner },
+    },
+    spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec: { containers } } },
+  };
+  await world.apply(refs.deployments, deployment);
+  const { findings } = planStack(wish({}), await world.look());
+  expect(findings.filter(({ weight }) => weight === "refuse").map(({ how }) => how)).toEqual([
+    expect.stringMatching(/kubectl delete validatingwebhookconfiguration validation-webhook/),
+    expect.stringMatching(/kubectl delete deployment --namespace kube-system snapshot-controller/),
+  ]);
+  await world.client.resource(refs.deployments).delete({ namespace: "kube-system", name: "snapshot-controller" });
+  await world.client.resource(refs.webhooks).delete({ name: webhook.metadata.name });
+});
+
+it("says that two classes are the default of one driver, and does not make a second one", async () => {
+  const annotations = { "snapshot.storage.kubernetes.io/is-default-class": "true" };
+  const mine = { name: classes[0] ?? "", driver: hostpath, isDefault: true };
+  for (const name of ["fast", "slow"]) {
+    const manifest = { apiVersion: "snapshot.storage.k8s.io/v1", kind: "VolumeSnapshotClass" };
+    await world.apply(refs.classes, {
+      ...manifest,
+      metadata: { name, annotations },
+      driver: hostpath,
+      deletionPolicy: "Delete",
+    });
+  }
+  const there = planStack(wish({}), await world.look()).findings;
+  expect(there).toMatchObject([
+    { what: expect.stringMatching(/2 default classes \(fast, slow\)/) as string, weight: "tell" },
+  ]);
+  await world.client.resource(refs.classes).delete({ name: "slow" });
+  expect(planStack(wish({}), await world.look()).findings).toEqual([]);
+  const asked = planStack(wish({ classes: [mine] }), await world.look()).findings;
+  expect(asked).toMatchObject([{ what: expect.stringMatching(/\(fast, hostpath-csi/) as string, weight: "refuse" }]);
+});
+
+it("refuses a cluster of another cloud, in a preview too", async () => {
+  const labels = { "kubernetes.azure.com/cluster": "nodes" };
+  await world.apply(coreResources.nodes, { apiVersion: "v1", kind: "Node", metadata: { name: "one", labels } });
+  const preview = await world.preview({ cloud: "local" });
+  expect(preview.succeeded).toBe(false);
+  expect(preview.text).toMatch(
+    /is one of aks: a node has the label kubernetes.azure.com\/cluster, and cloud is "local"/,
+  );
+});
+
+function wish(wished: Partial<StackWish>): StackWish {
+  const plain = classes.map((name) => ({ name, driver: hostpath, isDefault: false }));
+  const controller = { namespace: "kube-system", name: "snapshot-controller" };
+  const asked = { cloud: "generic", mode: "auto", groupSnapshots: false, addons: [], driversMayCome: false } as const;
+  return { ...asked, owner, controller, classes: plain, ...wished };
+}
+
+function snapshot(name: string, source: Record<string, string>) {
+  return {
+    ...{ apiVersion: "snapshot.storage.k8s.io/v1", kind: "VolumeSnapshot", metadata: { name, namespace: "default" } },
+    spec: { source },
+  };
+}
+
+/** Of the objects of a kind that the steps make. */
+function names(steps: { type: string; name: string }[], kind: string): string[] {
+  return steps
+    .filter(({ type }) => type.endsWith(`:${kind}`))
+    .map(({ name }) => name.replace(`stack-${kind}/`, ""))
+    .sort();
+}
