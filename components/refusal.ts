@@ -4,8 +4,11 @@ import { RametError } from "../src/api/errors.ts";
 
 /** The error with which a program ends, in one line. */
 export function refusal(error: unknown): RunError {
-  const refused = new RunError(RametError.from(error).describe());
-  // Pulumi prints an error with all that hangs on it, which is the whole program: that takes most of a minute.
-  Object.defineProperty(refused, inspect.custom, { value: () => refused.stack ?? refused.message });
+  const message = RametError.from(error).describe();
+  const refused = new RunError(message);
+  // Pulumi puts before it which of its own properties it was about to write when it met the error.
+  Object.defineProperty(refused, "message", { get: () => message, set: () => undefined });
+  // And it prints an error with all that hangs on it, which is the whole program: that takes most of a minute.
+  Object.defineProperty(refused, inspect.custom, { value: () => message });
   return refused;
 }

@@ -34,7 +34,9 @@ it("previews what it can of a cluster that is not reached", async () => {
 it("declares nothing when a class is for a driver that is not there", async () => {
   const up = await world.up(generic);
   expect(up.succeeded).toBe(false);
-  expect(up.text).toMatch(/driver hostpath\.csi\.k8s\.io, which is not there.*Install the driver first/s);
+  expect(up.text).toMatch(
+    /^The snapshot stack for generic cannot be declared: .*driver hostpath\.csi\.k8s\.io, which is not there.*Install the driver first/ms,
+  );
   expect((await world.look()).crds).toEqual([]);
 });
 
