@@ -93,7 +93,7 @@ async function driverRole(name: string, args: EksStackArgs, options: CustomResou
     `${name}-ebs-csi`,
     // Pod Identity tells of the cluster by itself; for IRSA the cluster's policy reads it from the role.
     {
-      assumeRolePolicy: trust(args),
+      assumeRolePolicy: driverTrust(args),
       tags: { ...tags, ...(scope === "cluster" && { "eks-cluster-name": clusterName }) },
     },
     options,
@@ -119,7 +119,7 @@ const managedPolicies = {
 } as const;
 
 /** Only the driver's own service account may take the role. */
-function trust({ identity = "podIdentity", oidcProviderArn }: EksStackArgs): Output<string> {
+export function driverTrust({ identity = "podIdentity", oidcProviderArn }: EksStackArgs): Output<string> {
   if (identity === "podIdentity") {
     const Principal = { Service: "pods.eks.amazonaws.com" };
     return policy([{ Effect: "Allow", Principal, Action: ["sts:AssumeRole", "sts:TagSession"] }]);

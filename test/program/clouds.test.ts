@@ -56,6 +56,10 @@ it("goes on with EKS where an interrupted update has left off, and still knows w
     "volumesnapshotclass ebs-checkpoint-retain",
     "volumesnapshotclass ebs-clone-delete",
   ]);
+  const state = await opened[0]?.state();
+  expect(state).toMatch(/arn:aws:iam::aws:policy\/AmazonEBSCSIDriverEKSClusterScopedPolicy/);
+  expect(state).toMatch(/"assumeRolePolicy": ".*pods\.eks\.amazonaws\.com/);
+  expect(state).toMatch(/"configurationValues": ".*k8sTagClusterId.*prod/);
   expect(second.outputs).toMatchObject({ missing: [], classes: ["ebs-checkpoint-retain", "ebs-clone-delete"] });
   const [retain] = (await world.client.resource(refs.classes).list()).items;
   expect(retain).toMatchObject({

@@ -3,6 +3,7 @@ import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { planStack, type StackWish } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
 import { crdNames } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
+import type { EbsSnapshotOptions } from "../../components/snapshot-stack/snapshot-class.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { microTime } from "../../src/kube/lease.ts";
 import { refs, StackWorld } from "./stack-world.ts";
@@ -164,6 +165,15 @@ it("says that two classes are the default of one driver, and does not make a sec
   expect(planStack(wish({}), await world.look()).findings).toEqual([]);
   const asked = planStack(wish({ classes: [mine] }), await world.look()).findings;
   expect(asked).toMatchObject([{ what: expect.stringMatching(/\(fast, hostpath-csi/) as string, weight: "refuse" }]);
+});
+
+it("refuses an option that a driver does not know, in a preview too", async () => {
+  const ebs = { encrypted: "true" } as EbsSnapshotOptions;
+  const preview = await world.preview({ cloud: "generic", classes: [{ driver: "ebs.csi.aws.com", ebs }] });
+  expect(preview.succeeded).toBe(false);
+  expect(preview.text).toMatch(
+    /^The snapshot options for the driver ebs.* Unrecognized key: "encrypted". It knows tags/m,
+  );
 });
 
 it("refuses a cluster of another cloud, in a preview too", async () => {

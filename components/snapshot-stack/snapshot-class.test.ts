@@ -1,0 +1,22 @@
+import { output } from "@pulumi/pulumi";
+import { expect, it } from "vitest";
+import { knownValue } from "../known-value.ts";
+import { classesOf } from "./snapshot-class.ts";
+
+it("makes a class for each purpose, with options that may come later", async () => {
+  const zones = output(["eu-west-1a", "eu-west-1b"]);
+  const classes = classesOf({ driver: "ebs.csi.aws.com", default: "clone-delete", ebs: { fastRestoreZones: zones } });
+  expect(classes).toMatchObject([
+    { name: "ebs-checkpoint-retain", purpose: "checkpoint-retain", isDefault: false },
+    { name: "ebs-clone-delete", purpose: "clone-delete", isDefault: true },
+  ]);
+  expect(await knownValue(classes[0]?.parameters ?? output({}))).toEqual({
+    fastSnapshotRestoreAvailabilityZones: "eu-west-1a,eu-west-1b",
+  });
+});
+
+it("refuses options of another driver", () => {
+  expect(() => classesOf({ driver: "ebs.csi.aws.com", pd: { type: "images" } })).toThrow(
+    "The snapshot options pd are not for the driver ebs.csi.aws.com. Its options are given as ebs [InvalidArgument]",
+  );
+});
