@@ -6,6 +6,7 @@ const allowed = {
   cell: ["api", "store"],
   backends: ["api", "kube", "store", "cell/client"],
   claim: ["api", "kube"],
+  install: ["api"],
   controllers: ["api", "kube", "backends", "claim"],
   gateway: ["api", "kube", "claim"],
 };
@@ -36,7 +37,7 @@ module.exports = {
       name: "components-imports",
       severity: "error",
       from: { path: "^components/" },
-      to: { path: "^src/", pathNot: "^src/api/" },
+      to: { path: "^src/", pathNot: "^src/(api|install)/" },
     },
     {
       name: "provider-imports",

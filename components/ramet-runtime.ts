@@ -12,10 +12,11 @@ import {
 } from "@pulumi/pulumi";
 import type { ErrorCode } from "../src/api/error-codes.ts";
 import { RametError } from "../src/api/errors.ts";
-import { declaredByAnnotation, findRuntime, runtimeNames } from "../provider/handlers/runtime/find-runtime.ts";
+import { systemNamespace } from "../src/api/system-names.ts";
+import { controllerManifests, lastingManifests, type InstallOptions, type Manifest } from "../src/install/manifests.ts";
+import { declaredByAnnotation, findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { ownerOf } from "./placement.ts";
-import { controllerManifests, lastingManifests, type InstallOptions, type Manifest } from "./runtime/manifests.ts";
 
 export interface RametRuntimeArgs {
   /**
@@ -37,6 +38,8 @@ export interface RametRuntimeArgs {
   /** Changes each object that is declared, for what no argument says. */
   transform?: { object?: (manifest: Manifest) => Manifest };
 }
+
+type ProgramInstallOptions = InstallOptions<Input<string>, Input<number>>;
 
 interface Found {
   mode: "install" | "adopt";
@@ -69,7 +72,7 @@ export class RametRuntime extends ComponentResource<Found> {
     };
     const { mode = "auto" } = args;
     const owner = ownerOf(args.name);
-    const planned = await findRuntime(around, runtimeNames.namespace)
+    const planned = await findRuntime(around, systemNamespace)
       .then((facts) => planRuntime(mode, facts, owner))
       .catch((error: unknown) => this.#unseen(mode, RametError.from(error)));
     return { mode: planned, objects: planned === "install" ? this.#install(args, owner) : {} };
@@ -108,7 +111,10 @@ export class RametRuntime extends ComponentResource<Found> {
 }
 
 /** @throws RunError naming what is missing */
-function installOptions({ image, cellImage, replicas = 2, store }: RametRuntimeArgs, owner: string): InstallOptions {
+function installOptions(
+  { image, cellImage, replicas = 2, store }: RametRuntimeArgs,
+  owner: string,
+): ProgramInstallOptions {
   const { directory, claim } = store;
   if (image === undefined || cellImage === undefined || claim === undefined) {
     const why = "No controllers run in this cluster, and to install them image, cellImage and store.claim are needed";
@@ -117,8 +123,7 @@ function installOptions({ image, cellImage, replicas = 2, store }: RametRuntimeA
   }
   return {
     ...{ image, cellImage, replicas, store: { directory, claim } },
-    namespace: runtimeNames.namespace,
-    deployment: runtimeNames.deployment,
+    namespace: systemNamespace,
     annotations: { [declaredByAnnotation]: owner },
   };
 }

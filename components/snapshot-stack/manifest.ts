@@ -1,2 +1,2 @@
-export type { Manifest } from "../runtime/manifests.ts";
-export type { Right } from "../runtime/rights.ts";
+export type { Manifest } from "../../src/install/manifests.ts";
+export type { Right } from "../../src/install/rights.ts";

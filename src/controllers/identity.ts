@@ -1,16 +1,12 @@
 import { z } from "zod";
 import type { Identity } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
+import { credentialsSecret, systemNamespace } from "../api/system-names.ts";
 import { cellCredentials, newCellCredentials, type CellCredentials } from "../backends/cell-credentials.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import type { ResourceClient } from "../kube/resource-client.ts";
 import { coreResources } from "../kube/resource-ref.ts";
-
-/** Where Ramet's own objects are. */
-export const systemNamespace = "ramet-system";
-/** The Secret there that holds the credentials. */
-export const credentialsSecret = "ramet-cell-key";
 
 /** Reads the credentials of this cluster's cells from their Secret, and makes it if there is none. */
 export async function clusterCredentials(client: KubeClient, signal?: AbortSignal): Promise<CellCredentials> {

@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
 import type { CellPodOptions } from "../api/cell-pod.ts";
+import { systemNamespace } from "../api/system-names.ts";
 import { cellBackend, type CellBackendOptions } from "../backends/cell.ts";
 import { clusterStore } from "../backends/cluster-store.ts";
 import { runController } from "../kube/controller.ts";
@@ -13,7 +14,7 @@ import { OwnWrites } from "../kube/own-writes.ts";
 import { createCache } from "./cache.ts";
 import { keepCollected } from "./collect/keep-collected.ts";
 import type { Controller, ControllerParts } from "./controller-parts.ts";
-import { clusterCredentials, createSystemNamespace, systemNamespace } from "./identity.ts";
+import { clusterCredentials, createSystemNamespace } from "./identity.ts";
 import { installCrds } from "./install-crds.ts";
 import type { ControllersMetrics } from "./metrics.ts";
 import { createInformers, type Informers } from "./resources.ts";

@@ -1,4 +1,5 @@
 import { renderCrds } from "../../../src/api/crd.ts";
+import { controllerName, credentialsSecret } from "../../../src/api/system-names.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
@@ -17,9 +18,6 @@ export interface RuntimeFacts {
   otherCrds: string[];
 }
 
-/** The Secret that every controller of Ramet makes when it starts, and the Deployment that a program makes. */
-export const runtimeNames = { namespace: "ramet-system", cellKey: "ramet-cell-key", deployment: "ramet-controller" };
-
 /** On the Deployment: which resource of which stack declares it. */
 export const declaredByAnnotation = "ramet.dev/pulumi-resource";
 
@@ -32,7 +30,7 @@ export function findRuntime(
     const signal = AbortSignal.timeout(lookMilliseconds);
     const secret = await client
       .resource(coreResources.secrets)
-      .find({ namespace, name: runtimeNames.cellKey }, { signal });
+      .find({ namespace, name: credentialsSecret }, { signal });
     const declaredBy = await declarerOf(client, namespace, signal);
     return {
       hasController: secret !== undefined,
@@ -44,7 +42,7 @@ export function findRuntime(
 
 /** A cluster on one machine serves no Deployments. */
 async function declarerOf(client: KubeClient, namespace: string, signal: AbortSignal): Promise<string | undefined> {
-  const found = await client.resource(deployments).find({ namespace, name: runtimeNames.deployment }, { signal });
+  const found = await client.resource(deployments).find({ namespace, name: controllerName }, { signal });
   return found?.metadata.annotations?.[declaredByAnnotation];
 }
 

@@ -1,5 +1,6 @@
 import { apiVersion, group, version } from "../../api/kind.ts";
 import { sandboxTemplateKind } from "../../api/sandbox-template.ts";
+import { systemNamespace } from "../../api/system-names.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeManifest } from "../../kube/object.ts";
@@ -16,7 +17,7 @@ export async function seedCluster(client: KubeClient, signal: AbortSignal): Prom
 }
 
 async function makeNamespace(client: KubeClient, signal: AbortSignal): Promise<void> {
-  const manifest = { apiVersion: "v1", kind: "Namespace", metadata: { name: "ramet-system" } };
+  const manifest = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
   const applied = { fieldManager: "ramet-local", force: true, signal };
   await client.resource(coreResources.namespaces).apply(manifest, applied);
 }

@@ -1,5 +1,5 @@
-import type { Input } from "@pulumi/pulumi";
-import { renderCrds } from "../../src/api/crd.ts";
+import { renderCrds } from "../api/crd.ts";
+import { controllerName as name } from "../api/system-names.ts";
 import { clusterRights, systemRights, type Right } from "./rights.ts";
 
 /** An object to apply. */
@@ -10,19 +10,19 @@ export interface Manifest {
   [field: string]: unknown;
 }
 
-export interface InstallOptions {
+/** Texts and counts that a Pulumi program does not know yet are of its own types. */
+export interface InstallOptions<Text = string, Count = number> {
   namespace: string;
   /** Of the controllers' Deployment: who declares it. */
   annotations: Record<string, string>;
-  deployment: string;
-  image: Input<string>;
-  cellImage: Input<string>;
-  replicas: Input<number>;
-  store: { directory: Input<string>; claim: Input<string> };
+  image: Text;
+  cellImage: Text;
+  replicas: Count;
+  store: { directory: Text; claim: Text };
 }
 
 /** What must stay when the runtime is removed: the CRDs, with which all objects would go, and the key of running cells. */
-export function lastingManifests({ namespace }: InstallOptions): Manifest[] {
+export function lastingManifests({ namespace }: InNamespace): Manifest[] {
   return [
     { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } },
     ...renderCrds().map((crd): Manifest => ({ ...crd })),
@@ -30,7 +30,7 @@ export function lastingManifests({ namespace }: InstallOptions): Manifest[] {
 }
 
 /** The controllers, and what they may do. */
-export function controllerManifests(options: InstallOptions): Manifest[] {
+export function controllerManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
   return [
     serviceAccount(options),
     ...roles(options),
@@ -41,15 +41,16 @@ export function controllerManifests(options: InstallOptions): Manifest[] {
   ];
 }
 
-const name = "ramet-controller";
+type InNamespace = Pick<InstallOptions, "namespace">;
+
 const labels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "controller" };
 const metricsPort = 9464;
 
-function serviceAccount({ namespace }: InstallOptions): Manifest {
+function serviceAccount({ namespace }: InNamespace): Manifest {
   return { apiVersion: "v1", kind: "ServiceAccount", metadata: { name, namespace } };
 }
 
-function roles({ namespace }: InstallOptions): Manifest[] {
+function roles({ namespace }: InNamespace): Manifest[] {
   const apiVersion = "rbac.authorization.k8s.io/v1";
   const apiGroup = "rbac.authorization.k8s.io";
   const subjects = [{ kind: "ServiceAccount", name, namespace }];
@@ -66,11 +67,11 @@ function rule({ apiGroups, resources, verbs }: Right) {
   return { apiGroups, resources, verbs };
 }
 
-function deployment({ namespace, annotations, replicas, ...options }: InstallOptions): Manifest {
+function deployment({ namespace, annotations, replicas, ...options }: InstallOptions<unknown, unknown>): Manifest {
   return {
     apiVersion: "apps/v1",
     kind: "Deployment",
-    metadata: { name: options.deployment, namespace, annotations, labels },
+    metadata: { name, namespace, annotations, labels },
     spec: {
       replicas,
       selector: { matchLabels: labels },
@@ -79,7 +80,7 @@ function deployment({ namespace, annotations, replicas, ...options }: InstallOpt
   };
 }
 
-function pod({ image, cellImage, store }: Pick<InstallOptions, "image" | "cellImage" | "store">) {
+function pod({ image, cellImage, store }: Pick<InstallOptions<unknown, unknown>, "image" | "cellImage" | "store">) {
   return {
     serviceAccountName: name,
     securityContext: {
@@ -125,12 +126,12 @@ function pod({ image, cellImage, store }: Pick<InstallOptions, "image" | "cellIm
   };
 }
 
-function disruptionBudget({ namespace }: InstallOptions): Manifest {
+function disruptionBudget({ namespace }: InNamespace): Manifest {
   const spec = { maxUnavailable: 1, selector: { matchLabels: labels } };
   return { apiVersion: "policy/v1", kind: "PodDisruptionBudget", metadata: { name, namespace }, spec };
 }
 
-function metricsService({ namespace }: InstallOptions): Manifest {
+function metricsService({ namespace }: InNamespace): Manifest {
   const ports = [{ name: "metrics", port: metricsPort, targetPort: "metrics" }];
   return {
     apiVersion: "v1",
@@ -141,7 +142,7 @@ function metricsService({ namespace }: InstallOptions): Manifest {
 }
 
 /** Nobody has to reach the controllers but who reads their metrics. They reach the API server, cells, and URLs of recipes. */
-function networkPolicy({ namespace }: InstallOptions): Manifest {
+function networkPolicy({ namespace }: InNamespace): Manifest {
   return {
     apiVersion: "networking.k8s.io/v1",
     kind: "NetworkPolicy",

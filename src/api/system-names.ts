@@ -1,0 +1,8 @@
+/** Where Ramet's own objects are, in every cluster: the key of the cells and the lease of the controllers. */
+export const systemNamespace = "ramet-system";
+
+/** The Secret there that holds the credentials with which controllers speak to cells; the first of them makes it. */
+export const credentialsSecret = "ramet-cell-key";
+
+/** What the controllers' Deployment, service account and roles are called. */
+export const controllerName = "ramet-controller";
