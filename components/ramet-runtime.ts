@@ -13,7 +13,8 @@ import {
 import type { ErrorCode } from "../src/api/error-codes.ts";
 import { RametError } from "../src/api/errors.ts";
 import { systemNamespace } from "../src/api/system-names.ts";
-import { controllerManifests, lastingManifests, type InstallOptions, type Manifest } from "../src/install/manifests.ts";
+import type { InstallOptions } from "../src/install/install-options.ts";
+import { controllerManifests, lastingManifests, storeIsNotMounted, type Manifest } from "../src/install/manifests.ts";
 import { declaredByAnnotation, findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { ownerOf } from "./placement.ts";
@@ -85,10 +86,7 @@ export class RametRuntime extends ComponentResource<Found> {
     );
     const needed = lasting.map(([, object]) => object);
     const others = controllerManifests(options).map((manifest) => this.#declare(args, manifest, { dependsOn: needed }));
-    void log.warn(
-      "Pods of sandboxes do not mount the store yet: on this cluster sandboxes run, and cannot be checkpointed",
-      this,
-    );
+    void log.warn(storeIsNotMounted, this);
     return Object.fromEntries([...lasting, ...others]);
   }
 

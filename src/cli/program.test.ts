@@ -83,6 +83,12 @@ describe("ramet", () => {
     [["checkpoint", "create", "a", "--keep-running=perhaps"], "It must be true or false"],
     [["get", "pods"], "It must be sandbox, checkpoint, template, set, claim or snapshot"],
     [["sandbox", "cp", "a", "b"], "One of the two must be a file in a sandbox"],
+    [["manifests", "--image", "a:1"], "required option '--cell-image"],
+    [["manifests", "--image", "A", "--cell-image", "b:1"], '--image is no image\'s name: "A"'],
+    [
+      ["manifests", "--image", "a:1", "--cell-image", "b:1", "--store-directory", "data"],
+      "--store-directory is no abs",
+    ],
     [["controller"], "required option '--store-directory"],
   ])("%j is wrong usage", async (args, message) => {
     const { exitCode, stderr, stdout } = await run(...args);

@@ -7,6 +7,7 @@ import { gcCommand } from "./gc/command.ts";
 import { forkCommand } from "./fork/command.ts";
 import { isBrokenPipe, type Io } from "./io.ts";
 import { localCommands } from "./local/commands.ts";
+import { manifestsCommand } from "./manifests/command.ts";
 import { objectCommands } from "./object/commands.ts";
 import { packageVersion } from "./package-version.ts";
 import { reportError } from "./report-error.ts";
@@ -71,6 +72,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
     program.command("store").description("Look into the store of a cluster on this machine, or any folder."),
     act,
   );
+  manifestsCommand(program, act);
   serverCommands(program, act);
   return program;
 }

@@ -1,5 +1,6 @@
 import { renderCrds } from "../api/crd.ts";
-import { controllerName as name } from "../api/system-names.ts";
+import { controllerName as name, systemNamespace } from "../api/system-names.ts";
+import type { InstallOptions } from "./install-options.ts";
 import { clusterRights, systemRights, type Right } from "./rights.ts";
 
 /** An object to apply. */
@@ -10,24 +11,35 @@ export interface Manifest {
   [field: string]: unknown;
 }
 
-/** Texts and counts that a Pulumi program does not know yet are of its own types. */
-export interface InstallOptions<Text = string, Count = number> {
-  namespace: string;
-  /** Of the controllers' Deployment: who declares it. */
-  annotations: Record<string, string>;
-  image: Text;
-  cellImage: Text;
-  replicas: Count;
-  store: { directory: Text; claim: Text };
-}
-
 /** What must stay when the runtime is removed: the CRDs, with which all objects would go, and the key of running cells. */
 export function lastingManifests({ namespace }: InNamespace): Manifest[] {
   return [
-    { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } },
-    ...renderCrds().map((crd): Manifest => ({ ...crd })),
+    ...[...new Set([systemNamespace, namespace])].map((each) => ({
+      apiVersion: "v1",
+      kind: "Namespace",
+      ...kept(each),
+    })),
+    ...renderCrds().map((crd): Manifest => ({ ...crd, ...kept(crd.metadata.name) })),
   ];
 }
+
+/** What Argo CD and Flux are asked not to remove: their words for it, in the documentation of their sync options and pruning. */
+function kept(objectName: string): Pick<Manifest, "metadata"> {
+  const annotations = {
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+  };
+  return { metadata: { name: objectName, annotations } };
+}
+
+/** All there is to apply, in an order in which each finds what it needs. */
+export function allManifests(options: InstallOptions): Manifest[] {
+  return [...lastingManifests(options), ...controllerManifests(options)];
+}
+
+/** What whoever installs has to know. */
+export const storeIsNotMounted =
+  "Pods of sandboxes do not mount the store yet: on this cluster sandboxes run, and cannot be checkpointed";
 
 /** The controllers, and what they may do. */
 export function controllerManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
@@ -54,12 +66,13 @@ function roles({ namespace }: InNamespace): Manifest[] {
   const apiVersion = "rbac.authorization.k8s.io/v1";
   const apiGroup = "rbac.authorization.k8s.io";
   const subjects = [{ kind: "ServiceAccount", name, namespace }];
+  const inSystem = { name, namespace: systemNamespace };
   const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
   return [
     { apiVersion, kind: "ClusterRole", metadata: { name }, rules: clusterRights.map(rule) },
     { apiVersion, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
-    { apiVersion, kind: "Role", metadata: { name, namespace }, rules: systemRights.map(rule) },
-    { apiVersion, kind: "RoleBinding", metadata: { name, namespace }, ...bound("Role") },
+    { apiVersion, kind: "Role", metadata: inSystem, rules: systemRights.map(rule) },
+    { apiVersion, kind: "RoleBinding", metadata: inSystem, ...bound("Role") },
   ];
 }
 
@@ -71,7 +84,7 @@ function deployment({ namespace, annotations, replicas, ...options }: InstallOpt
   return {
     apiVersion: "apps/v1",
     kind: "Deployment",
-    metadata: { name, namespace, annotations, labels },
+    metadata: { name, namespace, labels, ...(annotations !== undefined && { annotations }) },
     spec: {
       replicas,
       selector: { matchLabels: labels },

@@ -87,7 +87,7 @@ export const clusterRights: readonly Right[] = [
   },
 ];
 
-/** In the namespace of the controllers. */
+/** In `ramet-system`. */
 export const systemRights: readonly Right[] = [
   {
     why: "one of several controllers works: the one that holds the lease",

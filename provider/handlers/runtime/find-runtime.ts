@@ -8,7 +8,7 @@ import { withCluster } from "../open-cluster.ts";
 
 /** What there is of Ramet's runtime in a cluster. */
 export interface RuntimeFacts {
-  /** Whether controllers have run here: they leave the key of their cells. */
+  /** Whether controllers have run here, which leaves the key of their cells, or are about to. */
   hasController: boolean;
   /** Who declares the controllers' Deployment, where that is a program; absent: nobody, or something else. */
   declaredBy?: string;
@@ -31,19 +31,15 @@ export function findRuntime(
     const secret = await client
       .resource(coreResources.secrets)
       .find({ namespace, name: credentialsSecret }, { signal });
-    const declaredBy = await declarerOf(client, namespace, signal);
+    // A cluster on one machine serves no Deployments.
+    const deployment = await client.resource(deployments).find({ namespace, name: controllerName }, { signal });
+    const declaredBy = deployment?.metadata.annotations?.[declaredByAnnotation];
     return {
-      hasController: secret !== undefined,
+      hasController: secret !== undefined || deployment !== undefined,
       ...(declaredBy !== undefined && { declaredBy }),
       ...(await crdsIn(client, signal)),
     };
   });
-}
-
-/** A cluster on one machine serves no Deployments. */
-async function declarerOf(client: KubeClient, namespace: string, signal: AbortSignal): Promise<string | undefined> {
-  const found = await client.resource(deployments).find({ namespace, name: controllerName }, { signal });
-  return found?.metadata.annotations?.[declaredByAnnotation];
 }
 
 async function crdsIn(

@@ -1,0 +1,87 @@
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { parse, parseAllDocuments } from "yaml";
+import { allManifests } from "../../install/manifests.ts";
+import { clusterRights, systemRights } from "../../install/rights.ts";
+import { memoryIo } from "../memory-io.ts";
+import { runProgram } from "../program.ts";
+
+let folder: string;
+beforeEach(async () => (folder = await mkdtemp(join(tmpdir(), "ramet-manifests-"))));
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/cell:1"];
+const options = {
+  ...{ image: "registry.example/ramet:1", cellImage: "registry.example/cell:1", namespace: "ramet-system" },
+  ...{ replicas: 2, store: { directory: "/var/lib/ramet", claim: "ramet-store" } },
+};
+
+async function run(...args: string[]) {
+  const io = memoryIo();
+  const exitCode = await runProgram(io, ["manifests", ...images, ...args]);
+  return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
+}
+
+it.each(["1.1", "1.2"] as const)("prints what is declared, for readers of YAML %s", async (version) => {
+  const { exitCode, stdout, stderr } = await run();
+  expect(exitCode).toBe(0);
+  const printed = parseAllDocuments(stdout, { version }).map((document) => document.toJS() as unknown);
+  expect(printed).toEqual(allManifests(options));
+  expect(stderr).toContain("The PersistentVolumeClaim ramet-store in the namespace ramet-system is yours to make");
+});
+
+it("gives each right its reason", async () => {
+  const { stdout } = await run();
+  for (const { why } of [...clusterRights, ...systemRights]) expect(stdout).toContain(`# ${why}\n`);
+});
+
+it("keeps the lease and the key where every controller looks for them, wherever the controllers are", async () => {
+  const { stdout } = await run("--namespace", "platform");
+  const documents = parseAllDocuments(stdout).map((document) => document.toJS() as Placed);
+  const places = documents
+    .filter(({ kind }) => kind !== "CustomResourceDefinition")
+    .map(({ kind, metadata }) => [kind, metadata.namespace ?? metadata.name]);
+  expect(places).toEqual([
+    ["Namespace", "ramet-system"],
+    ["Namespace", "platform"],
+    ["ServiceAccount", "platform"],
+    ["ClusterRole", "ramet-controller"],
+    ["ClusterRoleBinding", "ramet-controller"],
+    ["Role", "ramet-system"],
+    ["RoleBinding", "ramet-system"],
+    ["Deployment", "platform"],
+    ["PodDisruptionBudget", "platform"],
+    ["Service", "platform"],
+    ["NetworkPolicy", "platform"],
+  ]);
+  expect(documents.find(({ kind }) => kind === "RoleBinding")?.subjects).toMatchObject([{ namespace: "platform" }]);
+});
+
+it("writes a folder that kustomize can read, and writes it anew", async () => {
+  const out = join(folder, "new", "ramet");
+  const first = await run("--out", out);
+  expect(first).toMatchObject({ exitCode: 0, stdout: `${join(out, "kustomization.yaml")}\n` });
+  await run("--out", out, "--replicas", "3");
+  const { resources } = parse(await readFile(join(out, "kustomization.yaml"), "utf8")) as { resources: string[] };
+  expect([...resources, "kustomization.yaml"].sort()).toEqual((await readdir(out)).sort());
+  const texts = await Promise.all(resources.map((name) => readFile(join(out, name), "utf8")));
+  const written = texts.flatMap((text) => parseAllDocuments(text).map((document) => document.toJS() as unknown));
+  expect(written).toHaveLength(allManifests(options).length);
+  expect(written).toEqual(expect.arrayContaining(allManifests({ ...options, replicas: 3 })));
+});
+
+it("writes over nobody's files", async () => {
+  await writeFile(join(folder, "kustomization.yaml"), "resources: []\n");
+  const { exitCode, stderr } = await run("--out", folder);
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain("[AlreadyExists]");
+  expect(await readdir(folder)).toEqual(["kustomization.yaml"]);
+});
+
+interface Placed {
+  kind: string;
+  metadata: { name: string; namespace?: string };
+  subjects?: unknown;
+}

@@ -1,0 +1,83 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { parseAllDocuments } from "yaml";
+import { z } from "zod";
+import { memoryIo } from "../../src/cli/memory-io.ts";
+import { runProgram } from "../../src/cli/program.ts";
+import type { Manifest } from "../../src/install/manifests.ts";
+import { covers } from "../../src/kube/apply.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import type { ResourceRef } from "../../src/kube/resource-ref.ts";
+import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openProgram, type ProgramWorld } from "./program-world.ts";
+
+/** `ramet manifests`, beside the component that installs the same. */
+let plane: TestControlPlane;
+let world: ProgramWorld;
+let client: KubeClient;
+let manifests: Manifest[];
+
+beforeAll(async () => {
+  plane = await startControlPlane({ apis: "all" });
+  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  world = await openProgram("test/program/programs/install", { kubeconfig: plane.kubeconfigPath });
+  const io = memoryIo();
+  const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/ramet-cell:1"];
+  expect(await runProgram(io, ["manifests", ...images, "--store-claim", "checkpoints"])).toBe(0);
+  manifests = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
+});
+
+afterAll(async () => {
+  await client.close();
+  await world.remove();
+  await plane.stop();
+});
+
+it("is what RametRuntime declares where there is nothing", async () => {
+  const up = await world.engine.up();
+  expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+  const declared = State.parse(JSON.parse(await world.state())).resources.flatMap(({ parent, inputs }) =>
+    parent.endsWith("RametRuntime::ramet") ? [inputs] : [],
+  );
+  const { annotations: _, ...metadata } = manifestOf("Deployment", declared)["metadata"] as Manifest["metadata"];
+  const unsigned = declared.map((inputs) => (inputs["kind"] === "Deployment" ? { ...inputs, metadata } : inputs));
+  expect(byName(unsigned)).toEqual(byName(manifests));
+});
+
+it("is taken by an API server as it is", async () => {
+  expect((await world.engine.destroy()).succeeded).toBe(true);
+  for (const manifest of manifests) {
+    // An apply refuses fields that the server does not know; those that it drops would be missing in its answer.
+    const applied = await client.resource(refOf(manifest)).apply(manifest, { fieldManager: "kubectl" });
+    expect(covers(applied, manifest), `${manifest.kind} ${manifest.metadata.name}`).toBe(true);
+  }
+});
+
+it("is adopted by a program, also before any of the controllers has run", async () => {
+  expect(await world.engine.preview()).toMatchObject({ succeeded: true, outputs: { mode: "adopt" } });
+});
+
+function byName(objects: readonly object[]): object {
+  return Object.fromEntries(
+    objects.map((object) => {
+      const { kind, metadata } = object as Manifest;
+      return [`${kind} ${metadata.name}`, object];
+    }),
+  );
+}
+
+function manifestOf(kind: string, all: readonly Record<string, unknown>[]): Record<string, unknown> {
+  const found = all.find((one) => one["kind"] === kind);
+  if (found === undefined) throw new Error(`there is no ${kind}`);
+  return found;
+}
+
+function refOf({ apiVersion, kind, metadata }: Manifest): ResourceRef {
+  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  const plural = `${kind.toLowerCase()}s`.replace(/ys$/, "ies");
+  return { group, version, plural, kind, namespaced: metadata.namespace !== undefined };
+}
+
+const State = z.looseObject({
+  resources: z.array(z.looseObject({ parent: z.string(), inputs: z.record(z.string(), z.unknown()) })),
+});
