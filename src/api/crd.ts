@@ -117,6 +117,8 @@ function adapt(place: JsonSchema): void {
     if (place["minimum"] === Number.MIN_SAFE_INTEGER) delete place["minimum"];
     place["format"] ??= "int64";
   }
+  // zod's own word, beside the pattern that says the same: kubectl would show the API server's warning of it.
+  if (place["format"] === "starts_with") delete place["format"];
   const additional = place["additionalProperties"];
   if (additional === false) delete place["additionalProperties"];
   if (Array.isArray(place["x-kubernetes-validations"]) && place["x-kubernetes-validations"].length === 0) {

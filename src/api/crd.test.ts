@@ -1,0 +1,12 @@
+import { expect, it } from "vitest";
+import { renderCrds } from "./crd.ts";
+
+it("says no format that an API server would warn of", () => {
+  expect(new Set(formatsIn(renderCrds()))).toEqual(new Set(["int32", "int64", "date-time"]));
+});
+
+function formatsIn(value: unknown): unknown[] {
+  if (typeof value !== "object" || value === null) return [];
+  const own = "format" in value && typeof value.format === "string" ? [value.format] : [];
+  return [...own, ...Object.values(value).flatMap(formatsIn)];
+}
