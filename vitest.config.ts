@@ -9,7 +9,7 @@ export default defineConfig({
       {
         test: {
           name: "unit",
-          include: ["{src,provider,components}/**/*.test.ts"],
+          include: ["{src,provider,components,policy}/**/*.test.ts"],
           testTimeout: 30_000,
           expect,
           sequence: { groupOrder: 0 },

@@ -38,6 +38,7 @@ const programs = [
   {
     entryPoints: [
       { in: "components/index.ts", out: "index" },
+      { in: "policy/index.ts", out: "policy" },
       { in: "provider/named-snapshot.ts", out: "provider/named-snapshot" },
       { in: "provider/sandbox-clone.ts", out: "provider/sandbox-clone" },
     ],

@@ -1,3 +1,4 @@
+import type { Judged } from "./policy-pack-process.ts";
 import { InitError, type ResourceProvider } from "./resource-provider.ts";
 import type { ResourceState, StateFile } from "./state-file.ts";
 import { marked, secretProperties, unmarked, type Values } from "./values.ts";
@@ -40,6 +41,8 @@ export interface DeploymentOptions {
   preview: boolean;
   /** Who carries out what a resource of the type wishes; undefined: it has no more than its inputs. */
   providerOf: (type: string) => ResourceProvider | undefined;
+  /** Asked before anything is made of a resource. @throws Error when a policy forbids it */
+  judge: (resource: Judged) => Promise<void>;
 }
 
 /** One run of a program against a state: what is registered is made as wished at once, and the rest is deleted at the end. */
@@ -88,8 +91,9 @@ export class Deployment {
     const old = this.#options.state.get(urn);
     const { type, name, custom, parent, dependencies, retainOnDelete } = wish;
     const base = { urn, type, name, custom, parent, dependencies, retainOnDelete, secrets, initErrors: [] };
+    const checked = provider === undefined ? inputs : await provider.check(old?.inputs ?? {}, inputs);
+    await this.#options.judge({ urn, type, name, inputs: checked });
     if (provider === undefined) return this.#take({ ...base, id: old?.id ?? "", inputs, outputs: inputs }, old);
-    const checked = await provider.check(old?.inputs ?? {}, inputs);
     return this.#carryOut({ ...base, id: old?.id ?? "", inputs: checked, outputs: checked }, old, provider);
   }
 

@@ -6,6 +6,7 @@ import { Deployment, type Step } from "./deployment.ts";
 import { DynamicProviderProcess } from "./dynamic-provider-process.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
 import { serveMonitor } from "./monitor-server.ts";
+import { PolicyPackProcess, type Judged } from "./policy-pack-process.ts";
 import { runProgram } from "./program-process.ts";
 import { renderSteps } from "./render-steps.ts";
 import type { ResourceProvider } from "./resource-provider.ts";
@@ -23,6 +24,8 @@ export interface EngineOptions {
   passphrase: string;
   configuration?: Record<string, string>;
   secretKeys?: string[];
+  /** A policy pack that judges each resource, by its folder. */
+  policyPack?: string;
   /** Hears of each line as it comes, with the process for dynamic resources: for tests of what its death leaves behind. */
   onLine?: (line: string, providerPid: number) => void;
 }
@@ -135,21 +138,34 @@ export class StandInEngine {
       environment: this.#environment,
     });
     providerPid = dynamic.pid;
+    const { policyPack } = this.#options;
+    const pack = policyPack === undefined ? undefined : await PolicyPackProcess.start(policyPack, onLine);
     const kubernetes = new KubernetesResources(client);
     const providerOf = (type: string): ResourceProvider | undefined => {
       if (type.startsWith("pulumi-nodejs:")) return dynamic;
       if (CloudResources.isOne(type)) return new CloudResources(type);
       return type.startsWith("kubernetes:") ? kubernetes : undefined;
     };
-    const deployment = new Deployment({ stack, project, state, preview, providerOf });
+    let isForbidden = false;
+    const judged = async (resource: Judged): Promise<void> => {
+      if (pack !== undefined && (await judge(pack, resource, { preview, onLine }))) isForbidden = true;
+    };
+    const deployment = new Deployment({ stack, project, state, preview, providerOf, judge: judged });
     try {
       const succeeded = await work(deployment, { state, providerOf, onLine }).catch((error: unknown) => {
         onLine(error instanceof Error ? error.message : String(error));
         return false;
       });
       const { steps, outputs } = deployment;
-      return { succeeded, steps, outputs, lines, text: [...renderSteps(steps), ...lines].join("\n") };
+      return {
+        succeeded: succeeded && !isForbidden,
+        steps,
+        outputs,
+        lines,
+        text: [...renderSteps(steps), ...lines].join("\n"),
+      };
     } finally {
+      await pack?.stop();
       await dynamic.stop();
       await client.close();
     }
@@ -158,6 +174,24 @@ export class StandInEngine {
   get #environment(): NodeJS.ProcessEnv {
     return { ...process.env, KUBECONFIG: this.#options.kubeconfig };
   }
+}
+
+/**
+ * As the engine does it: all violations are told, and one that is mandatory fails a preview at its end, and an update at once.
+ * @returns whether the preview has to fail
+ */
+async function judge(
+  pack: PolicyPackProcess,
+  resource: Judged,
+  { preview, onLine }: { preview: boolean; onLine: (line: string) => void },
+): Promise<boolean> {
+  const violations = await pack.judge(resource);
+  for (const { isMandatory, policy, message } of violations) {
+    onLine(`${isMandatory ? "error" : "warning"}: ${resource.name}: [${policy}] ${message}`);
+  }
+  const isForbidden = violations.some(({ isMandatory }) => isMandatory);
+  if (isForbidden && !preview) throw new Error("a mandatory policy is violated");
+  return isForbidden;
 }
 
 interface Session {

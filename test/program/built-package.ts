@@ -7,7 +7,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** Vitest's global set-up: programs load the built package, so it is built when a source is newer. */
 export function setup(): void {
-  const sources = globSync("{src,components,provider}/**/*.ts", { cwd: root });
+  const sources = globSync("{src,components,provider,policy}/**/*.ts", { cwd: root });
   const newest = Math.max(...sources.map((path) => statSync(join(root, path)).mtimeMs));
   const built = statSync(join(root, "dist/pulumi/index.js"), { throwIfNoEntry: false })?.mtimeMs ?? 0;
   if (built > newest) return;

@@ -1,0 +1,59 @@
+import type { EnforcementLevel, PolicyConfigSchema, ResourceValidationPolicy } from "@pulumi/policy";
+import { z } from "zod";
+import { rules, type RuleName } from "./rules.ts";
+import type { Rule } from "./rule.ts";
+
+export interface GuardrailOptions {
+  /** What a violation does. The policy configuration of a stack says otherwise for each rule. @default "mandatory" */
+  enforcementLevel?: EnforcementLevel;
+  /** Settings by the rule's name: `{ "ramet-bounded-replicas": { mostReplicas: 20 } }`. @default each rule's own */
+  settings?: Partial<Record<RuleName, Readonly<Record<string, unknown>>>>;
+}
+
+/**
+ * What Ramet asks of a program, as policies of a pack of yours:
+ * `new PolicyPack("platform", { policies: [...guardrails(), ...others] })`.
+ */
+export function guardrails({
+  enforcementLevel = "mandatory",
+  settings = {},
+}: GuardrailOptions = {}): ResourceValidationPolicy[] {
+  return rules.map((rule) => policyOf(rule, enforcementLevel, settings[rule.name] ?? {}));
+}
+
+function policyOf(
+  rule: Rule,
+  enforcementLevel: EnforcementLevel,
+  given: Readonly<Record<string, unknown>>,
+): ResourceValidationPolicy {
+  return {
+    name: rule.name,
+    description: rule.description,
+    enforcementLevel,
+    remediationSteps: rule.remedy,
+    configSchema: configSchemaOf(rule, given),
+    validateResource: (args, reportViolation) => {
+      const { type, name, props: inputs } = args;
+      const settings = { ...given, ...args.getConfig<Record<string, unknown>>() };
+      for (const what of rule.judge({ type, name, inputs }, settings, new Date())) {
+        reportViolation(`${what}. ${rule.remedy}`);
+      }
+    },
+  };
+}
+
+/** The command line fills in the defaults of the schema, so they are what the pack was given. */
+function configSchemaOf({ settings }: Rule, given: Readonly<Record<string, unknown>>): PolicyConfigSchema {
+  const { properties = {} } = z.toJSONSchema(settings, { io: "input" });
+  return {
+    properties: Object.fromEntries(
+      Object.entries(properties).map(([key, schema]) => [
+        key,
+        {
+          ...(schema as PolicyConfigSchema["properties"][string]),
+          ...(given[key] !== undefined && { default: given[key] }),
+        },
+      ]),
+    ),
+  };
+}

@@ -1,0 +1,72 @@
+import { z } from "zod";
+import { RametError } from "../src/api/errors.ts";
+
+/** A resource that a program declares, as Pulumi's engine shows it to policies before anything is made. */
+export interface PolicyResource {
+  /** Its type token: `kubernetes:agents.kruise.io/v1alpha1:SandboxSet`. */
+  type: string;
+  /** Its name in the program. */
+  name: string;
+  /** Its inputs. One that is not known in a preview throws when it is read, and Pulumi then says that the rule could not run. */
+  inputs: Readonly<Record<string, unknown>>;
+}
+
+/** What is asked of resources: a pure function with settings, which knows nothing of Pulumi. */
+export interface Rule<Name extends string = string> {
+  name: Name;
+  description: string;
+  /** What to do about a violation. */
+  remedy: string;
+  settings: z.ZodObject;
+  /**
+   * What is wrong with a resource, each in a sentence; nothing for resources that the rule is not about.
+   * @throws RametError `InvalidArgument` when the settings are not legal
+   */
+  judge: (resource: PolicyResource, settings: unknown, now: Date) => string[];
+}
+
+interface RuleParts<Name extends string, Shape extends z.ZodRawShape> extends Pick<
+  Rule<Name>,
+  "name" | "description" | "remedy"
+> {
+  settings: Shape;
+  judge: (resource: PolicyResource, settings: z.output<z.ZodObject<Shape>>, now: Date) => string[];
+}
+
+/** A rule, with the setting that every rule has. */
+export function defineRule<Name extends string, Shape extends z.ZodRawShape>(
+  parts: RuleParts<Name, Shape>,
+): Rule<Name> {
+  const { settings: own, judge, ...told } = parts;
+  const settings = z.strictObject({ ...own, exempt: Exempt });
+  return {
+    ...told,
+    settings,
+    judge: (resource, given, now) => {
+      const parsed = settings.safeParse(given);
+      if (!parsed.success) {
+        const why = `The settings of ${told.name} are not legal: ${z.prettifyError(parsed.error)}`;
+        throw new RametError("InvalidArgument", why);
+      }
+      // zod keeps the shape's types only where it knows the shape.
+      const known = parsed.data as z.output<z.ZodObject<Shape>> & { exempt: string[] };
+      return known.exempt.includes(resource.name) ? [] : legible(() => judge(resource, known, now));
+    },
+  };
+}
+
+/** What the rule cannot read is told, and no reason to break off: the rule sees resources of every provider. */
+function legible(judge: () => string[]): string[] {
+  try {
+    return judge();
+  } catch (error) {
+    if (error instanceof z.ZodError) return [`it cannot be judged: ${z.prettifyError(error)}`];
+    if (error instanceof SyntaxError || error instanceof RametError) return [`it cannot be judged: ${error.message}`];
+    throw error;
+  }
+}
+
+const Exempt = z
+  .array(z.string())
+  .default([])
+  .describe("Names of resources, as the program calls them, that the rule leaves alone.");

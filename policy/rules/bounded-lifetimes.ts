@@ -1,0 +1,36 @@
+import { z } from "zod";
+import { parseTimeSpan } from "../../provider/handlers/time-span.ts";
+import { dynamicInputsOf, kruise, specOf } from "../declared.ts";
+import { defineRule } from "../rule.ts";
+
+/** Sandboxes that somebody forgot end by themselves. */
+export const boundedLifetimes = defineRule({
+  name: "ramet-bounded-lifetimes",
+  description: "Clones, sandboxes and claims say when they end, and that is not too far away.",
+  remedy: "Set lifetime of the SandboxClone, or shutdownTime of the Sandbox or SandboxClaim.",
+  settings: {
+    longestLifetime: z
+      .string()
+      .default("7 days")
+      .describe('How long a sandbox may live, like "8 hours".')
+      .transform((text) => ({ text, milliseconds: parseTimeSpan(text, "longestLifetime") })),
+  },
+  judge: (resource, { longestLifetime: { text: longest, milliseconds: most } }, now) => {
+    const clone = dynamicInputsOf(resource, "SandboxClone");
+    if (clone !== undefined) {
+      const { lifetime } = WithLifetime.parse(clone);
+      if (lifetime === undefined) return [`lifetime is not set; it may be up to ${longest}`];
+      return parseTimeSpan(lifetime, "lifetime") > most ? [`lifetime is ${lifetime}; it may be up to ${longest}`] : [];
+    }
+    const spec = specOf(resource, kruise, "Sandbox") ?? specOf(resource, kruise, "SandboxClaim");
+    if (spec === undefined) return [];
+    const { shutdownTime } = WithShutdown.parse(spec);
+    if (shutdownTime === undefined) return [`shutdownTime is not set; it may be up to ${longest} from now`];
+    return Date.parse(shutdownTime) - now.getTime() > most
+      ? [`shutdownTime is ${shutdownTime}; it may be up to ${longest} from now`]
+      : [];
+  },
+});
+
+const WithLifetime = z.object({ lifetime: z.string().optional() });
+const WithShutdown = z.object({ shutdownTime: z.string().optional() });

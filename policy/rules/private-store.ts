@@ -1,0 +1,107 @@
+import { z } from "zod";
+import { defineRule, type PolicyResource } from "../rule.ts";
+
+/** A checkpoint is the memory of a sandbox: whoever reads the store reads every secret that was in it. */
+export const privateStore = defineRule({
+  name: "ramet-private-store",
+  description: "No bucket or container of the stack can be read or written by everybody.",
+  remedy: "Grant to identities, not to everybody. A bucket that holds no checkpoints is named in exempt.",
+  settings: {},
+  judge: (resource) => {
+    const [cloud = "", , name = ""] = resource.type.split(":");
+    return (judges.get(`${cloud} ${name}`)?.(resource.inputs) ?? []).map((what) => `everybody may use it: ${what}`);
+  },
+});
+
+type Judge = (inputs: PolicyResource["inputs"]) => string[];
+
+/** By provider and class; the module of a token has the version of the API in it with some. */
+const judges: ReadonlyMap<string, Judge> = new Map<string, Judge>([
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html: canned ACLs and predefined groups
+  ["aws Bucket", judgeAcl],
+  ["aws BucketV2", judgeAcl],
+  ["aws BucketAcl", judgeAcl],
+  ["aws BucketAclV2", judgeAcl],
+  ["aws BucketPublicAccessBlock", judgeAccessBlock],
+  ["aws BucketPolicy", judgeBucketPolicy],
+  // https://cloud.google.com/storage/docs/access-control/making-data-public and .../access-control/lists
+  ["gcp BucketIAMMember", judgeMembers],
+  ["gcp BucketIAMBinding", judgeMembers],
+  ["gcp BucketAccessControl", judgeMembers],
+  ["gcp DefaultObjectAccessControl", judgeMembers],
+  ["gcp BucketACL", judgeAcl],
+  // https://learn.microsoft.com/azure/storage/blobs/anonymous-read-access-configure
+  [
+    "azure-native StorageAccount",
+    ({ allowBlobPublicAccess }) => told(allowBlobPublicAccess === true, "allowBlobPublicAccess"),
+  ],
+  [
+    "azure-native BlobContainer",
+    ({ publicAccess }) => told(isWord(publicAccess) && publicAccess !== "None", "publicAccess"),
+  ],
+]);
+
+function judgeAcl(inputs: PolicyResource["inputs"]): string[] {
+  const { acl, predefinedAcl, accessControlPolicy } = Acl.parse(inputs);
+  const word = acl ?? predefinedAcl;
+  const everybody = /^(?:public|authenticated)-?read/i;
+  const grants = accessControlPolicy?.grants ?? [];
+  return [
+    ...told(word !== undefined && everybody.test(word), `the ACL ${word ?? ""}`),
+    ...told(
+      grants.some(({ grantee }) => /\/(?:AllUsers|AuthenticatedUsers)$/.test(grantee?.uri ?? "")),
+      "a grant to a group of all users",
+    ),
+  ];
+}
+
+/** What is left out of a block is not blocked. */
+function judgeAccessBlock(inputs: PolicyResource["inputs"]): string[] {
+  const all = ["blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"];
+  return all.filter((key) => inputs[key] !== true).map((key) => `${key} is not true`);
+}
+
+/** A condition may bind it to an organisation or a network: such a policy is for people to judge. */
+function judgeBucketPolicy({ policy }: PolicyResource["inputs"]): string[] {
+  const { Statement } = BucketPolicy.parse(typeof policy === "string" ? JSON.parse(policy) : policy);
+  const isOpen = [Statement].flat().some(({ Effect, Principal, Condition }) => {
+    const principals = typeof Principal === "string" ? [Principal] : [Principal?.AWS ?? []].flat();
+    return Effect === "Allow" && Condition === undefined && principals.includes("*");
+  });
+  return told(isOpen, 'a statement allows the principal "*" without a condition');
+}
+
+function judgeMembers(inputs: PolicyResource["inputs"]): string[] {
+  const { member, members = [], entity } = Members.parse(inputs);
+  return [member, entity, ...members]
+    .filter((one) => one === "allUsers" || one === "allAuthenticatedUsers")
+    .map(String);
+}
+
+function told(isSo: boolean, what: string): string[] {
+  return isSo ? [what] : [];
+}
+
+function isWord(value: unknown): value is string {
+  return typeof value === "string";
+}
+
+const Acl = z.object({
+  acl: z.string().optional(),
+  predefinedAcl: z.string().optional(),
+  accessControlPolicy: z
+    .object({ grants: z.array(z.object({ grantee: z.object({ uri: z.string().optional() }).optional() })).optional() })
+    .optional(),
+});
+const Words = z.union([z.string(), z.array(z.string())]);
+const Statement = z.object({
+  Effect: z.string(),
+  Principal: z.union([z.string(), z.object({ AWS: Words.optional() })]).optional(),
+  Condition: z.unknown().optional(),
+});
+const BucketPolicy = z.object({ Statement: z.union([Statement, z.array(Statement)]) });
+const Members = z.object({
+  member: z.string().optional(),
+  members: z.array(z.string()).optional(),
+  entity: z.string().optional(),
+});

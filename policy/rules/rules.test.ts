@@ -1,0 +1,233 @@
+import { describe, expect, it } from "vitest";
+import type { PolicyResource, Rule } from "../rule.ts";
+import { rules } from "../rules.ts";
+import { boundedLifetimes } from "./bounded-lifetimes.ts";
+import { boundedReplicas } from "./bounded-replicas.ts";
+import { pinnedImages } from "./pinned-images.ts";
+import { privateStore } from "./private-store.ts";
+import { recipeSecrets } from "./recipe-secrets.ts";
+import { retention } from "./retention.ts";
+
+const now = new Date("2030-01-01T00:00:00Z");
+const digest = `sha256:${"ab".repeat(32)}`;
+
+function judge(rule: Rule, resource: PolicyResource, settings: object = {}): string[] {
+  return rule.judge(resource, settings, now);
+}
+
+function snapshot(inputs: object): PolicyResource {
+  return { type: "pulumi-nodejs:dynamic/ramet:NamedSnapshot", name: "data", inputs: { ...inputs } };
+}
+
+function object(kind: string, spec: object, apiVersion = "agents.kruise.io/v1alpha1"): PolicyResource {
+  const inputs = { apiVersion, kind, metadata: { name: kind.toLowerCase() }, spec };
+  return { type: `kubernetes:${apiVersion}:${kind}`, name: kind.toLowerCase(), inputs };
+}
+
+describe.each(rules.map((rule) => [rule.name, rule] as const))("%s", (_, rule) => {
+  it("says nothing of what it is not about", () => {
+    expect(judge(rule, { type: "random:index/randomId:RandomId", name: "id", inputs: { byteLength: 8 } })).toEqual([]);
+    expect(judge(rule, object("ConfigMap", {}, "v1"))).toEqual([]);
+    expect(judge(rule, { type: "aws:ec2/vpc:Vpc", name: "v", inputs: { metadata: 7, acl: "public-read" } })).toEqual(
+      [],
+    );
+  });
+
+  it("refuses settings that it does not know", () => {
+    expect(() => judge(rule, snapshot({}), { mostReplica: 1 })).toThrow(`The settings of ${rule.name} are not legal`);
+  });
+});
+
+it("leaves alone what is exempt", () => {
+  expect(judge(retention, snapshot({ keepVersions: 1 }))).toHaveLength(1);
+  expect(judge(retention, snapshot({ keepVersions: 1 }), { exempt: ["data"] })).toEqual([]);
+});
+
+it("says of what it cannot read that it cannot", () => {
+  expect(judge(recipeSecrets, snapshot({ recipe: "run" }))).toEqual([expect.stringContaining("it cannot be judged")]);
+});
+
+describe("retention", () => {
+  it("wants versions to go back to, and not too many", () => {
+    expect(judge(retention, snapshot({}))).toEqual([]);
+    expect(judge(retention, snapshot({ keepVersions: 20 }))).toEqual([]);
+    expect(judge(retention, snapshot({ keepVersions: 21 }))).toEqual(["keepVersions is 21; it may be from 2 to 20"]);
+    expect(judge(retention, snapshot({ keepVersions: 1 }))).toEqual(["keepVersions is 1; it may be from 2 to 20"]);
+    expect(judge(retention, snapshot({ keepVersions: 5 }), { mostVersions: 4 })).toHaveLength(1);
+    expect(judge(retention, object("NamedSnapshot", { keepVersions: 1 }, "ramet.dev/v1alpha1"))).toHaveLength(1);
+  });
+
+  it("wants versions to outlive their name", () => {
+    expect(judge(retention, snapshot({ deletionPolicy: "Retain" }))).toEqual([]);
+    expect(judge(retention, snapshot({ deletionPolicy: "Delete" }))).toHaveLength(1);
+    expect(judge(retention, snapshot({ deletionPolicy: "Delete" }), { mayDelete: true })).toEqual([]);
+  });
+
+  it("wants an end of checkpoints", () => {
+    expect(judge(retention, object("Checkpoint", { podName: "a" }))).toHaveLength(1);
+    expect(judge(retention, object("Checkpoint", { podName: "a", ttlAfterFinished: "30d" }))).toEqual([]);
+  });
+});
+
+describe("pinned images", () => {
+  const withImage = (image: string, kind = "SandboxTemplate") =>
+    object(kind, { template: { spec: { containers: [{ name: "sandbox", image }] } } });
+
+  it.each(["SandboxTemplate", "SandboxSet", "Sandbox"])("looks at those of a %s", (kind) => {
+    expect(judge(pinnedImages, withImage("a/python", kind))).toEqual([
+      "a/python has neither a digest nor a tag other than latest",
+    ]);
+    expect(judge(pinnedImages, withImage("a/python:latest", kind))).toHaveLength(1);
+    expect(judge(pinnedImages, withImage("a/python:3.13", kind))).toEqual([]);
+    expect(judge(pinnedImages, withImage(`a/python@${digest}`, kind))).toEqual([]);
+  });
+
+  it("looks at init containers and image volumes too", () => {
+    const spec = {
+      initContainers: [{ image: "a" }],
+      volumes: [{ name: "v", image: { reference: "b" } }, { name: "e" }],
+    };
+    expect(judge(pinnedImages, object("Sandbox", { template: { spec } }))).toHaveLength(2);
+  });
+
+  it("looks at the controllers' image and the cell's, and at no other Deployment", () => {
+    const spec = {
+      template: { spec: { containers: [{ image: "ramet:1", args: ["controller", "--cell-image", "cell"] }] } },
+    };
+    const inputs = { apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "ramet-controller" }, spec };
+    const controllers = { type: "kubernetes:apps/v1:Deployment", name: "c", inputs };
+    expect(judge(pinnedImages, controllers)).toEqual(["cell has neither a digest nor a tag other than latest"]);
+    expect(judge(pinnedImages, object("Deployment", spec, "apps/v1"))).toEqual([]);
+  });
+
+  it("says nothing of a set that is warmed from a snapshot, and takes settings", () => {
+    expect(judge(pinnedImages, object("SandboxSet", { template: { metadata: { annotations: {} } } }))).toEqual([]);
+    expect(judge(pinnedImages, withImage("python"), { allowed: ["python"] })).toEqual([]);
+    expect(judge(pinnedImages, withImage("python:3"), { digestOnly: true })).toEqual([
+      "python:3 is not named by digest",
+    ]);
+    expect(judge(pinnedImages, withImage("Not an image"))).toEqual(["Not an image is no image's name"]);
+  });
+});
+
+describe("recipe secrets", () => {
+  const inStep = (step: object, settings: object = {}) =>
+    judge(recipeSecrets, snapshot({ recipe: [{ run: "true" }, step] }), settings);
+
+  it.each([
+    ["a private key", { copy: { path: "/k", content: "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl" } }],
+    ["a password in a URL", { run: "pip install --index-url https://me:hunter22@pypi.example/simple x" }],
+    ["an access key of AWS", { start: `server --key AKIA${"A2".repeat(8)}` }],
+    ["an API key of Google", { run: `curl -H AIza${"b".repeat(35)}` }],
+    ["an account key of Azure Storage", { env: { CONNECTION: `AccountName=a;AccountKey=${"c".repeat(86)}==` } }],
+    ["a token of GitHub", { copy: { path: "/x", url: `https://example.org/?t=ghp_${"d".repeat(36)}` } }],
+    ["a token of GitLab", { waitFor: { command: `test glpat-${"e".repeat(20)}` } }],
+    ["a token of Slack", { run: `post xoxb-${"1".repeat(12)}` }],
+    ["a token of npm", { run: `npm config set token npm_${"f".repeat(36)}` }],
+    ["a token of PyPI", { run: `twine -p pypi-AgE${"g".repeat(60)}` }],
+    ["an API key that begins with sk-", { run: `call sk-proj-${"h".repeat(40)}` }],
+    ["a signed token (JWT)", { run: `curl -H eyJ${"i".repeat(20)}.eyJ${"j".repeat(20)}.${"k".repeat(20)}` }],
+    ["a value of the variable DB_PASSWORD", { run: "migrate", env: { DB_PASSWORD: "x" } }],
+  ])("finds %s, and does not repeat it", (what, step) => {
+    expect(inStep(step)).toEqual([`step 2 holds ${what}`]);
+  });
+
+  it.each([
+    { run: "pip install pandas==2.3.0 && curl https://example.org:8000/a@b" },
+    { run: 'git clone "https://me:$TOKEN@example.org/a"' },
+    { copy: { path: "/etc/token", secretKeyRef: { name: "s", key: "token" } } },
+    { env: { TOKENIZERS_PARALLELISM: "false", SECRET_FILE: "/etc/token", API_KEY: "" } },
+    { run: "echo sk-learn; echo task-0123456789abcdef0123456789abcdef01" },
+  ])("says nothing of %j", (step) => {
+    expect(inStep(step)).toEqual([]);
+  });
+
+  it("finds what the program marks as secret, and what settings name", () => {
+    expect(judge(recipeSecrets, snapshot({ recipe: [], recipeHoldsSecrets: true }))).toHaveLength(1);
+    expect(inStep({ run: "login acme-12345" }, { patterns: ["acme-\\d+"] })).toEqual([
+      "step 2 holds what pattern 1 of the settings says",
+    ]);
+    expect(() => inStep({ run: "a" }, { patterns: ["("] })).toThrow("is no regular expression");
+  });
+});
+
+describe("bounded replicas", () => {
+  it.each(["SandboxSet", "SandboxClaim"])("bounds those of a %s", (kind) => {
+    expect(judge(boundedReplicas, object(kind, { replicas: 100 }))).toEqual([]);
+    expect(judge(boundedReplicas, object(kind, {}))).toEqual([]);
+    expect(judge(boundedReplicas, object(kind, { replicas: 101 }))).toEqual(["replicas is 101; it may be up to 100"]);
+    expect(judge(boundedReplicas, object(kind, { replicas: 3 }), { mostReplicas: 2 })).toHaveLength(1);
+  });
+});
+
+describe("bounded lifetimes", () => {
+  const clone = (inputs: object): PolicyResource => ({
+    type: "pulumi-nodejs:dynamic/ramet:SandboxClone",
+    name: "dev",
+    inputs: { ...inputs },
+  });
+
+  it("wants a lifetime of clones, and not too long a one", () => {
+    expect(judge(boundedLifetimes, clone({}))).toEqual(["lifetime is not set; it may be up to 7 days"]);
+    expect(judge(boundedLifetimes, clone({ lifetime: "8 hours" }))).toEqual([]);
+    expect(judge(boundedLifetimes, clone({ lifetime: "8 days" }))).toEqual([
+      "lifetime is 8 days; it may be up to 7 days",
+    ]);
+    expect(judge(boundedLifetimes, clone({ lifetime: "2h" }), { longestLifetime: "1 hour" })).toHaveLength(1);
+    expect(judge(boundedLifetimes, clone({ lifetime: "soon" }))).toEqual([expect.stringContaining("cannot be judged")]);
+    expect(() => judge(boundedLifetimes, clone({}), { longestLifetime: "soon" })).toThrow("longestLifetime");
+  });
+
+  it.each(["Sandbox", "SandboxClaim"])("wants an end of a %s", (kind) => {
+    expect(judge(boundedLifetimes, object(kind, {}))).toHaveLength(1);
+    expect(judge(boundedLifetimes, object(kind, { shutdownTime: "2030-01-07T00:00:00Z" }))).toEqual([]);
+    expect(judge(boundedLifetimes, object(kind, { shutdownTime: "2030-01-09T00:00:00Z" }))).toHaveLength(1);
+  });
+});
+
+describe("private store", () => {
+  const block = { blockPublicAcls: true, blockPublicPolicy: true, ignorePublicAcls: true, restrictPublicBuckets: true };
+  const policy = (statement: object) => JSON.stringify({ Version: "2012-10-17", Statement: [statement] });
+  const open = { Effect: "Allow", Action: "s3:GetObject", Resource: "*" };
+
+  it.each([
+    ["aws:s3/bucket:Bucket", { acl: "public-read" }],
+    ["aws:s3/bucketV2:BucketV2", { acl: "authenticated-read" }],
+    ["aws:s3/bucketAcl:BucketAcl", { acl: "public-read-write" }],
+    [
+      "aws:s3/bucketAclV2:BucketAclV2",
+      { accessControlPolicy: { grants: [{ grantee: { uri: "http://acs.amazonaws.com/groups/global/AllUsers" } }] } },
+    ],
+    ["aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", { ...block, blockPublicPolicy: false }],
+    ["aws:s3/bucketPolicy:BucketPolicy", { policy: policy({ ...open, Principal: "*" }) }],
+    ["aws:s3/bucketPolicy:BucketPolicy", { policy: policy({ ...open, Principal: { AWS: ["*"] } }) }],
+    ["gcp:storage/bucketIAMMember:BucketIAMMember", { member: "allUsers" }],
+    ["gcp:storage/bucketIAMBinding:BucketIAMBinding", { members: ["user:a@example.org", "allAuthenticatedUsers"] }],
+    ["gcp:storage/bucketAccessControl:BucketAccessControl", { entity: "allUsers" }],
+    ["gcp:storage/defaultObjectAccessControl:DefaultObjectAccessControl", { entity: "allUsers" }],
+    ["gcp:storage/bucketACL:BucketACL", { predefinedAcl: "publicRead" }],
+    ["azure-native:storage:StorageAccount", { allowBlobPublicAccess: true }],
+    ["azure-native:storage/v20230101:BlobContainer", { publicAccess: "Container" }],
+  ])("refuses a %s of %j", (type, inputs) => {
+    expect(judge(privateStore, { type, name: "store", inputs })).toEqual([
+      expect.stringMatching(/^everybody may use it: ./),
+    ]);
+  });
+
+  it.each([
+    ["aws:s3/bucket:Bucket", { acl: "private" }],
+    ["aws:s3/bucket:Bucket", {}],
+    ["aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", block],
+    [
+      "aws:s3/bucketPolicy:BucketPolicy",
+      { policy: policy({ ...open, Principal: { AWS: "arn:aws:iam::1:role/ramet" } }) },
+    ],
+    ["aws:s3/bucketPolicy:BucketPolicy", { policy: policy({ ...open, Effect: "Deny", Principal: "*" }) }],
+    ["gcp:storage/bucketIAMMember:BucketIAMMember", { member: "serviceAccount:ramet@example.org" }],
+    ["gcp:storage/bucketACL:BucketACL", { predefinedAcl: "projectPrivate" }],
+    ["azure-native:storage:StorageAccount", { allowBlobPublicAccess: false }],
+    ["azure-native:storage:BlobContainer", { publicAccess: "None" }],
+  ])("lets a %s of %j be", (type, inputs) => {
+    expect(judge(privateStore, { type, name: "store", inputs })).toEqual([]);
+  });
+});

@@ -1,0 +1,123 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+import { credentials, type ServiceError } from "@grpc/grpc-js";
+import analyzerGrpc from "@pulumi/pulumi/proto/analyzer_grpc_pb.js";
+import analyzer from "@pulumi/pulumi/proto/analyzer_pb.js";
+import empty from "google-protobuf/google/protobuf/empty_pb.js";
+import struct from "google-protobuf/google/protobuf/struct_pb.js";
+import type { Values } from "./values.ts";
+
+/** A resource before it is made, with its inputs as the provider has checked them. */
+export interface Judged {
+  urn: string;
+  type: string;
+  name: string;
+  inputs: Values;
+}
+
+export interface Violation {
+  policy: string;
+  /** Whether the resource must not be made. */
+  isMandatory: boolean;
+  message: string;
+}
+
+/** The settings of a policy, and what a violation of it does. */
+export type PolicyConfiguration = Readonly<Record<string, { mandatory: boolean; settings: Values }>>;
+
+/** A policy pack as Pulumi's own process loads and serves it, and a client of it. */
+export class PolicyPackProcess {
+  readonly #child: ChildProcess;
+  readonly #client: InstanceType<typeof analyzerGrpc.AnalyzerClient>;
+
+  private constructor(child: ChildProcess, port: number) {
+    this.#child = child;
+    this.#client = new analyzerGrpc.AnalyzerClient(`127.0.0.1:${port}`, credentials.createInsecure());
+  }
+
+  /** @param onLine hears what the process prints */
+  static async start(folder: string, onLine: (line: string) => void): Promise<PolicyPackProcess> {
+    const program = createRequire(import.meta.url).resolve("@pulumi/pulumi/cmd/run-policy-pack");
+    const child = spawn(process.execPath, [program, "127.0.0.1:0", "."], {
+      cwd: folder,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const port = await new Promise<number>((resolve, reject) => {
+      child.once("error", reject);
+      child.once("exit", (code) => {
+        reject(new Error(`the process of the policy pack ended with ${code ?? "a signal"}`));
+      });
+      let isFirst = true;
+      createInterface({ input: child.stdout }).on("line", (line) => {
+        if (isFirst) resolve(Number(line));
+        else onLine(line);
+        isFirst = false;
+      });
+      createInterface({ input: child.stderr }).on("line", onLine);
+    });
+    return new PolicyPackProcess(child, port);
+  }
+
+  /** The pack's name, and what it says of each policy. */
+  async describe(): Promise<{ name: string; policies: { name: string; settings: string[] }[] }> {
+    const info = await answer<InstanceType<typeof analyzer.AnalyzerInfo>>((done) =>
+      this.#client.getAnalyzerInfo(new empty.Empty(), done),
+    );
+    const policies = info.getPoliciesList().map((policy) => ({
+      name: policy.getName(),
+      settings: Object.keys(policy.getConfigschema()?.getProperties()?.toJavaScript() ?? {}).sort(),
+    }));
+    return { name: info.getName(), policies };
+  }
+
+  async configure(configuration: PolicyConfiguration): Promise<void> {
+    const request = new analyzer.ConfigureAnalyzerRequest();
+    for (const [policy, { mandatory, settings }] of Object.entries(configuration)) {
+      const config = new analyzer.PolicyConfig();
+      const { MANDATORY, ADVISORY } = analyzer.EnforcementLevel;
+      config.setEnforcementlevel(mandatory ? MANDATORY : ADVISORY);
+      config.setProperties(toStruct(settings));
+      request.getPolicyconfigMap().set(policy, config);
+    }
+    await answer((done) => this.#client.configure(request, done));
+  }
+
+  async judge({ urn, type, name, inputs }: Judged): Promise<Violation[]> {
+    const request = new analyzer.AnalyzeRequest();
+    request.setUrn(urn);
+    request.setType(type);
+    request.setName(name);
+    request.setProperties(toStruct(inputs));
+    request.setOptions(new analyzer.AnalyzerResourceOptions());
+    const response = await answer<InstanceType<typeof analyzer.AnalyzeResponse>>((done) =>
+      this.#client.analyze(request, done),
+    );
+    return response.getDiagnosticsList().map((one) => ({
+      policy: one.getPolicyname(),
+      isMandatory: one.getEnforcementlevel() === analyzer.EnforcementLevel.MANDATORY,
+      message: one.getMessage(),
+    }));
+  }
+
+  async stop(): Promise<void> {
+    this.#client.close();
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    this.#child.kill("SIGTERM");
+    await once(this.#child, "exit");
+  }
+}
+
+function answer<T>(call: (done: (error: ServiceError | null, response: T) => void) => unknown): Promise<T> {
+  return new Promise((resolve, reject) => {
+    call((error, response) => {
+      if (error === null) resolve(response);
+      else reject(new Error(error.details));
+    });
+  });
+}
+
+function toStruct(values: Values): InstanceType<typeof struct.Struct> {
+  return struct.Struct.fromJavaScript(values as Parameters<typeof struct.Struct.fromJavaScript>[0]);
+}

@@ -1,0 +1,98 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { PolicyPackProcess } from "../engine/policy-pack-process.ts";
+import { openProgram, type ProgramWorld } from "./program-world.ts";
+
+/** The pack of the examples, as Pulumi's process for packs loads it; no cluster is needed to judge a program. */
+const policyPack = fileURLToPath(new URL("../../examples/policy", import.meta.url));
+let folder: string;
+let world: ProgramWorld;
+let pack: PolicyPackProcess;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "ramet-policy-"));
+  const kubeconfig = join(folder, "kubeconfig");
+  await writeFile(kubeconfig, nowhere);
+  world = await openProgram("test/program/programs/guardrails", { kubeconfig });
+  pack = await PolicyPackProcess.start(policyPack, () => undefined);
+});
+
+afterAll(async () => {
+  await pack.stop();
+  await world.remove();
+  await rm(folder, { recursive: true, force: true });
+});
+
+it("is loaded by Pulumi, and shows what may be set", async () => {
+  const { name, policies } = await pack.describe();
+  expect(name).toBe("platform");
+  expect(policies).toEqual([
+    { name: "ramet-retention", settings: ["exempt", "fewestVersions", "mayDelete", "mostVersions"] },
+    { name: "ramet-private-store", settings: ["exempt"] },
+    { name: "ramet-pinned-images", settings: ["allowed", "digestOnly", "exempt"] },
+    { name: "ramet-recipe-secrets", settings: ["exempt", "patterns"] },
+    { name: "ramet-bounded-replicas", settings: ["exempt", "mostReplicas"] },
+    { name: "ramet-bounded-lifetimes", settings: ["exempt", "longestLifetime"] },
+  ]);
+});
+
+it("fails a preview, and says all that is wrong without repeating a secret", async () => {
+  const { succeeded, lines, text } = await world.engine.with({ policyPack }).preview();
+  expect(succeeded).toBe(false);
+  const found = lines.flatMap((line) => /^error: (\S+): \[(\S+)\]/.exec(line)?.slice(1, 3).join(" ") ?? []);
+  expect(found.sort()).toEqual([
+    "data ramet-recipe-secrets",
+    "data ramet-retention",
+    "dev ramet-bounded-lifetimes",
+    "pool ramet-bounded-replicas",
+    "python ramet-pinned-images",
+    "store ramet-private-store",
+  ]);
+  expect(text).toContain("replicas is 51; it may be up to 50");
+  expect(text).toContain("lifetime is not set; it may be up to 24 hours");
+  expect(text).toContain("step 2 holds a password in a URL");
+  expect(lines.filter((line) => line.includes("[ramet-")).join("\n")).not.toContain("hunter22");
+});
+
+it("stops an update before anything is made", async () => {
+  const { succeeded, lines } = await world.engine.with({ policyPack }).up();
+  expect(succeeded).toBe(false);
+  expect(lines.join("\n")).toContain("a mandatory policy is violated");
+  expect(await world.state()).not.toMatch(/"custom": true/);
+});
+
+it("takes the settings of a stack, and says what it cannot know yet", async () => {
+  const pool = {
+    urn: "urn:pulumi:s::p::t::pool",
+    type: "kubernetes:agents.kruise.io/v1alpha1:SandboxSet",
+    name: "pool",
+  };
+  const asking = (replicas: unknown) => ({
+    ...pool,
+    inputs: { apiVersion: "agents.kruise.io/v1alpha1", kind: "SandboxSet", spec: { replicas } },
+  });
+  expect(await pack.judge(asking(50))).toEqual([]);
+  await pack.configure({ "ramet-bounded-replicas": { mandatory: false, settings: { mostReplicas: 5 } } });
+  expect(await pack.judge(asking(50))).toEqual([
+    expect.objectContaining({ policy: "ramet-bounded-replicas", isMandatory: false }),
+  ]);
+  const [unsure] = await pack.judge(asking(unknownValue));
+  expect(unsure).toMatchObject({ policy: "ramet-bounded-replicas", isMandatory: false });
+  expect(unsure?.message).toContain("during preview");
+  await pack.configure({ "ramet-bounded-replicas": { mandatory: true, settings: { mostReplica: 5 } } });
+  await expect(pack.judge(asking(50))).rejects.toThrow("The settings of ramet-bounded-replicas are not legal");
+});
+
+/** Pulumi's mark of a value that a preview does not know (`sdk/nodejs/runtime/rpc.ts`). */
+const unknownValue = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
+
+const nowhere = `apiVersion: v1
+kind: Config
+current-context: nowhere
+contexts: [{ name: nowhere, context: { cluster: nowhere, user: nobody } }]
+clusters: [{ name: nowhere, cluster: { server: "http://127.0.0.1:9" } }]
+users: [{ name: nobody, user: {} }]
+`;
