@@ -57,7 +57,7 @@ export interface WaitForArgs {
   file?: Input<string>;
   /** Until this command line ends with exit code 0. */
   command?: Input<string>;
-  /** @default 60 */
+  /** How long to wait, in seconds. @default 60 */
   timeoutSeconds?: Input<number>;
 }
 

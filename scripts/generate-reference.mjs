@@ -1,0 +1,158 @@
+// Writes docs/reference/ from what components export; with --check it only says whether the pages are up to date.
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { format, resolveConfig } from "prettier";
+import { readComponents } from "./reference-types.mjs";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const folder = join(root, "docs/reference");
+const { resources, types, callables } = readComponents(root);
+const pages = new Map([
+  ["README.md", renderIndex()],
+  ...resources.map((resource) => [pageOf(resource.name), renderResource(resource)]),
+  ["recipe.md", renderRecipe()],
+]);
+
+const there = await readdir(folder).catch(() => []);
+const others = there.filter((name) => !pages.has(name));
+const stale = [];
+for (const [name, text] of pages) {
+  const path = join(folder, name);
+  const wanted = await format(text, { ...(await resolveConfig(path)), parser: "markdown" });
+  if ((await readFile(path, "utf8").catch(() => "")) === wanted) continue;
+  stale.push(name);
+  if (process.argv.includes("--check")) continue;
+  await mkdir(folder, { recursive: true });
+  await writeFile(path, wanted);
+}
+if (process.argv.includes("--check")) {
+  if (stale.length + others.length > 0) {
+    console.error(
+      `docs/reference is not up to date: ${[...stale, ...others].join(", ")}. Run: node scripts/generate-reference.mjs`,
+    );
+    process.exitCode = 1;
+  }
+} else for (const name of others) await rm(join(folder, name));
+
+function renderIndex() {
+  const rows = [...resources].map(({ name, doc }) => `| [${name}](${pageOf(name)}) | ${cell(firstSentence(doc))} |`);
+  return `${made("components/")}
+
+# Reference
+
+What a program can import from \`ramet\`. [pulumi.md](../pulumi.md) says how it is used.
+
+| resource | is |
+| --- | --- |
+${rows.join("\n")}
+
+The steps of a recipe are made by [functions](recipe.md): ${callables.map(({ name }) => `\`${name}\``).join(", ")}.
+
+Arguments may be values, or outputs of other resources. Those that are marked _plain_ must be values that the program knows.
+`;
+}
+
+function renderResource({ name, doc, file, constructor, token, args, outputs, types: named }) {
+  return `${made(file)}
+
+# ${name}
+
+${doc}
+
+\`\`\`ts
+${constructor}
+\`\`\`
+
+Type token: \`${token}\`.
+
+## Arguments
+
+${fieldsTable(args)}
+
+## Outputs
+
+${fieldsTable(outputs, { areOutputs: true })}
+
+${typeSections(named, new Set([`${name}Args`]))}`;
+}
+
+function renderRecipe() {
+  const sections = callables.map(
+    ({ name, doc, signatures }) => `## ${name}\n\n\`\`\`ts\n${signatures.join("\n")}\n\`\`\`\n\n${doc}\n`,
+  );
+  return `${made("components/recipe.ts")}
+
+# Recipe steps
+
+\`recipe\` of a [NamedSnapshot](${pageOf("NamedSnapshot")}) is a list of what these functions return.
+
+${sections.join("\n")}
+${typeSections(
+  callables.flatMap((callable) => callable.types),
+  new Set(["RecipeStepArgs"]),
+)}`;
+}
+
+/** Each type that is named, and what those name, once. Steps of recipes have a page. */
+function typeSections(names, done) {
+  return [...new Set(names)]
+    .map((name) => {
+      const type = types.get(name);
+      if (type === undefined || done.has(name) || name === "RecipeStepArgs") return "";
+      done.add(name);
+      const body = type.fields === undefined ? `\`\`\`ts\n${type.text}\n\`\`\`` : fieldsTable(type.fields);
+      return `## ${name}\n\n${type.doc}\n\n${body}\n\n${typeSections(type.types, done)}`;
+    })
+    .join("");
+}
+
+function fieldsTable(fields, { areOutputs = false } = {}) {
+  if (fields.length === 0) return "None.\n";
+  const hasDefaults = fields.some((field) => field.default !== undefined);
+  const rows = fields.map(({ name, type, optional, isPlain, doc, default: standard }) => {
+    const mark = optional || areOutputs ? "" : " (required)";
+    const plain = isPlain && !areOutputs && !namesResource(type) ? ", _plain_" : "";
+    const cells = [
+      `\`${name}\`${mark}`,
+      `${typeCell(type)}${plain}`,
+      ...(hasDefaults ? [cell(standard ?? "")] : []),
+      cell(doc),
+    ];
+    return `| ${cells.join(" | ")} |`;
+  });
+  const headings = ["name", "type", ...(hasDefaults ? ["default"] : []), ""];
+  return `| ${headings.join(" | ")} |\n|${" --- |".repeat(headings.length)}\n${rows.join("\n")}\n`;
+}
+
+/** A resource's name leads to its page. */
+function typeCell(type) {
+  const links = namesIn(type)
+    .filter((name) => namesResource(name) || name === "RecipeStepArgs")
+    .map((name) => ` ([${name === "RecipeStepArgs" ? "steps" : name}](${pageOf(name)}))`);
+  return `\`${cell(type)}\`${links.join("")}`;
+}
+
+function namesResource(type) {
+  return namesIn(type).some((name) => resources.some((resource) => resource.name === name));
+}
+
+function namesIn(type) {
+  return type.split(" | ").map((part) => part.replace(/\[\]$/, ""));
+}
+
+function cell(text) {
+  return text.replaceAll("|", "\\|");
+}
+
+function firstSentence(doc) {
+  return /^.*?\.(?= |$)/.exec(doc)?.[0] ?? doc;
+}
+
+function pageOf(name) {
+  return name === "RecipeStepArgs" ? "recipe.md" : `${name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, "-").toLowerCase()}.md`;
+}
+
+function made(from) {
+  return `<!-- Made by scripts/generate-reference.mjs from ${from}. -->`;
+}
