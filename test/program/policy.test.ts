@@ -7,7 +7,7 @@ import { PolicyPackProcess } from "../engine/policy-pack-process.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 /** The pack of the examples, as Pulumi's process for packs loads it; no cluster is needed to judge a program. */
-const policyPack = fileURLToPath(new URL("../../examples/policy", import.meta.url));
+const policyPack = fileURLToPath(new URL("../../examples/review/policy", import.meta.url));
 let folder: string;
 let world: ProgramWorld;
 let pack: PolicyPackProcess;

@@ -1,0 +1,141 @@
+import { access, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { parse, parseAllDocuments, stringify } from "yaml";
+import { z } from "zod";
+import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
+import { sandboxSetKind } from "../../src/api/sandbox-set.ts";
+import { version } from "../../src/api/kind.ts";
+import { installCrds } from "../../src/controllers/install-crds.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import type { KubeManifest } from "../../src/kube/object.ts";
+import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openProgram, type ProgramWorld } from "./program-world.ts";
+
+const example = fileURLToPath(new URL("../../examples/review/", import.meta.url));
+const policyPack = join(example, "policy");
+const name = "snapshot-previewer";
+const namespace = "default";
+
+/** Who reviews sees all, and can change nothing. Nobody builds here: the test writes the status that controllers would. */
+let plane: TestControlPlane;
+let world: ProgramWorld;
+let client: KubeClient;
+let folder: string;
+let previewer: string;
+
+beforeAll(async () => {
+  plane = await startControlPlane();
+  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  await installCrds(client);
+  folder = await mkdtemp(join(tmpdir(), "ramet-review-"));
+  for (const document of parseAllDocuments(await readFile(join(example, "previewer.yaml"), "utf8"))) {
+    const manifest = document.toJS() as KubeManifest;
+    await client.resource(refOf(manifest)).create(manifest);
+  }
+  previewer = await kubeconfigOf();
+  world = await openProgram("examples/review", { kubeconfig: plane.kubeconfigPath });
+});
+
+afterAll(async () => {
+  await client.close();
+  await world.remove();
+  await plane.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+it("shows in a pull request what will be, and passes the policies", async () => {
+  const preview = await world.engine.with({ kubeconfig: previewer, policyPack }).preview();
+  expect(preview.text).not.toMatch(/error|warning/i);
+  expect(preview.succeeded).toBe(true);
+  expect(preview.outputs["digest"]).toMatch(/^sha256:/);
+});
+
+it("cannot carry it out with the previewer's rights", async () => {
+  const up = await world.engine.with({ kubeconfig: previewer }).up();
+  expect(up.succeeded).toBe(false);
+  expect(up.text).toMatch(/forbidden|may not/i);
+});
+
+it("says in a pull request that changes a step what is rebuilt and what rolls", async () => {
+  const { outputs } = await world.engine.preview();
+  const [up] = await Promise.all([world.engine.up(), serve(String(outputs["digest"]))]);
+  expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
+  await world.edit("--rows 100000", "--rows 200000");
+  const preview = await world.engine.with({ kubeconfig: previewer, policyPack }).preview();
+  expect(preview.text).toContain("rebuilds from step 2 of 4; pool rolls 3 sandboxes");
+});
+
+it("runs it for pull requests of the repository alone, with files that are there", async () => {
+  const workflow = Workflow.parse(parse(await readFile(join(example, ".github/workflows/preview.yaml"), "utf8")));
+  expect(Object.keys(workflow.on)).toEqual(["pull_request"]);
+  expect(workflow.permissions).toEqual({ contents: "read", "pull-requests": "write" });
+  expect(workflow.jobs.preview.if).toContain("== github.repository");
+  const pulumi = workflow.jobs.preview.steps.find(({ uses }) => uses?.startsWith("pulumi/actions@") ?? false);
+  expect(pulumi?.with).toMatchObject({ command: "preview", "comment-on-pr": true, policyPacks: "policy" });
+  await access(join(policyPack, "PulumiPolicy.yaml"));
+});
+
+/** A stand-in for the controllers: it says that the snapshot is built and the set is full. */
+async function serve(digest: string): Promise<void> {
+  const lastTransitionTime = "2030-01-01T00:00:00Z";
+  const condition = (type: string, status: string, reason: string) => ({
+    ...{ type, status, reason, message: "a test says so", lastTransitionTime },
+  });
+  const built = { version: 1, digest, checkpointId: "one", checkpointName: "one", createdAt: lastTransitionTime };
+  await say(namedSnapshotKind, "python-data", {
+    ...{ version: 1, digest, checkpointId: "one", versions: [built] },
+    conditions: [condition("Ready", "True", "VersionReady"), condition("Building", "False", "Built")],
+  });
+  await say(sandboxSetKind, "pool", {
+    ...{ replicas: 3, availableReplicas: 3 },
+    conditions: [condition("Ready", "True", "Ready"), condition("Updated", "True", "Updated")],
+  });
+}
+
+async function say(kind: { group: string; plural: string; kind: string }, of: string, status: object): Promise<void> {
+  const resource = client.resource({
+    group: kind.group,
+    version,
+    plural: kind.plural,
+    kind: kind.kind,
+    namespaced: true,
+  });
+  const at = { namespace, name: of };
+  await expect.poll(() => resource.find(at), { timeout: 60_000 }).toBeDefined();
+  const { metadata } = await resource.get(at);
+  await resource.mergePatch(
+    at,
+    { status: { ...status, observedGeneration: metadata.generation } },
+    { subresource: "status" },
+  );
+}
+
+/** A kubeconfig with a token of the previewer. */
+async function kubeconfigOf(): Promise<string> {
+  const accounts = { group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true };
+  const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec: {} };
+  const { status } = Token.parse(await client.resource(accounts).postSubresource({ namespace, name }, "token", body));
+  const config = Config.parse(parse(await readFile(plane.kubeconfigPath, "utf8")));
+  const users = config.users.map((user) => ({ name: user.name, user: { token: status.token } }));
+  const path = join(folder, "kubeconfig");
+  await writeFile(path, stringify({ ...config, users }), { mode: 0o600 });
+  return path;
+}
+
+function refOf({ apiVersion, kind, metadata }: KubeManifest) {
+  const [of = "", group = ""] = apiVersion.split("/").reverse();
+  return { group, version: of, plural: `${kind.toLowerCase()}s`, kind, namespaced: metadata.namespace !== undefined };
+}
+
+const Token = z.looseObject({ status: z.looseObject({ token: z.string() }) });
+const Config = z.looseObject({ users: z.array(z.looseObject({ name: z.string() })) });
+const Step = z.object({ uses: z.string().optional(), with: z.record(z.string(), z.unknown()).optional() });
+const Workflow = z.object({
+  on: z.record(z.string(), z.unknown()),
+  permissions: z.record(z.string(), z.string()),
+  jobs: z.object({ preview: z.object({ if: z.string(), steps: z.array(Step) }) }),
+});
