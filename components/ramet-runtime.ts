@@ -4,7 +4,6 @@ import {
   Config,
   log,
   output,
-  RunError,
   runtime,
   type ComponentResourceOptions,
   type Input,
@@ -13,11 +12,12 @@ import {
 import type { ErrorCode } from "../src/api/error-codes.ts";
 import { RametError } from "../src/api/errors.ts";
 import { systemNamespace } from "../src/api/system-names.ts";
-import type { InstallOptions } from "../src/install/install-options.ts";
+import { parseInstallField, type InstallField, type InstallOptions } from "../src/install/install-options.ts";
 import { controllerManifests, lastingManifests, storeIsNotMounted, type Manifest } from "../src/install/manifests.ts";
 import { declaredByAnnotation, findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { ownerOf } from "./placement.ts";
+import { refusal } from "./refusal.ts";
 
 export interface RametRuntimeArgs {
   /**
@@ -102,7 +102,7 @@ export class RametRuntime extends ComponentResource<Found> {
 
   /** A preview goes on without the cluster; nothing else does. */
   #unseen(mode: RuntimeMode, error: RametError): Found["mode"] {
-    if (!runtime.isDryRun() || !unseen.has(error.code)) throw new RunError(error.describe());
+    if (!runtime.isDryRun() || !unseen.has(error.code)) throw refusal(error);
     void log.warn(`The cluster cannot be looked at, so what it needs is not shown: ${error.describe()}`, this);
     return mode === "install" ? "install" : "adopt";
   }
@@ -117,13 +117,27 @@ function installOptions(
   if (image === undefined || cellImage === undefined || claim === undefined) {
     const why = "No controllers run in this cluster, and to install them image, cellImage and store.claim are needed";
     const hint = "Or start them otherwise, on one machine with ramet local up; then they are adopted";
-    throw new RunError(new RametError("InvalidArgument", why, { hint }).describe());
+    throw refusal(new RametError("InvalidArgument", why, { hint }));
   }
   return {
-    ...{ image, cellImage, replicas, store: { directory, claim } },
+    image: legal("image", image),
+    cellImage: legal("cellImage", cellImage),
+    replicas: legal("replicas", replicas),
+    store: { directory: legal("store.directory", directory), claim: legal("store.claim", claim) },
     namespace: systemNamespace,
     annotations: { [declaredByAnnotation]: owner },
   };
+}
+
+/** Judged when it is known. @throws RunError */
+function legal<T>(field: InstallField, value: Input<T>): Output<T> {
+  return output(value).apply((known) => {
+    try {
+      return parseInstallField(field, known) as T;
+    } catch (error) {
+      throw refusal(error);
+    }
+  });
 }
 
 const unseen = new Set<ErrorCode>(["Unavailable", "Timeout", "NotFound", "Unauthorized"]);

@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { guardrails } from "./guardrails.ts";
 
@@ -16,4 +17,13 @@ it("stops what is wrong, unless it is told only to say so", () => {
   expect(new Set(guardrails().map(({ enforcementLevel }) => enforcementLevel))).toEqual(new Set(["mandatory"]));
   const advisory = guardrails({ enforcementLevel: "advisory" });
   expect(new Set(advisory.map(({ enforcementLevel }) => enforcementLevel))).toEqual(new Set(["advisory"]));
+});
+
+it("has a page that names every rule and every setting", async () => {
+  const page = await readFile(new URL("../docs/guardrails.md", import.meta.url), "utf8");
+  const names = guardrails().flatMap(({ name, configSchema }) => [
+    name,
+    ...Object.keys(configSchema?.properties ?? {}),
+  ]);
+  expect(names.filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
 });

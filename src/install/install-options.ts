@@ -18,17 +18,41 @@ export interface InstallOptions<Text = string, Count = number> {
   store: { directory: Text; claim: Text };
 }
 
+/** The fields that can be wrong, by their paths. */
+export type InstallField = keyof typeof fields;
+
 /**
  * Install options as a person has given them.
- * @param fieldNames what the person calls a field: `--cell-image` for `cellImage`
+ * @param fieldNames what the person calls a field
  * @throws RametError `InvalidArgument`, naming the first that is not legal
  */
-export function parseInstallOptions(given: unknown, fieldNames: Readonly<Record<string, string>>): InstallOptions {
-  const result = Options.safeParse(given);
-  if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  const field = issue?.path.join(".") ?? "";
-  throw new RametError("InvalidArgument", `${fieldNames[field] ?? field} ${issue?.message ?? "is not legal"}`);
+export function parseInstallOptions(
+  { store, ...given }: InstallOptions,
+  fieldNames: Readonly<Record<InstallField, string>>,
+): InstallOptions {
+  const legal = <Field extends InstallField>(field: Field, value: unknown) =>
+    parseInstallField(field, value, fieldNames[field]);
+  return {
+    namespace: legal("namespace", given.namespace),
+    image: legal("image", given.image),
+    cellImage: legal("cellImage", given.cellImage),
+    replicas: legal("replicas", given.replicas),
+    store: {
+      directory: legal("store.directory", store.directory),
+      claim: legal("store.claim", store.claim),
+    },
+  };
+}
+
+/** One of them. @throws RametError `InvalidArgument` */
+export function parseInstallField<Field extends InstallField>(
+  field: Field,
+  value: unknown,
+  name: string = field,
+): z.output<(typeof fields)[Field]> {
+  const result = fields[field].safeParse(value);
+  if (result.success) return result.data as z.output<(typeof fields)[Field]>;
+  throw new RametError("InvalidArgument", `${name} ${result.error.issues[0]?.message ?? "is not legal"}`);
 }
 
 const Image = z.string().refine((text) => parseImageReference(text) !== undefined, {
@@ -48,10 +72,11 @@ const Directory = z.string().regex(/^\/[^:]*[^:/]$/, {
   error: ({ input }) => `is no absolute path of a folder: ${JSON.stringify(input)}`,
 });
 
-const Options = z.strictObject({
+const fields = {
   namespace: Label,
   image: Image,
   cellImage: Image,
-  replicas: z.int().min(1, "must be at least 1"),
-  store: z.strictObject({ directory: Directory, claim: ObjectName }),
-});
+  replicas: z.int("must be a whole number").min(1, "must be at least 1"),
+  "store.directory": Directory,
+  "store.claim": ObjectName,
+};

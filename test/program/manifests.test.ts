@@ -33,6 +33,14 @@ afterAll(async () => {
   await plane.stop();
 });
 
+it("refuses what is not legal, as the command line does", async () => {
+  await world.edit("/var/lib/ramet", "var/lib/ramet");
+  const preview = await world.engine.preview();
+  expect(preview.succeeded).toBe(false);
+  expect(preview.text).toContain('store.directory is no absolute path of a folder: "var/lib/ramet" [InvalidArgument]');
+  await world.edit("var/lib/ramet", "/var/lib/ramet");
+});
+
 it("is what RametRuntime declares where there is nothing", async () => {
   const up = await world.engine.up();
   expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
