@@ -8,7 +8,7 @@ export function refusal(error: unknown): RunError {
   const refused = new RunError(message);
   // Pulumi puts before it which of its own properties it was about to write when it met the error.
   Object.defineProperty(refused, "message", { get: () => message, set: () => undefined });
-  // And it prints an error with all that hangs on it, which is the whole program: that takes most of a minute.
+  // And it prints the error in colors, for which Node 22 takes most of a minute with a stack through `node_modules/@pulumi`.
   Object.defineProperty(refused, inspect.custom, { value: () => message });
   return refused;
 }
