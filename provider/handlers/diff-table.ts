@@ -11,11 +11,15 @@ export function changedProperties(table: DiffTable, olds: Values, news: Values):
     .map(([property]) => property);
 }
 
-/** What has to be done about it. A name serves one object at a time, so the old one goes first. */
+/**
+ * What has to be done about it. Under another name the new object is made first, so that what refers to the old one can
+ * follow; under the same name the old one has to go first.
+ */
 export function diffByTable(table: DiffTable, olds: Values, news: Values): DiffResult {
   const changed = changedProperties(table, olds, news);
   const replaces = changed.filter((property) => table[property] === "immutable");
-  return { changes: changed.length > 0, replaces, deleteBeforeReplace: replaces.length > 0 };
+  const isMoved = replaces.includes("name") || replaces.includes("namespace");
+  return { changes: changed.length > 0, replaces, deleteBeforeReplace: replaces.length > 0 && !isMoved };
 }
 
 function differ(before: unknown, after: unknown): boolean {

@@ -22,7 +22,8 @@ export class CloudResources implements ResourceProvider {
   }
 
   diff(_id: string, old: { inputs: Values }, news: Values): Promise<Difference> {
-    return Promise.resolve({ changes: !isDeepStrictEqual(old.inputs, news), replaces: [] });
+    const changes = !isDeepStrictEqual(old.inputs, news);
+    return Promise.resolve({ changes, replaces: [], deleteBeforeReplace: false });
   }
 
   create(inputs: Values): Promise<{ id: string; outputs: Values }> {

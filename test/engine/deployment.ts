@@ -1,3 +1,4 @@
+import { deletionOrder } from "./deletion-order.ts";
 import type { Judged } from "./policy-pack-process.ts";
 import { InitError, type ResourceProvider } from "./resource-provider.ts";
 import type { ResourceState, StateFile } from "./state-file.ts";
@@ -16,7 +17,7 @@ export interface Wish {
   retainOnDelete: boolean;
 }
 
-export type Operation = "same" | "create" | "update" | "replace" | "delete" | "retain";
+export type Operation = "same" | "create" | "update" | "replace" | "delete-replaced" | "delete" | "retain";
 
 export interface Step {
   operation: Operation;
@@ -105,18 +106,20 @@ export class Deployment {
     this.#options.state.put({ ...known, outputs: plain, secrets: [...known.secrets, ...secretProperties(outputs)] });
   }
 
-  /** Deletes what the program has no more: what depends on something goes before it. */
+  /** Deletes what has been replaced, and what the program has no more: what depends on something goes before it. */
   async deleteOthers(): Promise<void> {
-    const gone = this.#options.state.list().filter(({ urn }) => !this.#registered.has(urn));
-    for (const resource of gone.reverse()) await this.#delete(resource);
+    const { state } = this.#options;
+    const gone = state.list().filter(({ urn }) => !this.#registered.has(urn));
+    for (const resource of deletionOrder([...gone, ...state.replaced()])) await this.#delete(resource);
   }
 
   async #delete(resource: ResourceState): Promise<void> {
     const provider = resource.custom ? this.#options.providerOf(resource.type) : undefined;
-    this.#say(resource.retainOnDelete ? "retain" : "delete", resource, undefined);
+    const operation = resource.isReplaced === true ? "delete-replaced" : "delete";
+    this.#say(resource.retainOnDelete ? "retain" : operation, resource, undefined);
     if (this.#options.preview) return;
     if (!resource.retainOnDelete) await provider?.delete(resource.id, resource.outputs);
-    this.#options.state.remove(resource.urn);
+    this.#options.state.remove(resource);
   }
 
   /** A component, or what else is its inputs. */
@@ -127,33 +130,54 @@ export class Deployment {
   }
 
   async #carryOut(resource: ResourceState, old: ResourceState | undefined, provider: ResourceProvider) {
-    const operation = old === undefined ? "create" : await operationFor(resource, old, provider);
+    if (old === undefined) {
+      this.#say("create", resource, old);
+      if (this.#options.preview) return answerFor(resource);
+      return answerFor(await this.#create(resource, provider));
+    }
+    const { operation, deleteBeforeReplace } = await operationFor(resource, old, provider);
     this.#say(operation, resource, old);
-    if (operation === "same") return answerFor(this.#keep({ ...resource, outputs: old?.outputs ?? {} }));
+    if (operation === "same") return answerFor(this.#keep({ ...resource, outputs: old.outputs }));
     if (this.#options.preview) return answerFor(resource);
-    if (operation === "replace" && old !== undefined) await provider.delete(old.id, old.outputs);
+    if (operation === "update") return answerFor(await this.#update(resource, old, provider));
+    if (!deleteBeforeReplace) return answerFor(await this.#create(resource, provider, old));
+    await this.#delete({ ...old, isReplaced: true });
+    return answerFor(await this.#create(resource, provider));
+  }
+
+  /** @param replaced what it takes the place of, once it is there */
+  #create(resource: ResourceState, provider: ResourceProvider, replaced?: ResourceState): Promise<ResourceState> {
+    return this.#kept(resource, replaced, () => provider.create(resource.inputs));
+  }
+
+  #update(resource: ResourceState, old: ResourceState, provider: ResourceProvider): Promise<ResourceState> {
+    return this.#kept(resource, undefined, async () => ({
+      id: old.id,
+      outputs: await provider.update(old.id, old.outputs, resource.inputs),
+    }));
+  }
+
+  /** What there is in the end stands in the state, also where it is not what was wished. */
+  async #kept(
+    resource: ResourceState,
+    replaced: ResourceState | undefined,
+    make: () => Promise<{ id: string; outputs: Values }>,
+  ): Promise<ResourceState> {
     try {
-      return answerFor(this.#keep(await this.#perform(operation, resource, { old, provider })));
+      return this.#keep({ ...resource, ...(await make()) }, replaced);
     } catch (error) {
       if (error instanceof InitError) {
-        this.#keep({ ...resource, id: error.id, outputs: error.outputs, initErrors: error.reasons });
+        this.#keep({ ...resource, id: error.id, outputs: error.outputs, initErrors: error.reasons }, replaced);
       }
       throw error;
     }
   }
 
-  async #perform(
-    operation: Operation,
-    resource: ResourceState,
-    { old, provider }: { old: ResourceState | undefined; provider: ResourceProvider },
-  ): Promise<ResourceState> {
-    if (operation !== "update" || old === undefined)
-      return { ...resource, ...(await provider.create(resource.inputs)) };
-    return { ...resource, outputs: await provider.update(old.id, old.outputs, resource.inputs) };
-  }
-
-  #keep(resource: ResourceState): ResourceState {
-    if (!this.#options.preview) this.#options.state.put(resource);
+  #keep(resource: ResourceState, replaced?: ResourceState): ResourceState {
+    const { state, preview } = this.#options;
+    if (preview) return resource;
+    if (replaced === undefined) state.put(resource);
+    else state.replace(replaced, resource);
     return resource;
   }
 
@@ -176,10 +200,10 @@ async function operationFor(
   resource: ResourceState,
   old: ResourceState,
   provider: ResourceProvider,
-): Promise<"same" | "update" | "replace"> {
-  const { changes, replaces } = await provider.diff(old.id, old, resource.inputs);
-  if (replaces.length > 0) return "replace";
-  return changes || old.initErrors.length > 0 ? "update" : "same";
+): Promise<{ operation: "same" | "update" | "replace"; deleteBeforeReplace: boolean }> {
+  const { changes, replaces, deleteBeforeReplace } = await provider.diff(old.id, old, resource.inputs);
+  const isChanged = changes || old.initErrors.length > 0;
+  return { operation: replaces.length > 0 ? "replace" : isChanged ? "update" : "same", deleteBeforeReplace };
 }
 
 function answerFor({ urn, id, outputs, secrets }: ResourceState): Registered {

@@ -86,7 +86,8 @@ export class DynamicProviderProcess implements ResourceProvider {
       this.#client.diff(request, done),
     );
     const changes = response.getChanges() !== provider.DiffResponse.DiffChanges.DIFF_NONE;
-    return { changes, replaces: response.getReplacesList() };
+    const replaces = response.getReplacesList();
+    return { changes, replaces, deleteBeforeReplace: response.getDeletebeforereplace() };
   }
 
   async create(inputs: Values): Promise<{ id: string; outputs: Values }> {

@@ -30,7 +30,8 @@ export class KubernetesResources implements ResourceProvider {
     const [before, after] = [Manifest.parse(old.inputs), Manifest.parse(news)];
     const moved = (["name", "namespace"] as const).filter((key) => before.metadata[key] !== after.metadata[key]);
     const changes = !isDeepStrictEqual(old.inputs, news);
-    return Promise.resolve({ changes, replaces: moved.map((key) => `metadata.${key}`) });
+    const replaces = moved.map((key) => `metadata.${key}`);
+    return Promise.resolve({ changes, replaces, deleteBeforeReplace: false });
   }
 
   async create(inputs: Values): Promise<{ id: string; outputs: Values }> {

@@ -16,6 +16,7 @@ const signs = {
   create: "+",
   update: "~",
   replace: "+-",
+  "delete-replaced": "--",
   delete: "-",
   retain: "[retain]",
 } as const satisfies Record<Operation, string>;

@@ -16,6 +16,8 @@ export interface ResourceProvider {
 export interface Difference {
   changes: boolean;
   replaces: string[];
+  /** Whether the old one must be gone before the new one is made. */
+  deleteBeforeReplace: boolean;
 }
 
 /** A resource is there and did not come to be what was wished. */

@@ -79,7 +79,7 @@ export class StandInEngine {
         const isSame = JSON.stringify(outputs) === JSON.stringify(resource.outputs);
         const operation = outputs === undefined ? "delete" : isSame ? "same" : "update";
         deployment.steps.push({ operation, urn, type, name, changes: [] });
-        if (outputs === undefined) state.remove(urn);
+        if (outputs === undefined) state.remove(resource);
         else state.put({ ...resource, outputs });
       }
       return true;

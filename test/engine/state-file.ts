@@ -20,19 +20,25 @@ export interface ResourceState {
   retainOnDelete: boolean;
   /** Why it is there and not what was wished. */
   initErrors: string[];
+  /** Another one has taken its place, and it is still to be deleted. */
+  isReplaced?: boolean | undefined;
 }
 
 /** The state of one stack in a file. Whatever is a secret is encrypted there, with a key from the passphrase. */
 export class StateFile {
   readonly #path: string;
   readonly #key: Buffer;
-  /** In the order in which they were made: what depends on something comes after it. */
   readonly #resources = new Map<string, ResourceState>();
+  readonly #replaced = new Set<ResourceState>();
 
   constructor(path: string, passphrase: string) {
     this.#path = path;
     this.#key = scryptSync(passphrase, "stand-in", 32);
-    for (const kept of this.#load()) this.#resources.set(kept.urn, this.#open(kept));
+    for (const kept of this.#load()) {
+      const opened = this.#open(kept);
+      if (opened.isReplaced === true) this.#replaced.add(opened);
+      else this.#resources.set(opened.urn, opened);
+    }
   }
 
   get(urn: string): ResourceState | undefined {
@@ -43,13 +49,24 @@ export class StateFile {
     return [...this.#resources.values()];
   }
 
+  /** What others have taken the place of, and is still to be deleted. */
+  replaced(): ResourceState[] {
+    return [...this.#replaced];
+  }
+
   put(resource: ResourceState): void {
     this.#resources.set(resource.urn, resource);
     this.#save();
   }
 
-  remove(urn: string): void {
-    this.#resources.delete(urn);
+  /** Puts it in the place of another one, which is to be deleted. */
+  replace(old: ResourceState, resource: ResourceState): void {
+    this.#replaced.add({ ...old, isReplaced: true });
+    this.put(resource);
+  }
+
+  remove(resource: ResourceState): void {
+    if (!this.#replaced.delete(resource)) this.#resources.delete(resource.urn);
     this.#save();
   }
 
@@ -63,7 +80,7 @@ export class StateFile {
   }
 
   #save(): void {
-    const resources = this.list().map((resource) => this.#seal(resource));
+    const resources = [...this.list(), ...this.replaced()].map((resource) => this.#seal(resource));
     writeFileSync(`${this.#path}.new`, JSON.stringify({ resources }, null, 2), { mode: 0o600 });
     renameSync(`${this.#path}.new`, this.#path);
   }
@@ -116,6 +133,7 @@ const Kept = z.object({
   secrets: z.array(z.string()),
   retainOnDelete: z.boolean(),
   initErrors: z.array(z.string()),
+  isReplaced: z.boolean().optional(),
 });
 type Kept = z.infer<typeof Kept>;
 const File = z.object({ resources: z.array(Kept) });

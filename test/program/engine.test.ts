@@ -1,0 +1,92 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { Deployment, type Wish } from "../engine/deployment.ts";
+import type { ResourceProvider } from "../engine/resource-provider.ts";
+import { StateFile } from "../engine/state-file.ts";
+
+/** In which order the stand-in engine asks for what. Who is asked is a stand-in here, and makes nothing. */
+let folder: string;
+let asked: string[];
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "ramet-engine-"));
+  asked = [];
+});
+
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+it("makes what replaces another before that is deleted, and lets go first what depends on it", async () => {
+  await run([thing("base", { at: "a" }), thing("user", { uses: "a" }, ["base"])]);
+  await run([thing("base", { at: "b" }), thing("user", { uses: "b" }, ["base"])]);
+  expect(asked).toEqual(["create base a", "create user", "create base b", "update user", "delete base a"]);
+});
+
+it("deletes before it replaces where the name must be free", async () => {
+  await run([thing("base", { at: "a", keepsName: true })]);
+  await run([thing("base", { at: "b", keepsName: true })]);
+  expect(asked).toEqual(["create base a", "delete base a", "create base b"]);
+});
+
+it("deletes what depends on something before it, whichever was made first", async () => {
+  await run([thing("early", {})]);
+  await run([thing("late", {}), thing("early", { changed: 1 }, ["late"])]);
+  await run([]);
+  expect(asked.slice(-2)).toEqual(["delete early", "delete late"]);
+});
+
+it("deletes in the next run what an interrupted one has replaced", async () => {
+  await run([thing("base", { at: "a" })]);
+  await run([thing("base", { at: "b" })], { untilEnd: false });
+  expect(asked).toEqual(["create base a", "create base b"]);
+  const { steps } = await run([thing("base", { at: "b" })]);
+  expect(steps.map(({ operation }) => operation)).toEqual(["same", "delete-replaced"]);
+  expect(asked.at(-1)).toBe("delete base a");
+  await run([]);
+  expect(asked.at(-1)).toBe("delete base b");
+});
+
+/** One run of a program; not to its end: as when it is killed before anything is deleted. */
+async function run(wishes: Wish[], { untilEnd = true } = {}): Promise<Deployment> {
+  const state = new StateFile(join(folder, "state.json"), "a passphrase");
+  const options = { stack: "s", project: "p", state, preview: false, providerOf: () => recording };
+  const deployment = new Deployment(options);
+  for (const wish of wishes) await deployment.register(wish);
+  if (untilEnd) await deployment.deleteOthers();
+  return deployment;
+}
+
+function thing(name: string, inputs: Record<string, unknown>, dependsOn: string[] = []): Wish {
+  const dependencies = dependsOn.map((other) => `urn:pulumi:s::p::t::${other}`);
+  const rest = { parent: "", custom: true, additionalSecrets: [], retainOnDelete: false };
+  return { type: "t", name, inputs: { name, ...inputs }, dependencies, ...rest };
+}
+
+const recording: ResourceProvider = {
+  check: (_olds, news) => Promise.resolve(news),
+  diff: (_id, { inputs }, news) =>
+    Promise.resolve({
+      changes: JSON.stringify(inputs) !== JSON.stringify(news),
+      replaces: inputs["at"] === news["at"] ? [] : ["at"],
+      deleteBeforeReplace: news["keepsName"] === true,
+    }),
+  create: (inputs) => {
+    asked.push(label("create", inputs));
+    return Promise.resolve({ id: "id", outputs: inputs });
+  },
+  update: (_id, _old, news) => {
+    asked.push(label("update", news));
+    return Promise.resolve(news);
+  },
+  read: (_id, outputs) => Promise.resolve(outputs),
+  delete: (_id, outputs) => {
+    asked.push(label("delete", outputs));
+    return Promise.resolve();
+  },
+};
+
+function label(verb: string, inputs: Record<string, unknown>): string {
+  const { name, at } = inputs as { name: string; at?: string };
+  return [verb, name, at].filter((word) => word !== undefined).join(" ");
+}
