@@ -1,8 +1,9 @@
 import type { ResourceHandler, StackConfiguration } from "./handlers/handler.ts";
 import { namedSnapshotHandler } from "./handlers/named-snapshot/handler.ts";
 import { sayOnStdout } from "./handlers/say.ts";
+import { withHints } from "./handlers/with-hints.ts";
 
 /** What the state of every stack with a NamedSnapshot asks for; see `dynamic-provider.ts`. */
 export function provider(configuration: StackConfiguration): ResourceHandler {
-  return namedSnapshotHandler({ configuration, environment: process.env, say: sayOnStdout });
+  return withHints(namedSnapshotHandler({ configuration, environment: process.env, say: sayOnStdout }));
 }

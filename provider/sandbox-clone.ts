@@ -1,8 +1,9 @@
 import type { ResourceHandler, StackConfiguration } from "./handlers/handler.ts";
 import { sandboxCloneHandler } from "./handlers/sandbox-clone/handler.ts";
 import { sayOnStdout } from "./handlers/say.ts";
+import { withHints } from "./handlers/with-hints.ts";
 
 /** What the state of every stack with a SandboxClone asks for; see `dynamic-provider.ts`. */
 export function provider(configuration: StackConfiguration): ResourceHandler {
-  return sandboxCloneHandler({ configuration, environment: process.env, say: sayOnStdout });
+  return withHints(sandboxCloneHandler({ configuration, environment: process.env, say: sayOnStdout }));
 }

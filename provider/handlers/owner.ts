@@ -23,6 +23,11 @@ export function claimFor(owner: string, found: KubeObject | undefined): { fieldM
   });
 }
 
+/** Which resource of a program declares the object: one that bears no name of one is the asker's own. */
+export function declarerOf({ metadata }: KubeObject, asker: string): string {
+  return metadata.annotations?.[ownerAnnotation] ?? asker;
+}
+
 /** The error of an apply that was refused because somebody else holds a field, with what to do. */
 export function explainConflict(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
   const known = RametError.from(error);

@@ -28,7 +28,7 @@ export async function openProgram(folder: string, options: ProgramWorldOptions):
   const program = join(home, "program");
   await cp(join(root, folder), program, { recursive: true });
   await writeFile(join(program, "package.json"), JSON.stringify({ type: "module", main: "index.ts" }));
-  await install(program);
+  await linkPackages(program);
   const { stack = "test", ...given } = options;
   const engine = new StandInEngine({
     ...{ program, stateFolder: home, project: "program", stack, passphrase: "a passphrase" },
@@ -54,7 +54,7 @@ export async function openProgram(folder: string, options: ProgramWorldOptions):
 }
 
 /** As `npm install` with links would leave it: the program's own packages, and those of this repository. */
-async function install(program: string): Promise<void> {
+export async function linkPackages(program: string): Promise<void> {
   await mkdir(join(program, "node_modules"));
   await symlink(root, join(program, "node_modules/ramet"));
   await symlink(join(root, "node_modules/@pulumi"), join(program, "node_modules/@pulumi"));

@@ -72,5 +72,6 @@ it("replaces for another name or namespace, updates for all else, and lets the t
   expect(diff({})).toEqual({ changes: false, replaces: [], deleteBeforeReplace: false });
   expect(diff({ timeout: "2 hours" }).changes).toBe(false);
   expect(diff({ keepVersions: 2 })).toMatchObject({ changes: true, replaces: [] });
-  expect(diff({ name: "other" })).toEqual({ changes: true, replaces: ["name"], deleteBeforeReplace: true });
+  expect(diff({ name: "other" })).toEqual({ changes: true, replaces: ["name"], deleteBeforeReplace: false });
+  expect(diff({ namespace: "other", keepVersions: 2 })).toMatchObject({ replaces: ["namespace"] });
 });

@@ -32,6 +32,14 @@ it("says that a kept version serves again", () => {
   expect(describeChange({ ...change(recipe(2), recipe(1)), kept })).toMatch(/digest is kept as version 6: no rebuild$/);
 });
 
+it("says that nothing moves where somebody holds a version", () => {
+  const text = describeChange({
+    ...{ ...change(recipe(1), recipe(2)), held: "it is pinned to version 3" },
+    followers: [{ name: "pool", replicas: 10 }],
+  });
+  expect(text).toMatch(/; it is pinned to version 3$/);
+});
+
 it("names steps that come and go, and never the content of a file", () => {
   const longer = [...recipe(1), { run: "echo done" }];
   expect(describeChange(change(recipe(1), longer))).toMatch(

@@ -8,6 +8,8 @@ export interface SnapshotChange {
   after: { recipe: readonly RecipeStep[]; digest: SnapshotDigest | undefined };
   /** The versions that are kept. */
   kept: readonly { version: number; digest: string }[];
+  /** Why the version does not move, and what has to be done for that; undefined: it moves. */
+  held?: string;
   /** Sets that follow the name, and how many sandboxes each holds. */
   followers: readonly { name: string; replicas: number }[];
 }
@@ -52,12 +54,13 @@ function shortened(text: string, from: number): string {
   return from === 0 ? text : `… ${text.slice(from)}`;
 }
 
-function effect({ before, after, kept, followers }: SnapshotChange): string[] {
+function effect({ before, after, kept, held, followers }: SnapshotChange): string[] {
   const wanted = after.digest?.digest;
   if (wanted === undefined) return ["its digest is known when its inputs are"];
   if (wanted === before.served) return [];
   const rolls = followers.map(({ name, replicas }) => `${name} rolls ${replicas} sandboxes`);
   const digests = `digest ${short(before.served)} => ${short(wanted)}`;
+  if (held !== undefined) return [digests, held];
   const found = kept.find(({ digest }) => digest === wanted);
   if (found !== undefined) return [digests, `digest is kept as version ${found.version}: no rebuild`, ...rolls];
   return [digests, rebuild(before.digest, after), ...rolls];

@@ -4,18 +4,19 @@ import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 import { changedProperties, diffByTable } from "../diff-table.ts";
-import { follow } from "../follow.ts";
 import type { DiffResult, HandlerParts, ResourceHandler, Values } from "../handler.ts";
 import { InitFailed } from "../init-failed.ts";
 import { withCluster } from "../open-cluster.ts";
-import { claimFor, explainConflict, ownerAnnotation } from "../owner.ts";
+import { claimFor, explainConflict } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
+import { withoutSecrets } from "../without-secrets.ts";
 import { checkNamedSnapshot } from "./check.ts";
 import { describeChange } from "./describe-change.ts";
 import { digestOfInputs } from "./digest.ts";
 import { manifestOf, NamedSnapshotInputs, namedSnapshotDiff, retryPatch, specProperties } from "./inputs.ts";
 import { lookUp, snapshotsOf } from "./look-up.ts";
 import { recipeSecret, recipeSecretName } from "./recipe-secret.ts";
+import { removeSnapshot, untilGone } from "./remove.ts";
 import { untilBuilt } from "./until-built.ts";
 
 /** Named snapshots as resources of a program. */
@@ -30,7 +31,8 @@ export function namedSnapshotHandler(parts: HandlerParts): ResourceHandler {
     },
     update: async (id, _olds, news) => ({ outs: await apply(parts, NamedSnapshotInputs.parse(news), id) }),
     read: (id, props) => read(parts, id, props),
-    delete: (_id, props) => remove(parts, NamedSnapshotInputs.parse(props)),
+    delete: (_id, props) =>
+      withCluster(parts, (client) => removeSnapshot(client, NamedSnapshotInputs.parse(props), parts.say)),
   };
 }
 
@@ -64,8 +66,9 @@ async function apply(parts: HandlerParts, inputs: NamedSnapshotInputs, id: strin
   return withCluster(parts, async (client) => {
     const snapshots = snapshotsOf(client);
     const at = { namespace: inputs.namespace, name: inputs.name };
-    const before = await snapshots.find(at);
-    const claim = claimFor(inputs.owner, before);
+    const found = await snapshots.find(at);
+    const claim = claimFor(inputs.owner, found);
+    const before = found && (await unlessItGoes(snapshots, found, parts));
     if (inputs.secrets !== undefined) await applySecret(client, inputs);
     const applied = await snapshots.apply(manifestOf(inputs), claim).catch((error: unknown) => {
       throw explainConflict(error, "NamedSnapshot", at);
@@ -78,15 +81,31 @@ async function apply(parts: HandlerParts, inputs: NamedSnapshotInputs, id: strin
         ...{ snapshots, from, timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout") },
         ...(request && { request: request.toISOString() }),
         say: (line) => {
-          parts.say(`${inputs.name}: ${line}`);
+          parts.say(`${inputs.name}: ${withoutSecrets(line, inputs.secrets)}`);
         },
       });
       return outputs(inputs, built);
     } catch (error) {
       const last = await snapshots.find(at).catch(() => undefined);
-      throw new InitFailed(id, outputs(inputs, last), RametError.from(error));
+      throw new InitFailed(id, outputs(inputs, last), shown(RametError.from(error), inputs));
     }
   });
+}
+
+/** The name of one that is being removed is free only when it is gone. */
+async function unlessItGoes(
+  snapshots: ReturnType<typeof snapshotsOf>,
+  found: NamedSnapshot,
+  { say }: HandlerParts,
+): Promise<NamedSnapshot | undefined> {
+  if (found.metadata.deletionTimestamp === undefined) return found;
+  await untilGone(snapshots, found, say);
+  return undefined;
+}
+
+/** The causes may hold what the message must not. */
+function shown({ code, message, hint }: RametError, { secrets }: NamedSnapshotInputs): RametError {
+  return new RametError(code, withoutSecrets(message, secrets), { ...(hint !== undefined && { hint }) });
 }
 
 async function applySecret(client: KubeClient, inputs: NamedSnapshotInputs): Promise<void> {
@@ -122,49 +141,4 @@ async function read(parts: HandlerParts, id: string, props: Values): ReturnType<
   return { id, props: outputs(inputs, found) };
 }
 
-async function remove(parts: HandlerParts, { name, namespace, owner, secrets }: NamedSnapshotInputs): Promise<void> {
-  const at = { namespace, name };
-  await withCluster(parts, async (client) => {
-    const snapshots = snapshotsOf(client);
-    const found = await snapshots.find(at);
-    const known = found?.metadata.annotations?.[ownerAnnotation];
-    if (found !== undefined && (known ?? owner) === owner) {
-      await snapshots.delete(at, { uid: found.metadata.uid });
-      await untilGone(parts, snapshots, found);
-    }
-    if (secrets !== undefined) {
-      await client.resource(coreResources.secrets).delete({ namespace, name: recipeSecretName(name) });
-    }
-  });
-}
-
-async function untilGone(
-  parts: HandlerParts,
-  snapshots: ReturnType<typeof snapshotsOf>,
-  { metadata }: NamedSnapshot,
-): Promise<void> {
-  let said: string | undefined;
-  try {
-    await follow({
-      resource: snapshots,
-      at: metadata,
-      what: `the removal of the snapshot ${metadata.name}`,
-      until: (seen) => {
-        const message = seen?.status?.conditions?.find(({ reason }) => reason === "Deleting")?.message;
-        if (message !== undefined && message !== said) parts.say(`${metadata.name}: ${message}`);
-        said = message;
-        return seen?.metadata.uid !== metadata.uid;
-      },
-      timeoutMilliseconds: removalMilliseconds,
-    });
-  } catch (error) {
-    if (said === undefined) throw error;
-    throw new RametError("Conflict", said, {
-      hint: "It goes as soon as nobody refers to it; run pulumi destroy again",
-      cause: error,
-    });
-  }
-}
-
 const lookUpMilliseconds = 5_000;
-const removalMilliseconds = 120_000;

@@ -10,23 +10,33 @@ export function snapshotsOf(client: KubeClient): ResourceClient<NamedSnapshot> {
   return client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
 }
 
-/** What a preview asks the cluster: which versions are kept, and who follows the name. */
+/** What a preview asks the cluster: which versions are kept, whether it is held at one, and who follows the name. */
 export async function lookUp(
   client: KubeClient,
   { namespace, name }: { namespace: string; name: string },
   signal: AbortSignal,
-): Promise<Pick<SnapshotChange, "kept" | "followers">> {
+): Promise<Pick<SnapshotChange, "kept" | "held" | "followers">> {
   const sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
   const [found, { items }] = await Promise.all([
     snapshotsOf(client).find({ namespace, name }, { signal }),
     sets.list({ namespace, signal }),
   ]);
+  const held = found && holdOf(found);
   return {
     kept: found?.status?.versions ?? [],
+    ...(held !== undefined && { held }),
     followers: items
       .filter(({ spec }) => restoreFromAnnotations.some((key) => annotationsOf(spec.template)[key] === name))
       .map(({ metadata, spec }) => ({ name: metadata.name, replicas: spec.replicas })),
   };
+}
+
+/** What has been told it by hand, which no program takes back. */
+function holdOf({ metadata: { name }, spec }: NamedSnapshot): string | undefined {
+  if (spec.pinnedVersion !== undefined) {
+    return `it is pinned to version ${spec.pinnedVersion}, which goes on serving until: ramet snapshot unpin ${name}`;
+  }
+  return spec.suspend === true ? "it is suspended: nothing is built until spec.suspend is taken away" : undefined;
 }
 
 function annotationsOf(template: Record<string, unknown> | undefined): Record<string, unknown> {

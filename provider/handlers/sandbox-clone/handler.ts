@@ -9,7 +9,7 @@ import { InitFailed } from "../init-failed.ts";
 import { judge } from "../judge.ts";
 import { refOf } from "../ref-of.ts";
 import { withCluster } from "../open-cluster.ts";
-import { claimFor, explainConflict, ownerAnnotation } from "../owner.ts";
+import { claimFor, declarerOf, explainConflict } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../unknown.ts";
 import { manifestOf, sandboxCloneDiff, SandboxCloneInputs } from "./inputs.ts";
@@ -113,7 +113,7 @@ async function remove(parts: HandlerParts, { name, namespace, owner }: SandboxCl
   await withCluster(parts, async (client) => {
     const sandboxes = sandboxesOf(client);
     const found = await sandboxes.find({ namespace, name });
-    if (found === undefined || (found.metadata.annotations?.[ownerAnnotation] ?? owner) !== owner) return;
+    if (found === undefined || declarerOf(found, owner) !== owner) return;
     await removeObject(sandboxes, found);
   });
 }

@@ -4,11 +4,12 @@ import { copy, NamedSnapshot, run, Sandbox, SandboxTemplate } from "ramet";
 const config = new Config();
 const base = new SandboxTemplate("base", { image: "python" });
 const notes = new NamedSnapshot("notes", {
+  name: config.get("name") ?? "notes",
   from: base,
   recipe: [
     copy({ path: "/etc/token", secret: config.requireSecret("token"), mode: "0600" }),
     run(config.getBoolean("leak") === true ? config.requireSecret("token") : "test -s /etc/token"),
-    run(config.get("command") ?? "true"),
+    run(config.get("command") ?? "echo written"),
   ],
 });
 const child = new NamedSnapshot("child", { from: notes, recipe: [run("test -s /etc/token")] });

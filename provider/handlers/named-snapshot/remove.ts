@@ -1,0 +1,68 @@
+import { RametError } from "../../../src/api/errors.ts";
+import type { NamedSnapshot } from "../../../src/api/named-snapshot.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import type { ResourceClient } from "../../../src/kube/resource-client.ts";
+import { coreResources } from "../../../src/kube/resource-ref.ts";
+import { follow } from "../follow.ts";
+import type { HandlerParts } from "../handler.ts";
+import { declarerOf } from "../owner.ts";
+import type { NamedSnapshotInputs } from "./inputs.ts";
+import { snapshotsOf } from "./look-up.ts";
+import { recipeSecretName } from "./recipe-secret.ts";
+
+/** Removes the object, and then the Secret of its recipe. What another resource declares by now stays. */
+export async function removeSnapshot(
+  client: KubeClient,
+  inputs: Pick<NamedSnapshotInputs, "name" | "namespace" | "owner" | "secrets">,
+  say: HandlerParts["say"],
+): Promise<void> {
+  const { name, namespace, owner, secrets } = inputs;
+  const snapshots = snapshotsOf(client);
+  const found = await snapshots.find({ namespace, name });
+  if (found !== undefined && declarerOf(found, owner) !== owner) {
+    say(`${name}: it stays, as ${declarerOf(found, owner)} declares it by now`);
+  } else if (found !== undefined) {
+    await snapshots.delete({ namespace, name }, { uid: found.metadata.uid });
+    await untilGone(snapshots, found, say);
+  }
+  if (secrets === undefined) return;
+  const at = { namespace, name: recipeSecretName(name) };
+  const secret = await client.resource(coreResources.secrets).find(at);
+  if (secret === undefined || declarerOf(secret, owner) !== owner) return;
+  await client.resource(coreResources.secrets).delete(at, { uid: secret.metadata.uid });
+}
+
+/**
+ * Waits until a named snapshot that is being removed is gone: not long where the controller says who refers to it.
+ * @throws RametError `Conflict` naming who does
+ */
+export async function untilGone(
+  snapshots: ResourceClient<NamedSnapshot>,
+  { metadata }: NamedSnapshot,
+  say: HandlerParts["say"],
+): Promise<void> {
+  let said: string | undefined;
+  const isGone = (seen: NamedSnapshot | undefined): boolean => {
+    const message = seen?.status?.conditions?.find(({ reason }) => reason === "Deleting")?.message;
+    if (message !== undefined && message !== said) say(`${metadata.name}: ${message}`);
+    said = message;
+    return seen?.metadata.uid !== metadata.uid;
+  };
+  const what = `the removal of the snapshot ${metadata.name}`;
+  const wait = { resource: snapshots, at: metadata, what };
+  const timeoutMilliseconds = removalMilliseconds;
+  const seen = await follow({ ...wait, until: (one) => isGone(one) || said !== undefined, timeoutMilliseconds });
+  if (isGone(seen)) return;
+  try {
+    await follow({ ...wait, until: isGone, timeoutMilliseconds: referredMilliseconds });
+  } catch (error) {
+    throw new RametError("Conflict", said ?? `The snapshot ${metadata.name} is not removed yet`, {
+      hint: "It goes as soon as nobody refers to it; then run the same again",
+      cause: error,
+    });
+  }
+}
+
+const removalMilliseconds = 120_000;
+/** What the program itself removes before it is gone by then. */
+const referredMilliseconds = 20_000;

@@ -1,0 +1,37 @@
+/**
+ * What Pulumi writes into the state as the provider of each dynamic resource, letter for letter. States out there ask for these
+ * subpaths for good; a text that changes shows in the next preview of everybody.
+ */
+export const providerTexts = {
+  namedSnapshot: providerText("ramet/provider/named-snapshot"),
+  sandboxClone: providerText("ramet/provider/sandbox-clone"),
+};
+
+function providerText(subpath: string): string {
+  return `exports.handler = __f0;
+
+var __provider = {configure: __f1};
+
+function __f1(__0) {
+  return (function() {
+    with({ this: undefined, arguments: undefined }) {
+
+return function /*configure*/(request) {
+    Object.assign(this, require("${subpath}").provider(request.config));
+  };
+
+    }
+  }).apply(undefined, undefined).apply(this, arguments);
+}
+
+function __f0() {
+  return (function() {
+    with({ provider: __provider, this: undefined, arguments: undefined }) {
+
+return () => provider;
+
+    }
+  }).apply(undefined, undefined).apply(this, arguments);
+}
+`;
+}
