@@ -1,5 +1,6 @@
 import { RametError } from "../../src/api/errors.ts";
 import { Informer } from "../../src/kube/informer.ts";
+import { silentLog } from "../../src/kube/log.ts";
 import { keyOf, type KubeObject, type ObjectName } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 
@@ -17,18 +18,19 @@ export interface FollowOptions<T extends KubeObject> {
 
 /**
  * Follows one object until it is as wished, and answers it as it was then. Broken connections are taken up again.
- * @throws RametError `Timeout`
+ * @throws RametError `Timeout`; `Unauthorized` or `Forbidden` when the credentials are accepted no longer
  */
 export async function follow<T extends KubeObject>(options: FollowOptions<T>): Promise<T | undefined> {
   const { resource, at, until, lookAgainAfterMilliseconds, timeoutMilliseconds } = options;
   const { clock } = resource.client;
   const ended = new AbortController();
+  const over = Promise.withResolvers<T | undefined>();
   const informer = new Informer({
     resource,
+    log: { ...silentLog, warn: () => void endIfRefused(resource, at, over.reject) },
     ...(at.namespace !== undefined && { namespace: at.namespace }),
     fieldSelector: `metadata.name=${at.name}`,
   });
-  const over = Promise.withResolvers<T | undefined>();
   const look = (): void => {
     const found = informer.store.get(keyOf(at));
     if (until(found)) over.resolve(found);
@@ -52,5 +54,19 @@ export async function follow<T extends KubeObject>(options: FollowOptions<T>): P
     for (const cancel of timers) cancel();
     ended.abort();
     await running;
+  }
+}
+
+/** An informer goes on for ever; of what fails again and again, it tells its log. */
+async function endIfRefused<T extends KubeObject>(
+  resource: ResourceClient<T>,
+  at: ObjectName,
+  end: (error: RametError) => void,
+): Promise<void> {
+  try {
+    await resource.find(at);
+  } catch (error) {
+    const known = RametError.from(error);
+    if (known.code === "Unauthorized" || known.code === "Forbidden") end(known);
   }
 }

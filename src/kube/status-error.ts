@@ -93,7 +93,10 @@ function meaningOf({ httpStatus, reason }: ApiStatus): Meaning {
 
 const meanings: ReadonlyMap<number, Meaning> = new Map([
   [400, { code: "InvalidArgument", retryable: false }],
-  [401, { code: "Unauthorized", retryable: false, hint: "Check the credentials in the kubeconfig." }],
+  [
+    401,
+    { code: "Unauthorized", retryable: false, hint: "Check the credentials in the kubeconfig: they may have expired." },
+  ],
   [403, { code: "Forbidden", retryable: false, hint: "Grant this verb on this resource by a Role or ClusterRole." }],
   [404, { code: "NotFound", retryable: false }],
   [405, { code: "InvalidArgument", retryable: false }],

@@ -24,6 +24,8 @@ export interface Step {
   urn: string;
   type: string;
   name: string;
+  /** What is wished, secrets in clear: not to be shown. */
+  inputs: Values;
   /** Inputs that differ, secrets without their values. */
   changes: { property: string; before: unknown; after: unknown }[];
 }
@@ -182,9 +184,9 @@ export class Deployment {
   }
 
   #say(operation: Operation, resource: ResourceState, old: ResourceState | undefined): void {
-    const { urn, type, name } = resource;
+    const { urn, type, name, inputs } = resource;
     const changes = old === undefined ? [] : changesOf(old, resource);
-    this.steps.push({ operation, urn, type, name, changes });
+    this.steps.push({ operation, urn, type, name, inputs, changes });
   }
 
   /** Of a parent, its type alone is in the URN. */

@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createRequire } from "node:module";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { Metadata, credentials, type ServiceError } from "@grpc/grpc-js";
 import providerGrpc from "@pulumi/pulumi/proto/provider_grpc_pb.js";
@@ -35,7 +36,7 @@ export class DynamicProviderProcess implements ResourceProvider {
 
   static async start(options: DynamicProviderOptions): Promise<DynamicProviderProcess> {
     const { folder, project, environment, configuration, onLine } = options;
-    const program = createRequire(import.meta.url).resolve("@pulumi/pulumi/cmd/dynamic-provider");
+    const program = createRequire(join(folder, "package.json")).resolve("@pulumi/pulumi/cmd/dynamic-provider");
     const child = spawn(process.execPath, [program, "127.0.0.1:0"], {
       cwd: folder,
       env: { ...environment, PULUMI_NODEJS_PROJECT: project, PULUMI_PROJECT: project },

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createRequire } from "node:module";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 export interface ProgramOptions {
@@ -14,16 +15,19 @@ export interface ProgramOptions {
   configuration: Readonly<Record<string, string>>;
   /** Keys of the configuration that are secrets. */
   secretKeys: readonly string[];
+  /** Whether TypeScript is compiled and checked by ts-node; else it is Node's own matter. */
+  typescript: boolean;
   environment: NodeJS.ProcessEnv;
   onLine: (line: string) => void;
   /** Ends it. */
   signal: AbortSignal;
 }
 
-/** Runs a program as Pulumi's host for Node does, to its end. TypeScript is Node's own matter (`typescript: false`). */
+/** Runs a program as Pulumi's host for Node does, to its end. */
 export async function runProgram(options: ProgramOptions): Promise<{ exitCode: number }> {
   const { folder, project, stack, address, preview, onLine } = options;
-  const run = createRequire(import.meta.url).resolve("@pulumi/pulumi/cmd/run");
+  // The program's own copy, as Pulumi takes it: outputs are known by their classes.
+  const run = createRequire(join(folder, "package.json")).resolve("@pulumi/pulumi/cmd/run");
   const flags = {
     ...{ monitor: address, engine: address, organization: "organization", project, stack },
     ...{ pwd: folder, "root-directory": folder, parallel: "16" },
@@ -35,7 +39,7 @@ export async function runProgram(options: ProgramOptions): Promise<{ exitCode: n
       ...options.environment,
       PULUMI_CONFIG: JSON.stringify(options.configuration),
       PULUMI_CONFIG_SECRET_KEYS: JSON.stringify(options.secretKeys),
-      PULUMI_NODEJS_TYPESCRIPT: "false",
+      PULUMI_NODEJS_TYPESCRIPT: String(options.typescript),
     },
     stdio: ["ignore", "pipe", "pipe"],
   });

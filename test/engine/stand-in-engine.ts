@@ -26,6 +26,8 @@ export interface EngineOptions {
   secretKeys?: string[];
   /** A policy pack that judges each resource, by its folder. */
   policyPack?: string;
+  /** As the option of `Pulumi.yaml`. @default false */
+  typescript?: boolean;
   /** Hears of each line as it comes, with the process for dynamic resources: for tests of what its death leaves behind. */
   onLine?: (line: string, providerPid: number) => void;
 }
@@ -75,10 +77,10 @@ export class StandInEngine {
         const provider = resource.custom ? providerOf(resource.type) : undefined;
         if (provider === undefined) continue;
         const outputs = await provider.read(resource.id, resource.outputs);
-        const { urn, type, name } = resource;
+        const { urn, type, name, inputs } = resource;
         const isSame = JSON.stringify(outputs) === JSON.stringify(resource.outputs);
         const operation = outputs === undefined ? "delete" : isSame ? "same" : "update";
-        deployment.steps.push({ operation, urn, type, name, changes: [] });
+        deployment.steps.push({ operation, urn, type, name, inputs, changes: [] });
         if (outputs === undefined) state.remove(resource);
         else state.put({ ...resource, outputs });
       }
@@ -95,7 +97,7 @@ export class StandInEngine {
   }
 
   #run(preview: boolean): Promise<RunResult> {
-    const { program: folder, project, stack, configuration = {}, secretKeys = [] } = this.#options;
+    const { program: folder, project, stack, configuration = {}, secretKeys = [], typescript = false } = this.#options;
     return this.#session(preview, async (deployment, { onLine }) => {
       const failed = new AbortController();
       const onFailure = (): void => {
@@ -108,7 +110,7 @@ export class StandInEngine {
       const { address } = monitor;
       try {
         const { exitCode } = await runProgram({
-          ...{ folder, project, stack, address, preview, configuration, secretKeys, onLine },
+          ...{ folder, project, stack, address, preview, configuration, secretKeys, typescript, onLine },
           environment: this.#environment,
           signal: failed.signal,
         });

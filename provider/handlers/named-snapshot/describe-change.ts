@@ -10,13 +10,17 @@ export interface SnapshotChange {
   kept: readonly { version: number; digest: string }[];
   /** Why the version does not move, and what has to be done for that; undefined: it moves. */
   held?: string;
+  /** Why the cluster could not be asked, so that only the state is known. */
+  unseen?: string;
   /** Sets that follow the name, and how many sandboxes each holds. */
   followers: readonly { name: string; replicas: number }[];
 }
 
 /** What a change does, in one line: which steps, which digest, what is built from where on, and what rolls. */
 export function describeChange(change: SnapshotChange): string {
-  return [...recipeChanges(change), ...effect(change)].join("; ");
+  const { unseen } = change;
+  const source = unseen === undefined ? [] : [`as the state has it: ${unseen}`];
+  return [...recipeChanges(change), ...effect(change), ...source].join("; ");
 }
 
 function recipeChanges({ before, after }: SnapshotChange): string[] {

@@ -50,7 +50,7 @@ async function describe(parts: HandlerParts, olds: Values, news: Values): Promis
   // A preview goes without the cluster too: then it says what the state knows.
   const seen = await withCluster(parts, (client) =>
     lookUp(client, { name, namespace }, AbortSignal.timeout(lookUpMilliseconds)),
-  ).catch(() => ({ kept: known, followers: [] }));
+  ).catch((error: unknown) => ({ kept: known, followers: [], unseen: RametError.from(error).message }));
   const recipe = (values: Values): NamedSnapshotInputs["recipe"] => (values["recipe"] ?? []) as never;
   const text = describeChange({
     before: { recipe: recipe(olds), digest: digestOfInputs(olds), served: olds["digest"] as string | undefined },

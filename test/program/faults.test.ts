@@ -1,0 +1,202 @@
+import { randomUUID } from "node:crypto";
+import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { parse, stringify } from "yaml";
+import { z } from "zod";
+import { refOf } from "../../provider/handlers/ref-of.ts";
+import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
+import { installCrds } from "../../src/controllers/install-crds.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { providerTexts } from "./provider-texts.ts";
+import { openProgram } from "./program-world.ts";
+import { ProviderWorld, type Kept } from "./provider-world.ts";
+
+/** An API server where nobody acts on what is declared. */
+let plane: TestControlPlane;
+let client: KubeClient;
+let world: ProviderWorld;
+let folder: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "ramet-faults-"));
+  plane = await startControlPlane();
+  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  await installCrds(client);
+  world = await ProviderWorld.open({ kubeconfig: plane.kubeconfigPath });
+});
+
+afterAll(async () => {
+  await world.close();
+  await client.close();
+  await plane.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+it("previews a program in which everything is known later, on a cluster that nobody can reach", async () => {
+  const program = await openProgram("test/program/programs/unknowns", { kubeconfig: plane.kubeconfigPath });
+  try {
+    const kubeconfig = await program.unreachable(plane.kubeconfigPath);
+    const preview = await program.engine.with({ kubeconfig }).preview();
+    expect(preview.text).not.toMatch(/error/i);
+    expect(preview.succeeded).toBe(true);
+    expect(preview.outputs["knownDigest"]).toMatch(/^sha256:/);
+    expect(JSON.stringify(preview.outputs["digests"])).not.toMatch(/sha256:/);
+    const configuration = { "program:timeout": "soon" };
+    const refused = await program.engine.with({ kubeconfig, configuration }).preview();
+    expect(refused.succeeded).toBe(false);
+    expect(refused.text).toMatch(/error: data: timeout: .*soon/);
+  } finally {
+    await program.remove();
+  }
+});
+
+it("refuses what another stack declares under the same name, and leaves it alone", async () => {
+  const kept = await declared("mine", "organization/program/theirs/mine");
+  await expect(world.up("namedSnapshot", wish("mine"))).rejects.toThrow(
+    /NamedSnapshot default\/mine is declared by organization\/program\/theirs\/mine\. Give this one another name/,
+  );
+  await expect(world.up("sandboxClone", cloneWish("box"))).rejects.toThrow(/took too long/);
+  await expect(world.up("sandboxClone", { ...cloneWish("box"), owner: "organization/other/test/box" })).rejects.toThrow(
+    /Sandbox default\/box is declared by organization\/program\/test\/box/,
+  );
+  // What it does not declare, it does not remove.
+  await world.delete(kept);
+  expect(world.lines.join("\n")).toMatch(/mine: it stays, as organization\/program\/theirs\/mine declares it by now/);
+  expect(await client.resource(refOf(namedSnapshotKind)).find({ namespace: "default", name: "mine" })).toBeDefined();
+});
+
+it("says that a token has expired, and goes by the state in a preview", async () => {
+  await world.restart({ kubeconfig: await kubeconfigWith({ token: "expired" }) });
+  const kept = stateOf("data");
+  await expect(world.refresh(kept)).rejects.toThrow(/Unauthorized.*they may have expired\. \[Unauthorized\]/s);
+  expect(await world.preview("namedSnapshot", wish("data", [{ run: "false" }]), kept)).toMatchObject({ changes: true });
+  expect(world.lines.join("\n")).toMatch(/rebuilds from step 1 of 1; as the state has it: .*Unauthorized/);
+});
+
+it("has the program of the kubeconfig renew a token that has expired, and says why it cannot", async () => {
+  const token = await tokenOf("renewing");
+  const script = await scriptThatSays([credential("expired"), credential(token)]);
+  await world.restart({
+    configuration: { "kubernetes:kubeconfig": await readFile(await kubeconfigWith({ exec: exec(script) }), "utf8") },
+  });
+  expect(await world.refresh(stateOf("nothing"))).toBeUndefined();
+  expect((await readFile(`${script}.count`, "utf8")).trim()).toBe("2");
+  const missing = { ...exec(join(folder, "not-there")), installHint: "Install the login program" };
+  await world.restart({ kubeconfig: await kubeconfigWith({ exec: missing }) });
+  await expect(world.refresh(stateOf("nothing"))).rejects.toThrow(
+    /credential program .*not-there failed.*Install the login program/s,
+  );
+});
+
+it("ends a wait when its credentials are accepted no longer, and says so", async () => {
+  const accounts = client.resource(serviceAccounts);
+  await world.restart({ kubeconfig: await kubeconfigWith({ token: await tokenOf("leaving") }) });
+  const waiting = world.up("namedSnapshot", wish("waits"));
+  const ended = expect(waiting).rejects.toThrow(/Unauthorized.*they may have expired/s);
+  await expect.poll(() => world.lines).toContain("waits: waiting for the controller");
+  await accounts.delete({ namespace: "default", name: "leaving" });
+  // It is asked again who this is only when the connection is made anew.
+  await plane.restartApiServer();
+  await ended;
+});
+
+function wish(name: string, recipe: object[] = [{ run: "true" }]): Kept["inputs"] {
+  const owner = `organization/program/test/${name}`;
+  const source = { checkpoint: { id: "some-checkpoint" } };
+  return { name, namespace: "default", owner, from: source, source, recipe, timeout: "2 minutes" };
+}
+
+function cloneWish(name: string): Kept["inputs"] {
+  const owner = `organization/program/test/${name}`;
+  return { name, namespace: "default", owner, from: "some-checkpoint", timeout: "1 second" };
+}
+
+function stateOf(name: string): Kept {
+  const inputs = { ...wish(name), __provider: providerTexts.namedSnapshot };
+  return { id: `default/${name}`, inputs, outputs: { ...inputs, contents: ["memory", "filesystem"] } };
+}
+
+/** An object that somebody else has declared. */
+async function declared(name: string, owner: string): Promise<Kept> {
+  const { apiVersion } = namedSnapshotKind;
+  const { from, recipe } = wish(name);
+  const annotations = { "ramet.dev/pulumi-resource": owner };
+  const manifest = {
+    apiVersion,
+    kind: "NamedSnapshot",
+    metadata: { name, namespace: "default", annotations },
+    spec: { from, recipe },
+  };
+  await client.resource(refOf(namedSnapshotKind)).create(manifest);
+  return stateOf(name);
+}
+
+/** The kubeconfig of the API server, for another user. */
+async function kubeconfigWith(user: object): Promise<string> {
+  const config = Config.parse(parse(await readFile(plane.kubeconfigPath, "utf8")));
+  const path = join(folder, `kubeconfig-${randomUUID()}`);
+  await writeFile(path, stringify({ ...config, users: config.users.map(({ name }) => ({ name, user })) }), {
+    mode: 0o600,
+  });
+  return path;
+}
+
+/** Of a service account that may do everything. */
+async function tokenOf(name: string): Promise<string> {
+  const metadata = { name, namespace: "default" };
+  const accounts = client.resource(serviceAccounts);
+  await accounts.create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
+  const apiGroup = "rbac.authorization.k8s.io";
+  await client.resource(bindings).create({
+    ...{ apiVersion: `${apiGroup}/v1`, kind: "ClusterRoleBinding", metadata: { name } },
+    ...{
+      roleRef: { apiGroup, kind: "ClusterRole", name: "cluster-admin" },
+      subjects: [{ kind: "ServiceAccount", ...metadata }],
+    },
+  });
+  const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec: {} };
+  return Token.parse(await accounts.postSubresource(metadata, "token", body)).status.token;
+}
+
+/** A login program that says one after the other, and the last one for ever. It counts how often it was run. */
+async function scriptThatSays(answers: readonly string[]): Promise<string> {
+  const path = join(folder, "login");
+  const cases = answers.map(
+    (answer, index) => `${index === answers.length - 1 ? "*" : index + 1}) echo '${answer}' ;;`,
+  );
+  const count = `n=$(($(cat "$0.count" 2>/dev/null || echo 0) + 1)); echo $n > "$0.count"`;
+  await writeFile(path, `#!/bin/sh\n${count}\ncase $n in\n${cases.join("\n")}\nesac\n`);
+  await chmod(path, 0o755);
+  return path;
+}
+
+function exec(command: string): object {
+  return { apiVersion: "client.authentication.k8s.io/v1", command, interactiveMode: "Never" };
+}
+
+/** It says of itself that it is good for long: what has expired, only the API server knows. */
+function credential(token: string): string {
+  const expirationTimestamp = new Date(Date.now() + 3_600_000).toISOString();
+  return JSON.stringify({ ...exec(""), kind: "ExecCredential", status: { token, expirationTimestamp } });
+}
+
+const serviceAccounts = {
+  group: "",
+  version: "v1",
+  plural: "serviceaccounts",
+  kind: "ServiceAccount",
+  namespaced: true,
+};
+const bindings = {
+  group: "rbac.authorization.k8s.io",
+  version: "v1",
+  plural: "clusterrolebindings",
+  kind: "ClusterRoleBinding",
+  namespaced: false,
+};
+const Token = z.looseObject({ status: z.looseObject({ token: z.string() }) });
+const Config = z.looseObject({ users: z.array(z.looseObject({ name: z.string() })) });

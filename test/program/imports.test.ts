@@ -1,0 +1,117 @@
+import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import packageJson from "../../package.json" with { type: "json" };
+import { StandInEngine, type RunResult } from "../engine/stand-in-engine.ts";
+import { hasPnpm, installAsNpm, installWithPnpm, packPackage } from "./installed-package.ts";
+import { providerTexts } from "./provider-texts.ts";
+
+/** The package that would be published, in programs of every sort. No cluster is needed: nothing is carried out. */
+let home: string;
+let tarball: string;
+
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), "ramet-imports-"));
+  tarball = await packPackage(home);
+  await writeFile(join(home, "kubeconfig"), kubeconfigOfNobody);
+});
+
+afterAll(() => rm(home, { recursive: true, force: true }));
+
+it("is required by a program of CommonJS", async () => {
+  const program = await write("cjs", { "index.js": asRequires(text) }, { main: "index.js" });
+  await installAsNpm(tarball, program);
+  expectSame(await preview(program));
+});
+
+it("is imported by a program of ES modules, by the one that Node strips of its types too", async () => {
+  const program = await write("esm", { "index.ts": text }, { main: "index.ts", type: "module" });
+  await installAsNpm(tarball, program);
+  expectSame(await preview(program));
+});
+
+it("is imported by a program that ts-node compiles, and its types fit", async () => {
+  const program = await write("ts-node", { "index.ts": text }, { main: "index.ts" });
+  await installAsNpm(tarball, program);
+  expectSame(await preview(program, { typescript: true }));
+  const wrong = await write(
+    "wrong",
+    { "index.ts": text.replace("replicas: 2", 'replicas: "two"') },
+    { main: "index.ts" },
+  );
+  await installAsNpm(tarball, wrong);
+  const refused = await preview(wrong, { typescript: true });
+  expect(refused.succeeded).toBe(false);
+  expect(refused.text).toMatch(/'string' is not assignable to type 'Input<number>'/);
+});
+
+it("is imported where pnpm has installed it, and found by the process for dynamic resources", async (context) => {
+  if (!(await hasPnpm())) context.skip("pnpm cannot be had: there is no registry");
+  const dependencies = { ramet: `file:${tarball}`, ...pulumi };
+  const program = await write("pnpm", { "index.js": asRequires(text) }, { main: "index.js", dependencies });
+  await installWithPnpm(program);
+  expect(await realpath(join(program, "node_modules/ramet"))).toMatch(/node_modules\/\.pnpm\//);
+  expectSame(await preview(program));
+});
+
+const text = `
+import { copy, NamedSnapshot, run, SandboxClone, SandboxSet, SandboxTemplate } from "ramet";
+const python = new SandboxTemplate("python", { image: "python" });
+const data = new NamedSnapshot("data", { from: python, recipe: [copy("./a.txt", "/a.txt"), run("wc -c /a.txt")] });
+const pool = new SandboxSet("pool", { from: data, replicas: 2 });
+const dev = new SandboxClone("dev", { from: data, lifetime: "8 hours" });
+export const digest = data.digest;
+export const names = [pool.name, dev.name];
+`;
+
+/** The same program without modules of the language. */
+function asRequires(program: string): string {
+  return program
+    .replace(/^import (.*) from "(.*)";$/m, 'const $1 = require("$2");')
+    .replaceAll(/^export const (\w+) = /gm, "exports.$1 = ");
+}
+
+const { devDependencies } = packageJson;
+const pulumi = {
+  "@pulumi/pulumi": devDependencies["@pulumi/pulumi"],
+  "@pulumi/kubernetes": devDependencies["@pulumi/kubernetes"],
+};
+
+async function write(name: string, files: Record<string, string>, description: object): Promise<string> {
+  const folder = join(home, name, "program");
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, "package.json"), JSON.stringify({ name, private: true, ...description }));
+  for (const [path, content] of Object.entries({ "a.txt": "a\n", ...files }))
+    await writeFile(join(folder, path), content);
+  return folder;
+}
+
+function preview(program: string, options: { typescript?: boolean } = {}): Promise<RunResult> {
+  const kubeconfig = join(home, "kubeconfig");
+  const stack = { project: "program", stack: "test", passphrase: "a passphrase" };
+  return new StandInEngine({ program, stateFolder: home, kubeconfig, ...stack, ...options }).preview();
+}
+
+let digest: unknown;
+
+/** Of whatever sort a program is, the same file is loaded, and the same is wished. */
+function expectSame({ succeeded, outputs, steps, text: said }: RunResult): void {
+  expect(said).not.toMatch(/error/i);
+  expect(succeeded).toBe(true);
+  expect(outputs).toMatchObject({ digest: expect.stringMatching(/^sha256:/) as string, names: ["pool", "dev"] });
+  digest ??= outputs["digest"];
+  expect(outputs["digest"]).toBe(digest);
+  const texts = steps.flatMap(({ inputs }) => inputs["__provider"] ?? []);
+  expect(texts.toSorted()).toEqual([providerTexts.namedSnapshot, providerTexts.sandboxClone]);
+}
+
+/** The port "discard": nothing listens there. */
+const kubeconfigOfNobody = `
+apiVersion: v1
+kind: Config
+current-context: nobody
+contexts: [{ name: nobody, context: { cluster: nobody, user: nobody } }]
+clusters: [{ name: nobody, cluster: { server: "https://127.0.0.1:9" } }]
+users: [{ name: nobody, user: { token: nobody } }]
+`;

@@ -1,0 +1,67 @@
+import { copyFile, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { installCrds } from "../../src/controllers/install-crds.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openProgram, type ProgramWorld } from "./program-world.ts";
+import { upgradeOptions } from "./upgrade-options.ts";
+
+/**
+ * A state that an earlier version of the package has left goes on with this one: nothing is replaced or built because the package
+ * is another. `states/keep.ts` keeps one of each version.
+ */
+const states = join(import.meta.dirname, "states");
+const versions = (await readdir(states))
+  .filter((name) => name.endsWith(".json"))
+  .map((name) => name.slice(0, -".json".length));
+
+let plane: TestControlPlane;
+let client: KubeClient;
+const worlds: ProgramWorld[] = [];
+
+beforeAll(async () => {
+  plane = await startControlPlane();
+  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  await installCrds(client);
+});
+
+afterAll(async () => {
+  for (const world of worlds) await world.remove();
+  await client.close();
+  await plane.stop();
+});
+
+it("has states to go on with", () => {
+  expect(versions).toContain("0.1.0");
+});
+
+it.each(versions)("changes nothing of a state of %s, and knows what a change of the program does", async (version) => {
+  const world = await open(version);
+  const engine = world.engine.with({ kubeconfig: await world.unreachable(plane.kubeconfigPath) });
+  expect(await engine.preview()).toMatchObject({ succeeded: true, text: "" });
+  await world.edit("echo one", "echo two");
+  const preview = await engine.preview();
+  expect(preview.text).toMatch(/data: recipe\[1\] .* => .*; rebuilds from step 2 of 3; as the state has it: /);
+  expect(preview.steps.filter(({ operation }) => operation === "replace")).toEqual([]);
+});
+
+it.each(versions)("finds that what a state of %s has is gone, and that it may be removed twice", async (version) => {
+  const world = await open(version);
+  const destroyed = await world.engine.destroy();
+  expect(destroyed.text).not.toMatch(/error/i);
+  expect(destroyed.succeeded).toBe(true);
+  const again = await open(version);
+  const refreshed = await again.engine.refresh();
+  const gone = refreshed.steps.filter(({ operation }) => operation === "delete").map(({ name }) => name);
+  expect(gone.toSorted()).toEqual(["base", "child", "data", "dev", "pool"]);
+});
+
+async function open(version: string): Promise<ProgramWorld> {
+  const { kubeconfigPath: kubeconfig } = plane;
+  const world = await openProgram("test/program/programs/upgrade", { kubeconfig, ...upgradeOptions });
+  worlds.push(world);
+  await copyFile(join(states, `${version}.json`), world.engine.statePath);
+  return world;
+}
