@@ -13,7 +13,7 @@ let world: ProgramWorld;
 beforeAll(async () => {
   cluster = await TestCluster.create();
   await cluster.up();
-  world = await openProgram("examples/local-program", { kubeconfig: cluster.folder.kubeconfig });
+  world = await openProgram("examples/local", { kubeconfig: cluster.folder.kubeconfig });
 });
 
 afterAll(async () => {
