@@ -31,6 +31,8 @@ export default tseslint.config(
     languageOptions: { globals: { process: "readonly", console: "readonly", URL: "readonly" } },
   },
   { files: ["examples/**", "test/**", "scripts/**", "bin/**"], rules: { "no-console": "off" } },
+  // A resource is declared by being made.
+  { files: ["examples/*/index.ts"], rules: { "@typescript-eslint/no-unused-vars": "off" } },
   {
     files: ["**/*.test.ts", "test/**"],
     rules: { complexity: "off", "@typescript-eslint/no-non-null-assertion": "off" },

@@ -1,11 +1,11 @@
 import {
-  copy,
-  NamedSnapshot,
   RametRuntime,
-  run,
-  SandboxClone,
-  SandboxSet,
   SandboxTemplate,
+  NamedSnapshot,
+  SandboxSet,
+  SandboxClone,
+  run,
+  copy,
   start,
   waitFor,
 } from "ramet";
@@ -21,15 +21,13 @@ const data = new NamedSnapshot("python-data", {
   recipe: [
     copy("./prepare.py", "/data/prepare.py"),
     run("python3 /data/prepare.py --rows 100000"),
-    start("python3 -m http.server 8000", { cwd: "/data" }),
+    start("python3 -m http.server 8000"),
     waitFor({ port: 8000 }),
   ],
   keepVersions: 5,
 });
-const pool = new SandboxSet("pool", { from: data, replicas: 3 });
+const pool = new SandboxSet("pool", { from: data, replicas: 10 });
 const dev = new SandboxClone("dev", { from: data, lifetime: "8 hours" });
-
-export const version = data.version;
-export const digest = data.digest;
-export const url = dev.url;
-export const set = pool.name;
+export const version = data.version,
+  digest = data.digest,
+  url = dev.url;

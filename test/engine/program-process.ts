@@ -46,6 +46,7 @@ export async function runProgram(options: ProgramOptions): Promise<{ exitCode: n
   for (const stream of [child.stdout, child.stderr]) createInterface({ input: stream }).on("line", onLine);
   const end = (): void => void child.kill("SIGKILL");
   options.signal.addEventListener("abort", end, { once: true });
+  if (options.signal.aborted) end();
   const [code] = (await once(child, "close")) as [number | null];
   return { exitCode: code ?? 1 };
 }

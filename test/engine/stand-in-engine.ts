@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { join } from "node:path";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
@@ -28,6 +29,8 @@ export interface EngineOptions {
   policyPack?: string;
   /** As the option of `Pulumi.yaml`. @default false */
   typescript?: boolean;
+  /** Ends what is under way, and with it all processes; what was begun in the cluster goes on there. */
+  signal?: AbortSignal;
   /** Hears of each line as it comes, with the process for dynamic resources: for tests of what its death leaves behind. */
   onLine?: (line: string, providerPid: number) => void;
 }
@@ -98,8 +101,11 @@ export class StandInEngine {
 
   #run(preview: boolean): Promise<RunResult> {
     const { program: folder, project, stack, configuration = {}, secretKeys = [], typescript = false } = this.#options;
-    return this.#session(preview, async (deployment, { onLine }) => {
+    return this.#session(preview, async (deployment, { onLine, ended }) => {
       const failed = new AbortController();
+      ended.addEventListener("abort", () => {
+        failed.abort();
+      });
       const onFailure = (): void => {
         deployment.stop();
         void deployment.settled().then(() => {
@@ -153,11 +159,20 @@ export class StandInEngine {
       if (pack !== undefined && (await judge(pack, resource, { preview, onLine }))) isForbidden = true;
     };
     const deployment = new Deployment({ stack, project, state, preview, providerOf, judge: judged });
+    const ended = new AbortController();
+    const interrupt = (): void => {
+      deployment.stop();
+      ended.abort();
+    };
+    const { signal } = this.#options;
+    signal?.addEventListener("abort", interrupt);
+    if (signal?.aborted === true) interrupt();
     try {
-      const succeeded = await work(deployment, { state, providerOf, onLine }).catch((error: unknown) => {
+      const worked = work(deployment, { state, providerOf, onLine, ended: ended.signal }).catch((error: unknown) => {
         onLine(error instanceof Error ? error.message : String(error));
         return false;
       });
+      const succeeded = await Promise.race([worked, interrupted(ended.signal)]);
       const { steps, outputs } = deployment;
       return {
         succeeded: succeeded && !isForbidden,
@@ -168,6 +183,7 @@ export class StandInEngine {
       };
     } finally {
       await pack?.stop();
+      signal?.removeEventListener("abort", interrupt);
       await dynamic.stop();
       await client.close();
     }
@@ -196,8 +212,16 @@ async function judge(
   return isForbidden;
 }
 
+/** Answers that the work was not done, once it is interrupted. */
+async function interrupted(signal: AbortSignal): Promise<false> {
+  if (!signal.aborted) await once(signal, "abort");
+  return false;
+}
+
 interface Session {
   state: StateFile;
   providerOf: (type: string) => ResourceProvider | undefined;
   onLine: (line: string) => void;
+  /** Aborted when the work is interrupted. */
+  ended: AbortSignal;
 }

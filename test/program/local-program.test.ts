@@ -1,5 +1,8 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { refOf } from "../../provider/handlers/ref-of.ts";
+import { CommandLine } from "../../examples/walkthrough/command-line.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/named-snapshot.ts";
 import { SandboxSet, sandboxSetKind } from "../../src/api/sandbox-set.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
@@ -14,11 +17,20 @@ beforeAll(async () => {
   cluster = await TestCluster.create();
   await cluster.up();
   world = await openProgram("examples/local", { kubeconfig: cluster.folder.kubeconfig });
+  // Ten tell no more than three.
+  await world.edit("replicas: 10", "replicas: 3");
 });
 
 afterAll(async () => {
   await world.remove();
   await cluster.remove();
+});
+
+it("is what the first page and the guide show", async () => {
+  const [program = "", ...pages] = await Promise.all(
+    ["examples/local/index.ts", "README.md", "docs/pulumi.md"].map((path) => readFile(join(root, path), "utf8")),
+  );
+  for (const page of pages) expect(page).toContain(`\`\`\`ts\n${program}\`\`\`\n`);
 });
 
 it("is previewed with its digest before anything is there", async () => {
@@ -33,7 +45,8 @@ it("is carried out: the snapshot is built, the pool filled, and the clone answer
   const up = await world.engine.up();
   expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
   expect(up.text).toMatch(/python-data: Step 2 of 4: run python3/);
-  expect(await rowsAt(up.outputs["url"])).toBe(100_001);
+  expect(await fetch(String(up.outputs["url"]))).toMatchObject({ status: 200 });
+  expect(await linesInDev()).toMatch(/^100001 /);
   expect(await pool()).toMatchObject({ replicas: 3, availableReplicas: 3 });
 });
 
@@ -95,6 +108,7 @@ it("is destroyed, and the versions of the snapshot stay", async () => {
   expect(left.items).toEqual([]);
 });
 
+const root = join(import.meta.dirname, "../..");
 const sets = refOf(sandboxSetKind);
 const snapshots = refOf(namedSnapshotKind);
 
@@ -115,9 +129,11 @@ async function cachedSteps(): Promise<(boolean | undefined)[]> {
   return (found.status?.steps ?? []).map(({ cached }) => cached);
 }
 
-async function rowsAt(url: unknown): Promise<number> {
-  const answer = await fetch(`${String(url)}/table.csv`);
-  return (await answer.text()).trim().split("\n").length;
+async function linesInDev(): Promise<string> {
+  const { kubeconfig: kubeconfigPath } = cluster.folder;
+  const signal = AbortSignal.timeout(60_000);
+  const commandLine = new CommandLine({ kubeconfigPath, onProgress: () => undefined, signal });
+  return commandLine.ramet(["sandbox", "exec", "dev", "--", "wc", "-l", "/data/table.csv"]);
 }
 
 function changed(steps: { name: string; operation: string }[]): string[][] {

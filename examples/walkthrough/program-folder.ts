@@ -1,0 +1,41 @@
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import { linkPackages } from "../../test/program/program-world.ts";
+
+/** A copy of a program that may be changed, as a person would change it in a repository. */
+export class ProgramFolder {
+  /** Holds the program, and beside it the state. */
+  readonly home: string;
+
+  private constructor(home: string) {
+    this.home = home;
+  }
+
+  /** @param program its folder, with an `index.ts` */
+  static async make(program: string): Promise<ProgramFolder> {
+    const made = new ProgramFolder(await mkdtemp(join(tmpdir(), "ramet-demo-program-")));
+    await cp(program, made.path, { recursive: true, filter: (path) => !path.endsWith("node_modules") });
+    const project = { name: "ramet-local", runtime: { name: "nodejs", options: { typescript: false } } };
+    await writeFile(join(made.path, "Pulumi.yaml"), stringify(project));
+    await writeFile(join(made.path, "package.json"), JSON.stringify({ type: "module", main: "index.ts" }));
+    await linkPackages(made.path);
+    return made;
+  }
+
+  get path(): string {
+    return join(this.home, "program");
+  }
+
+  async edit(before: string, after: string): Promise<void> {
+    const path = join(this.path, "index.ts");
+    const text = await readFile(path, "utf8");
+    if (!text.includes(before)) throw new Error(`the program has no ${before}`);
+    await writeFile(path, text.replace(before, after));
+  }
+
+  remove(): Promise<void> {
+    return rm(this.home, { recursive: true, force: true });
+  }
+}

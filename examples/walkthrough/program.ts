@@ -1,0 +1,112 @@
+import { fileURLToPath } from "node:url";
+import { CommandLine } from "./command-line.ts";
+import { openRunner } from "./open-runner.ts";
+import { ProgramFolder } from "./program-folder.ts";
+import type { ProgramRun, ProgramRunner } from "./program-runner.ts";
+import { runDemo, type DemoContext } from "./run-demo.ts";
+import { SetWatch } from "./set-watch.ts";
+import { expectEqual } from "./steps.ts";
+
+/** As many as the program says. */
+const replicas = 10;
+const set = "pool";
+const at = { namespace: "default", name: "python-data" };
+
+/**
+ * Goes with the Pulumi program of the first page (examples/local) through what a platform team does with it: up, a claim, a
+ * change that is previewed and rolled out, its revert, and the end; on a cluster on this machine.
+ */
+async function walkThrough(context: DemoContext): Promise<void> {
+  const folder = await ProgramFolder.make(fileURLToPath(new URL("../local", import.meta.url)));
+  try {
+    await goThrough(context, folder);
+  } finally {
+    await folder.remove();
+  }
+}
+
+async function goThrough(
+  { cluster, kubeconfigPath, steps, signal }: DemoContext,
+  folder: ProgramFolder,
+): Promise<void> {
+  const note = (line: string): void => {
+    // Of what is said in between, a person reads what is said of the snapshot.
+    if (line.startsWith(`${at.name}: `)) steps.note(line);
+  };
+  const commandLine = new CommandLine({ kubeconfigPath, onProgress: () => undefined, signal });
+  const rowsIn = async (name: string): Promise<string> =>
+    (await commandLine.ramet(["sandbox", "exec", name, "--", "wc", "-l", "/data/table.csv"])).split(" ")[0] ?? "";
+  const checkpoints = async (): Promise<string> =>
+    (await cluster.checkpoints.list({ namespace: at.namespace, signal })).items
+      .map(({ metadata }) => metadata.uid)
+      .toSorted()
+      .join();
+  let pulumi: ProgramRunner | undefined;
+  const runner = (): ProgramRunner => {
+    if (pulumi === undefined) throw new Error("nothing runs the program");
+    return pulumi;
+  };
+  let first: ProgramRun | undefined;
+
+  await steps.step("Look for pulumi", async () => {
+    const options = { folder: folder.path, stateFolder: folder.home, kubeconfigPath, onLine: note, signal };
+    pulumi = await openRunner(options);
+    return pulumi.description;
+  });
+  await steps.step("pulumi up: a template, a named snapshot, a pool and a clone", async () => {
+    first = await runner().up();
+    expectEqual("the version", String(first.outputs["version"]), "1");
+    const { status } = await fetch(String(first.outputs["url"]), { signal });
+    expectEqual("the answer of the clone", String(status), "200");
+    expectEqual("lines of the table in the clone", await rowsIn("dev"), "100001");
+    return `version 1 serves; the clone answers at ${String(first.outputs["url"])} and has 100000 rows`;
+  });
+  const watch = await SetWatch.open(cluster, set, signal);
+  let claimed = "";
+  try {
+    await steps.step("Claim a sandbox of the pool", async () => {
+      claimed = (await commandLine.ramet(["claim", set, "--no-create"])).trim();
+      expectEqual("lines of the table", await rowsIn(claimed), "100001");
+      await watch.untilSettled(replicas, signal);
+      return `${claimed} has the table in it, and the pool holds ${replicas} ready ones again`;
+    });
+    await steps.step("Change the second step, and preview", async () => {
+      await folder.edit("--rows 100000", "--rows 200000");
+      const { text } = await runner().preview();
+      if (!/rebuilds from step 2 of 4; pool rolls 10 sandboxes/.test(text))
+        throw new Error(`the preview says: ${text}`);
+      return "the preview says which step changes, what is rebuilt and what rolls";
+    });
+    await steps.step("pulumi up: one step is run, and the pool rolls", async () => {
+      const { outputs } = await runner().up();
+      expectEqual("the version", String(outputs["version"]), "2");
+      await watch.untilSettled(replicas, signal);
+      const [ready] = watch.ready;
+      expectEqual("lines of the table in the pool", await rowsIn(ready?.metadata.name ?? ""), "200001");
+      expectEqual("lines of the table in the claimed one", await rowsIn(claimed), "100001");
+      return `version 2 serves, all ${replicas} have 200000 rows; ${claimed} keeps what it had`;
+    });
+    await steps.step("git revert and pulumi up: nothing is built", async () => {
+      const before = await checkpoints();
+      await folder.edit("--rows 200000", "--rows 100000");
+      const { text, outputs } = await runner().up();
+      expectEqual("the version", String(outputs["version"]), "1");
+      expectEqual("the digest", String(outputs["digest"]), String(first?.outputs["digest"]));
+      if (!text.includes("digest is kept as version 1: no rebuild")) throw new Error(`pulumi up says: ${text}`);
+      await watch.untilSettled(replicas, signal);
+      expectEqual("the checkpoints", await checkpoints(), before);
+      return "version 1 serves again, and no checkpoint was taken";
+    });
+  } finally {
+    await watch.close();
+  }
+  await steps.step("pulumi destroy", async () => {
+    await runner().destroy();
+    const left = [await cluster.sets.find({ ...at, name: set }), await cluster.snapshots.find(at)];
+    expectEqual("what is left", JSON.stringify(left), "[null,null]");
+    expectEqual("lines of the table in the claimed one", await rowsIn(claimed), "100001");
+    return `the pool, the snapshot and the clone are gone; whoever claimed ${claimed} goes on`;
+  });
+}
+
+process.exit(await runDemo(walkThrough));
