@@ -20,6 +20,8 @@ import type { Memory } from "./memory.ts";
 import { benchOptions, usage, type BenchOptions } from "./options.ts";
 import { measurePools, type PoolFill } from "./pool.ts";
 import { poolTable } from "./pool-report.ts";
+import { measureProgram, type ProgramCosts } from "./program.ts";
+import { programTable } from "./program-report.ts";
 import { measureRecipe, type RecipeBuild } from "./recipe.ts";
 import { recipeTable } from "./recipe-report.ts";
 import { figureTable, growthTable, machineLines, memoryTable, writesTable } from "./report.ts";
@@ -91,6 +93,11 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     others.scale = await measureScale(options.objects, signal);
     console.log(`\n${scaleTable(others.scale)}`);
   }
+  if (options.levels.has("cluster") && options.only.has("program")) {
+    await cleanUp.run();
+    others.program = await measureProgram({ n: Math.min(options.n, 10), signal, cleanUp });
+    console.log(`\n${programTable(others.program)}`);
+  }
   if (options.json !== undefined)
     await writeFile(
       options.json,
@@ -101,7 +108,7 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
 
 /** What is simulated has a control plane of its own. */
 function isSimulatedOnly({ only }: BenchOptions): boolean {
-  return [...only].every((name) => name === "pool" || name === "scale");
+  return [...only].every((name) => name === "pool" || name === "scale" || name === "program");
 }
 
 interface ClusterCosts {
@@ -114,6 +121,7 @@ interface ClusterCosts {
   pools?: PoolFill[];
   claimStorms?: ClaimStorm[];
   scale?: ScalePoint[];
+  program?: ProgramCosts;
 }
 
 /** What an idle cluster, single wishes and many at once cost; bare `runsc` has its like for the last of these only. */

@@ -13,6 +13,7 @@ export const figureNames = [
   "pool",
   "fork",
   "scale",
+  "program",
 ] as const;
 
 export const usage = `npm run bench -- [options]

@@ -1,0 +1,89 @@
+import { RametError } from "../../src/api/errors.ts";
+import { Sandbox, sandboxKind } from "../../src/api/sandbox.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../src/api/named-snapshot.ts";
+import { SandboxSet, sandboxSetKind } from "../../src/api/sandbox-set.ts";
+import { SandboxTemplate, sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import { snapshotDigest } from "../../src/api/snapshot-digest.ts";
+import { Informer } from "../../src/kube/informer.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
+import type { ResourceClient } from "../../src/kube/resource-client.ts";
+import { refOf } from "../../provider/handlers/ref-of.ts";
+
+/**
+ * A stand-in for the controllers: whatever is declared is said to be done at once, and **nothing is**. For figures in which only
+ * what declares counts.
+ */
+export function finishAtOnce(client: KubeClient): { stop: () => Promise<void> } {
+  const ended = new AbortController();
+  const now = new Date().toISOString();
+  const condition = (type: string, status: string, reason: string) => ({
+    ...{ type, status, reason, message: "simulated", lastTransitionTime: now },
+  });
+  const templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
+  const running = [
+    follow(
+      client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value)),
+      ended.signal,
+      async (found) => {
+        const { from, recipe, contents } = found.spec;
+        const { namespace } = found.metadata;
+        const template = (await templates.get({ namespace, name: from.template?.name ?? "" })).spec;
+        const { digest } = snapshotDigest({ from: { template }, recipe, copied: new Map(), contents });
+        const version = { version: 1, digest, checkpointId: "simulated", checkpointName: "simulated", createdAt: now };
+        const conditions = [condition("Building", "False", "Built"), condition("Ready", "True", "Serves")];
+        return { version: 1, digest, checkpointId: "simulated", versions: [version], conditions };
+      },
+    ),
+    follow(
+      client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value)),
+      ended.signal,
+      () =>
+        Promise.resolve({
+          phase: "Running",
+          sandboxIp: "127.0.0.1",
+          conditions: [condition("Ready", "True", "Ready")],
+        }),
+    ),
+    follow(
+      client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value)),
+      ended.signal,
+      ({ spec: { replicas } }) =>
+        Promise.resolve({
+          ...{ replicas, availableReplicas: replicas },
+          conditions: [condition("Ready", "True", "Ready"), condition("Updated", "True", "Updated")],
+        }),
+    ),
+  ];
+  return {
+    stop: async () => {
+      ended.abort();
+      await Promise.all(running);
+    },
+  };
+}
+
+async function follow<T extends KubeObject & { status?: { observedGeneration?: number | undefined } | undefined }>(
+  resource: ResourceClient<T>,
+  signal: AbortSignal,
+  statusOf: (object: T) => Promise<object>,
+): Promise<void> {
+  const informer = new Informer({ resource });
+  informer.onChange((change) => {
+    if (change.type === "deleted") return;
+    const { metadata, status } = change.object;
+    if (status?.observedGeneration === metadata.generation) return;
+    void statusOf(change.object)
+      .then((given) =>
+        resource.mergePatch(
+          metadata,
+          { status: { ...given, observedGeneration: metadata.generation } },
+          { subresource: "status" },
+        ),
+      )
+      .catch((error: unknown) => {
+        if (!signal.aborted) console.error(`the stand-in for the controllers: ${RametError.from(error).message}`);
+      });
+  });
+  await informer.run(signal);
+}

@@ -1,0 +1,75 @@
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { z } from "zod";
+import packageJson from "../../package.json" with { type: "json" };
+import { packPackage } from "../program/installed-package.ts";
+
+const run = promisify(execFile);
+
+export interface PackageCosts {
+  /** Of the tarball, and of what is in it. */
+  packedBytes: number;
+  unpackedBytes: number;
+  files: number;
+  installs: InstallCosts[];
+}
+
+export interface InstallCosts {
+  what: string;
+  packages: number;
+  /** With an empty cache, so with the network in it, and then with what that has left. */
+  firstSeconds: number;
+  againSeconds: number;
+}
+
+/** Packs what is built, and installs it with npm, with and without what a Pulumi program needs besides. */
+export async function measurePackage(signal: AbortSignal): Promise<PackageCosts> {
+  const folder = await mkdtemp(join(tmpdir(), "ramet-package-"));
+  try {
+    const tarball = await packPackage(folder);
+    const { stdout } = await run("npm", ["pack", tarball, "--dry-run", "--json"], { cwd: folder, signal });
+    const [packed] = Packed.parse(JSON.parse(stdout));
+    const { devDependencies } = packageJson;
+    const pulumi = {
+      "@pulumi/pulumi": devDependencies["@pulumi/pulumi"],
+      "@pulumi/kubernetes": devDependencies["@pulumi/kubernetes"],
+    };
+    const alone = { ramet: `file:${tarball}` };
+    const cache = join(folder, "cache");
+    return {
+      ...{ packedBytes: packed.size, unpackedBytes: packed.unpackedSize, files: packed.entryCount },
+      installs: [
+        await measureInstall("ramet", alone, { folder, cache: `${cache}-alone`, signal }),
+        await measureInstall("ramet and Pulumi's packages", { ...alone, ...pulumi }, { folder, cache, signal }),
+      ],
+    };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function measureInstall(
+  what: string,
+  dependencies: Record<string, string>,
+  { folder, cache, signal }: { folder: string; cache: string; signal: AbortSignal },
+): Promise<InstallCosts> {
+  const install = async (name: string): Promise<{ seconds: number; packages: number }> => {
+    const project = join(folder, `${what.replaceAll(/\W+/g, "-")}-${name}`);
+    await mkdir(project);
+    await writeFile(join(project, "package.json"), JSON.stringify({ private: true, dependencies }));
+    const flags = ["--cache", cache, "--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts", "--json"];
+    const start = performance.now();
+    const { stdout } = await run("npm", ["install", ...flags], { cwd: project, signal, maxBuffer: 64 * 2 ** 20 });
+    const seconds = (performance.now() - start) / 1000;
+    return { seconds, packages: Installed.parse(JSON.parse(stdout)).added };
+  };
+  const first = await install("first");
+  const again = await install("again");
+  return { what, packages: first.packages, firstSeconds: first.seconds, againSeconds: again.seconds };
+}
+
+const Packed = z.tuple([z.looseObject({ size: z.number(), unpackedSize: z.number(), entryCount: z.number() })]);
+const Installed = z.looseObject({ added: z.number() });
