@@ -50,8 +50,8 @@ it("deletes in the next run what an interrupted one has replaced", async () => {
 /** One run of a program; not to its end: as when it is killed before anything is deleted. */
 async function run(wishes: Wish[], { untilEnd = true } = {}): Promise<Deployment> {
   const state = new StateFile(join(folder, "state.json"), "a passphrase");
-  const options = { stack: "s", project: "p", state, preview: false, providerOf: () => recording };
-  const deployment = new Deployment(options);
+  const parts = { providerOf: () => recording, judge: () => Promise.resolve() };
+  const deployment = new Deployment({ stack: "s", project: "p", state, preview: false, ...parts });
   for (const wish of wishes) await deployment.register(wish);
   if (untilEnd) await deployment.deleteOthers();
   return deployment;
