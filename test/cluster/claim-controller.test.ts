@@ -84,7 +84,10 @@ test("a claim gets ready sandboxes with what it asks for, and the set fills up a
   await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(2);
 });
 
-test("a claim of a ready sandbox costs two writes", async () => {
+/** On a busy machine: who takes longer than half a second gets a status in between, which is a write more. */
+const mayBeSlow = { retry: 3 };
+
+test("a claim of a ready sandbox costs two writes", mayBeSlow, async () => {
   await inNewNamespace();
   await stockedSet(3);
   await claim("warm", {});
@@ -93,14 +96,21 @@ test("a claim of a ready sandbox costs two writes", async () => {
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   cluster.requests();
   await claim("c", {});
-  const writes = cluster
-    .requests()
-    .filter(({ verb }) => ["create", "patch", "update", "delete"].includes(verb))
-    // The successor is the set's expense.
-    .filter(({ resource, name = "" }) => resource.plural === "sandboxclaims" || stock.has(name))
-    .map(({ verb, resource, subresource }) => [verb, resource.plural, subresource].filter(Boolean).join(" "))
-    .sort();
-  expect(writes).toEqual(["patch sandboxclaims status", "patch sandboxes"]);
+  const writes: string[] = [];
+  const hear = (): string[] => {
+    const heard = cluster
+      .requests()
+      .filter(({ verb }) => ["create", "patch", "update", "delete"].includes(verb))
+      // The successor is the set's expense.
+      .filter(({ resource, name = "" }) => resource.plural === "sandboxclaims" || stock.has(name))
+      .map(({ verb, resource, subresource }) => [verb, resource.plural, subresource].filter(Boolean).join(" "));
+    writes.push(...heard);
+    return writes.toSorted();
+  };
+  // The watch may show a write before the writer has its answer.
+  await expect.poll(hear).toEqual(["patch sandboxclaims status", "patch sandboxes"]);
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(hear()).toHaveLength(2);
 });
 
 test("without stock sandboxes are made; with createOnNoStock false the claim waits for what becomes ready", async () => {

@@ -55,31 +55,43 @@ async function taken(name: string, source: string): Promise<string> {
 }
 const gate = () => Promise.withResolvers<undefined>();
 
-test("a sandbox costs two writes of its own and one Pod, a checkpoint three and the template that it keeps", async () => {
-  await inNewNamespace();
-  const written: string[] = [];
-  /** What was written by now; an answer may be on its way still when the watch shows its effect. */
-  const writes = () => {
-    const records = cluster.requests().filter(({ verb }) => ["create", "patch", "update"].includes(verb));
-    written.push(
-      ...records
-        .filter(({ resource }) => ["pods", "sandboxes", "checkpoints", "sandboxtemplates"].includes(resource.plural))
-        .map(({ verb, resource, subresource }) => [verb, resource.plural, subresource].filter(Boolean).join(" ")),
-    );
-    return written.sort();
-  };
-  // The first one finds the machine cold, and who is slow gets a status that says so.
-  await running("first");
-  await expect.poll(writes).toContain("patch sandboxes status");
-  written.length = 0;
-  await running("a");
-  await expect.poll(writes).toEqual(["create pods", "patch sandboxes", "patch sandboxes status"]);
-  written.length = 0;
-  await taken("c", "a");
-  await expect
-    .poll(writes)
-    .toEqual(["create sandboxtemplates", "patch checkpoints", "patch checkpoints status", "patch checkpoints status"]);
-});
+/** On a busy machine: who takes longer than half a second gets a status in between, which is a write more. */
+const mayBeSlow = { retry: 3 };
+
+test(
+  "a sandbox costs two writes of its own and one Pod, a checkpoint three and the template that it keeps",
+  mayBeSlow,
+  async () => {
+    await inNewNamespace();
+    const written: string[] = [];
+    /** What was written by now; an answer may be on its way still when the watch shows its effect. */
+    const writes = () => {
+      const records = cluster.requests().filter(({ verb }) => ["create", "patch", "update"].includes(verb));
+      written.push(
+        ...records
+          .filter(({ resource }) => ["pods", "sandboxes", "checkpoints", "sandboxtemplates"].includes(resource.plural))
+          .map(({ verb, resource, subresource }) => [verb, resource.plural, subresource].filter(Boolean).join(" ")),
+      );
+      return written.sort();
+    };
+    // The first one finds the machine cold, and who is slow gets a status that says so.
+    await running("first");
+    await expect.poll(writes).toContain("patch sandboxes status");
+    written.length = 0;
+    await running("a");
+    await expect.poll(writes).toEqual(["create pods", "patch sandboxes", "patch sandboxes status"]);
+    written.length = 0;
+    await taken("c", "a");
+    await expect
+      .poll(writes)
+      .toEqual([
+        "create sandboxtemplates",
+        "patch checkpoints",
+        "patch checkpoints status",
+        "patch checkpoints status",
+      ]);
+  },
+);
 
 test("each sandbox has an identity of its own, and the values of its template as environment", async () => {
   await inNewNamespace();
