@@ -53,6 +53,8 @@ export class Cell {
   readonly #lastCut = new LastCall<CheckpointResult>();
   /** Whom the guest knows itself to be. */
   #identity: Identity | undefined;
+  /** How often the guest has been given an identity; not known while it takes one, and until it said that it has. */
+  #generation: number | undefined;
   #adopting: Promise<unknown> = Promise.resolve();
   #loaded: Promise<CellState> | undefined;
   #ending = false;
@@ -225,7 +227,7 @@ export class Cell {
   async #boot(identity: Identity): Promise<CellState> {
     await this.#prepared;
     if (this.state.phase === "waiting") throw new RametError("InvalidArgument", "boot: this cell waits for a restore");
-    const state = await this.#takeOver(identity, false, new PhaseClock());
+    const state = await this.#takeOver(identity, { clone: false, before: 0 }, new PhaseClock());
     this.#keepWaiting();
     return state;
   }
@@ -234,8 +236,10 @@ export class Cell {
     this.#states.requireReady("identity");
     if (isDeepStrictEqual(identity, this.#identity)) return this.state;
     const guest = this.#surroundings.guest();
-    const generation = await handOver(guest, { identity, clone: false, before: await guest.health() });
-    this.#identity = identity;
+    const before = this.#generation ?? (await guest.health()).generation;
+    this.#generation = undefined;
+    const generation = await handOver(guest, { identity, clone: false, before });
+    this.#know(identity, generation);
     return this.#states.set({ generation });
   }
 
@@ -250,7 +254,7 @@ export class Cell {
         this.#states.set({ phase: "restoring" });
         await clock.phase("engine", () => this.#surroundings.start(source.origin));
         if (source.memory !== undefined) this.#states.set({ memory: source.memory });
-        const state = await this.#takeOver(request.identity, true, clock);
+        const state = await this.#takeOver(request.identity, { clone: true, before: source.generation }, clock);
         this.#keepWaiting();
         return { state, phases: clock.phases };
       } finally {
@@ -291,7 +295,7 @@ export class Cell {
       this.#states.unset("memory");
       await clock.phase("engine", replace);
       if (source.memory !== undefined) this.#states.set({ memory: source.memory });
-      const state = await this.#takeOver(request.identity, true, clock);
+      const state = await this.#takeOver(request.identity, { clone: true, before: source.generation }, clock);
       return { state, phases: clock.phases };
     } catch (error) {
       this.#fail(error);
@@ -324,6 +328,7 @@ export class Cell {
         guest: this.#surroundings.guest(),
         setting: this.#dependencies.setting,
         build: () => this.#knowBuild(),
+        generation: () => this.#generation,
       });
       if (!request.keepRunning) this.#states.set({ phase: "paused", ready: false });
       return result;
@@ -345,17 +350,31 @@ export class Cell {
   }
 
   /** Between start or restore and traffic: the guest takes its identity, then both directions open. */
-  async #takeOver(identity: Identity, clone: boolean, clock: PhaseClock): Promise<CellState> {
+  async #takeOver(
+    identity: Identity,
+    { clone, before: known }: { clone: boolean; before: number | undefined },
+    clock: PhaseClock,
+  ): Promise<CellState> {
     const guest = this.#surroundings.guest();
-    const before = await clock.phase("guest", () => untilGuestAnswers(guest, this.#surroundings.sandbox.ended));
-    const generation = await clock.phase("handover", () => handOver(guest, { identity, clone, before }));
+    const { ended } = this.#surroundings.sandbox;
+    this.#generation = undefined;
+    const before =
+      known ?? (await clock.phase("guest", () => untilGuestAnswers(() => guest.health(), ended))).generation;
+    const generation = await clock.phase("handover", () =>
+      untilGuestAnswers(() => handOver(guest, { identity, clone, before }), ended),
+    );
     await clock.phase("gate", () => this.#surroundings.network.setGate(true));
-    this.#identity = identity;
+    this.#know(identity, generation);
     void this.#followEntrypoint(guest);
     this.#tidyUp();
     // A checkpoint must know it; that there will be one is likely.
     this.#knowBuild().catch(() => undefined);
     return this.#states.set({ phase: "running", ready: true, generation });
+  }
+
+  #know(identity: Identity, generation: number): void {
+    this.#identity = identity;
+    this.#generation = generation;
   }
 
   /** Not again after a swap: whoever claimed the sandbox has what they asked for, and a second one is rare. */

@@ -14,6 +14,8 @@ export interface CutSubject {
   guest: GuestControl;
   setting: CellSetting;
   build: () => Promise<EngineBuild>;
+  /** How often the guest has been given an identity, while that is certain. */
+  generation: () => number | undefined;
 }
 
 const quiesceTimeoutMilliseconds = 2_000;
@@ -32,9 +34,12 @@ export async function cut(request: CheckpointRequest, subject: CutSubject): Prom
   let held = false;
   try {
     if (session.published !== undefined) throw alreadyTaken(request.grant.checkpointId);
+    const before = subject.generation();
     const captured = await capture(request, engine, { path: session.stagingPath, clock });
     held = captured.held;
-    const draft = await manifestDraft(request, subject, { cutAt: captured.cutAt, quiesced });
+    // Another identity may have come in the middle of it: then a clone asks.
+    const generation = subject.generation() === before ? before : undefined;
+    const draft = await manifestDraft(request, subject, { cutAt: captured.cutAt, quiesced, generation });
     const published = await clock.phase("publish", () => session.publish(draft));
     return {
       manifestDigest: published.manifestDigest,
@@ -99,7 +104,7 @@ async function quiesce(guest: GuestControl): Promise<boolean> {
 async function manifestDraft(
   { contents }: CheckpointRequest,
   { setting, build }: CutSubject,
-  { cutAt, quiesced }: { cutAt: string; quiesced: boolean },
+  { cutAt, quiesced, generation }: { cutAt: string; quiesced: boolean; generation: number | undefined },
 ): Promise<ManifestDraft> {
   const { config, image } = setting;
   return {
@@ -110,6 +115,7 @@ async function manifestDraft(
     container: config.container,
     image: { name: config.container.image, ...(image.digest === undefined ? {} : { digest: image.digest }) },
     consistency: contents.includes("memory") ? "atomic" : quiesced ? "quiesced" : "crash",
+    ...(generation !== undefined && { generation }),
   };
 }
 

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Identity } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
-import type { GuestControl, GuestHealth, GuestInitResult } from "./client/guest-control.ts";
+import type { GuestControl, GuestInitResult } from "./client/guest-control.ts";
 
 const answerTimeoutMilliseconds = 15_000;
 const hookTimeoutMilliseconds = 10_000;
 const betweenTriesMilliseconds = 2;
 
-/** Waits until the guest answers on its control port, or the sandbox has ended; returns how the guest is. */
-export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void>): Promise<GuestHealth> {
+/** Repeats a call to the guest until it answers on its control port, or the sandbox has ended. */
+export async function untilGuestAnswers<T>(call: () => Promise<T>, ended: Promise<void>): Promise<T> {
   const deadline = Date.now() + answerTimeoutMilliseconds;
   const over = new AbortController();
   void ended.then(() => {
@@ -16,8 +16,9 @@ export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void
   });
   for (;;) {
     try {
-      return await guest.health();
+      return await call();
     } catch (error) {
+      if (!isSilence(error)) throw error;
       if (over.signal.aborted)
         throw new RametError("SandboxLost", "the sandbox ended before its guest answered", { cause: error });
       if (Date.now() > deadline) {
@@ -30,21 +31,26 @@ export async function untilGuestAnswers(guest: GuestControl, ended: Promise<void
   }
 }
 
+function isSilence(error: unknown): boolean {
+  return error instanceof RametError && (error.code === "GuestUnreachable" || error.code === "Unavailable");
+}
+
 export interface HandOverWish {
   identity: Identity;
   clone: boolean;
-  /** How the guest was when it first answered. */
-  before: GuestHealth;
+  /** How often the guest has been given an identity before. */
+  before: number;
 }
 
 /**
  * Gives the guest its identity and returns its generation; a clone runs its `onRestore` hooks. Traffic may be let in
- * only when this has returned.
- * @throws RametError `HandoverFailed`: the sandbox must then never be reachable
+ * only when this has returned. A repeat finds what the first call did.
+ * @throws RametError `GuestUnreachable` or `Unavailable` when the guest does not answer; `HandoverFailed`: the sandbox must
+ *   then never be reachable
  */
 export async function handOver(guest: GuestControl, wish: HandOverWish): Promise<number> {
   const { identity, clone, before } = wish;
-  const generation = before.generation + 1;
+  const generation = before + 1;
   try {
     const { hooks } = await guest.init({
       ...identity,
@@ -57,7 +63,7 @@ export async function handOver(guest: GuestControl, wish: HandOverWish): Promise
     if (failed) throw hookFailed(failed);
     return generation;
   } catch (error) {
-    if (error instanceof RametError && error.code === "HandoverFailed") throw error;
+    if (isSilence(error) || (error instanceof RametError && error.code === "HandoverFailed")) throw error;
     throw new RametError("HandoverFailed", `the guest did not take its identity: ${RametError.from(error).message}`, {
       cause: error,
     });

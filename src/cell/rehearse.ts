@@ -1,10 +1,20 @@
 import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
-import { rm } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { connect, type AddressInfo } from "node:net";
 import { join } from "node:path";
-import { BootRequest, CheckpointRequest, RestoreRequest, type CellConfig } from "../api/cell.ts";
-import { Manifest } from "../store/manifest.ts";
+import {
+  BootRequest,
+  CheckpointRequest,
+  RestoreRequest,
+  SwapRequest,
+  type CellConfig,
+  type ContainerSpec,
+} from "../api/cell.ts";
+import type { Contents } from "../api/contents.ts";
+import type { Grant } from "../api/grant.ts";
+import { makeNamespaceFolder } from "../store/directory/namespace-folder.ts";
+import { openForWrite } from "../store/open.ts";
 import { cellSetting } from "./cell-setting.ts";
 import { Cell } from "./cell.ts";
 import { callGuest, textOf } from "./client/guest-http.ts";
@@ -12,14 +22,15 @@ import { signCellToken } from "./client/cell-token.ts";
 import { GuestHealth, GuestInitResult } from "./client/guest-control.ts";
 import { EntrypointLog } from "./entrypoint-log.ts";
 import { LinkAnswer, LinkEvent } from "./link-wire.ts";
+import { openRestoreSource } from "./restore-source.ts";
 import { runProgram } from "./run-program.ts";
 import { cellServer } from "./server.ts";
 import { tokenVerifier } from "./token-verifier.ts";
 
 /**
- * Goes once through what every start goes through, on samples: parsing, a signed call, a program. A spare cell has nothing
- * else to do, and what V8 has compiled then it need not compile between a Pod and its sandbox. No sandbox is made, and
- * nothing stays of it in `directory`.
+ * Goes once through what every start, cut and restore goes through, on samples: parsing, a signed call, a program, a
+ * checkpoint that is kept and opened. A spare cell has nothing else to do, and what V8 has compiled then it need not
+ * compile between a Pod and its sandbox. No sandbox is made, and nothing stays of it in `directory`.
  */
 export async function rehearse(directory: string): Promise<void> {
   const { privateKey } = generateKeyPairSync("ed25519");
@@ -46,6 +57,7 @@ export async function rehearse(directory: string): Promise<void> {
       await textOf(answer);
     }
     await runProgram({ program: "true", args: [], timeoutMilliseconds: 1_000 });
+    await rehearseStore(scratch);
   } finally {
     server.closeAllConnections();
     server.close();
@@ -54,11 +66,39 @@ export async function rehearse(directory: string): Promise<void> {
   }
 }
 
+/** A checkpoint of nothing, in a store of its own. */
+async function rehearseStore(scratch: string): Promise<void> {
+  const path = join(scratch, "store");
+  await mkdir(path, { recursive: true });
+  await makeNamespaceFolder(scratch, path, "default");
+  const expiresAt = Date.now() + 60_000;
+  const grant = { driver: "directory", namespace: "default", checkpointId: "sample", path, expiresAt } as const;
+  const engine = { version: "sample", architecture: "sample", guest: `sha256:${"0".repeat(64)}` };
+  const session = await openForWrite({ ...grant, access: "write" });
+  await writeFile(join(session.stagingPath, "pages.img"), "sample");
+  const { manifestDigest } = await session.publish({
+    contents: everything,
+    cutAt: new Date().toISOString(),
+    engine: { name: "gvisor", platform: "sample", ...engine },
+    templateDigest: "sample",
+    container: sampleContainer,
+    image: { name: "sample" },
+    consistency: "atomic",
+  });
+  await session.abandon();
+  const read: Grant = { ...grant, access: "read", manifestDigest };
+  const { release } = await openRestoreSource(
+    { identity: sampleIdentity, grant: read, contents: everything },
+    { directory: scratch, build: () => Promise.resolve(engine), report: () => undefined },
+  );
+  release();
+}
+
 const wire = [
   BootRequest,
   RestoreRequest,
+  SwapRequest,
   CheckpointRequest,
-  Manifest,
   GuestHealth,
   GuestInitResult,
   LinkEvent,
@@ -66,23 +106,27 @@ const wire = [
 ];
 
 const sampleUid = "00000000-0000-0000-0000-000000000000";
+const sampleIdentity = { sandboxId: "default--sample", hostname: "sample", accessToken: "sample", environment: {} };
+const everything: Contents = ["memory", "filesystem"];
+
+const sampleContainer: ContainerSpec = {
+  name: "main",
+  image: "sample",
+  command: ["sh"],
+  args: ["-c", "true"],
+  env: [{ name: "A", value: "$(B)" }],
+  user: { uid: 0, gid: 0 },
+  ports: [80],
+  readOnlyRoot: false,
+  mounts: [{ source: "/sample", target: "/sample", readOnly: true }],
+  resources: { memoryBytes: 1, cpuMillis: 1 },
+};
 
 function sampleConfig(publicKey: string): Partial<CellConfig> {
   return {
     v: 1,
     sandbox: { namespace: "default", name: "sample", uid: sampleUid },
-    container: {
-      name: "main",
-      image: "sample",
-      command: ["sh"],
-      args: ["-c", "true"],
-      env: [{ name: "A", value: "$(B)" }],
-      user: { uid: 0, gid: 0 },
-      ports: [80],
-      readOnlyRoot: false,
-      mounts: [{ source: "/sample", target: "/sample", readOnly: true }],
-      resources: { memoryBytes: 1, cpuMillis: 1 },
-    },
+    container: sampleContainer,
     rootPath: "/",
     templateDigest: "sample",
     start: "wait",

@@ -10,6 +10,8 @@ export interface RestoreSource {
   origin: SandboxOrigin;
   /** How its memory will be when the restore has returned; absent where files alone are restored. */
   memory: CellState["memory"];
+  /** How often its memory has been given an identity, where that was recorded; 0 where files alone are restored. */
+  generation: number | undefined;
   /** To be called when gVisor has opened what it needs. Nobody waits for it, and what fails is left to the sweep. */
   release(): void;
 }
@@ -45,7 +47,8 @@ export async function openRestoreSource(
     throw unmet;
   }
   if (!contents.includes("memory"))
-    return { origin: { filesystemTar: `${imagePath}/filesystem.tar` }, memory: undefined, release };
+    return { origin: { filesystemTar: `${imagePath}/filesystem.tar` }, memory: undefined, generation: 0, release };
   const background = sizeOf(manifest) > atOnceBytes;
-  return { origin: { imagePath, background }, memory: background ? "loading" : "loaded", release };
+  const { generation } = manifest;
+  return { origin: { imagePath, background }, memory: background ? "loading" : "loaded", generation, release };
 }

@@ -57,6 +57,8 @@ export const Manifest = z.object({
   image: z.object({ name: z.string().min(1), digest: z.string().min(1).optional() }),
   /** `crash`: as after a power cut. `quiesced`: the guest synced first. `atomic`: one instant for memory and files. */
   consistency: z.enum(["crash", "quiesced", "atomic"]),
+  /** How often the captured memory had been given an identity; absent where that was not certain. */
+  generation: z.number().int().min(1).optional(),
 });
 export type Manifest = z.infer<typeof Manifest>;
 

@@ -51,9 +51,9 @@ describe("a swap in a cell that runs", () => {
     await rig.client.boot(cell.address, { identity: cell.identity });
     return cell;
   }
-  async function take(checkpointId: string, contents: Contents): Promise<void> {
+  async function take(checkpointId: string, contents: Contents, from = source): Promise<void> {
     const grant = await store.grantWrite({ namespace: "test", checkpointId, ttlMilliseconds: 60_000 });
-    const result = await rig.client.checkpoint(source.address, { grant, contents, keepRunning: true });
+    const result = await rig.client.checkpoint(from.address, { grant, contents, keepRunning: true });
     digests.set(checkpointId, result.manifestDigest);
   }
   async function swap(cell: RunningCell, checkpointId: string, request: string): Promise<RestoreResult> {
@@ -91,7 +91,7 @@ describe("a swap in a cell that runs", () => {
       for (const request of ["first", "second"]) {
         const { state: after, phases } = await swap(cell, "memory", request);
         expect(after).toMatchObject({ phase: "running", ready: true, generation: 2, memory: "loaded" });
-        expect(Object.keys(phases)).toEqual(["store", "prepare", "gate", "engine", "guest", "handover"]);
+        expect(Object.keys(phases)).toEqual(["store", "prepare", "gate", "engine", "handover"]);
         expect(await count(cell)).toBe(2);
         expect(await output(cell, "cat /my-file; hostname; echo $REQUEST; ls /left 2>/dev/null || true")).toBe(
           `kept\nswapped-${keepsWaiting}\n${request}`,
@@ -100,6 +100,22 @@ describe("a swap in a cell that runs", () => {
       await rig.client.stop(cell.address, "done");
       await expect.poll(() => cell.process.exitCode).toBe(0);
     }
+  });
+
+  test("of a checkpoint that was taken while identities came takes its own all the same", async () => {
+    const cell = await running("changing", { keepsWaiting: true });
+    let taken = false;
+    const changing = (async () => {
+      for (let number = 0; !taken; number++)
+        await rig.client.identity(cell.address, { identity: { ...cell.identity, environment: { N: `${number}` } } });
+    })();
+    await take("amid", both, cell).finally(() => (taken = true));
+    await changing;
+    const manifest = await readFile(join(rig.directory, "store/test/checkpoints/amid/manifest.json"), "utf8");
+    expect(JSON.parse(manifest)).not.toHaveProperty("generation");
+    const { phases } = await swap(cell, "amid", "mine");
+    expect(phases).toHaveProperty("guest");
+    expect(await output(cell, "echo $REQUEST$N")).toBe("mine");
   });
 
   test("of files alone boots anew upon them", async () => {
