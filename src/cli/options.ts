@@ -70,7 +70,7 @@ export function commaList(text: string): string[] {
 }
 
 export function wholeNumber(text: string): number {
-  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be a whole number.");
+  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be a whole number, 0 or more.");
   return Number(text);
 }
 

@@ -1,15 +1,18 @@
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Checkpoint } from "../../src/api/checkpoint.ts";
 import type { Sandbox } from "../../src/api/sandbox.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { BareSandbox, unmountBareState, type BareRunscOptions } from "./bare-runsc.ts";
+import { controllerCounters } from "./controller-metrics.ts";
 import { newFigure, stopwatch, takeTurns, type Figure, type LevelContext, type Measures } from "./figure.ts";
 import type { LocalCluster, SandboxWish } from "./local-cluster.ts";
 import { PodTimeline } from "./pod-timeline.ts";
 import { WarmSet } from "./warm-set.ts";
 import { firstAnswer } from "./workload.ts";
+import { spentBetween } from "./writes.ts";
 
 /** Figures of the whole path: a user's wish in the Kubernetes API until the sandbox answers the user. */
 export async function clusterLevel(context: LevelContext, cluster: LocalCluster): Promise<void> {
@@ -23,6 +26,9 @@ export async function clusterLevel(context: LevelContext, cluster: LocalCluster)
   }
   await level.close();
 }
+
+/** In which a reconcile hears of its own last write. */
+const echoMilliseconds = 50;
 
 class ClusterLevel {
   readonly #context: LevelContext;
@@ -46,6 +52,10 @@ class ClusterLevel {
     context.cleanUp.add(() => rm(directory, { recursive: true, force: true }));
     context.cleanUp.add(() => unmountBareState(bare));
     return new ClusterLevel(context, cluster, bare);
+  }
+
+  get #controllerPid(): number {
+    return this.#cluster.part("controller") ?? 0;
   }
 
   close(): Promise<void> {
@@ -177,6 +187,7 @@ class ClusterLevel {
     await this.#turns(figure, {
       ramet: async (_, measured) => {
         await set.full();
+        const before = await controllerCounters(this.#controllerPid);
         const [sandbox, measures] = await measured(async () => {
           const elapsed = stopwatch();
           let claimed = 0;
@@ -186,9 +197,15 @@ class ClusterLevel {
           const answers = elapsed();
           return [clone, { claimed, ready, answers, ...phases(clone.status?.ramet?.phases) }] as const;
         });
-        const writes = { "writes to the Sandbox": set.writesTo(sandbox) };
+        // The set refills a little later.
+        await sleep(echoMilliseconds);
+        const spent = spentBetween(before, await controllerCounters(this.#controllerPid));
         await this.#cluster.remove(this.#cluster.cluster.sandboxes, sandbox);
-        return { ...measures, ...writes };
+        return {
+          ...measures,
+          "number of API writes": 1 + sum(spent.writes),
+          "number of reconciles": sum(spent.reconciles),
+        };
       },
       bare: async (_, measured) => {
         const sandbox = await this.#bareSandbox(sizeMiB);
@@ -288,4 +305,8 @@ function addressOf({ metadata, status }: Sandbox): string {
 
 function phases(of: Record<string, number> | undefined): Measures {
   return Object.fromEntries(Object.entries(of ?? {}).map(([name, value]) => [`phase ${name}`, value]));
+}
+
+function sum(counts: Record<string, number>): number {
+  return Object.values(counts).reduce((total, count) => total + count, 0);
 }

@@ -15,17 +15,11 @@ export class WarmSet {
   readonly #cluster: LocalCluster;
   readonly #claimer: Claimer;
   readonly #name: string;
-  /** By UID: how often a claimed sandbox was written to, the claim included. */
-  readonly #writes = new Map<string, number>();
 
   private constructor(cluster: LocalCluster, claimer: Claimer, name: string) {
     this.#cluster = cluster;
     this.#claimer = claimer;
     this.#name = name;
-    claimer.sandboxes.store.subscribe(({ type, object: { metadata } }) => {
-      if (type === "deleted" || metadata.labels?.[labels.sandboxClaimed] !== "true") return;
-      this.#writes.set(metadata.uid, (this.#writes.get(metadata.uid) ?? 0) + 1);
-    });
   }
 
   static async open(cluster: LocalCluster, name: string, sizeMiB: number): Promise<WarmSet> {
@@ -57,11 +51,6 @@ export class WarmSet {
       }
     }
     await sleep(restMilliseconds);
-  }
-
-  /** Writes to a sandbox since it was claimed, that included. */
-  writesTo({ metadata: { uid } }: Sandbox): number {
-    return this.#writes.get(uid) ?? 0;
   }
 
   /** Claims one that goes on from a checkpoint, and answers when this is seen. */

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "../../kube/clock.ts";
 import { identifyProcess } from "../process-identity.ts";
-import { observe } from "./observe.ts";
+import { observe, untoldMilliseconds } from "./observe.ts";
 import { PodFolder } from "./pod-folder.ts";
 import { PodProcess } from "./pod-process.ts";
 
@@ -55,4 +55,13 @@ it("calls lost what was killed, and says how far it had come", async () => {
     reason: "SandboxLost",
     message: "the sandbox was lost: its cell was killed (SIGKILL) while the sandbox was running",
   });
+});
+
+it("does not tell of a short swap, and tells of a long one, of one that failed and of an end in the middle of it", () => {
+  const state = { phase: "restoring", generation: 1, ready: false, swapping: "r" } as const;
+  expect(untoldMilliseconds({ state, exit: undefined, swapMilliseconds: 100 })).toBe(2_900);
+  expect(untoldMilliseconds({ state, exit: undefined, swapMilliseconds: 3_000 })).toBe(0);
+  expect(untoldMilliseconds({ state: { ...state, phase: "failed" }, exit: undefined, swapMilliseconds: 100 })).toBe(0);
+  expect(untoldMilliseconds({ state, exit: { at: new Date() }, swapMilliseconds: 100 })).toBe(0);
+  expect(untoldMilliseconds({ state, exit: undefined, swapMilliseconds: undefined })).toBe(0);
 });

@@ -16,6 +16,21 @@ export function observe({ record, folder, state, exit, verdict, condemned }: Pod
   return { kind: "ended", ip, startedAt, finishedAt: exit.at.toISOString(), ...end };
 }
 
+/**
+ * For how much longer a swap is not told, in milliseconds. A kubelet does not see a short one either: it calls a cell unready
+ * when its probe has failed three times, a second apart (src/api/cell-container.ts). And the processor is the clone's.
+ */
+export function untoldMilliseconds({
+  state,
+  exit,
+  swapMilliseconds = Infinity,
+}: Pick<PodProcess, "state" | "exit" | "swapMilliseconds">): number {
+  if (exit !== undefined || state?.phase === "failed") return 0;
+  return Math.max(0, swapPatienceMilliseconds - swapMilliseconds);
+}
+
+const swapPatienceMilliseconds = 3_000;
+
 type End = Pick<Ended, "exitCode" | "reason" | "message">;
 
 /** The cell's last word counts; a process that ended without one took the sandbox with it. */

@@ -43,6 +43,8 @@ export class PodProcess {
   #cancelKill: (() => void) | undefined;
   #probes: PodProbes | undefined;
   #condemned: string | undefined;
+  /** On the monotonic clock. */
+  #swapSince: number | undefined;
 
   private constructor(record: PodRecord, options: PodProcessOptions) {
     this.record = record;
@@ -80,6 +82,12 @@ export class PodProcess {
   /** The cell's state as it last wrote it; absent until it listens. */
   get state(): CellState | undefined {
     return this.#state;
+  }
+
+  /** For how long another sandbox has been taking the place of the one that ran, in milliseconds; absent when none is. */
+  get swapMilliseconds(): number | undefined {
+    if (this.#swapSince === undefined) return undefined;
+    return this.#options.clock.monotonicMilliseconds() - this.#swapSince;
   }
 
   get exit(): PodExit | undefined {
@@ -148,6 +156,8 @@ export class PodProcess {
     const state = this.#options.folder.readState();
     if (state === undefined || JSON.stringify(state) === JSON.stringify(this.#state)) return;
     this.#state = state;
+    if (state.swapping === undefined) this.#swapSince = undefined;
+    else this.#swapSince ??= this.#options.clock.monotonicMilliseconds();
     this.#probes?.follow(state);
     this.#options.onChange();
   }

@@ -6,7 +6,7 @@ import { keyOf } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { signalProcess } from "../process-identity.ts";
-import { observe } from "./observe.ts";
+import { observe, untoldMilliseconds } from "./observe.ts";
 import { PodFolder, podFolders } from "./pod-folder.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podStatus, type Observation } from "./pod-status.ts";
@@ -109,8 +109,7 @@ export class PodRunner {
   async #runAndShow(pod: NodePod): Promise<ReconcileResult> {
     const result = await this.#run(pod);
     const process = this.#processes.get(pod.metadata.uid);
-    if (process !== undefined) await this.#show(pod, process);
-    return result;
+    return process === undefined ? result : this.#show(pod, process);
   }
 
   async #run(pod: NodePod): Promise<ReconcileResult> {
@@ -137,9 +136,11 @@ export class PodRunner {
     this.#options.log.info({ pod: keyOf(pod.metadata), pid: process.record.process.pid }, "started a Pod");
   }
 
-  async #show(pod: NodePod, process: PodProcess): Promise<void> {
+  async #show(pod: NodePod, process: PodProcess): Promise<ReconcileResult> {
     process.probe(pod);
     if (process.state?.ready === true) this.#options.spares.refill();
+    const untold = untoldMilliseconds(process);
+    if (untold > 0) return { requeueAfterMilliseconds: untold };
     const observation = observe(process);
     if (observation !== undefined) await this.#write(pod, observation);
   }
