@@ -87,11 +87,11 @@ async function rehearseStore(scratch: string): Promise<void> {
   });
   await session.abandon();
   const read: Grant = { ...grant, access: "read", manifestDigest };
-  const { release } = await openRestoreSource(
+  const source = await openRestoreSource(
     { identity: sampleIdentity, grant: read, contents: everything },
     { directory: scratch, build: () => Promise.resolve(engine), report: () => undefined },
   );
-  release();
+  source.release();
 }
 
 const wire = [

@@ -1,5 +1,4 @@
 import { group } from "../../api/kind.ts";
-import type { SandboxSet } from "../../api/sandbox-set.ts";
 import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
 import { applyAction } from "./apply.ts";
@@ -40,7 +39,7 @@ export async function reconcileSet(
   const plan = planSet(state);
   // The status says what was found, so it need not wait for what takes its time.
   const [written, ...outcomes] = await Promise.allSettled([
-    writeStatus(set, plan, dependencies),
+    writeStatus(state, plan, dependencies),
     ...plan.actions.map((action) => applyAction(state, action, dependencies, signal)),
   ]);
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
@@ -50,12 +49,14 @@ export async function reconcileSet(
 
 /** Answers in how many milliseconds the status may be written, if not now. */
 async function writeStatus(
-  set: SandboxSet,
+  { set, givesWayMilliseconds }: SetState,
   { status, transitions }: SetPlan,
   { statuses, statusPace, events }: SetDependencies,
 ): Promise<number> {
   const { uid } = set.metadata;
   const known = statuses.latest(set);
+  // To say so would take the processor as well.
+  if (givesWayMilliseconds > 0) return givesWayMilliseconds;
   const milliseconds = statusPace.millisecondsUntil(uid, known.status, status);
   if (milliseconds > 0) return milliseconds;
   const written = await statuses.write(set, status);

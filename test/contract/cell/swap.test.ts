@@ -104,12 +104,14 @@ describe("a swap in a cell that runs", () => {
 
   test("of a checkpoint that was taken while identities came takes its own all the same", async () => {
     const cell = await running("changing", { keepsWaiting: true });
-    let taken = false;
+    const taken = new AbortController();
     const changing = (async () => {
-      for (let number = 0; !taken; number++)
+      for (let number = 0; !taken.signal.aborted; number++)
         await rig.client.identity(cell.address, { identity: { ...cell.identity, environment: { N: `${number}` } } });
     })();
-    await take("amid", both, cell).finally(() => (taken = true));
+    await take("amid", both, cell).finally(() => {
+      taken.abort();
+    });
     await changing;
     const manifest = await readFile(join(rig.directory, "store/test/checkpoints/amid/manifest.json"), "utf8");
     expect(JSON.parse(manifest)).not.toHaveProperty("generation");
