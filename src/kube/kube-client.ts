@@ -63,6 +63,7 @@ export class KubeClient implements ApiCaller {
     this.#transport = createTransport(connection, {
       userAgent: options.userAgent ?? "ramet",
       ...(options.connections === undefined ? {} : { connections: options.connections }),
+      connectTimeoutMilliseconds: Math.min(this.#timeouts().headersTimeoutMilliseconds, 10_000),
     });
   }
 

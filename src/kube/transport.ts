@@ -31,10 +31,12 @@ export interface TransportOptions {
   userAgent: string;
   /** How many short requests may be under way at once; more wait their turn. @default 32 */
   connections?: number;
+  /** How long a connection may take to be made. @default 10000 */
+  connectTimeoutMilliseconds?: number;
 }
 
 export function createTransport(connection: Connection, options: TransportOptions): Transport {
-  const pools = poolsByCertificate(connection, options.connections ?? 32);
+  const pools = poolsByCertificate(connection, options);
   const send = async (kind: keyof Pools, request: HttpRequest): Promise<HttpResponse> => {
     const credentials = await connection.credentials.current(request.freshCredentials ?? false);
     return pools.of(credentials)[kind].request({
@@ -66,7 +68,10 @@ interface Pools {
 }
 
 /** Connections belong to one client certificate: when an exec plugin brings a new one, they are made anew. */
-function poolsByCertificate(connection: Connection, connections: number) {
+function poolsByCertificate(
+  connection: Connection,
+  { connections = 32, connectTimeoutMilliseconds }: TransportOptions,
+) {
   let made: { cert: string | undefined; pools: Pools } | undefined;
   const destroy = async (pools: Pools): Promise<void> => {
     await Promise.all([pools.requests.destroy(), pools.watches.destroy()]);
@@ -79,8 +84,8 @@ function poolsByCertificate(connection: Connection, connections: number) {
       made = {
         cert,
         pools: {
-          requests: dispatcher(connection, { cert, key }, connections),
-          watches: dispatcher(connection, { cert, key }, null),
+          requests: dispatcher(connection, { cert, key }, { connections, connectTimeoutMilliseconds }),
+          watches: dispatcher(connection, { cert, key }, { connections: null, connectTimeoutMilliseconds }),
         },
       };
       return made.pools;
@@ -96,13 +101,24 @@ interface ClientCertificate {
   key: string | undefined;
 }
 
-function dispatcher(connection: Connection, certificate: ClientCertificate, connections: number | null): Dispatcher {
+interface PoolOptions {
+  /** null: as many as are asked for. */
+  connections: number | null;
+  connectTimeoutMilliseconds: number | undefined;
+}
+
+function dispatcher(
+  connection: Connection,
+  certificate: ClientCertificate,
+  { connections, connectTimeoutMilliseconds }: PoolOptions,
+): Dispatcher {
   const tls = {
     ...(connection.ca === undefined ? {} : { ca: connection.ca }),
     ...(certificate.cert === undefined ? {} : { cert: certificate.cert }),
     ...(certificate.key === undefined ? {} : { key: certificate.key }),
     ...(connection.tlsServerName === undefined ? {} : { servername: connection.tlsServerName }),
     rejectUnauthorized: connection.insecureSkipTlsVerify !== true,
+    timeout: connectTimeoutMilliseconds ?? 10_000,
   };
   const common = {
     connections,

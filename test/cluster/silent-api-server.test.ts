@@ -11,7 +11,7 @@ beforeAll(async () => {
   cluster = await openCluster({
     startNode: new StandInNode().start,
     lineTo: async (server) => (line = await ApiLine.open(server)),
-    requestTimeoutMilliseconds: 500,
+    requestTimeoutMilliseconds: 1_000,
   });
   await cluster.namespace("t");
 });
