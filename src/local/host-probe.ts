@@ -17,7 +17,7 @@ const needed = [
  * @throws RametError `HostUnsupported`: what is missing, who refused it, and what to do
  */
 export async function probeHost(link: string): Promise<void> {
-  const { stdout, stderr } = await runProgram({ program: link, args: ["probe"], timeoutMilliseconds: 20_000 });
+  const { stdout, stderr } = await runProgram({ program: link, args: ["probe"], timeoutMilliseconds: 60_000 });
   const report = parse(stdout, stderr);
   for (const [name, what] of needed) {
     const { ok, reason, hint } = report[name];

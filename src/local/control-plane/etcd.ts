@@ -55,7 +55,7 @@ export async function startEtcd(options: EtcdOptions): Promise<Child> {
   await waitUntilReady(etcd, {
     what: "etcd",
     clock: options.clock,
-    timeoutMilliseconds: 30_000,
+    timeoutMilliseconds: 60_000,
     ...(options.signal === undefined ? {} : { signal: options.signal }),
     ready: () => socketAccepts(join(options.dir, "etcd.sock:0")),
   });

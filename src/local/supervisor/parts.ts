@@ -121,7 +121,7 @@ function untilReady(
   { clock }: ClusterPartsOptions,
   rest: { signal: AbortSignal; ready: () => Promise<boolean> },
 ): Promise<void> {
-  return waitUntilReady(child, { what, clock, timeoutMilliseconds: 30_000, ...rest });
+  return waitUntilReady(child, { what, clock, timeoutMilliseconds: 60_000, ...rest });
 }
 
 async function answersReady(port: number): Promise<boolean> {
