@@ -1,45 +1,41 @@
-import { defineConfig } from "vitest/config";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 
-/** What is waited for comes at once on an idle machine; a busy one is no failure. */
-const expect = { poll: { timeout: 20_000 } };
+type TestOptions = NonNullable<TestProjectInlineConfiguration["test"]>;
+
+const everywhere: TestOptions = {
+  /** What is waited for comes at once on an idle machine; a busy one is no failure. */
+  expect: { poll: { timeout: 20_000 } },
+  /** For what is started: where Node keeps compiled code by itself when a program asks it to. */
+  env: { NODE_COMPILE_CACHE: join(tmpdir(), "node-compile-cache") },
+};
+
+/** Files that start real processes: while one waits for its own, another computes. */
+const withProcesses: TestOptions = {
+  ...everywhere,
+  globalSetup: ["test/setup/tools.ts", "test/setup/built-package.ts"],
+  testTimeout: 240_000,
+  hookTimeout: 240_000,
+  maxWorkers: 2,
+  sequence: { groupOrder: 1 },
+};
 
 export default defineConfig({
   test: {
     projects: [
       {
         test: {
+          ...everywhere,
           name: "unit",
           include: ["{src,provider,components,policy}/**/*.test.ts"],
+          maxWorkers: 2,
           testTimeout: 30_000,
-          expect,
           sequence: { groupOrder: 0 },
         },
       },
-      {
-        test: {
-          name: "cluster",
-          include: ["test/{contract,cluster}/**/*.test.ts"],
-          globalSetup: ["test/setup/tools.ts"],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
-          expect,
-          // Each file has a control plane or sandboxes of its own: two at once only wait for each other.
-          fileParallelism: false,
-          sequence: { groupOrder: 1 },
-        },
-      },
-      {
-        test: {
-          name: "program",
-          include: ["test/program/**/*.test.ts"],
-          globalSetup: ["test/setup/tools.ts", "test/program/built-package.ts"],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
-          expect,
-          fileParallelism: false,
-          sequence: { groupOrder: 2 },
-        },
-      },
+      { test: { ...withProcesses, name: "cluster", include: ["test/{contract,cluster}/**/*.test.ts"] } },
+      { test: { ...withProcesses, name: "program", include: ["test/program/**/*.test.ts"] } },
     ],
   },
 });

@@ -11,8 +11,7 @@ import { runProgram } from "../../src/cli/program.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-
-const main = join(import.meta.dirname, "../../src/cli/main.ts");
+import { builtPrograms } from "../setup/built-package.ts";
 
 interface Outcome {
   exitCode: number | null;
@@ -29,8 +28,9 @@ async function ramet(
   input = "",
   onFirstOutput: (child: ChildProcess) => void = () => undefined,
 ): Promise<Outcome> {
-  const child = spawn(process.execPath, ["--no-warnings", main, ...args], {
-    env: { PATH: process.env["PATH"], HOME: home, XDG_DATA_HOME: home, ...cacheOf(process.env) },
+  const [program, main] = builtPrograms.ramet;
+  const child = spawn(program, [main, ...args], {
+    env: { PATH: process.env["PATH"], HOME: home, XDG_DATA_HOME: home, ...cachesOf(process.env) },
   });
   const outcome: Outcome = { exitCode: null, stdout: "", stderr: "" };
   child.stdout.on("data", (chunk: Buffer) => (outcome.stdout += chunk.toString()));
@@ -43,9 +43,9 @@ async function ramet(
   return { ...outcome, exitCode: child.exitCode };
 }
 
-/** The tools and images are the machine's; all else is the test's. */
-function cacheOf(environment: NodeJS.ProcessEnv): Record<string, string> {
-  return { XDG_CACHE_HOME: environment["XDG_CACHE_HOME"] ?? join(environment["HOME"] ?? "", ".cache") };
+/** The tools and images are the machine's, and Node's compiled code the run's; all else is the test's. */
+function cachesOf({ XDG_CACHE_HOME, HOME = "", NODE_COMPILE_CACHE }: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return { XDG_CACHE_HOME: XDG_CACHE_HOME ?? join(HOME, ".cache"), NODE_COMPILE_CACHE };
 }
 
 /** The same command in this process, with an io of the test's. */
@@ -103,7 +103,9 @@ describe("the walk through", () => {
     expect(await exec("b", "cat", "/my-file")).toBe("kept");
 
     const list = await ramet(["sandbox", "ls"]);
-    expect(list.stdout).toMatch(/^NAME +STATUS +AGE +FROM +MESSAGE\na +Running +\d+s +python\nb +Running +\d+s +/);
+    expect(list.stdout).toMatch(
+      /^NAME +STATUS +AGE +FROM +MESSAGE\na +Running +\d+[sm]\S* +python\nb +Running +\d+[sm]\S* +/,
+    );
     const checkpoints = await ramet(["checkpoint", "ls"]);
     expect(checkpoints.stdout).toMatch(new RegExp(`first +Succeeded +${id} +a +memory,filesystem`));
     const byId = await ramet(["checkpoint", "get", id, "-o", "json"]);

@@ -4,6 +4,7 @@ import { silentLog, type Log } from "../../src/kube/log.ts";
 import { openPki } from "../../src/local/control-plane/pki.ts";
 import { localNodeName, runLocalNode } from "../../src/local/node/run-node.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
+import { builtPrograms } from "../setup/built-package.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
 import type { ClusterOptions } from "./controllers-cluster.ts";
 
@@ -40,7 +41,7 @@ export function realNode({
             }),
         },
         tools: { runsc: tools.runsc, guest: tools["ramet-guest"], link: tools["ramet-link"] },
-        cell: [process.execPath, join(import.meta.dirname, "../../src/cell/main.ts")],
+        cell: [...builtPrograms.cell],
         environment: { PATH: process.env["PATH"] ?? "", HOME: directory, NODE_NO_WARNINGS: "1", ...environment },
         view: { hidden: [directory], shared: [], store: join(directory, "store") },
         serving: { ca: pki.ca, ...serving },

@@ -7,6 +7,7 @@ import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { keyOf } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { StandInCell, type StandInBehaviour } from "../contract/backends/stand-in-cell.ts";
+import { addressBlock } from "../setup/address-block.ts";
 import type { ClusterOptions } from "./controllers-cluster.ts";
 
 /**
@@ -83,10 +84,10 @@ export class StandInNode {
     );
   }
 
-  /** Of a range in which no local cluster draws (127.64.0.0/10) and that other processes of the tests share by their ids. */
+  /** Of a range in which no local cluster draws (127.64.0.0/10). */
   #address(): string {
     const number = this.#count++;
-    return `127.${128 + Math.floor(number / 250)}.${(process.pid % 250) + 1}.${(number % 250) + 1}`;
+    return `127.${128 + Math.floor(number / 250)}.${addressBlock()}.${(number % 250) + 1}`;
   }
 }
 

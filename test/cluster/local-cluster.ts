@@ -13,6 +13,7 @@ import { stopCluster } from "../../src/local/down.ts";
 import { NodePod } from "../../src/local/node/pod.ts";
 import { prepareCluster } from "../../src/local/prepare-cluster.ts";
 import { startCluster, type UpResult } from "../../src/local/up.ts";
+import { builtPrograms } from "../setup/built-package.ts";
 
 /** A real local cluster in a folder of its own. */
 export class TestCluster {
@@ -38,8 +39,9 @@ export class TestCluster {
   }
 
   async up(): Promise<UpResult> {
-    const signal = AbortSignal.timeout(90_000);
-    const setting = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
+    const signal = AbortSignal.timeout(180_000);
+    const prepared = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
+    const setting = { ...prepared, program: [...builtPrograms.part], cell: [...builtPrograms.cell] };
     const { environment } = this;
     return startCluster({ folder: this.folder, setting, clock: systemClock, signal, environment });
   }
@@ -47,7 +49,7 @@ export class TestCluster {
   async down(options: { purge?: boolean } = {}): Promise<{ wasUp: boolean }> {
     await this.#client?.close();
     this.#client = undefined;
-    const signal = AbortSignal.timeout(60_000);
+    const signal = AbortSignal.timeout(120_000);
     return stopCluster({ folder: this.folder, clock: systemClock, signal, purge: options.purge ?? false });
   }
 
@@ -118,10 +120,15 @@ export class TestCluster {
     const now = await resource.find({ namespace, name });
     if (isSo(now)) return now;
     const options = { namespace, fieldSelector: `metadata.name=${name}`, resourceVersion };
-    const signal = AbortSignal.timeout(30_000);
+    const signal = AbortSignal.timeout(120_000);
     let last: unknown;
     try {
-      for await (const event of resource.watch({ ...options, timeoutSeconds: 60, stallMilliseconds: 60_000, signal })) {
+      for await (const event of resource.watch({
+        ...options,
+        timeoutSeconds: 120,
+        stallMilliseconds: 120_000,
+        signal,
+      })) {
         if (event.type === "BOOKMARK") continue;
         last = event.object;
         const object = event.type === "DELETED" ? undefined : resource.read(event.object);

@@ -12,10 +12,10 @@ import { refOf } from "../../src/cli/cluster/cluster.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { runProgram } from "../../src/local/tools/run-program.ts";
+import { builtPrograms } from "../setup/built-package.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
 import { TestCluster } from "./local-cluster.ts";
 
-const main = join(import.meta.dirname, "../../src/cli/main.ts");
 const image = "registry-ap-southeast-1.ack.aliyuncs.com/acs/code-interpreter:v1.6";
 
 /** What stands in the documents that these manifests are from, but for the name and what a clone adds. */
@@ -103,7 +103,8 @@ async function ramet(...args: string[]): Promise<string> {
   const environment = Object.fromEntries(
     Object.entries(cluster.environment).filter((pair): pair is [string, string] => pair[1] !== undefined),
   );
-  return (await runProgram(process.execPath, ["--no-warnings", main, ...args], { environment })).stdout;
+  const [program, main] = builtPrograms.ramet;
+  return (await runProgram(program, [main, ...args], { environment })).stdout;
 }
 
 /** An OCI image layout of the Python root with the server as its command, run by the image's user `nobody`. */
@@ -150,7 +151,7 @@ const ready = (pod: NodePod | undefined): boolean => pod !== undefined && isPodR
 /** The server's answer at the Pod's address, as soon as it listens. */
 async function ask(pod: NodePod | undefined, path: string): Promise<string> {
   const url = `http://${pod?.status?.podIP ?? ""}:49999${path}`;
-  const deadline = AbortSignal.timeout(15_000);
+  const deadline = AbortSignal.timeout(60_000);
   for (;;) {
     const answer = await request(url, { signal: deadline }).catch((error: unknown) => {
       if (deadline.aborted) throw error;

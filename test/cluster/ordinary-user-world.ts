@@ -47,6 +47,10 @@ export class OrdinaryUser {
     return join(this.dataFolder, "ramet", "ordinary", "kubeconfig");
   }
 
+  get #cache(): string {
+    return join(this.folder, "cache");
+  }
+
   /** Runs `ramet` to its end. */
   ramet(...args: string[]): Promise<Outcome> {
     return this.run(this.command(...args));
@@ -54,7 +58,7 @@ export class OrdinaryUser {
 
   /** The words with which the user starts `ramet`. */
   command(...args: string[]): string[] {
-    return [...this.#node(), join(this.#program, "src", "cli", "main.ts"), ...args];
+    return [...this.#node(), join(this.#program, "bin", "ramet.mjs"), ...args];
   }
 
   /** Its standard output, without the last line's end; an error when it does not exit with 0. */
@@ -126,10 +130,14 @@ export class OrdinaryUser {
 
   #environment(): NodeJS.ProcessEnv {
     const { PATH, KUBEBUILDER_ASSETS, XDG_CACHE_HOME, HOME } = process.env;
-    const own = { XDG_DATA_HOME: this.dataFolder, TMPDIR: join(this.folder, "tmp"), KUBECONFIG: this.kubeconfig };
+    const own = {
+      ...{ XDG_DATA_HOME: this.dataFolder, TMPDIR: join(this.folder, "tmp"), KUBECONFIG: this.kubeconfig },
+      // Else Node would keep it below TMPDIR.
+      NODE_COMPILE_CACHE: join(this.#cache, "node"),
+    };
     const shared = { PATH, ...(KUBEBUILDER_ASSETS !== undefined && { KUBEBUILDER_ASSETS }) };
     if (!this.#root) return { ...shared, ...own, HOME, ...(XDG_CACHE_HOME !== undefined && { XDG_CACHE_HOME }) };
-    return { ...shared, ...own, HOME: join(this.folder, "home"), XDG_CACHE_HOME: join(this.folder, "cache") };
+    return { ...shared, ...own, HOME: join(this.folder, "home"), XDG_CACHE_HOME: this.#cache };
   }
 
   /** The program may lie where only root may look: it is shown to the user at another path. */

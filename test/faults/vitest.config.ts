@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["test/faults/**/*.test.ts"],
-    globalSetup: ["test/setup/tools.ts"],
+    globalSetup: ["test/setup/tools.ts", "test/setup/built-package.ts"],
     testTimeout: 300_000,
     hookTimeout: 120_000,
     fileParallelism: false,

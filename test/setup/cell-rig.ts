@@ -8,6 +8,8 @@ import { sweepCgroups } from "../../src/cell/cgroup/record.ts";
 import { CellClient, type CellAddress } from "../../src/cell/client/cell-client.ts";
 import { cellKeyFromPem, guestAccessToken, newCellKeyPem } from "../../src/cell/client/cell-token.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
+import { addressBlock } from "./address-block.ts";
+import { builtPrograms } from "./built-package.ts";
 
 export interface StartCellOptions {
   name: string;
@@ -62,7 +64,7 @@ export class CellRig {
     const number = ++this.#count;
     const uid = `${options.name}-${number}-${process.pid}`;
     const directory = join(this.directory, `c${number}`);
-    const ip = `127.66.${(process.pid % 250) + 1}.${number}`;
+    const ip = `127.66.${addressBlock()}.${number}`;
     await mkdir(directory, { recursive: true });
     const config: CellConfig = CellConfig.parse({
       v: 1,
@@ -74,24 +76,20 @@ export class CellRig {
       publicKey: this.#key.publicKey,
       templateDigest: options.templateDigest ?? `sha256:${"0".repeat(64)}`,
     });
-    const child = spawn(
-      this.#tools["ramet-link"],
-      ["pod", "--", process.execPath, join(import.meta.dirname, "../../src/cell/main.ts")],
-      {
-        stdio: ["ignore", "pipe", "pipe"],
-        env: {
-          PATH: process.env["PATH"],
-          NODE_NO_WARNINGS: "1",
-          RAMET_CELL: JSON.stringify(config),
-          RAMET_CELL_LISTEN: ip,
-          RAMET_CELL_DIRECTORY: directory,
-          RAMET_RUNSC: this.#tools.runsc,
-          RAMET_GUEST: this.#tools["ramet-guest"],
-          RAMET_LINK: this.#tools["ramet-link"],
-          ...options.environment,
-        },
+    const child = spawn(this.#tools["ramet-link"], ["pod", "--", ...builtPrograms.cell], {
+      stdio: ["ignore", "pipe", "pipe"],
+      env: {
+        PATH: process.env["PATH"],
+        NODE_NO_WARNINGS: "1",
+        RAMET_CELL: JSON.stringify(config),
+        RAMET_CELL_LISTEN: ip,
+        RAMET_CELL_DIRECTORY: directory,
+        RAMET_RUNSC: this.#tools.runsc,
+        RAMET_GUEST: this.#tools["ramet-guest"],
+        RAMET_LINK: this.#tools["ramet-link"],
+        ...options.environment,
       },
-    );
+    });
     const told: string[] = [];
     for (const stream of [child.stdout, child.stderr])
       stream.on("data", (chunk: Buffer) => told.push(...chunk.toString().trim().split("\n")));

@@ -13,6 +13,7 @@ import type { SandboxTarget } from "../../../src/backends/backend.ts";
 import { CellClient } from "../../../src/cell/client/cell-client.ts";
 import { directoryStore } from "../../../src/store/directory/store.ts";
 import { ManualClock } from "../kube/manual-clock.ts";
+import { addressBlock } from "../../setup/address-block.ts";
 import { testBackend } from "./backend-contract.ts";
 import { StandInCell } from "./stand-in-cell.ts";
 
@@ -34,7 +35,7 @@ afterAll(async () => {
 
 async function newCell(start: "boot" | "wait"): Promise<SandboxTarget> {
   const number = cells.size + 1;
-  const target = { sandboxUid: `uid-${number}`, ip: `127.68.${(process.pid % 250) + 1}.${number}` };
+  const target = { sandboxUid: `uid-${number}`, ip: `127.68.${addressBlock()}.${number}` };
   const config = {
     sandbox: { namespace: "contract", name: `s${number}`, uid: target.sandboxUid },
     container: ContainerSpec.parse({ name: "main", image: "python" }),
@@ -61,7 +62,7 @@ testBackend(() => ({
 
 /** Takes connections and says nothing, as a process does that was stopped. */
 async function silentCell(): Promise<{ target: SandboxTarget; open: () => number; close: () => void }> {
-  const target = { sandboxUid: "uid-silent", ip: `127.69.${(process.pid % 250) + 1}.1` };
+  const target = { sandboxUid: "uid-silent", ip: `127.69.${addressBlock()}.1` };
   const connections = new Set<Socket>();
   const server = createServer((socket) => {
     connections.add(
@@ -107,7 +108,7 @@ test("a cell that takes a call and is silent fails it after its time, and is cal
 });
 
 test("a cell that does not even take the connection is Unavailable within seconds, to be tried again", async () => {
-  const ip = `127.69.${(process.pid % 250) + 1}.2`;
+  const ip = `127.69.${addressBlock()}.2`;
   const script = `require("net").createServer().listen({ port: ${cellPort}, host: "${ip}", backlog: 1 }, () => console.log("listens"))`;
   const child = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
   await once(child.stdout, "data");

@@ -5,51 +5,54 @@ import { connect, type Socket } from "node:net";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { guestClientPort, guestControlPort } from "../../../src/api/cell.ts";
 import { GuestClient } from "../../../src/cell/client/guest-client.ts";
 import { GuestControl, type GuestInit } from "../../../src/cell/client/guest-control.ts";
 import { acquireTools } from "../../../src/local/tools/acquire-tools.ts";
-import { freePort } from "../../../src/local/control-plane/free-port.ts";
+import { addressBlock } from "../../setup/address-block.ts";
 
 /**
  * The real guest as an ordinary process on loopback addresses. It does not prove what gVisor does at a restore; the
  * cell's contract tests do.
  */
 export class RunningGuest implements AsyncDisposable {
+  static #count = 0;
   readonly directory: string;
   readonly control: GuestControl;
   readonly #process: ChildProcess;
-  readonly #clientPort: number;
+  readonly #address: string;
 
-  private constructor(directory: string, process: ChildProcess, ports: { control: number; client: number }) {
+  private constructor(directory: string, process: ChildProcess, address: string) {
     this.directory = directory;
     this.#process = process;
-    this.#clientPort = ports.client;
-    this.control = new GuestControl(() => dialLoopback(ports.control));
+    this.#address = address;
+    this.control = new GuestControl(() => dial(address, guestControlPort));
   }
 
   static async start(...entrypoint: string[]): Promise<RunningGuest> {
     const { "ramet-guest": program } = await acquireTools({ names: ["ramet-guest"] });
     const directory = await mkdtemp(join(tmpdir(), "ramet-guest-"));
-    const ports = { control: await freePort(), client: await freePort() };
+    // At an address of its own every port is free.
+    const address = `127.70.${addressBlock()}.${++RunningGuest.#count}`;
     const flags = {
-      listen: "127.0.0.1",
+      listen: address,
       "control-peer": "127.0.0.1",
-      "control-port": `${ports.control}`,
-      "client-port": `${ports.client}`,
+      "control-port": `${guestControlPort}`,
+      "client-port": `${guestClientPort}`,
       cwd: directory,
       "hook-dir": join(directory, "hooks"),
       "state-dir": join(directory, "state"),
     };
     const options = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, value]);
     const child = spawn(program, [...options, "--", ...entrypoint], { stdio: "ignore" });
-    const guest = new RunningGuest(directory, child, ports);
+    const guest = new RunningGuest(directory, child, address);
     while (!(await guest.#answers())) await sleep(5);
     return guest;
   }
 
   client(accessToken = "token", user?: string): GuestClient {
-    const dial = (): Promise<Socket> => dialLoopback(this.#clientPort);
-    return new GuestClient({ dial, accessToken, ...(user !== undefined && { user }) });
+    const toClientPort = (): Promise<Socket> => dial(this.#address, guestClientPort);
+    return new GuestClient({ dial: toClientPort, accessToken, ...(user !== undefined && { user }) });
   }
 
   /** The identity of a first start, with what differs. */
@@ -62,7 +65,7 @@ export class RunningGuest implements AsyncDisposable {
       generation: 1,
       clone: false,
       now: new Date().toISOString(),
-      hookTimeoutMilliseconds: 2000,
+      hookTimeoutMilliseconds: 20_000,
       ...differing,
     };
   }
@@ -85,8 +88,8 @@ export class RunningGuest implements AsyncDisposable {
   }
 }
 
-async function dialLoopback(port: number): Promise<Socket> {
-  const socket = connect(port, "127.0.0.1");
+async function dial(address: string, port: number): Promise<Socket> {
+  const socket = connect(port, address);
   await once(socket, "connect");
   return socket;
 }

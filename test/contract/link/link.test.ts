@@ -7,6 +7,7 @@ import type { Duplex } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { startLink, type EgressPolicy, type Link, type LinkConfig } from "../../../src/cell/link.ts";
 import { acquireTools } from "../../../src/local/tools/acquire-tools.ts";
+import { addressBlock } from "../../setup/address-block.ts";
 import { startDnsStandIn } from "./dns-stand-in.ts";
 import { callFromInside, callFromInsideUntilClosed, echoIn, resolveFromInside } from "./inside.ts";
 import { podAddress, worldScript } from "./world.ts";
@@ -99,16 +100,18 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
   });
 
   it("serves a declared port outside, while the gate is open", async () => {
-    const port = await freePort();
-    const link = await start({ listen: "127.0.0.1", ports: [port] });
-    await echo(link, port);
-    await expect(say(connect(port, "127.0.0.1"), "x")).rejects.toMatchObject({ code: "ECONNREFUSED" });
+    // At an address of its own every port is free.
+    const listen = `127.71.${addressBlock()}.1`;
+    const link = await start({ listen, ports: [sandboxPort] });
+    await echo(link, sandboxPort);
+    const call = (word: string) => say(connect(sandboxPort, listen), word);
+    await expect(call("x")).rejects.toMatchObject({ code: "ECONNREFUSED" });
     await link.setGate(true);
-    expect(await say(connect(port, "127.0.0.1"), "hello")).toBe("hello");
+    expect(await call("hello")).toBe("hello");
     await link.setGate(false);
-    await expect(say(connect(port, "127.0.0.1"), "x")).rejects.toMatchObject({ code: "ECONNREFUSED" });
+    await expect(call("x")).rejects.toMatchObject({ code: "ECONNREFUSED" });
     await link.setGate(true);
-    expect(await say(connect(port, "127.0.0.1"), "again")).toBe("again");
+    expect(await call("again")).toBe("again");
   });
 
   it("refuses to start when a declared port is taken, and says which", async () => {
@@ -226,12 +229,6 @@ async function say(stream: Duplex, word: string): Promise<string> {
   stream.write(word);
   const [data] = (await once(stream, "data")) as [Buffer];
   return data.toString();
-}
-
-async function freePort(): Promise<number> {
-  const { port, close } = await listenOutside();
-  await close();
-  return port;
 }
 
 async function listenOutside(): Promise<{ port: number; close: () => Promise<unknown> }> {

@@ -2,7 +2,7 @@ import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
 import packageJson from "../../../package.json" with { type: "json" };
 import { TestCluster } from "../../cluster/local-cluster.ts";
-import { setup as build } from "../built-package.ts";
+import { setup as build } from "../../setup/built-package.ts";
 import { openProgram } from "../program-world.ts";
 import { upgradeOptions } from "../upgrade-options.ts";
 
