@@ -15,7 +15,11 @@ import type { KubeClient } from "../../src/kube/kube-client.ts";
 export interface Claimer {
   parts: ClaimParts;
   sandboxes: Informer<Sandbox>;
-  claim: (wish: Partial<ClaimWish> & Pick<ClaimWish, "namespace">) => ReturnType<typeof claimSandbox>;
+  /** @param signal ends the waiting */
+  claim: (
+    wish: Partial<ClaimWish> & Pick<ClaimWish, "namespace">,
+    signal?: AbortSignal,
+  ) => ReturnType<typeof claimSandbox>;
   /** Resolves when its cache has so many of them that can be claimed. */
   stocked: (namespace: string, count: number) => Promise<void>;
   close: () => Promise<void>;
@@ -42,11 +46,11 @@ export async function openClaimer(client: KubeClient): Promise<Claimer> {
   return {
     parts,
     sandboxes: informer,
-    claim: (wish) =>
+    claim: (wish, signal = end.signal) =>
       claimSandbox(
         { set: "set", owner: "me", lock: randomUUID(), createOnNoStock: false, timeoutMilliseconds: 20_000, ...wish },
         parts,
-        end.signal,
+        AbortSignal.any([signal, end.signal]),
       ),
     stocked: (namespace, count) =>
       new Promise((resolve) => {

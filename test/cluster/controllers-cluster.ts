@@ -175,7 +175,10 @@ const serviceAccounts = {
   namespaced: true,
 };
 
-/** Resolves with the object as soon as it is as wished; after 30 s rejects and says how it was. */
+/** On a busy machine. What is waited for comes at once on an idle one. */
+const patienceMilliseconds = 90_000;
+
+/** Resolves with the object as soon as it is as wished; rejects at some time and says how it was. */
 function until<T extends KubeObject>(informer: Informer<T>, key: string, holds: (object: T) => boolean): Promise<T> {
   return new Promise((resolve, reject) => {
     const look = (): void => {
@@ -187,7 +190,7 @@ function until<T extends KubeObject>(informer: Informer<T>, key: string, holds: 
     const timer = setTimeout(() => {
       end();
       reject(new Error(`${key} did not come to be as wished: ${JSON.stringify(informer.store.get(key), null, 1)}`));
-    }, 30_000);
+    }, patienceMilliseconds);
     const stop = informer.store.subscribe(look);
     const end = (): void => {
       clearTimeout(timer);
@@ -204,7 +207,7 @@ async function untilGone(informer: Informers[keyof Informers], key: string): Pro
     const timer = setTimeout(() => {
       stop();
       reject(new Error(`${key} is still there: ${JSON.stringify(informer.store.get(key), null, 1)}`));
-    }, 30_000);
+    }, patienceMilliseconds);
     const stop = informer.onChange(() => {
       if (informer.store.byUid(known.metadata.uid) !== undefined) return;
       clearTimeout(timer);

@@ -34,8 +34,10 @@ const published = async () => (await directoryStore({ root: world.cluster.storeP
 
 test("a step that left the recipe is kept and used again; ramet gc removes it with its data, and spares the present one", async () => {
   const one = await build("one", 1);
+  await expect.poll(steps).toHaveLength(1);
   const stepOfOne = steps()[0]!.metadata.name;
   await build("two", 2);
+  await expect.poll(steps).toHaveLength(2);
   const stepOfTwo = steps().find(({ metadata }) => metadata.name !== stepOfOne)!.metadata.name;
   const marked = () =>
     steps()
@@ -53,7 +55,7 @@ test("a step that left the recipe is kept and used again; ramet gc removes it wi
   expect(await ramet()).toMatchObject({ exitCode: 0, items: [{ name: stepOfTwo, outcome: "removed" }] });
   await world.cluster.gone("checkpoints", `t/${stepOfTwo}`);
   await expect.poll(published).toBe(2);
-  expect(steps()).toHaveLength(1);
+  await expect.poll(steps).toHaveLength(1);
 
   // What is left serves and can be built upon.
   await world.clone("after", "tool");

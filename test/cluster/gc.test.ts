@@ -217,6 +217,8 @@ test("the collector does the same at its turn, counts it, and goes on after the 
   await someGarbage();
   const informers = cluster.seen;
   await cluster.checkpoint(`${namespace}/step-3`, ({ status }) => status?.phase === "Succeeded");
+  await expect.poll(() => informers.templates.store.get(`${namespace}/orphan`)).toBeDefined();
+  await expect.poll(() => informers.snapshots.store.get(`${namespace}/s`)?.status?.steps).toHaveLength(1);
   const clock = new ManualClock();
   const metrics = controllersMetrics();
   const end = new AbortController();

@@ -31,7 +31,11 @@ function seenBy(pod: NodePod): string[] {
   // The outer process is in the machine's own mount namespace; all others are in the Pod's.
   const inner = pids.find((pid) => mountNamespace(pid) !== mountNamespace(process.pid));
   const all = dirname(cluster.folder.path);
-  const printed = execFileSync("nsenter", ["-t", String(inner), "-m", "--wdns=/", "find", all], { encoding: "utf8" });
+  const printed = execFileSync(
+    "nsenter",
+    ["-t", String(inner), "-m", "--wdns=/", "find", all, "-ignore_readdir_race"],
+    { encoding: "utf8" },
+  );
   return printed
     .trim()
     .split("\n")

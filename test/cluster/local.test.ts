@@ -5,6 +5,7 @@ import { coreResources } from "../../src/kube/resource-ref.ts";
 import { PodFolder } from "../../src/local/node/pod-folder.ts";
 import { podProcesses } from "../../src/local/node/strays.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
+import { identifyProcess, isProcessRunning } from "../../src/local/process-identity.ts";
 import { TestCluster } from "./local-cluster.ts";
 
 const counting = "import time\ni = 0\nwhile True:\n print('line', i); i += 1; time.sleep(0.2)";
@@ -150,7 +151,9 @@ describe("a cluster on this machine", () => {
   it("is whole again after its supervisor was killed", async () => {
     await cluster.createSandbox("survivor", counting);
     const before = await cluster.untilPod("survivor", ready);
-    process.kill(cluster.pid("supervisor"), "SIGKILL");
+    const supervisor = identifyProcess(cluster.pid("supervisor"));
+    process.kill(supervisor!.pid, "SIGKILL");
+    await expect.poll(() => isProcessRunning(supervisor!)).toBe(false);
     expect((await cluster.up()).already).toBe(false);
     const after = await cluster.untilPod("survivor", ready);
     expect(after?.status?.containerStatuses).toEqual(before?.status?.containerStatuses);

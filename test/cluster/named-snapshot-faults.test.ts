@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { NamedSnapshotManifest } from "../../src/api/named-snapshot.ts";
-import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
+import { openSnapshotWorld, untilLetGo, type SnapshotWorld } from "./named-snapshot-world.ts";
 
 /** With real cells: what a recipe can do wrong ends as promised, with a message that names the cause. */
 let world: SnapshotWorld;
@@ -33,13 +33,13 @@ test.each<[string, Recipe, RegExp]>([
   ],
   [
     "a command that never succeeds",
-    [{ waitFor: { command: "echo not yet; false", timeoutSeconds: 1 } }],
-    /echo not yet; false did not end with exit code 0 within 1 s\nnot yet/,
+    [{ waitFor: { command: "echo not yet; false", timeoutSeconds: 4 } }],
+    /echo not yet; false did not end with exit code 0 within 4 s\nnot yet/,
   ],
   [
     "a command that takes too long",
-    [{ run: "echo begun; sleep 60", timeoutSeconds: 1 }],
-    /it took longer than 1 s and was ended\nbegun/,
+    [{ run: "echo begun; sleep 60", timeoutSeconds: 4 }],
+    /it took longer than 4 s and was ended\nbegun/,
   ],
   [
     "a server that ends by itself",
@@ -131,17 +131,22 @@ test("what is missing is named, and when it is there the build goes on", async (
 
 test("a template that is edited during a build makes another build, and the first is given up", async () => {
   await world.template("edited", "256Mi");
-  await world.apply("edited", { from: { template: { name: "edited" } }, recipe: [{ run: "sleep 2" }] });
+  await world.apply("edited", { from: { template: { name: "edited" } }, recipe: [{ run: untilLetGo }] });
   const before = await world.until("edited", ({ status }) => status?.steps?.[0]?.state === "Running");
   await world.template("edited", "300Mi");
+  const isOther = (digest: string | undefined) => digest !== before.status?.build?.digest;
+  await world.until("edited", ({ status: now }) => isOther(now?.build?.digest) && now?.steps?.[0]?.state === "Running");
+  await world.letGo(await world.builderOf("edited"));
   const { status } = await world.until("edited", ({ status: now }) => now?.version === 1);
-  expect(status?.digest).not.toBe(before.status?.build?.digest);
+  expect(isOther(status?.digest)).toBe(true);
   await world.noBuilders("edited");
 });
 
 test("a build that is asked for again while it runs is the same build, and ends for both who asked", async () => {
-  const recipe = [{ run: "sleep 2; exit 7" }];
+  const recipe = [{ run: `${untilLetGo}; exit 7` }];
   await world.apply("asked", { from: template, recipe });
+  await world.until("asked", ({ status: now }) => now?.steps?.[0]?.state === "Running");
+  await world.letGo(await world.builderOf("asked"));
   await world.settled("asked");
   const before = world.buildersSeen().length;
   await world.annotate("asked", { "ramet.dev/build-request": "one" });
@@ -150,6 +155,8 @@ test("a build that is asked for again while it runs is the same build, and ends 
     ({ status }) => status?.build?.request === "one" && status.steps?.[0]?.state === "Running",
   );
   await world.annotate("asked", { "ramet.dev/build-request": "two" });
+  await world.until("asked", ({ status: now }) => now?.build?.request === "two");
+  await world.letGo(await world.builderOf("asked"));
   const { status } = await world.until("asked", ({ status: now }) => now?.build?.endedAt !== undefined);
   expect(status?.build).toMatchObject({ request: "two", attempt: 1, failure: { reason: "StepFailed" } });
   expect(world.buildersSeen().length).toBe(before + 1);

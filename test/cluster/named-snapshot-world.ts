@@ -1,3 +1,4 @@
+import { vi } from "vitest";
 import { namedSnapshotKind, type NamedSnapshot, type NamedSnapshotManifest } from "../../src/api/named-snapshot.ts";
 import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
 import { sandboxAccess } from "../../src/backends/sandbox-access.ts";
@@ -14,7 +15,7 @@ export interface SnapshotWorld {
   /** Makes the named snapshot, or gives it another spec. */
   apply: (name: string, spec: NamedSnapshotManifest["spec"]) => Promise<void>;
   annotate: (name: string, annotations: Record<string, string | null>) => Promise<void>;
-  /** When it is as wished; after a minute this fails and says how it was. */
+  /** When it is as wished; after two minutes this fails and says how it was. */
   until: (name: string, holds: (snapshot: NamedSnapshot) => boolean) => Promise<NamedSnapshot>;
   /** When its controller has seen the present spec and builds nothing. */
   settled: (name: string) => Promise<NamedSnapshot>;
@@ -27,6 +28,8 @@ export interface SnapshotWorld {
   read: (sandbox: string, path: string) => Promise<string>;
   untilFile: (sandbox: string, path: string) => Promise<void>;
   write: (sandbox: string, path: string, content: string) => Promise<void>;
+  /** Lets a step go on that runs `untilLetGo` in this builder. */
+  letGo: (builder: string) => Promise<void>;
   /** The sandbox in which it is being built. */
   builderOf: (name: string) => Promise<string>;
   /** What the steps of the latest build printed, by key. */
@@ -38,6 +41,9 @@ export interface SnapshotWorld {
   secret: (name: string, values: Record<string, string>) => Promise<void>;
   close: () => Promise<void>;
 }
+
+/** A step's command that ends when the test says so, once. */
+export const untilLetGo = "until test -e /tmp/go; do sleep 0.05; done; rm /tmp/go";
 
 export interface SnapshotWorldOptions extends Pick<ClusterOptions, "egress" | "log"> {
   /** Of every cell. */
@@ -76,7 +82,7 @@ export async function openSnapshotWorld({
       const timer = setTimeout(() => {
         stop();
         reject(new Error(`${name} did not come to be as wished: ${JSON.stringify(store.get(`t/${name}`), null, 1)}`));
-      }, 60_000);
+      }, 120_000);
       const stop = store.subscribe(look);
       look();
     });
@@ -90,6 +96,8 @@ export async function openSnapshotWorld({
     for await (const chunk of (await guest.readFile(path)) as AsyncIterable<Buffer>) chunks.push(chunk);
     return Buffer.concat(chunks).toString();
   };
+  const write: SnapshotWorld["write"] = async (sandbox, path, content) =>
+    (await guestOf(sandbox)).writeFile(path, Buffer.from(content));
   return {
     cluster,
     until,
@@ -142,10 +150,13 @@ export async function openSnapshotWorld({
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
     },
-    write: async (sandbox, path, content) => (await guestOf(sandbox)).writeFile(path, Buffer.from(content)),
+    write,
+    letGo: (builder) => write(builder, "/tmp/go", ""),
     builderOf: async (name) => {
       const { status } = await until(name, ({ status: now }) => now?.build?.builderUid !== undefined);
-      return cluster.seen.sandboxes.store.byUid(status?.build?.builderUid ?? "")?.metadata.name ?? "";
+      const builder = () => cluster.seen.sandboxes.store.byUid(status?.build?.builderUid ?? "");
+      // The snapshot and its builder are heard of on two watches.
+      return (await vi.waitUntil(builder, { timeout: 20_000 })).metadata.name;
     },
     log: async (name) => {
       const digest = store.get(`t/${name}`)?.status?.build?.digest ?? "";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { NamedSnapshotManifest } from "../../src/api/named-snapshot.ts";
-import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
+import { openSnapshotWorld, untilLetGo, type SnapshotWorld } from "./named-snapshot-world.ts";
 
 /** With real cells and real gVisor: named snapshots are built, cached, rolled back and cloned. */
 let world: SnapshotWorld;
@@ -142,11 +142,13 @@ test("a controller that ends in mid-step takes the step up again, and it runs on
 });
 
 test("a builder that is lost is replaced, and the next goes on from the last captured step", async () => {
-  const steps = [{ run: "date +%s%N > /tmp/first; cat /tmp/first" }, { run: "sleep 3; cat /tmp/first" }];
+  const steps = [{ run: "date +%s%N > /tmp/first; cat /tmp/first" }, { run: `${untilLetGo}; cat /tmp/first` }];
   await world.apply("lost", { from: { template: { name: "base" } }, recipe: steps });
   await world.until("lost", ({ status }) => status?.steps?.[1]?.state === "Running");
   const name = await world.builderOf("lost");
   await world.cluster.seen.sandboxes.resource.delete({ namespace: "t", name });
+  await world.until("lost", ({ status }) => status?.build?.attempt === 2 && status.steps?.[1]?.state === "Running");
+  await world.letGo(await world.builderOf("lost"));
   const { status } = await world.until("lost", ({ status: now }) => now?.version === 1);
   expect(status?.build?.attempt).toBe(2);
   expect(status?.steps?.map(({ cached }) => cached)).toEqual([true, false]);

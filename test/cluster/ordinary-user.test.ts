@@ -21,6 +21,9 @@ http.server.HTTPServer(("", 8000), Handler).serve_forever()
 `;
 const ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000').read().decode())";
 
+/** Each look is a command of its own. */
+const patient = { timeout: 60_000 };
+
 let user: OrdinaryUser;
 beforeAll(async () => {
   user = await OrdinaryUser.create();
@@ -59,7 +62,7 @@ describe("ramet local as an ordinary user", () => {
 
   it("clones a sandbox with its memory: the counter goes on from where it was, in both", async () => {
     await createSandbox("counter", { command: ["python3", "-u", "-c", counter] });
-    await expect.poll(() => count("counter").catch(() => "")).toBe("1");
+    await expect.poll(() => count("counter").catch(() => ""), patient).toBe("1");
     expect(await count("counter")).toBe("2");
     const id = await user.say("checkpoint", "create", "counter", "--contents", "memory,filesystem");
     expect(await count("counter")).toBe("3");
@@ -91,7 +94,7 @@ describe("ramet local as an ordinary user", () => {
     );
     const owner = ["--", "stat", "-c", "%n %u:%g", "/scratch/f"];
     const written = () => user.say("sandbox", "exec", "volume", ...owner).catch(() => "");
-    await expect.poll(written).toBe("/scratch/f 1000:1000");
+    await expect.poll(written, patient).toBe("/scratch/f 1000:1000");
     const id = await user.say("checkpoint", "create", "volume");
     await user.say("sandbox", "create", "--from", id, "--name", "volume-clone");
     expect(await user.say("sandbox", "exec", "volume-clone", "--", "cat", "/scratch/f")).toBe("mine");
@@ -102,7 +105,7 @@ describe("ramet local as an ordinary user", () => {
     if (Number(first) <= 80) skip();
     await createSandbox("low", { command: ["sleep", "3600"], ports: [{ containerPort: 80 }] });
     const told = () => user.say("sandbox", "ls");
-    await expect.poll(told).toMatch(/^low +Failed .*:80 failed: this user may not/m);
+    await expect.poll(told, patient).toMatch(/^low +Failed .*:80 failed: this user may not/m);
   });
 
   it("goes down and leaves nothing that runs, and with --purge nothing at all", async () => {

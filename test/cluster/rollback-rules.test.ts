@@ -138,8 +138,8 @@ test("goes on where a controller that died has stopped, before and after the old
 test("of a sandbox that has ended brings it back, and one that fails is told of and may be tried again", async () => {
   await running("d");
   const id = await taken("d-1", "d");
-  const pod = cluster.seen.pods.store.get("t/d");
-  await node.end(cluster.seen.pods, pod!, { phase: "Failed", message: "it was killed" });
+  const pod = await cluster.pod("t/d", () => true);
+  await node.end(cluster.seen.pods, pod, { phase: "Failed", message: "it was killed" });
   await sandbox("d", ({ phase }) => phase === "Failed");
 
   node.behaviours.set("t/d", { startError: new RametError("EngineFailed", "restore: it was refused") });
@@ -188,7 +188,8 @@ test("may be followed by the end of its checkpoint, and by that of the sandbox i
   expect(status?.phase).toBe("Running");
 
   const second = await taken("f-2", "f");
-  await node.end(cluster.seen.pods, cluster.seen.pods.store.get("t/f")!, { phase: "Failed", message: "it was killed" });
+  const pod = await cluster.pod("t/f", () => true);
+  await node.end(cluster.seen.pods, pod, { phase: "Failed", message: "it was killed" });
   await sandbox("f", ({ phase }) => phase === "Failed");
   node.behaviours.set("t/f", { startError: new RametError("Unavailable", "not yet", { retryable: true }) });
   await rollBack("f", second, "3");
@@ -203,7 +204,7 @@ test("a fork tells of each clone, and keeps its checkpoint while one may still n
   node.behaviours.set("t/fork-1", { startError: new RametError("EngineFailed", "restore: it was refused") });
   node.ignored.add("t/fork-3");
   const io = memoryIo({ environment: { HOME: "/nowhere", KUBECONFIG: cluster.kubeconfigPath } });
-  const options = ["--count", "3", "--name-prefix", "fork", "--timeout", "3s", "-n", "t", "-o", "json"];
+  const options = ["--count", "3", "--name-prefix", "fork", "--timeout", "15s", "-n", "t", "-o", "json"];
   expect(await runProgram(io, ["fork", "g", ...options])).toBe(4);
   const { items } = JSON.parse(io.written("stdout")) as { items: Sandbox[] };
   expect(items.map(({ metadata }) => metadata.name)).toEqual(["fork-2"]);

@@ -52,8 +52,8 @@ test("a set of two stands ready, gets back what was killed, shrinks, and rolls",
   const [victim] = pool.available;
   await ask(victim!, "/die");
   await expect.poll(() => pool.names, patient).not.toContain(victim!.metadata.name);
+  await expect.poll(() => pool.names.length, patient).toBe(2);
   await pool.settled(2);
-  expect(pool.names.length).toBe(2);
 
   await pool.scale(1);
   await pool.settled(1);

@@ -6,6 +6,8 @@ import { isConditionTrue } from "../../src/kube/conditions.ts";
 import { controllerOf, keyOf } from "../../src/kube/object.ts";
 import type { Cluster } from "./controllers-cluster.ts";
 
+const patient = { timeout: 60_000, interval: 10 };
+
 /** One set in a namespace of its own, as a user sees it. */
 export class SetWorld {
   readonly #cluster: Cluster;
@@ -81,7 +83,7 @@ export class SetWorld {
 
   /** Resolves when the set's status has this in it. */
   async status(wanted: Partial<SandboxSetStatus>): Promise<SandboxSetStatus> {
-    await expect.poll(() => this.set?.status, { timeout: 30_000, interval: 10 }).toMatchObject(wanted);
+    await expect.poll(() => this.set?.status, patient).toMatchObject(wanted);
     return this.set!.status!;
   }
 
@@ -89,14 +91,14 @@ export class SetWorld {
   async settled(replicas: number): Promise<SandboxSetStatus> {
     const status = { replicas, availableReplicas: replicas, updatedReplicas: replicas };
     const isHeard = () => this.set?.status?.observedGeneration === this.set?.metadata.generation;
-    await expect.poll(isHeard, { timeout: 30_000, interval: 10 }).toBe(true);
+    await expect.poll(isHeard, patient).toBe(true);
     return this.status(status);
   }
 
   /** Condition `Ready` of the set, as soon as it has this reason. */
   async reason(reason: string): Promise<string> {
     const ready = () => this.set?.status?.conditions?.find(({ type }) => type === "Ready");
-    await expect.poll(() => ready()?.reason, { timeout: 30_000, interval: 10 }).toBe(reason);
+    await expect.poll(() => ready()?.reason, patient).toBe(reason);
     return ready()?.message ?? "";
   }
 

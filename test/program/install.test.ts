@@ -122,7 +122,7 @@ async function untilTold(...plurals: string[]): Promise<void> {
       .poll(
         async () => (await resource.list({ namespace: "default" })).items.every(({ status }) => status !== undefined),
         {
-          timeout: 30_000,
+          timeout: 60_000,
           message: plural,
         },
       )
@@ -150,7 +150,7 @@ class Log {
 
   async until(pattern: RegExp): Promise<void> {
     await expect
-      .poll(() => this.#child.exitCode ?? pattern.test(this.text), { timeout: 30_000, message: this.text })
+      .poll(() => this.#child.exitCode ?? pattern.test(this.text), { timeout: 60_000, message: this.text })
       .toBe(true);
   }
 }

@@ -1,6 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { refOf } from "../../provider/handlers/ref-of.ts";
 import { kinds } from "../../src/api/kinds.ts";
@@ -164,8 +164,10 @@ async function everyObject(): Promise<string> {
 /** What the parts of the cluster, and the cells, have written. */
 async function everyLog(): Promise<string> {
   const { path } = cluster.folder;
-  const logs = (await readdir(path, { recursive: true })).filter((name) => name.endsWith(".log"));
-  return (await Promise.all(logs.map((name) => readFile(join(path, name), "utf8")))).join("\n");
+  // Cells end meanwhile, and their folders go with them.
+  const names = await vi.waitFor(() => readdir(path, { recursive: true }), { timeout: 20_000 });
+  const logs = names.filter((name) => name.endsWith(".log"));
+  return (await Promise.all(logs.map((name) => readFile(join(path, name), "utf8").catch(() => "")))).join("\n");
 }
 
 const Anything = z.looseObject({

@@ -54,12 +54,12 @@ export class ApiClient {
       const { status, body } = await this.call("POST", base, crd);
       if (status !== 201) throw new Error(`${crd.metadata.name}: ${JSON.stringify(body["message"])}`);
     }
-    for (let attempt = 0; attempt < 200; attempt += 1) {
+    for (let attempt = 0; attempt < 1200; attempt += 1) {
       const answers = await Promise.all(kinds.map(({ kind }) => this.call("GET", collection(kind))));
       if (answers.every(({ status }) => status === 200)) return;
       await wait(50);
     }
-    throw new Error("The kinds were not served within 10 s");
+    throw new Error("The kinds were not served within a minute");
   }
 
   close(): Promise<void> {

@@ -260,7 +260,7 @@ describe("a cell on real gVisor", () => {
   });
 
   test("of what was asked to end no checkpoint is taken: its clones would end at once", async () => {
-    const command = ["sh", "-c", "trap 'echo bye; sleep 2; exit 7' TERM; echo up; while :; do sleep 0.05; done"];
+    const command = ["sh", "-c", "trap 'echo bye; sleep 5; exit 7' TERM; echo up; while :; do sleep 0.05; done"];
     const cell = await rig.startCell({ name: "ending", start: "boot", container: { command } });
     await rig.client.boot(cell.address, { identity: cell.identity });
     await expect.poll(() => printed(cell), { interval: 20 }).toContain("up");

@@ -167,7 +167,7 @@ describe("a swap in a cell that runs", () => {
     await swap(cell, "on", "2");
     expect(await count(cell)).toBe(4);
     await fetch(`http://${cell.address.ip}:8000/end`).catch(() => undefined);
-    await expect.poll(() => cell.process.exitCode, { timeout: 10_000 }).toBe(3);
+    await expect.poll(() => cell.process.exitCode).toBe(3);
   });
 });
 

@@ -29,7 +29,7 @@ export async function echoIn(netnsPath: string, port: number): Promise<Disposabl
 export async function callFromInside(link: Link, host: string, port: number): Promise<string> {
   const program = `
     const s = require("net").connect({ host: process.argv[1], port: Number(process.argv[2]) });
-    s.setTimeout(4000, () => { console.log("ETIMEDOUT"); process.exit(); });
+    s.setTimeout(20_000, () => { console.log("ETIMEDOUT"); process.exit(); });
     s.on("error", (e) => { console.log(e.code === "EPIPE" ? "ECONNRESET" : e.code); process.exit(); });
     s.on("close", () => console.log("closed"));
     s.once("data", (d) => { console.log(String(d)); process.exit(); });
@@ -40,7 +40,7 @@ export async function callFromInside(link: Link, host: string, port: number): Pr
 /** Asks the sandbox's DNS relay for the IPv4 addresses of a name; returns them or the error's code. */
 export async function resolveFromInside(link: Link, name: string): Promise<string> {
   const program = `
-    const r = new (require("dns").promises.Resolver)({ timeout: 3000, tries: 1 });
+    const r = new (require("dns").promises.Resolver)({ timeout: 15_000, tries: 1 });
     r.setServers(["169.254.17.1"]);
     r.resolve4(process.argv[1]).then((a) => console.log(a.join()), (e) => console.log(e.code));`;
   return runInside(link, program, name);
