@@ -92,6 +92,14 @@ export class Engine {
     }
   }
 
+  /** Whether gVisor's own process runs: it may be gone for a while before the end of the sandbox is seen. */
+  async isThere(): Promise<boolean> {
+    const pid = (await readFile(this.#pidFile, "utf8")).trim();
+    const stat = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
+    // The state (proc_pid_stat(5)) comes after the program's name in parentheses; Z and X are processes that have ended.
+    return /^ [^ZX]/.test(stat.slice(stat.lastIndexOf(")") + 1));
+  }
+
   /** Returns when every page of a restore is in. */
   async untilLoaded(): Promise<void> {
     await this.#run(["wait", "-restore", this.#options.id]);

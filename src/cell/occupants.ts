@@ -110,7 +110,7 @@ export class Occupants {
     const taken = this.#waiting;
     this.#waiting = undefined;
     const waiting = await taken?.catch(() => undefined);
-    if (waiting?.isGone !== true) return waiting;
+    if (waiting === undefined || (!waiting.isGone && (await waiting.engine.isThere()))) return waiting;
     await waiting.destroy();
     return undefined;
   }
