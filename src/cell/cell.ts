@@ -17,7 +17,7 @@ import { cut } from "./cut.ts";
 import { engineBuild } from "./engine-build.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import type { Groundwork } from "./groundwork.ts";
-import { handOver, untilGuestAnswers } from "./hand-over.ts";
+import { furthestGeneration, handOver, untilGuestAnswers } from "./hand-over.ts";
 import { PhaseClock } from "./phase-clock.ts";
 import { LastCall } from "./last-call.ts";
 import { openRestoreSource, type RestoreSource } from "./restore-source.ts";
@@ -236,7 +236,7 @@ export class Cell {
     this.#states.requireReady("identity");
     if (isDeepStrictEqual(identity, this.#identity)) return this.state;
     const guest = this.#surroundings.guest();
-    const before = this.#generation ?? (await guest.health()).generation;
+    const before = this.#generation ?? (await furthestGeneration(guest));
     this.#generation = undefined;
     const generation = await handOver(guest, { identity, clone: false, before });
     this.#know(identity, generation);
@@ -359,7 +359,7 @@ export class Cell {
     const { ended } = this.#surroundings.sandbox;
     this.#generation = undefined;
     const before =
-      known ?? (await clock.phase("guest", () => untilGuestAnswers(() => guest.health(), ended))).generation;
+      known ?? (await clock.phase("guest", () => untilGuestAnswers(() => furthestGeneration(guest), ended)));
     const generation = await clock.phase("handover", () =>
       untilGuestAnswers(() => handOver(guest, { identity, clone, before }), ended),
     );

@@ -70,6 +70,14 @@ export async function handOver(guest: GuestControl, wish: HandOverWish): Promise
   }
 }
 
+/**
+ * How often the guest may have been given an identity when the next one comes: one that was on its way when it was asked last,
+ * or when its memory was captured, may still arrive. The next must not pass for a repeat of that.
+ */
+export async function furthestGeneration(guest: GuestControl): Promise<number> {
+  return (await guest.health()).generation + 1;
+}
+
 function hookFailed({ path, exitCode, timedOut, output }: GuestInitResult["hooks"][number]): RametError {
   const how = timedOut ? `did not end in ${hookTimeoutMilliseconds} ms` : `ended with exit code ${exitCode}`;
   return new RametError("HandoverFailed", `the hook ${path} ${how}${output === "" ? "" : `: ${output.trim()}`}`);
