@@ -5,6 +5,7 @@ import type { Pod } from "../../api/pod.ts";
 import { watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
 import { removeFinalizer } from "../finalizer.ts";
+import { lookAgain } from "../look-again.ts";
 import { isUnfinished } from "../pause-checkpoint.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
@@ -143,9 +144,4 @@ function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies):
 
 function release(checkpointUid: string, { taking }: CheckpointDependencies): void {
   for (const [podUid, taken] of taking) if (taken === checkpointUid) taking.delete(podUid);
-}
-
-function lookAgain({ now }: CheckpointState, { lookAgainAt }: CheckpointPlan): ReconcileResult {
-  if (lookAgainAt === undefined) return;
-  return { requeueAfterMilliseconds: Math.max(1, lookAgainAt.getTime() - now.getTime()) };
 }

@@ -2,11 +2,12 @@ import type { SandboxClaim } from "../../api/sandbox-claim.ts";
 import type { ControllerWatch, ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
+import { lookAgain } from "../look-again.ts";
 import { applyAction } from "./apply.ts";
 import type { ClaimDependencies } from "./dependencies.ts";
 import { attemptId, gather } from "./gather.ts";
 import { planClaim } from "./plan.ts";
-import type { ClaimPlan, ClaimState } from "./state.ts";
+import type { ClaimState } from "./state.ts";
 
 /** Of which changes the SandboxClaim controller hears: of wishes, and of the sandboxes that it waits for and no others. */
 export function claimWatches({ informers, awaited }: ClaimDependencies): ControllerWatch[] {
@@ -78,9 +79,4 @@ export function forgetClaim({ metadata }: SandboxClaim, dependencies: ClaimDepen
   slowStart.forget(metadata.uid);
   const key = keyOf(metadata);
   for (const [uid, claimKey] of awaited) if (claimKey === key) awaited.delete(uid);
-}
-
-function lookAgain({ now }: ClaimState, { lookAgainAt }: ClaimPlan): ReconcileResult {
-  if (lookAgainAt === undefined) return;
-  return { requeueAfterMilliseconds: Math.max(1, lookAgainAt.getTime() - now.getTime()) };
 }

@@ -6,6 +6,7 @@ import type { Sandbox, SandboxStatus } from "../../api/sandbox.ts";
 import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../cache.ts";
+import { lookAgain } from "../look-again.ts";
 import { adoptionId, wantsAdoption } from "./adoption-id.ts";
 import { applyAction } from "./apply.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
@@ -99,9 +100,4 @@ function forgetWhatIsOver({ sandbox, pod }: SandboxState, dependencies: SandboxD
 function forgetAnswered(sandbox: Sandbox, pod: Pod, { adoptions, swaps }: SandboxDependencies): void {
   if (!wantsRollback(sandbox)) swaps.forget(swapId(sandbox, pod));
   if (!wantsAdoption(sandbox) || sandbox.status?.phase !== "Running") adoptions.forget(adoptionId(sandbox, pod));
-}
-
-function lookAgain({ now }: SandboxState, { lookAgainAt }: SandboxPlan): ReconcileResult {
-  if (lookAgainAt === undefined) return;
-  return { requeueAfterMilliseconds: Math.max(1, lookAgainAt.getTime() - now.getTime()) };
 }
