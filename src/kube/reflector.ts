@@ -128,9 +128,6 @@ class Reflector<T extends KubeObject> {
   /** @param at its resource version moves on with what is seen, also when this throws */
   async #watch(at: { resourceVersion: string }): Promise<void> {
     const { resource, select, timings } = this.#options;
-    const { clock } = resource.client;
-    const started = clock.monotonicMilliseconds();
-    let events = 0;
     for await (const event of resource.watch({
       ...select,
       resourceVersion: at.resourceVersion,
@@ -138,15 +135,9 @@ class Reflector<T extends KubeObject> {
       stallMilliseconds: timings.stallMilliseconds,
       signal: this.#signal,
     })) {
-      events++;
       this.#failures = 0;
       if (event.type === "BOOKMARK") at.resourceVersion = event.resourceVersion;
       else at.resourceVersion = this.#take(event.type, event.object) ?? at.resourceVersion;
-    }
-    if (events === 0 && clock.monotonicMilliseconds() - started < shortWatchMilliseconds) {
-      throw new RametError("Unavailable", `watch ${resource.ref.plural} failed: the server ended it at once`, {
-        retryable: true,
-      });
     }
     this.#failures = 0;
   }
@@ -178,4 +169,3 @@ class Reflector<T extends KubeObject> {
 }
 
 const failuresBeforeRelist = 5;
-const shortWatchMilliseconds = 1_000;

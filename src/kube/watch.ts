@@ -25,8 +25,9 @@ export interface WatchOptions {
 /**
  * The events of a resource after a resource version. It ends when the server ends the stream in good order.
  *
- * @throws RametError `Canceled` after `signal`; `Timeout` after a silence; `Unavailable` if the connection breaks or a
- *   line is cut off; an error for which `isExpired` holds if the resource version is too old
+ * @throws RametError `Canceled` after `signal`; `Timeout` after a silence; `Unavailable` if the connection breaks, a line
+ *   is cut off or the server ends the stream at once; an error for which `isExpired` holds if the resource version is too
+ *   old
  */
 export async function* watchResource(
   client: ApiCaller,
@@ -42,6 +43,8 @@ export async function* watchResource(
       stall.abort(silence(resource, options.stallMilliseconds));
     });
   };
+  const started = client.clock.monotonicMilliseconds();
+  let isEmpty = true;
   try {
     heard();
     const body = await client.stream({
@@ -61,8 +64,11 @@ export async function* watchResource(
     });
     options.onOpen?.();
     for await (const line of lines(body, heard)) {
+      isEmpty = false;
       yield parseWatchLine(resource.plural, line, (object) => object);
     }
+    // Whoever watches again at once would do nothing else.
+    if (isEmpty && client.clock.monotonicMilliseconds() - started < shortWatchMilliseconds) throw endedAtOnce(resource);
   } catch (error) {
     throw networkError(`watch ${resource.plural}`, error, signal);
   } finally {
@@ -71,6 +77,8 @@ export async function* watchResource(
     stall.abort();
   }
 }
+
+const shortWatchMilliseconds = 1_000;
 
 /** The lines of a stream. What follows the last line end is given too: whoever parses it sees that it is cut off. */
 async function* lines(body: AsyncIterable<unknown>, heard: () => void): AsyncGenerator<string> {
@@ -96,4 +104,10 @@ function silence(resource: ResourceRef, milliseconds: number): RametError {
       retryable: true,
     },
   );
+}
+
+function endedAtOnce(resource: ResourceRef): RametError {
+  return new RametError("Unavailable", `watch ${resource.plural} failed: the server ended it at once`, {
+    retryable: true,
+  });
 }
