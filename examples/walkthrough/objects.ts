@@ -2,8 +2,8 @@ import type { Checkpoint } from "../../src/api/checkpoint.ts";
 import type { Contents } from "../../src/api/contents.ts";
 import type { Sandbox } from "../../src/api/sandbox.ts";
 import type { Cluster } from "../../src/cli/cluster/cluster.ts";
-import { waitUntil } from "../../src/cli/wait/wait-until.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";
+import { waitUntil } from "../../src/kube/wait-until.ts";
 
 const apiVersion = "agents.kruise.io/v1alpha1";
 const timeoutMilliseconds = 120_000;

@@ -52,10 +52,12 @@ export class KubernetesResources implements ResourceProvider {
   async delete(_id: string, outputs: Values): Promise<void> {
     const manifest = Manifest.parse(outputs);
     const resource = await this.#resource(manifest);
-    const at = placeOf(manifest);
-    if (!(await resource.delete(at, { propagationPolicy: "Background" }))) return;
-    const what = `the removal of the ${manifest.kind} ${at.name}`;
-    await follow({ resource, at, what, until: (seen) => seen === undefined, timeoutMilliseconds: 120_000 });
+    const from = await resource.find(placeOf(manifest));
+    if (from === undefined) return;
+    const { name, uid } = from.metadata;
+    await resource.delete(from.metadata, { uid, propagationPolicy: "Background" });
+    const what = `the removal of the ${manifest.kind} ${name}`;
+    await follow({ resource, from, what, until: (seen) => seen === undefined, timeoutMilliseconds: 120_000 });
   }
 
   async #apply(inputs: Values): Promise<Values> {
@@ -67,7 +69,7 @@ export class KubernetesResources implements ResourceProvider {
     const generation = applied.metadata.generation ?? 0;
     const ready = await follow({
       resource,
-      at: placeOf(manifest),
+      from: applied,
       what: `${wanted.join(" and ")} of the ${manifest.kind} ${applied.metadata.name}`,
       until: (seen) => seen !== undefined && isAsWanted(seen, wanted, generation),
       timeoutMilliseconds: 300_000,

@@ -38,25 +38,26 @@ export async function removeSnapshot(
  */
 export async function untilGone(
   snapshots: ResourceClient<NamedSnapshot>,
-  { metadata }: NamedSnapshot,
+  found: NamedSnapshot,
   say: HandlerParts["say"],
 ): Promise<void> {
+  const { name } = found.metadata;
   let said: string | undefined;
   const isGone = (seen: NamedSnapshot | undefined): boolean => {
     const message = seen?.status?.conditions?.find(({ reason }) => reason === "Deleting")?.message;
-    if (message !== undefined && message !== said) say(`${metadata.name}: ${message}`);
+    if (message !== undefined && message !== said) say(`${name}: ${message}`);
     said = message;
-    return seen?.metadata.uid !== metadata.uid;
+    return seen === undefined;
   };
-  const what = `the removal of the snapshot ${metadata.name}`;
-  const wait = { resource: snapshots, at: metadata, what };
-  const timeoutMilliseconds = removalMilliseconds;
-  const seen = await follow({ ...wait, until: (one) => isGone(one) || said !== undefined, timeoutMilliseconds });
-  if (isGone(seen)) return;
+  const what = `the removal of the snapshot ${name}`;
+  const wait = { resource: snapshots, what };
+  const isTold = (seen: NamedSnapshot | undefined): boolean => isGone(seen) || said !== undefined;
+  const from = await follow({ ...wait, from: found, until: isTold, timeoutMilliseconds: removalMilliseconds });
+  if (from === undefined) return;
   try {
-    await follow({ ...wait, until: isGone, timeoutMilliseconds: referredMilliseconds });
+    await follow({ ...wait, from, until: isGone, timeoutMilliseconds: referredMilliseconds });
   } catch (error) {
-    throw new RametError("Conflict", said ?? `The snapshot ${metadata.name} is not removed yet`, {
+    throw new RametError("Conflict", said ?? `The snapshot ${name} is not removed yet`, {
       hint: "It goes as soon as nobody refers to it; then run the same again",
       cause: error,
     });

@@ -25,7 +25,7 @@ export async function untilBuilt(build: BuildToFollow): Promise<NamedSnapshot> {
   const tell = onChange(build.say);
   const found = await follow({
     resource: snapshots,
-    at: from.metadata,
+    from,
     what: `the snapshot ${from.metadata.name}`,
     until: (seen) => {
       tell(describe(seen));
@@ -40,7 +40,7 @@ export async function untilBuilt(build: BuildToFollow): Promise<NamedSnapshot> {
 }
 
 function hasEnded(wish: BuildToFollow, seen: NamedSnapshot | undefined, waited: number): boolean {
-  if (seen?.metadata.uid !== wish.from.metadata.uid || seen.metadata.deletionTimestamp !== undefined) return true;
+  if (seen === undefined || seen.metadata.deletionTimestamp !== undefined) return true;
   const building = findCondition(seen.status?.conditions, "Building");
   if (building?.status !== "False" || !isHeard(wish, seen, building.reason)) return false;
   // What was made a moment ago may not be known to the controller yet.

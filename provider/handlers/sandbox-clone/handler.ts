@@ -118,13 +118,14 @@ async function remove(parts: HandlerParts, { name, namespace, owner }: SandboxCl
   });
 }
 
-async function removeObject(sandboxes: ResourceClient<Sandbox>, { metadata }: Sandbox): Promise<void> {
+async function removeObject(sandboxes: ResourceClient<Sandbox>, from: Sandbox): Promise<void> {
+  const { metadata } = from;
   await sandboxes.delete(metadata, { uid: metadata.uid });
   await follow({
     resource: sandboxes,
-    at: metadata,
+    from,
     what: `the removal of the sandbox ${metadata.name}`,
-    until: (seen) => seen?.metadata.uid !== metadata.uid,
+    until: (seen) => seen === undefined,
     timeoutMilliseconds: removalMilliseconds,
   });
 }

@@ -16,17 +16,17 @@ export interface CloneToFollow {
  * @throws RametError saying why it cannot
  */
 export async function untilReady({ sandboxes, from, timeoutMilliseconds, say }: CloneToFollow): Promise<Sandbox> {
-  const { name, uid } = from.metadata;
+  const { name } = from.metadata;
   let last: string | undefined;
   const found = await follow({
     resource: sandboxes,
-    at: from.metadata,
+    from,
     what: `the sandbox ${name}`,
     until: (seen) => {
       const state = `${seen?.status?.phase ?? "waiting for the controller"}${reasonOf(seen)}`;
       if (state !== last) say(state);
       last = state;
-      return seen?.metadata.uid !== uid || isReady(seen) || hasEnded(seen);
+      return seen === undefined || isReady(seen) || hasEnded(seen);
     },
     timeoutMilliseconds,
   });

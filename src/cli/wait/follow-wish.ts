@@ -1,8 +1,8 @@
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
+import { waitUntil } from "../../kube/wait-until.ts";
 import type { Io } from "../io.ts";
 import { startProgress } from "./progress.ts";
-import { waitUntil } from "./wait-until.ts";
 import { wishStays } from "./wish-stays.ts";
 
 export interface WishToFollow<T extends KubeObject> {

@@ -1,0 +1,186 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventually } from "../../test/contract/kube/eventually.ts";
+import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
+import { systemClock, type Clock } from "./clock.ts";
+import { explicitConnection } from "./connection.ts";
+import { KubeClient } from "./kube-client.ts";
+import type { KubeObject } from "./object.ts";
+import { coreResources } from "./resource-ref.ts";
+import { waitUntil, type WaitOptions } from "./wait-until.ts";
+
+/** Pauses are short; how long a watch may be silent stays. */
+const hasty = {
+  ...systemClock,
+  schedule: (milliseconds: number, run: () => void) =>
+    systemClock.schedule(milliseconds < 60_000 ? 1 : milliseconds, run),
+};
+
+describe("waitUntil", () => {
+  let server: StandInServer;
+  let requests = 0;
+  let client: KubeClient;
+
+  beforeEach(async () => {
+    server = new StandInServer(coreResources.configMaps);
+    await server.start();
+    client = clientWith(hasty);
+  });
+  afterEach(async () => {
+    await client.close();
+    await server.stop();
+  });
+
+  function clientWith(clock: Clock): KubeClient {
+    return new KubeClient(explicitConnection({ server: server.url }), { clock, onRequest: () => requests++ });
+  }
+
+  async function stoppedClock(): Promise<ManualClock> {
+    await client.close();
+    const clock = new ManualClock();
+    client = clientWith(clock);
+    return clock;
+  }
+
+  type Wish = Pick<WaitOptions<KubeObject>, "from" | "until"> & Partial<WaitOptions<KubeObject>>;
+
+  /** Waits, and tells once somebody watches. */
+  async function waiting(wish: Wish) {
+    const result = waitUntil({
+      resource: client.resource(coreResources.configMaps),
+      timeoutMilliseconds: Infinity,
+      ...wish,
+    });
+    // Who awaits it hears of it; until then it is not unheard of.
+    result.catch(() => undefined);
+    await eventually(() => server.watchers).toBe(1);
+    return { result };
+  }
+
+  const hasData = (object: KubeObject | undefined): boolean => object !== undefined && "data" in object;
+  const isGone = (object: KubeObject | undefined): boolean => object === undefined;
+
+  it("answers what it was given when that is as wanted, and asks nobody", async () => {
+    const from = server.put("a");
+    const before = requests;
+    const resource = client.resource(coreResources.configMaps);
+    expect(await waitUntil({ resource, from, until: () => true, timeoutMilliseconds: Infinity })).toBe(from);
+    expect(requests).toBe(before);
+  });
+
+  it("tells each state once, the first and the last too", async () => {
+    const from = server.put("a");
+    const seen: unknown[] = [];
+    const onState = (object: KubeObject | undefined) => seen.push(object && "data" in object ? object.data : "none");
+    const { result } = await waiting({
+      ...{ from, onState },
+      until: (object) => JSON.stringify(object).includes("two"),
+    });
+    server.put("a", { data: "one" });
+    server.bookmark();
+    server.put("a", { data: "two" });
+    expect(await result).toMatchObject({ data: "two" });
+    expect(seen).toEqual(["none", "one", "two"]);
+  });
+
+  it("sees that the object is gone", async () => {
+    const { result } = await waiting({ from: server.put("a"), until: isGone });
+    server.remove("a");
+    expect(await result).toBeUndefined();
+  });
+
+  it("takes another object of the same name for its end, also when it was made in a gap", async () => {
+    const { result } = await waiting({ from: server.put("a"), until: isGone });
+    server.inSilence(() => {
+      server.remove("a");
+      server.put("a");
+    });
+    server.endWatches();
+    expect(await result).toBeUndefined();
+  });
+
+  it("says that it is gone when that is not what is wanted", async () => {
+    const { result } = await waiting({ from: server.put("a"), until: hasData });
+    server.remove("a");
+    await expect(result).rejects.toMatchObject({ code: "NotFound" });
+  });
+
+  it("goes on after a line that was cut off, and after a version that is too old, with what happened meanwhile", async () => {
+    const { result } = await waiting({ from: server.put("a"), until: hasData });
+    server.cutLine();
+    await eventually(() => server.watchers).toBe(1);
+    server.inSilence(() => server.put("a", { data: { x: "1" } }));
+    server.expire();
+    expect(await result).toMatchObject({ data: { x: "1" } });
+  });
+
+  it("goes on after an outage that is longer than a request waits", async () => {
+    const { result } = await waiting({ from: server.put("a"), until: hasData });
+    await server.stop();
+    const before = requests;
+    await eventually(() => requests - before).toBeGreaterThan(20);
+    await server.start();
+    server.put("a", { data: { x: "1" } });
+    expect(await result).toMatchObject({ data: { x: "1" } });
+  });
+
+  it("goes on after one refusal, as of a server that starts", async () => {
+    server.refuse({ times: 1, httpStatus: 403, message: "not for you yet" });
+    const { result } = await waiting({ from: server.put("a"), until: hasData });
+    server.put("a", { data: { x: "1" } });
+    expect(await result).toMatchObject({ data: { x: "1" } });
+  });
+
+  it("ends with what is refused twice in a row, whatever else is allowed", async () => {
+    const from = server.put("a");
+    server.refuse({ when: ({ verb }) => verb === "watch", times: 2, httpStatus: 403, message: "not for you" });
+    const resource = client.resource(coreResources.configMaps);
+    const result = waitUntil({ resource, from, until: () => false, timeoutMilliseconds: Infinity });
+    await expect(result).rejects.toMatchObject({ code: "Forbidden" });
+  });
+
+  it("reads and looks again after a while, and not before, though it hears of no change", async () => {
+    const clock = await stoppedClock();
+    const { result } = await waiting({ from: server.put("a"), until: hasData, lookAgainAfterMilliseconds: 20_000 });
+    server.inSilence(() => server.put("a", { data: { x: "1" } }));
+    clock.advance(19_999);
+    expect(server.count("get")).toBe(0);
+    clock.advance(1);
+    expect(await result).toMatchObject({ data: { x: "1" } });
+  });
+
+  it("ends when its time is over, and not before", async () => {
+    const clock = await stoppedClock();
+    let states = 0;
+    const { result } = await waiting({
+      ...{ from: server.put("a"), until: () => false, timeoutMilliseconds: 60_000 },
+      onState: () => states++,
+    });
+    clock.advance(59_999);
+    server.put("a");
+    await eventually(() => states).toBe(2);
+    clock.advance(1);
+    await expect(result).rejects.toMatchObject({ code: "Timeout" });
+    await eventually(() => server.watchers).toBe(0);
+  });
+
+  it("ends when it is given up, and leaves no watch behind", async () => {
+    const stop = new AbortController();
+    const { result } = await waiting({ from: server.put("a"), until: () => false, signal: stop.signal });
+    stop.abort();
+    await expect(result).rejects.toMatchObject({ code: "Canceled" });
+    await eventually(() => server.watchers).toBe(0);
+  });
+
+  it("throws what `until` throws", async () => {
+    const { result } = await waiting({
+      from: server.put("a"),
+      until: (object) => {
+        if (hasData(object)) throw new Error("not like that");
+        return false;
+      },
+    });
+    server.put("a", { data: {} });
+    await expect(result).rejects.toThrow("not like that");
+  });
+});
