@@ -1,5 +1,7 @@
 import { output, type Input } from "@pulumi/pulumi";
-import type { Manifest, Right } from "./manifest.ts";
+import { ruleOf } from "../../src/install/rights.ts";
+import { disruptionBudget, powerless, spreadOverMachines } from "../../src/install/standing-by.ts";
+import type { Manifest } from "./manifest.ts";
 import { controllerRights, groupRights, leaseRights } from "./controller-rights.ts";
 
 export interface ControllerOptions {
@@ -23,7 +25,7 @@ export function snapshotControllerManifests(options: ControllerOptions): Manifes
     { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: controllerName, namespace, annotations } },
     ...roles(options),
     deployment(options),
-    disruptionBudget(options),
+    disruptionBudget({ name: controllerName, namespace, annotations }, labels),
   ];
 }
 
@@ -37,20 +39,16 @@ function roles({ namespace, annotations, groupSnapshots }: ControllerOptions): M
   const bound = (kind: string, name: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
   const everywhere = { name: "snapshot-controller-runner", annotations };
   const here = { name: "snapshot-controller-leaderelection", namespace, annotations };
-  const rules = [...controllerRights, ...(groupSnapshots ? groupRights : [])].map(rule);
+  const rules = [...controllerRights, ...(groupSnapshots ? groupRights : [])].map(ruleOf);
   return [
     { apiVersion, kind: "ClusterRole", metadata: everywhere, rules },
     {
       ...{ apiVersion, kind: "ClusterRoleBinding", metadata: { name: "snapshot-controller-role", annotations } },
       ...bound("ClusterRole", everywhere.name),
     },
-    { apiVersion, kind: "Role", metadata: here, rules: leaseRights.map(rule) },
+    { apiVersion, kind: "Role", metadata: here, rules: leaseRights.map(ruleOf) },
     { apiVersion, kind: "RoleBinding", metadata: here, ...bound("Role", here.name) },
   ];
-}
-
-function rule({ apiGroups, resources, verbs }: Right) {
-  return { apiGroups, resources, verbs };
 }
 
 function deployment(options: ControllerOptions): Manifest {
@@ -75,15 +73,7 @@ function pod({ image, workers, requestsPerSecond, groupSnapshots }: ControllerOp
     serviceAccountName: controllerName,
     priorityClassName: "system-cluster-critical",
     securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: "RuntimeDefault" } },
-    // Two on one machine would go together with it.
-    topologySpreadConstraints: [
-      {
-        maxSkew: 1,
-        topologyKey: "kubernetes.io/hostname",
-        whenUnsatisfiable: "ScheduleAnyway",
-        labelSelector: { matchLabels: labels },
-      },
-    ],
+    topologySpreadConstraints: spreadOverMachines(labels),
     containers: [
       {
         name: controllerName,
@@ -103,11 +93,7 @@ function pod({ image, workers, requestsPerSecond, groupSnapshots }: ControllerOp
         ports: [{ name: "metrics", containerPort: metricsPort }],
         livenessProbe: { httpGet: { path: "/healthz/leader-election", port: "metrics" }, initialDelaySeconds: 10 },
         resources: { requests: { cpu: "20m", memory: "64Mi" } },
-        securityContext: {
-          allowPrivilegeEscalation: false,
-          readOnlyRootFilesystem: true,
-          capabilities: { drop: ["ALL"] },
-        },
+        securityContext: powerless,
       },
     ],
   };
@@ -115,14 +101,4 @@ function pod({ image, workers, requestsPerSecond, groupSnapshots }: ControllerOp
 
 function argument(name: string, value: Input<number>): Input<string> {
   return output(value).apply((number) => `--${name}=${number}`);
-}
-
-function disruptionBudget({ namespace, annotations }: ControllerOptions): Manifest {
-  const spec = { maxUnavailable: 1, selector: { matchLabels: labels } };
-  return {
-    apiVersion: "policy/v1",
-    kind: "PodDisruptionBudget",
-    metadata: { name: controllerName, namespace, annotations },
-    spec,
-  };
 }

@@ -1,7 +1,8 @@
 import { renderCrds } from "../api/crd.ts";
 import { controllerName as name, systemNamespace } from "../api/system-names.ts";
 import type { InstallOptions } from "./install-options.ts";
-import { clusterRights, systemRights, type Right } from "./rights.ts";
+import { clusterRights, ruleOf, systemRights } from "./rights.ts";
+import { disruptionBudget, powerless, spreadOverMachines } from "./standing-by.ts";
 
 /** An object to apply. */
 export interface Manifest {
@@ -47,7 +48,7 @@ export function controllerManifests(options: InstallOptions<unknown, unknown>): 
     serviceAccount(options),
     ...roles(options),
     deployment(options),
-    disruptionBudget(options),
+    disruptionBudget({ name, namespace: options.namespace }, labels),
     metricsService(options),
     networkPolicy(options),
   ];
@@ -69,15 +70,11 @@ function roles({ namespace }: InNamespace): Manifest[] {
   const inSystem = { name, namespace: systemNamespace };
   const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
   return [
-    { apiVersion, kind: "ClusterRole", metadata: { name }, rules: clusterRights.map(rule) },
+    { apiVersion, kind: "ClusterRole", metadata: { name }, rules: clusterRights.map(ruleOf) },
     { apiVersion, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
-    { apiVersion, kind: "Role", metadata: inSystem, rules: systemRights.map(rule) },
+    { apiVersion, kind: "Role", metadata: inSystem, rules: systemRights.map(ruleOf) },
     { apiVersion, kind: "RoleBinding", metadata: inSystem, ...bound("Role") },
   ];
-}
-
-function rule({ apiGroups, resources, verbs }: Right) {
-  return { apiGroups, resources, verbs };
 }
 
 function deployment({ namespace, annotations, replicas, ...options }: InstallOptions<unknown, unknown>): Manifest {
@@ -102,15 +99,7 @@ function pod({ image, cellImage, store }: Pick<InstallOptions<unknown, unknown>,
       fsGroup: 65532,
       seccompProfile: { type: "RuntimeDefault" },
     },
-    // Two on one machine would go together with it.
-    topologySpreadConstraints: [
-      {
-        maxSkew: 1,
-        topologyKey: "kubernetes.io/hostname",
-        whenUnsatisfiable: "ScheduleAnyway",
-        labelSelector: { matchLabels: labels },
-      },
-    ],
+    topologySpreadConstraints: spreadOverMachines(labels),
     containers: [
       {
         name: "controller",
@@ -127,21 +116,12 @@ function pod({ image, cellImage, store }: Pick<InstallOptions<unknown, unknown>,
         livenessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
         readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
         resources: { requests: { cpu: "100m", memory: "128Mi" } },
-        securityContext: {
-          allowPrivilegeEscalation: false,
-          readOnlyRootFilesystem: true,
-          capabilities: { drop: ["ALL"] },
-        },
+        securityContext: powerless,
         volumeMounts: [{ name: "store", mountPath: store.directory }],
       },
     ],
     volumes: [{ name: "store", persistentVolumeClaim: { claimName: store.claim } }],
   };
-}
-
-function disruptionBudget({ namespace }: InNamespace): Manifest {
-  const spec = { maxUnavailable: 1, selector: { matchLabels: labels } };
-  return { apiVersion: "policy/v1", kind: "PodDisruptionBudget", metadata: { name, namespace }, spec };
 }
 
 function metricsService({ namespace }: InNamespace): Manifest {

@@ -1,0 +1,28 @@
+/** Of Deployments of controllers that stand by for each other, whose one leader works: what both installations declare alike. */
+
+type Labels = Record<string, string>;
+
+/** Two on one machine would go together with it. */
+export function spreadOverMachines(labels: Labels) {
+  return [
+    {
+      maxSkew: 1,
+      topologyKey: "kubernetes.io/hostname",
+      whenUnsatisfiable: "ScheduleAnyway",
+      labelSelector: { matchLabels: labels },
+    },
+  ];
+}
+
+/** Of a container that needs no right on its machine, and writes to its volumes alone. */
+export const powerless = {
+  allowPrivilegeEscalation: false,
+  readOnlyRootFilesystem: true,
+  capabilities: { drop: ["ALL"] },
+};
+
+/** At most one of the Pods with these labels goes at a time when a machine is emptied. */
+export function disruptionBudget<Metadata>(metadata: Metadata, labels: Labels) {
+  const spec = { maxUnavailable: 1, selector: { matchLabels: labels } };
+  return { apiVersion: "policy/v1", kind: "PodDisruptionBudget", metadata, spec };
+}
