@@ -51,6 +51,25 @@ describe("ramet", () => {
     expect((await promisify(execFile)(process.execPath, args)).stdout).toBe(`${version}\n`);
   });
 
+  it.each(paths.filter((path) => path !== "ramet snapshot logs" && path !== "ramet sandbox exec"))(
+    "%s answers --version, which its help does not name",
+    async (path) => {
+      const command = path.split(" ").slice(1);
+      const [group = ""] = command;
+      const version = (await run("--version")).stdout;
+      expect(await run(...command, "--version")).toEqual({ exitCode: 0, stdout: version, stderr: "" });
+      expect(await run(group, "-V")).toMatchObject({ exitCode: 0, stdout: version });
+      expect((await run(...command, "--help")).stdout).not.toContain("--version");
+    },
+  );
+
+  it("leaves --version to the command that has one, and to the one that is to run in a sandbox", async () => {
+    expect((await run("snapshot", "logs", "a", "--version", "last")).stderr).toContain("--version");
+    const { exitCode, stderr, stdout } = await run("sandbox", "exec", "a", "python3", "--version");
+    expect(stderr).toContain("unknown option '--version'");
+    expect([exitCode, stdout]).toEqual([2, ""]);
+  });
+
   it.each(paths)("%s has help", async (path) => {
     const { exitCode, stdout } = await run(...path.split(" ").slice(1), "--help");
     expect(exitCode).toBe(0);

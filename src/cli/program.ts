@@ -17,6 +17,7 @@ import { setCommands } from "./set/commands.ts";
 import { serverCommands } from "./server/commands.ts";
 import { snapshotCommands } from "./snapshot/commands.ts";
 import { storeCommands } from "./store/commands.ts";
+import { answerVersion } from "./version-option.ts";
 
 /** Runs `ramet` with these arguments. Never throws: what fails is told on stderr. */
 export async function runProgram(io: Io, args: readonly string[]): Promise<number> {
@@ -52,11 +53,6 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
     .configureHelp({ showGlobalOptions: false })
     .showSuggestionAfterError()
     .showHelpAfterError("(see --help)")
-    .option("-V, --version", "print the version of this program")
-    .on("option:version", () => {
-      io.stdout.write(`${packageVersion()}\n`);
-      throw new CommanderError(exitCodes.ok, "commander.version", "the version was printed");
-    })
     .addHelpText("after", programExamples);
   sandboxCommands(program.command("sandbox").alias("sbx").description("Make, enter and remove sandboxes."), act);
   checkpointCommands(program.command("checkpoint").alias("cp").description("Capture sandboxes."), act);
@@ -74,6 +70,10 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   );
   manifestsCommand(program, act);
   serverCommands(program, act);
+  answerVersion(program, () => {
+    io.stdout.write(`${packageVersion()}\n`);
+    throw new CommanderError(exitCodes.ok, "commander.version", "the version was printed");
+  });
   return program;
 }
 
