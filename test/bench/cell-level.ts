@@ -6,8 +6,9 @@ import type { Contents } from "../../src/api/contents.ts";
 import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { CellRig, type RunningCell } from "../setup/cell-rig.ts";
-import { BareSandbox, unmountBareState, type BareRunscOptions } from "./bare-runsc.ts";
-import { newFigure, stopwatch, takeTurns, type Figure, type LevelContext } from "./figure.ts";
+import { openBareRunsc, type BareRunscOptions } from "./bare-runsc.ts";
+import { BareTurns } from "./bare-turns.ts";
+import { newFigure, phases, reportTurns, stopwatch, type Figure, type LevelContext } from "./figure.ts";
 import { firstAnswer, workloadCommand, workloadPort } from "./workload.ts";
 
 const both: Contents = ["memory", "filesystem"];
@@ -30,20 +31,13 @@ class CellLevel {
   readonly #context: LevelContext;
   readonly #rig: CellRig;
   readonly #store: CheckpointStore;
-  readonly #bare: BareRunscOptions;
-  #number = 0;
+  readonly #bare: BareTurns;
 
-  private constructor(context: LevelContext, rig: CellRig, store: CheckpointStore) {
+  private constructor(context: LevelContext, rig: CellRig, store: CheckpointStore, bare: BareRunscOptions) {
     this.#context = context;
     this.#rig = rig;
     this.#store = store;
-    this.#bare = {
-      runsc: rig.tools.runsc,
-      link: rig.tools["ramet-link"],
-      guest: rig.tools["ramet-guest"],
-      rootPath: context.rootPath,
-      directory: join(rig.directory, "bare"),
-    };
+    this.#bare = new BareTurns(context, bare);
   }
 
   static async open(context: LevelContext): Promise<CellLevel> {
@@ -51,14 +45,13 @@ class CellLevel {
     context.cleanUp.add(() => rig.close());
     const root = join(rig.directory, "store");
     await mkdir(root);
-    const level = new CellLevel(context, rig, directoryStore({ root }));
-    context.cleanUp.add(() => unmountBareState(level.#bare));
-    return level;
+    const bare = await openBareRunsc(context.rootPath, context.cleanUp);
+    return new CellLevel(context, rig, directoryStore({ root }), bare);
   }
 
   async sandbox(): Promise<void> {
     const figure = this.#figure("sandbox", 0, { ratios: [{ ramet: "ready", bare: "create+start", limit: 2 }] });
-    await this.#turns(figure, {
+    await reportTurns(this.#context, figure, {
       ramet: async (_, measured) => {
         let cell: RunningCell | undefined;
         const measures = await measured(async () => {
@@ -73,18 +66,7 @@ class CellLevel {
         await this.#stop(cell);
         return measures;
       },
-      bare: async (_, measured) => {
-        const sandbox = await this.#bareSandbox(0);
-        const measures = await measured(async () => {
-          const elapsed = stopwatch();
-          await sandbox.createAndStart();
-          const started = elapsed();
-          await firstAnswer(sandbox.ip);
-          return { "create+start": started, answers: elapsed() };
-        });
-        await sandbox.remove();
-        return measures;
-      },
+      bare: this.#bare.birth,
     });
   }
 
@@ -98,10 +80,8 @@ class CellLevel {
       goals: sizeMiB === 1024 ? { paused: 600 } : {},
     });
     const source = await this.#source(sizeMiB);
-    const bare = await this.#bareSandbox(sizeMiB);
-    await bare.createAndStart();
-    await firstAnswer(bare.ip);
-    await this.#turns(figure, {
+    const bare = await this.#bare.running(sizeMiB);
+    await reportTurns(this.#context, figure, {
       ramet: async (turn, measured) => {
         const checkpointId = `turn-${sizeMiB}-${turn}`;
         await firstAnswer(source.address.ip, "/gap/start");
@@ -114,19 +94,7 @@ class CellLevel {
         await this.#store.remove({ namespace: "test", checkpointId });
         return { ...measures, "paused, seen inside": gap };
       },
-      bare: async (turn, measured) => {
-        const image = join(this.#bare.directory, `image-${turn}`);
-        await mkdir(image);
-        await firstAnswer(bare.ip, "/gap/start");
-        const measures = await measured(async () => {
-          const elapsed = stopwatch();
-          await bare.checkpoint(image);
-          return { "runsc checkpoint": elapsed() };
-        });
-        const gap = Number(await firstAnswer(bare.ip, "/gap/stop"));
-        await rm(image, { recursive: true });
-        return { ...measures, "paused, seen inside": gap };
-      },
+      bare: this.#bare.checkpoint(bare),
     });
     await bare.remove();
     await this.#stop(source);
@@ -143,15 +111,9 @@ class CellLevel {
     const source = await this.#source(sizeMiB);
     const checkpointId = `source-${sizeMiB}`;
     const { manifestDigest } = await this.#take(source, checkpointId);
-    const image = join(this.#bare.directory, `source-${sizeMiB}`);
-    const origin = await this.#bareSandbox(sizeMiB);
-    await origin.createAndStart();
-    await firstAnswer(origin.ip);
-    await mkdir(image);
-    await origin.checkpoint(image);
-    await origin.remove();
+    const image = await this.#bare.image(sizeMiB);
     await this.#stop(source);
-    await this.#turns(figure, {
+    await reportTurns(this.#context, figure, {
       ramet: async (_, measured) => {
         let cell: RunningCell | undefined;
         const measures = await measured(async () => {
@@ -173,18 +135,7 @@ class CellLevel {
         await this.#stop(cell);
         return measures;
       },
-      bare: async (_, measured) => {
-        const sandbox = await this.#bareSandbox(sizeMiB);
-        const measures = await measured(async () => {
-          const elapsed = stopwatch();
-          await sandbox.restore(image);
-          const restored = elapsed();
-          await firstAnswer(sandbox.ip);
-          return { "runsc restore": restored, answers: elapsed() };
-        });
-        await sandbox.remove();
-        return measures;
-      },
+      bare: this.#bare.restore(image, sizeMiB),
     });
     await rm(image, { recursive: true });
     await this.#store.remove({ namespace: "test", checkpointId });
@@ -194,25 +145,12 @@ class CellLevel {
     return newFigure({ name, level: "cell", sizeMiB, hugePages: this.#context.hugePages, ...rest });
   }
 
-  async #turns(figure: Figure, sides: Pick<Parameters<typeof takeTurns>[1], "ramet" | "bare">): Promise<void> {
-    const { options, accounts, signal, report } = this.#context;
-    await takeTurns(figure, { n: options.n, accounts, signal, ...sides });
-    report(figure);
-  }
-
   async #source(sizeMiB: number): Promise<RunningCell> {
     await this.#context.accounts.ramet?.join();
     const cell = await this.#startCell("boot", sizeMiB);
     await this.#rig.client.boot(cell.address, { identity: cell.identity });
     await firstAnswer(cell.address.ip);
     return cell;
-  }
-
-  async #bareSandbox(sizeMiB: number): Promise<BareSandbox> {
-    await this.#context.accounts.bare?.join();
-    const sandbox = await BareSandbox.prepare(this.#bare, ++this.#number, sizeMiB);
-    this.#context.cleanUp.add(() => sandbox.remove());
-    return sandbox;
   }
 
   #startCell(start: "boot" | "wait", sizeMiB: number): Promise<RunningCell> {
@@ -232,8 +170,4 @@ class CellLevel {
     await exited;
     await rm(cell.directory, { recursive: true, force: true });
   }
-}
-
-function phases(of: Record<string, number>): Record<string, number> {
-  return Object.fromEntries(Object.entries(of).map(([name, value]) => [`phase ${name}`, value]));
 }

@@ -1,13 +1,11 @@
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Checkpoint } from "../../src/api/checkpoint.ts";
 import type { Sandbox } from "../../src/api/sandbox.ts";
-import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
-import { BareSandbox, unmountBareState, type BareRunscOptions } from "./bare-runsc.ts";
+import { openBareRunsc, type BareRunscOptions } from "./bare-runsc.ts";
+import { BareTurns } from "./bare-turns.ts";
 import { controllerCounters } from "./controller-metrics.ts";
-import { newFigure, stopwatch, takeTurns, type Figure, type LevelContext, type Measures } from "./figure.ts";
+import { newFigure, phases, reportTurns, stopwatch, type Figure, type LevelContext, type Measures } from "./figure.ts";
 import type { LocalCluster, SandboxWish } from "./local-cluster.ts";
 import { PodTimeline } from "./pod-timeline.ts";
 import { WarmSet } from "./warm-set.ts";
@@ -33,24 +31,19 @@ const echoMilliseconds = 50;
 class ClusterLevel {
   readonly #context: LevelContext;
   readonly #cluster: LocalCluster;
-  readonly #bare: BareRunscOptions;
+  readonly #bare: BareTurns;
   readonly #timeline: PodTimeline;
   #number = 0;
 
   private constructor(context: LevelContext, cluster: LocalCluster, bare: BareRunscOptions) {
     this.#context = context;
     this.#cluster = cluster;
-    this.#bare = bare;
+    this.#bare = new BareTurns(context, bare);
     this.#timeline = new PodTimeline(cluster.cluster.client);
   }
 
   static async open(context: LevelContext, cluster: LocalCluster): Promise<ClusterLevel> {
-    const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
-    const directory = await mkdtemp(join(tmpdir(), "ramet-bare-"));
-    const { "ramet-guest": guest, "ramet-link": link, runsc } = tools;
-    const bare = { runsc, guest, link, rootPath: context.rootPath, directory };
-    context.cleanUp.add(() => rm(directory, { recursive: true, force: true }));
-    context.cleanUp.add(() => unmountBareState(bare));
+    const bare = await openBareRunsc(context.rootPath, context.cleanUp);
     return new ClusterLevel(context, cluster, bare);
   }
 
@@ -70,24 +63,13 @@ class ClusterLevel {
       ],
       goals: { ready: 300 },
     });
-    await this.#turns(figure, {
+    await reportTurns(this.#context, figure, {
       ramet: async (turn, measured) => {
         const [sandbox, measures] = await measured(() => this.#birth({ name: `new-${turn}` }));
         await this.#cluster.remove(this.#cluster.cluster.sandboxes, sandbox);
         return measures;
       },
-      bare: async (_, measured) => {
-        const sandbox = await this.#bareSandbox(0);
-        const measures = await measured(async () => {
-          const elapsed = stopwatch();
-          await sandbox.createAndStart();
-          const started = elapsed();
-          await firstAnswer(sandbox.ip);
-          return { "create+start": started, answers: elapsed() };
-        });
-        await sandbox.remove();
-        return measures;
-      },
+      bare: this.#bare.birth,
     });
   }
 
@@ -101,11 +83,9 @@ class ClusterLevel {
       goals: { ...(sizeMiB === 0 && { succeeded: 200 }), ...(sizeMiB === 1024 && { paused: 600 }) },
     });
     const source = await this.#source(sizeMiB);
-    const bare = await this.#bareSandbox(sizeMiB);
-    await bare.createAndStart();
-    await firstAnswer(bare.ip);
+    const bare = await this.#bare.running(sizeMiB);
     const ip = addressOf(source);
-    await this.#turns(figure, {
+    await reportTurns(this.#context, figure, {
       ramet: async (turn, measured) => {
         await firstAnswer(ip, "/gap/start");
         const [checkpoint, measures] = await measured(() =>
@@ -115,19 +95,7 @@ class ClusterLevel {
         await this.#cluster.remove(this.#cluster.cluster.checkpoints, checkpoint);
         return { ...measures, "paused, seen inside": gap };
       },
-      bare: async (turn, measured) => {
-        const image = join(this.#bare.directory, `image-${turn}`);
-        await mkdir(image);
-        await firstAnswer(bare.ip, "/gap/start");
-        const measures = await measured(async () => {
-          const elapsed = stopwatch();
-          await bare.checkpoint(image);
-          return { "runsc checkpoint": elapsed() };
-        });
-        const gap = Number(await firstAnswer(bare.ip, "/gap/stop"));
-        await rm(image, { recursive: true });
-        return { ...measures, "paused, seen inside": gap };
-      },
+      bare: this.#bare.checkpoint(bare),
     });
     await bare.remove();
     await this.#cluster.remove(this.#cluster.cluster.sandboxes, source);
@@ -144,8 +112,8 @@ class ClusterLevel {
     const source = await this.#source(sizeMiB);
     const [checkpoint] = await this.#capture(`source-${sizeMiB}`, source.metadata.name);
     await this.#cluster.remove(this.#cluster.cluster.sandboxes, source);
-    const image = await this.#bareImage(sizeMiB);
-    await this.#turns(figure, {
+    const image = await this.#bare.image(sizeMiB);
+    await reportTurns(this.#context, figure, {
       ramet: async (turn, measured) => {
         const { checkpointId } = checkpoint.status ?? {};
         const wish = { name: `clone-${sizeMiB}-${turn}`, sizeMiB, checkpointId };
@@ -153,18 +121,7 @@ class ClusterLevel {
         await this.#cluster.remove(this.#cluster.cluster.sandboxes, sandbox);
         return measures;
       },
-      bare: async (_, measured) => {
-        const sandbox = await this.#bareSandbox(sizeMiB);
-        const measures = await measured(async () => {
-          const elapsed = stopwatch();
-          await sandbox.restore(image);
-          const restored = elapsed();
-          await firstAnswer(sandbox.ip);
-          return { "runsc restore": restored, answers: elapsed() };
-        });
-        await sandbox.remove();
-        return measures;
-      },
+      bare: this.#bare.restore(image, sizeMiB),
     });
     await rm(image, { recursive: true });
     await this.#cluster.remove(this.#cluster.cluster.checkpoints, checkpoint);
@@ -183,8 +140,8 @@ class ClusterLevel {
     const [checkpoint] = await this.#capture(`warm-${sizeMiB}`, source.metadata.name);
     await this.#cluster.remove(this.#cluster.cluster.sandboxes, source);
     const set = await WarmSet.open(this.#cluster, `warm-${sizeMiB}-${++this.#number}`, sizeMiB);
-    const image = await this.#bareImage(sizeMiB);
-    await this.#turns(figure, {
+    const image = await this.#bare.image(sizeMiB);
+    await reportTurns(this.#context, figure, {
       ramet: async (_, measured) => {
         await set.full();
         const before = await controllerCounters(this.#controllerPid);
@@ -207,19 +164,7 @@ class ClusterLevel {
           "number of reconciles": sum(spent.reconciles),
         };
       },
-      bare: async (_, measured) => {
-        const sandbox = await this.#bareSandbox(sizeMiB);
-        await sandbox.create();
-        const measures = await measured(async () => {
-          const elapsed = stopwatch();
-          await sandbox.restore(image);
-          const restored = elapsed();
-          await firstAnswer(sandbox.ip);
-          return { "runsc restore": restored, answers: elapsed() };
-        });
-        await sandbox.remove();
-        return measures;
-      },
+      bare: this.#bare.restore(image, sizeMiB, { created: true }),
     });
     await set.close();
     await rm(image, { recursive: true });
@@ -263,48 +208,20 @@ class ClusterLevel {
     return [done, { "at: wish accepted": accepted, paused, succeeded, ...phases(ramet?.phases) }];
   }
 
-  async #bareImage(sizeMiB: number): Promise<string> {
-    const image = join(this.#bare.directory, `source-${sizeMiB}`);
-    const origin = await this.#bareSandbox(sizeMiB);
-    await origin.createAndStart();
-    await firstAnswer(origin.ip);
-    await mkdir(image);
-    await origin.checkpoint(image);
-    await origin.remove();
-    return image;
-  }
-
   async #source(sizeMiB: number): Promise<Sandbox> {
     const sandbox = await this.#cluster.createSandbox({ name: `source-${sizeMiB}-${++this.#number}`, sizeMiB });
     await firstAnswer(addressOf(sandbox));
     return sandbox;
   }
 
-  async #bareSandbox(sizeMiB: number): Promise<BareSandbox> {
-    await this.#context.accounts.bare?.join();
-    const sandbox = await BareSandbox.prepare(this.#bare, ++this.#number, sizeMiB);
-    this.#context.cleanUp.add(() => sandbox.remove());
-    return sandbox;
-  }
-
   #figure(name: string, sizeMiB: number, rest: Partial<Figure>): Figure {
     return newFigure({ name, level: "cluster", sizeMiB, hugePages: this.#context.hugePages, ...rest });
-  }
-
-  async #turns(figure: Figure, sides: Pick<Parameters<typeof takeTurns>[1], "ramet" | "bare">): Promise<void> {
-    const { options, accounts, signal, report } = this.#context;
-    await takeTurns(figure, { n: options.n, accounts, signal, ...sides });
-    report(figure);
   }
 }
 
 function addressOf({ metadata, status }: Sandbox): string {
   if (status?.sandboxIp === undefined) throw new Error(`${metadata.name} has no address`);
   return status.sandboxIp;
-}
-
-function phases(of: Record<string, number> | undefined): Measures {
-  return Object.fromEntries(Object.entries(of ?? {}).map(([name, value]) => [`phase ${name}`, value]));
 }
 
 function sum(counts: Record<string, number>): number {

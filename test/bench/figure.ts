@@ -49,7 +49,7 @@ export interface Turns {
 export type Measured = <T>(work: () => Promise<T>) => Promise<T>;
 
 /** Takes turns, so that whatever else happens on the machine meets both sides alike; the first turn warms up and is dropped. */
-export async function takeTurns(figure: Figure, { n, accounts, signal, ...sides }: Turns): Promise<void> {
+async function takeTurns(figure: Figure, { n, accounts, signal, ...sides }: Turns): Promise<void> {
   for (let turn = 0; turn <= n; turn++) {
     const order = turn % 2 === 0 ? (["bare", "ramet"] as const) : (["ramet", "bare"] as const);
     for (const side of order) {
@@ -60,6 +60,16 @@ export async function takeTurns(figure: Figure, { n, accounts, signal, ...sides 
     process.stderr.write(`\r${figure.name} ${figure.sizeMiB} MiB: ${turn}/${n} `);
   }
   process.stderr.write("\r\x1b[K");
+}
+
+/** Takes all turns of a level's figure, and reports it. */
+export async function reportTurns(
+  { options, accounts, signal, report }: LevelContext,
+  figure: Figure,
+  sides: Pick<Turns, "ramet" | "bare">,
+): Promise<void> {
+  await takeTurns(figure, { n: options.n, accounts, signal, ...sides });
+  report(figure);
 }
 
 async function oneTurn(
@@ -79,6 +89,11 @@ async function oneTurn(
 
 export function newFigure(figure: Omit<Figure, "ramet" | "bare" | "ratios" | "goals"> & Partial<Figure>): Figure {
   return { ratios: [], goals: {}, ramet: new Samples(), bare: new Samples(), ...figure };
+}
+
+/** The phases that a cell tells, as measures. */
+export function phases(of: Measures | undefined): Measures {
+  return Object.fromEntries(Object.entries(of ?? {}).map(([name, value]) => [`phase ${name}`, value]));
 }
 
 /** Milliseconds since the clock was made. */
