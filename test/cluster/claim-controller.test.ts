@@ -12,17 +12,11 @@ import { besidesSlowness, took, writeOf } from "./counted-writes.ts";
 /** SandboxClaims on a real API server with the real controllers; the cells are stand-ins, in which nothing runs. */
 const node = new StandInNode();
 let cluster: Cluster;
-let kubeconfig = "";
 let namespace = "";
 let number = 0;
 
 beforeAll(async () => {
-  cluster = await openCluster({
-    startNode: (context) => {
-      kubeconfig = context.controlPlane.kubeconfigPath;
-      return node.start(context);
-    },
-  });
+  cluster = await openCluster({ startNode: (context) => node.start(context) });
 });
 afterAll(() => cluster.close());
 
@@ -203,7 +197,7 @@ test("a completed claim is deleted when its time is over, and its sandboxes stay
 
 async function ramet(...args: string[]) {
   const io = memoryIo({ environment: { HOME: "/nowhere" } });
-  const exitCode = await runProgram(io, ["claim", ...args, "-n", namespace, "--kubeconfig", kubeconfig]);
+  const exitCode = await runProgram(io, ["claim", ...args, "-n", namespace, "--kubeconfig", cluster.kubeconfigPath]);
   return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
 }
 

@@ -14,15 +14,9 @@ import { SetWorld } from "./sandbox-set-world.ts";
 const node = new StandInNode();
 let cluster: Cluster;
 let number = 0;
-let kubeconfig = "";
 
 beforeAll(async () => {
-  cluster = await openCluster({
-    startNode: (context) => {
-      kubeconfig = context.controlPlane.kubeconfigPath;
-      return node.start(context);
-    },
-  });
+  cluster = await openCluster({ startNode: (context) => node.start(context) });
 });
 afterAll(() => cluster.close());
 
@@ -269,7 +263,7 @@ test("the command line scales a set, waits for it, and says why it cannot be fil
   await pool.settled(1);
   const ramet = async (...args: string[]) => {
     const io = memoryIo({ environment: {} });
-    const exitCode = await runProgram(io, [...args, "--kubeconfig", kubeconfig, "-n", pool.namespace]);
+    const exitCode = await runProgram(io, [...args, "--kubeconfig", cluster.kubeconfigPath, "-n", pool.namespace]);
     return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
   };
   expect(await ramet("set", "scale", "pool", "3")).toEqual({ exitCode: 0, stdout: "set pool holds 3\n", stderr: "" });
