@@ -1,13 +1,13 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { Metadata, credentials, type ServiceError } from "@grpc/grpc-js";
 import providerGrpc from "@pulumi/pulumi/proto/provider_grpc_pb.js";
 import provider from "@pulumi/pulumi/proto/provider_pb.js";
 import status from "@pulumi/pulumi/proto/status_pb.js";
 import struct from "google-protobuf/google/protobuf/struct_pb.js";
+import { startPulumiProcess } from "./pulumi-process.ts";
 import { InitError, type Difference, type ResourceProvider } from "./resource-provider.ts";
 import type { Values } from "./values.ts";
 
@@ -37,23 +37,9 @@ export class DynamicProviderProcess implements ResourceProvider {
   static async start(options: DynamicProviderOptions): Promise<DynamicProviderProcess> {
     const { folder, project, environment, configuration, onLine } = options;
     const program = createRequire(join(folder, "package.json")).resolve("@pulumi/pulumi/cmd/dynamic-provider");
-    const child = spawn(process.execPath, [program, "127.0.0.1:0"], {
-      cwd: folder,
-      env: { ...environment, PULUMI_NODEJS_PROJECT: project, PULUMI_PROJECT: project },
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    const port = await new Promise<number>((resolve, reject) => {
-      child.once("error", reject);
-      child.once("exit", (code) => {
-        reject(new Error(`the process for dynamic resources ended with ${code ?? "a signal"}`));
-      });
-      let isFirst = true;
-      createInterface({ input: child.stdout }).on("line", (line) => {
-        if (isFirst) resolve(Number(line));
-        else onLine(line);
-        isFirst = false;
-      });
-      createInterface({ input: child.stderr }).on("line", onLine);
+    const { child, port } = await startPulumiProcess({
+      ...{ what: "the process for dynamic resources", program: [program, "127.0.0.1:0"], folder, onLine },
+      environment: { ...environment, PULUMI_NODEJS_PROJECT: project, PULUMI_PROJECT: project },
     });
     const started = new DynamicProviderProcess(child, port);
     const request = new provider.ConfigureRequest();

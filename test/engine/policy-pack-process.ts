@@ -1,12 +1,12 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createRequire } from "node:module";
-import { createInterface } from "node:readline";
 import { credentials, type ServiceError } from "@grpc/grpc-js";
 import analyzerGrpc from "@pulumi/pulumi/proto/analyzer_grpc_pb.js";
 import analyzer from "@pulumi/pulumi/proto/analyzer_pb.js";
 import empty from "google-protobuf/google/protobuf/empty_pb.js";
 import struct from "google-protobuf/google/protobuf/struct_pb.js";
+import { startPulumiProcess } from "./pulumi-process.ts";
 import type { Values } from "./values.ts";
 
 /** A resource before it is made, with its inputs as the provider has checked them. */
@@ -40,23 +40,8 @@ export class PolicyPackProcess {
   /** @param onLine hears what the process prints */
   static async start(folder: string, onLine: (line: string) => void): Promise<PolicyPackProcess> {
     const program = createRequire(import.meta.url).resolve("@pulumi/pulumi/cmd/run-policy-pack");
-    const child = spawn(process.execPath, [program, "127.0.0.1:0", "."], {
-      cwd: folder,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    const port = await new Promise<number>((resolve, reject) => {
-      child.once("error", reject);
-      child.once("exit", (code) => {
-        reject(new Error(`the process of the policy pack ended with ${code ?? "a signal"}`));
-      });
-      let isFirst = true;
-      createInterface({ input: child.stdout }).on("line", (line) => {
-        if (isFirst) resolve(Number(line));
-        else onLine(line);
-        isFirst = false;
-      });
-      createInterface({ input: child.stderr }).on("line", onLine);
-    });
+    const what = "the process of the policy pack";
+    const { child, port } = await startPulumiProcess({ what, program: [program, "127.0.0.1:0", "."], folder, onLine });
     return new PolicyPackProcess(child, port);
   }
 
