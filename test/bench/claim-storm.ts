@@ -14,6 +14,7 @@ import { silentLog } from "../../src/kube/log.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import { OwnWrites } from "../../src/kube/own-writes.ts";
 import { openClaimWorld, type ClaimWorld } from "../cluster/claim-world.ts";
+import { untilStocked } from "../cluster/claimer.ts";
 import { summary, type Summary } from "./samples.ts";
 
 /** What a storm of claims came to. */
@@ -154,7 +155,7 @@ async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
   };
   let before = 0;
   return {
-    stocked: (namespace, count) => stockedIn(informers, namespace, count),
+    stocked: (namespace, count) => untilStocked(informers.sandboxes, namespace, count),
     claim: user.claim,
     counted: async () => {
       const now = await reconciles();
@@ -201,17 +202,4 @@ async function openUser(
       return { name: sandbox, cold: sandbox === "" || /-[0-9a-f]{10}$/.test(sandbox) };
     },
   };
-}
-
-function stockedIn({ sandboxes }: ReturnType<typeof createInformers>, namespace: string, count: number): Promise<void> {
-  return new Promise((resolve) => {
-    const look = (): void => {
-      const all = sandboxes.store.list().filter(({ metadata }) => metadata.namespace === namespace);
-      if (all.filter(({ status }) => status?.phase === "Running").length < count) return;
-      stop();
-      resolve();
-    };
-    const stop = sandboxes.store.subscribe(look);
-    look();
-  });
 }

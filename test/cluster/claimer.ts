@@ -52,17 +52,7 @@ export async function openClaimer(client: KubeClient): Promise<Claimer> {
         parts,
         AbortSignal.any([signal, end.signal]),
       ),
-    stocked: (namespace, count) =>
-      new Promise((resolve) => {
-        const look = (): void => {
-          const all = informer.store.list().filter(({ metadata }) => metadata.namespace === namespace);
-          if (all.filter(({ status }) => status?.phase === "Running").length < count) return;
-          stop();
-          resolve();
-        };
-        const stop = informer.store.subscribe(look);
-        look();
-      }),
+    stocked: (namespace, count) => untilStocked(informer, namespace, count),
     close: async () => {
       if (!isOpen) return;
       isOpen = false;
@@ -71,4 +61,18 @@ export async function openClaimer(client: KubeClient): Promise<Claimer> {
       await client.close();
     },
   };
+}
+
+/** Resolves when so many sandboxes of a namespace run. */
+export function untilStocked({ store }: Informer<Sandbox>, namespace: string, count: number): Promise<void> {
+  return new Promise((resolve) => {
+    const look = (): void => {
+      const all = store.list().filter(({ metadata }) => metadata.namespace === namespace);
+      if (all.filter(({ status }) => status?.phase === "Running").length < count) return;
+      stop();
+      resolve();
+    };
+    const stop = store.subscribe(look);
+    look();
+  });
 }
