@@ -1,8 +1,7 @@
 import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { stringify } from "yaml";
-import { linkPackages } from "../../test/program/program-world.ts";
+import { linkPackages } from "../../test/engine/link-packages.ts";
 
 /** A copy of a program that may be changed, as a person would change it in a repository. */
 export class ProgramFolder {
@@ -17,8 +16,6 @@ export class ProgramFolder {
   static async make(program: string): Promise<ProgramFolder> {
     const made = new ProgramFolder(await mkdtemp(join(tmpdir(), "ramet-demo-program-")));
     await cp(program, made.path, { recursive: true, filter: (path) => !path.endsWith("node_modules") });
-    const project = { name: "ramet-local", runtime: { name: "nodejs", options: { typescript: false } } };
-    await writeFile(join(made.path, "Pulumi.yaml"), stringify(project));
     await writeFile(join(made.path, "package.json"), JSON.stringify({ type: "module", main: "index.ts" }));
     await linkPackages(made.path);
     return made;

@@ -1,11 +1,12 @@
 import { fileURLToPath } from "node:url";
+import type { Engine, RunResult } from "../../test/engine/engine.ts";
+import { openEngine } from "../../test/engine/open-engine.ts";
 import { CommandLine } from "./command-line.ts";
-import { openRunner } from "./open-runner.ts";
 import { ProgramFolder } from "./program-folder.ts";
-import type { ProgramRun, ProgramRunner } from "./program-runner.ts";
 import { runDemo, type DemoContext } from "./run-demo.ts";
 import { SetWatch } from "./set-watch.ts";
 import { expectEqual } from "./steps.ts";
+import { succeeded } from "./succeeded.ts";
 
 /** As many as the program says. */
 const replicas = 10;
@@ -41,20 +42,22 @@ async function goThrough(
       .map(({ metadata }) => metadata.uid)
       .toSorted()
       .join();
-  let pulumi: ProgramRunner | undefined;
-  const runner = (): ProgramRunner => {
-    if (pulumi === undefined) throw new Error("nothing runs the program");
-    return pulumi;
+  let found: Engine | undefined;
+  const engine = (): Engine => {
+    if (found === undefined) throw new Error("nothing runs the program");
+    return found;
   };
-  let first: ProgramRun | undefined;
+  let first: RunResult | undefined;
 
   await steps.step("Look for pulumi", async () => {
-    const options = { folder: folder.path, stateFolder: folder.home, kubeconfigPath, onLine: note, signal };
-    pulumi = await openRunner(options);
-    return pulumi.description;
+    found = await openEngine({
+      ...{ program: folder.path, stateFolder: folder.home, kubeconfig: kubeconfigPath, onLine: note, signal },
+      ...{ project: "ramet-local", stack: "demo", passphrase: "demo" },
+    });
+    return found.description;
   });
   await steps.step("pulumi up: a template, a named snapshot, a pool and a clone", async () => {
-    first = await runner().up();
+    first = await succeeded(engine().up());
     expectEqual("the version", String(first.outputs["version"]), "1");
     const { status } = await fetch(String(first.outputs["url"]), { signal });
     expectEqual("the answer of the clone", String(status), "200");
@@ -72,13 +75,13 @@ async function goThrough(
     });
     await steps.step("Change the second step, and preview", async () => {
       await folder.edit("--rows 100000", "--rows 200000");
-      const { text } = await runner().preview();
+      const { text } = await succeeded(engine().preview());
       if (!/rebuilds from step 2 of 4; pool rolls 10 sandboxes/.test(text))
         throw new Error(`the preview says: ${text}`);
       return "the preview says which step changes, what is rebuilt and what rolls";
     });
     await steps.step("pulumi up: one step is run, and the pool rolls", async () => {
-      const { outputs } = await runner().up();
+      const { outputs } = await succeeded(engine().up());
       expectEqual("the version", String(outputs["version"]), "2");
       await watch.untilSettled(replicas, signal);
       const [ready] = watch.ready;
@@ -89,7 +92,7 @@ async function goThrough(
     await steps.step("git revert and pulumi up: nothing is built", async () => {
       const before = await checkpoints();
       await folder.edit("--rows 200000", "--rows 100000");
-      const { text, outputs } = await runner().up();
+      const { text, outputs } = await succeeded(engine().up());
       expectEqual("the version", String(outputs["version"]), "1");
       expectEqual("the digest", String(outputs["digest"]), String(first?.outputs["digest"]));
       if (!text.includes("digest is kept as version 1: no rebuild")) throw new Error(`pulumi up says: ${text}`);
@@ -101,7 +104,7 @@ async function goThrough(
     await watch.close();
   }
   await steps.step("pulumi destroy", async () => {
-    await runner().destroy();
+    await succeeded(engine().destroy());
     const left = [await cluster.sets.find({ ...at, name: set }), await cluster.snapshots.find(at)];
     expectEqual("what is left", JSON.stringify(left), "[null,null]");
     expectEqual("lines of the table in the claimed one", await rowsIn(claimed), "100001");

@@ -3,8 +3,9 @@ import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { ProgramFolder } from "../../examples/walkthrough/program-folder.ts";
-import type { ProgramRunner } from "../../examples/walkthrough/program-runner.ts";
-import { openRunner } from "../../examples/walkthrough/open-runner.ts";
+import { succeeded } from "../../examples/walkthrough/succeeded.ts";
+import type { Engine } from "../engine/engine.ts";
+import { openEngine } from "../engine/open-engine.ts";
 import { providerTexts } from "../program/provider-texts.ts";
 import { startControlPlane } from "../setup/control-plane.ts";
 import type { CleanUp } from "./clean-up.ts";
@@ -44,20 +45,16 @@ export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Pr
   cleanUp.add(() => controllers.stop());
   const programs = { ramet: await open("ramet"), plain: await open("plain") };
 
-  async function open(name: "ramet" | "plain"): Promise<ProgramRunner> {
+  async function open(name: "ramet" | "plain"): Promise<Engine> {
     const folder = await ProgramFolder.make(join(import.meta.dirname, "programs", name));
     cleanUp.add(() => folder.remove());
     const { path, home } = folder;
-    const { kubeconfigPath } = plane;
-    const runner = await openRunner({
-      folder: path,
-      stateFolder: home,
-      kubeconfigPath,
-      onLine: () => undefined,
-      signal,
+    const engine = await openEngine({
+      ...{ program: path, stateFolder: home, kubeconfig: plane.kubeconfigPath, signal },
+      ...{ project: name, stack: "bench", passphrase: "bench" },
     });
-    await runner.up();
-    return runner;
+    await succeeded(engine.up());
+    return engine;
   }
 
   const measured = {
@@ -80,11 +77,11 @@ export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Pr
   };
 }
 
-async function timed(runner: ProgramRunner, what: "preview" | "up"): Promise<number> {
+async function timed(engine: Engine, what: "preview" | "up"): Promise<number> {
   const start = performance.now();
-  const { text } = await runner[what]();
+  const { steps, text } = await succeeded(engine[what]());
   const milliseconds = performance.now() - start;
-  if (/\b(create|update|replace|delete)\b/.test(text))
+  if (steps.some(({ operation }) => operation !== "same"))
     throw new Error(`the ${what} found something to change: ${text}`);
   return milliseconds;
 }

@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { CloudResources } from "./cloud-resources.ts";
-import { Deployment, type Step } from "./deployment.ts";
+import { Deployment } from "./deployment.ts";
 import { DynamicProviderProcess } from "./dynamic-provider-process.ts";
+import type { Engine, EngineOptions, RunResult } from "./engine.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
 import { serveMonitor } from "./monitor-server.ts";
 import { PolicyPackProcess, type Judged } from "./policy-pack-process.ts";
@@ -12,44 +13,13 @@ import { runProgram } from "./program-process.ts";
 import { renderSteps } from "./render-steps.ts";
 import type { ResourceProvider } from "./resource-provider.ts";
 import { StateFile } from "./state-file.ts";
-import type { Values } from "./values.ts";
-
-export interface EngineOptions {
-  /** The program's folder. */
-  program: string;
-  /** Where the state is kept. */
-  stateFolder: string;
-  kubeconfig: string;
-  project: string;
-  stack: string;
-  passphrase: string;
-  configuration?: Record<string, string>;
-  secretKeys?: string[];
-  /** A policy pack that judges each resource, by its folder. */
-  policyPack?: string;
-  /** As the option of `Pulumi.yaml`. @default false */
-  typescript?: boolean;
-  /** Ends what is under way, and with it all processes; what was begun in the cluster goes on there. */
-  signal?: AbortSignal;
-  /** Hears of each line as it comes, with the process for dynamic resources: for tests of what its death leaves behind. */
-  onLine?: (line: string, providerPid: number) => void;
-}
-
-export interface RunResult {
-  succeeded: boolean;
-  steps: Step[];
-  outputs: Values;
-  /** What the program and the resources said. */
-  lines: string[];
-  /** One line for each resource that is not left as it is, and what was said. */
-  text: string;
-}
 
 /**
  * A stand-in for `pulumi preview`, `up`, `refresh` and `destroy`; what it does not prove stands in the README beside it. Each call
  * reads the state anew and starts Pulumi's processes, as each call of the command line does.
  */
-export class StandInEngine {
+export class StandInEngine implements Engine {
+  readonly description = "a stand-in for Pulumi's engine runs the program in Pulumi's own processes";
   readonly #options: EngineOptions;
 
   constructor(options: EngineOptions) {
@@ -60,7 +30,6 @@ export class StandInEngine {
     return join(this.#options.stateFolder, `${this.#options.stack}.json`);
   }
 
-  /** The same stack with other options. */
   with(options: Partial<EngineOptions>): StandInEngine {
     return new StandInEngine({ ...this.#options, ...options });
   }
@@ -73,7 +42,6 @@ export class StandInEngine {
     return this.#run(false);
   }
 
-  /** Brings the state to what the cluster has. */
   async refresh(): Promise<RunResult> {
     return this.#session(false, async (deployment, { state, providerOf }) => {
       for (const resource of state.list()) {
@@ -135,9 +103,12 @@ export class StandInEngine {
     const { program: folder, project, stack, kubeconfig, configuration = {}, passphrase } = this.#options;
     const lines: string[] = [];
     let providerPid = 0;
+    const killProvider = (): void => {
+      process.kill(providerPid, "SIGKILL");
+    };
     const onLine = (line: string): void => {
       lines.push(line);
-      this.#options.onLine?.(line, providerPid);
+      this.#options.onLine?.(line, killProvider);
     };
     const state = new StateFile(this.statePath, passphrase);
     const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));

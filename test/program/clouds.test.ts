@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { upstreamCrds } from "../../components/snapshot-stack/upstream-crds.ts";
 import { crdNames, installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
-import type { RunResult } from "../engine/stand-in-engine.ts";
+import type { RunResult } from "../engine/engine.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { refs, StackWorld } from "./stack-world.ts";
 

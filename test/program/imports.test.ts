@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import packageJson from "../../package.json" with { type: "json" };
-import { StandInEngine, type RunResult } from "../engine/stand-in-engine.ts";
+import type { RunResult } from "../engine/engine.ts";
+import { chosenEngine } from "./chosen-engine.ts";
 import { hasPnpm, installAsNpm, installWithPnpm, packPackage } from "./installed-package.ts";
 import { providerTexts } from "./provider-texts.ts";
 
@@ -87,10 +88,11 @@ async function write(name: string, files: Record<string, string>, description: o
   return folder;
 }
 
-function preview(program: string, options: { typescript?: boolean } = {}): Promise<RunResult> {
+async function preview(program: string, options: { typescript?: boolean } = {}): Promise<RunResult> {
   const kubeconfig = join(home, "kubeconfig");
   const stack = { project: "program", stack: "test", passphrase: "a passphrase" };
-  return new StandInEngine({ program, stateFolder: home, kubeconfig, ...stack, ...options }).preview();
+  const engine = await chosenEngine({ program, stateFolder: home, kubeconfig, ...stack, ...options });
+  return engine.preview();
 }
 
 let digest: unknown;

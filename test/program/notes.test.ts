@@ -83,8 +83,8 @@ it("goes on where a run that was killed has left off", async () => {
   const killed = await world.engine
     .with({
       configuration,
-      onLine: (line, pid) => {
-        if (line.includes("Step 3 of 3")) process.kill(pid, "SIGKILL");
+      onLine: (line, killProvider) => {
+        if (line.includes("Step 3 of 3")) killProvider();
       },
     })
     .up();

@@ -1,14 +1,18 @@
-import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { StandInEngine, type EngineOptions } from "../engine/stand-in-engine.ts";
+import type { Engine, EngineOptions } from "../engine/engine.ts";
+import { linkPackages } from "../engine/link-packages.ts";
+import { chosenEngine } from "./chosen-engine.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** A copy of a program that a test may change, and the stand-in engine that runs it. */
+/** A copy of a program that a test may change, and the engine that runs it. */
 export interface ProgramWorld {
-  engine: StandInEngine;
+  engine: Engine;
+  /** The program's folder. */
+  program: string;
   /** Replaces a text in the program. */
   edit: (before: string, after: string) => Promise<void>;
   /** A kubeconfig as that one, of a server that nobody answers for. */
@@ -30,12 +34,12 @@ export async function openProgram(folder: string, options: ProgramWorldOptions):
   await writeFile(join(program, "package.json"), JSON.stringify({ type: "module", main: "index.ts" }));
   await linkPackages(program);
   const { stack = "test", ...given } = options;
-  const engine = new StandInEngine({
+  const engine = await chosenEngine({
     ...{ program, stateFolder: home, project: "program", stack, passphrase: "a passphrase" },
     ...given,
   });
   return {
-    engine,
+    ...{ engine, program },
     edit: async (before, after) => {
       const path = join(program, "index.ts");
       const text = await readFile(path, "utf8");
@@ -51,11 +55,4 @@ export async function openProgram(folder: string, options: ProgramWorldOptions):
     state: () => readFile(engine.statePath, "utf8"),
     remove: () => rm(home, { recursive: true, force: true }),
   };
-}
-
-/** As `npm install` with links would leave it: the program's own packages, and those of this repository. */
-export async function linkPackages(program: string): Promise<void> {
-  await mkdir(join(program, "node_modules"));
-  await symlink(root, join(program, "node_modules/ramet"));
-  await symlink(join(root, "node_modules/@pulumi"), join(program, "node_modules/@pulumi"));
 }

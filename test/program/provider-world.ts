@@ -2,9 +2,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DynamicProviderProcess } from "../engine/dynamic-provider-process.ts";
+import { linkPackages } from "../engine/link-packages.ts";
 import type { Difference } from "../engine/resource-provider.ts";
 import type { Values } from "../engine/values.ts";
-import { linkPackages } from "./program-world.ts";
 import { providerTexts } from "./provider-texts.ts";
 
 export interface ProviderWorldOptions {

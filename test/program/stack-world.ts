@@ -1,5 +1,5 @@
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
-import type { RunResult } from "../engine/stand-in-engine.ts";
+import type { RunResult } from "../engine/engine.ts";
 import { findStack } from "../../provider/handlers/snapshot-stack/find-stack.ts";
 import type { StackSeen } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";

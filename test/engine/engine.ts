@@ -1,0 +1,48 @@
+import type { Step } from "./deployment.ts";
+import type { Values } from "./values.ts";
+
+export interface EngineOptions {
+  /** The program's folder. */
+  program: string;
+  /** Where the state is kept. */
+  stateFolder: string;
+  kubeconfig: string;
+  project: string;
+  stack: string;
+  passphrase: string;
+  configuration?: Record<string, string>;
+  secretKeys?: string[];
+  /** A policy pack that judges each resource, by its folder. */
+  policyPack?: string;
+  /** As the option of `Pulumi.yaml`. @default false */
+  typescript?: boolean;
+  /** Ends what is under way, and with it all processes; what was begun in the cluster goes on there. */
+  signal?: AbortSignal;
+  /** Hears of each line as it comes, and may kill the process for dynamic resources: for tests of what its death leaves behind. */
+  onLine?: (line: string, killProvider: () => void) => void;
+}
+
+export interface RunResult {
+  succeeded: boolean;
+  steps: Step[];
+  outputs: Values;
+  /** What the program and the resources said. */
+  lines: string[];
+  /** One line for each resource that is not left as it is, and what was said. */
+  text: string;
+}
+
+/** What runs a Pulumi program: the `pulumi` command, or what stands in for it. Each call reads the state anew. */
+export interface Engine {
+  /** What a person should know of it. */
+  readonly description: string;
+  readonly statePath: string;
+  /** The same stack with other options. */
+  with(options: Partial<EngineOptions>): Engine;
+  preview(): Promise<RunResult>;
+  up(): Promise<RunResult>;
+  /** Brings the state to what the cluster has. */
+  refresh(): Promise<RunResult>;
+  /** Without the program. */
+  destroy(): Promise<RunResult>;
+}

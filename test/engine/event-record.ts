@@ -1,0 +1,80 @@
+import { stripVTControlCharacters } from "node:util";
+import type { DiagnosticEvent, EngineEvent, StepEventMetadata } from "@pulumi/pulumi/automation/index.js";
+import type { Operation, Step } from "./deployment.ts";
+import type { Values } from "./values.ts";
+
+/** What Pulumi's engine tells of one run, as the stand-in tells it. */
+export class EventRecord {
+  readonly steps: Step[] = [];
+  readonly lines: string[] = [];
+  /** The outputs of the stack; those that are secrets are not told. */
+  outputs: Values = {};
+  readonly #isRefresh: boolean;
+  readonly #onLine: (line: string) => void;
+
+  constructor({ isRefresh, onLine }: { isRefresh: boolean; onLine: (line: string) => void }) {
+    this.#isRefresh = isRefresh;
+    this.#onLine = onLine;
+  }
+
+  take({ resourcePreEvent, resOutputsEvent, diagnosticEvent, policyEvent }: EngineEvent): void {
+    if (resourcePreEvent !== undefined && !this.#isRefresh) this.#step(resourcePreEvent.metadata);
+    // What a refresh has found is known when it is over.
+    if (resOutputsEvent !== undefined && this.#isRefresh) this.#step(resOutputsEvent.metadata);
+    const { type, new: made } = resOutputsEvent?.metadata ?? {};
+    if (type === "pulumi:pulumi:Stack" && made !== undefined) this.outputs = made.outputs;
+    if (diagnosticEvent !== undefined) this.#diagnostic(diagnosticEvent);
+    if (policyEvent !== undefined) {
+      const { enforcementLevel, resourceUrn, policyName, message } = policyEvent;
+      const severity = enforcementLevel === "mandatory" ? "error" : "warning";
+      this.#say(`${severity}: ${nameOf(resourceUrn)}: [${policyName}] ${plain(message)}`);
+    }
+  }
+
+  #step({ op, urn, type, old, new: made, diffs }: StepEventMetadata): void {
+    const operation = operations[op];
+    // Those that `pulumi` adds of itself are no part of a program.
+    if (operation === undefined || type.startsWith("pulumi:providers:")) return;
+    const changes = (diffs ?? []).map((property) => ({
+      property,
+      before: old?.inputs[property] as unknown,
+      after: made?.inputs[property] as unknown,
+    }));
+    this.steps.push({ operation, urn, type, name: nameOf(urn), inputs: (made ?? old)?.inputs ?? {}, changes });
+  }
+
+  #diagnostic({ severity, urn, message, ephemeral }: DiagnosticEvent): void {
+    const text = plain(message);
+    // The SDK's type leaves out "debug". Ephemeral ones are shown for the while that they hold.
+    if ((severity as string) === "debug" || ephemeral === true || text === "") return;
+    this.#say(severity.startsWith("info") ? text : `${severity}: ${nameOf(urn)}: ${text}`);
+  }
+
+  #say(text: string): void {
+    for (const line of text.split("\n")) {
+      this.lines.push(line);
+      this.#onLine(line);
+    }
+  }
+}
+
+/** Messages carry marks for colours. */
+function plain(message: string): string {
+  return stripVTControlCharacters(message.replaceAll(/<\{%.*?%\}>/g, "")).trimEnd();
+}
+
+function nameOf(urn: string | undefined): string {
+  return urn?.split("::").at(-1) ?? "";
+}
+
+/** Those that are missing are parts of others. */
+const operations: Record<string, Operation | undefined> = {
+  same: "same",
+  create: "create",
+  update: "update",
+  replace: "replace",
+  delete: "delete",
+  "delete-replaced": "delete-replaced",
+  "discard-replaced": "delete-replaced",
+  discard: "retain",
+};

@@ -1,0 +1,145 @@
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import {
+  CommandError,
+  LocalWorkspace,
+  type EngineEvent,
+  type OutputMap,
+  type PulumiCommand,
+  type Stack,
+} from "@pulumi/pulumi/automation/index.js";
+import { parse, stringify } from "yaml";
+import type { Engine, EngineOptions, RunResult } from "./engine.ts";
+import { EventRecord } from "./event-record.ts";
+import { killIn } from "./program-processes.ts";
+import { renderSteps } from "./render-steps.ts";
+
+export interface PulumiEngineOptions extends EngineOptions {
+  command: PulumiCommand;
+  /** Whether `pulumi` keeps what it needs to itself, takes plugins from the PATH alone and asks nobody outside. @default false */
+  isolated?: boolean;
+}
+
+/** Runs a program with the `pulumi` command, its state in a folder. What it says is told as the stand-in for its engine tells it. */
+export class PulumiEngine implements Engine {
+  readonly description: string;
+  readonly #options: PulumiEngineOptions;
+
+  constructor(options: PulumiEngineOptions) {
+    this.#options = options;
+    this.description = `pulumi ${String(options.command.version)} runs the program`;
+  }
+
+  get statePath(): string {
+    const { project, stack } = this.#options;
+    return join(this.#backend, ".pulumi/stacks", project, `${stack}.json`);
+  }
+
+  with(options: Partial<EngineOptions>): PulumiEngine {
+    return new PulumiEngine({ ...this.#options, ...options });
+  }
+
+  preview(): Promise<RunResult> {
+    return this.#run((stack, told) => stack.preview({ ...told, ...this.#judge }));
+  }
+
+  up(): Promise<RunResult> {
+    return this.#run((stack, told) => stack.up({ ...told, ...this.#judge }));
+  }
+
+  refresh(): Promise<RunResult> {
+    return this.#run((stack, told) => stack.refresh(told), { isRefresh: true });
+  }
+
+  destroy(): Promise<RunResult> {
+    return this.#run((stack, told) => stack.destroy(told));
+  }
+
+  /** Takes away the lock that a run has left which was killed. */
+  async cancel(): Promise<void> {
+    await (await this.#stack()).cancel();
+  }
+
+  async #run(
+    work: (stack: Stack, told: Told) => Promise<{ stdout: string; outputs?: OutputMap }>,
+    { isRefresh = false } = {},
+  ): Promise<RunResult> {
+    const { program, signal, onLine } = this.#options;
+    const stack = await this.#stack();
+    const record = new EventRecord({
+      isRefresh,
+      onLine: (line) => onLine?.(line, () => void killIn(program, /cmd\/dynamic-provider/)),
+    });
+    const onEvent = (event: EngineEvent): void => {
+      record.take(event);
+    };
+    const { outputs, problem } = await work(stack, { onEvent, color: "never", ...(signal && { signal }) }).then(
+      ({ outputs: made }) => ({ outputs: made && valuesOf(made), problem: undefined }),
+      (error: unknown) => {
+        if (error instanceof CommandError) return { outputs: undefined, problem: error.message };
+        throw error;
+      },
+    );
+    const { steps, lines } = record;
+    // When it fails before its engine works, nobody tells why but the command itself.
+    if (problem !== undefined && !lines.some((line) => line.startsWith("error: "))) lines.push(problem);
+    const text = [...renderSteps(steps), ...lines].join("\n");
+    return { succeeded: problem === undefined, steps, outputs: outputs ?? record.outputs, lines, text };
+  }
+
+  /** The stack of these options, with their configuration and no other. */
+  async #stack(): Promise<Stack> {
+    const { program, project, stack: stackName, typescript = false, command: pulumiCommand } = this.#options;
+    await mkdir(this.#backend, { recursive: true });
+    const settings = { name: project, runtime: { name: "nodejs", options: { typescript } } };
+    await writeFile(join(program, "Pulumi.yaml"), stringify(settings));
+    const workspace = { pulumiCommand, envVars: this.#environment };
+    const stack = await LocalWorkspace.createOrSelectStack({ stackName, workDir: program }, workspace);
+    await this.#configure(stack);
+    return stack;
+  }
+
+  async #configure(stack: Stack): Promise<void> {
+    const { program, stack: name, configuration = {}, secretKeys = [] } = this.#options;
+    const path = join(program, `Pulumi.${name}.yaml`);
+    const { config: _before, ...rest } = parse(await readFile(path, "utf8")) as Record<string, unknown>;
+    await writeFile(path, stringify(rest));
+    const values = Object.entries(configuration).map(
+      ([key, value]) => [key, { value, secret: secretKeys.includes(key) }] as const,
+    );
+    if (values.length > 0) await stack.setAllConfig(Object.fromEntries(values));
+  }
+
+  get #judge(): { policyPacks?: string[] } {
+    const { policyPack } = this.#options;
+    return policyPack === undefined ? {} : { policyPacks: [policyPack] };
+  }
+
+  get #backend(): string {
+    return join(this.#options.stateFolder, "state");
+  }
+
+  get #environment(): Record<string, string> {
+    const { kubeconfig, passphrase, stateFolder, isolated = false } = this.#options;
+    return {
+      KUBECONFIG: kubeconfig,
+      PULUMI_BACKEND_URL: `file://${this.#backend}`,
+      PULUMI_CONFIG_PASSPHRASE: passphrase,
+      PULUMI_SKIP_UPDATE_CHECK: "true",
+      ...(isolated && {
+        PULUMI_HOME: join(stateFolder, "home"),
+        PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION: "true",
+      }),
+    };
+  }
+}
+
+interface Told {
+  onEvent: (event: EngineEvent) => void;
+  color: "never";
+  signal?: AbortSignal;
+}
+
+function valuesOf(outputs: OutputMap): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(outputs).map(([name, { value }]) => [name, value as unknown]));
+}

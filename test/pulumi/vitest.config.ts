@@ -1,0 +1,27 @@
+import { defineConfig } from "vitest/config";
+import { kubernetesPlugin, missingPrograms } from "../engine/find-pulumi.ts";
+
+const programs = ["local-program", "notes", "install", "stack", "clouds", "review", "policy", "faults", "imports"];
+
+/** `npm run test:pulumi`: the programs of the project "program" once more, run by the `pulumi` that is on the PATH. */
+export default defineConfig(async () => {
+  const missing = await missingPrograms();
+  const isThere = missing.every((program) => program === kubernetesPlugin);
+  return {
+    test: {
+      include: [
+        "test/pulumi/needs.test.ts",
+        ...(isThere ? ["test/pulumi/interrupted.test.ts"] : []),
+        ...(missing.length === 0 ? programs.map((name) => `test/program/${name}.test.ts`) : []),
+      ],
+      env: { RAMET_TEST_ENGINE: "pulumi" },
+      globalSetup: isThere ? ["test/setup/tools.ts", "test/program/built-package.ts"] : [],
+      // A command takes seconds, and most tests need several.
+      testTimeout: 300_000,
+      hookTimeout: 120_000,
+      expect: { poll: { timeout: 20_000 } },
+      fileParallelism: false,
+      reporters: ["verbose"],
+    },
+  };
+});
