@@ -5,3 +5,9 @@
 export function waitingFor(...conditions: string[]): Record<string, string> {
   return { "pulumi.com/waitFor": JSON.stringify(conditions.map((condition) => `condition=${condition}`)) };
 }
+
+/**
+ * Pulumi's Kubernetes provider removes in the foreground by default: an object goes when a garbage collector has removed what belongs to
+ * it. The cluster on one machine has no such collector; Ramet's controllers remove what is theirs.
+ */
+export const removedInBackground = { "pulumi.com/deletionPropagationPolicy": "background" };

@@ -2,7 +2,7 @@ import { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { restoreFromAnnotations } from "../src/api/labels.ts";
 import { sandboxSetKind } from "../src/api/sandbox-set.ts";
-import { waitingFor } from "./await.ts";
+import { removedInBackground, waitingFor } from "./await.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { placementOf, type PlacementArgs } from "./placement.ts";
 import type { SandboxTemplate } from "./sandbox-template.ts";
@@ -36,7 +36,10 @@ export class SandboxSet extends ComponentResource {
       (plain: Record<string, unknown>) => transform?.set?.(plain) ?? plain,
     );
     const { apiVersion, kind } = sandboxSetKind;
-    const metadata = { ...placement, annotations: { ...follows, ...waitingFor("Ready", "Updated") } };
+    const metadata = {
+      ...placement,
+      annotations: { ...follows, ...waitingFor("Ready", "Updated"), ...removedInBackground },
+    };
     const set = new apiextensions.CustomResource(name, { apiVersion, kind, metadata, spec }, { parent: this });
     this.name = set.metadata.name;
     this.namespace = placement.namespace;

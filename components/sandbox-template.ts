@@ -1,6 +1,7 @@
 import { apiextensions } from "@pulumi/kubernetes";
 import { all, ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxTemplateKind } from "../src/api/sandbox-template.ts";
+import { removedInBackground } from "./await.ts";
 import { placementOf, type PlacementArgs } from "./placement.ts";
 import { podTemplate, type PodArgs } from "./pod-template.ts";
 
@@ -39,7 +40,7 @@ export class SandboxTemplate extends ComponentResource {
     const { apiVersion, kind } = sandboxTemplateKind;
     const template = new apiextensions.CustomResource(
       name,
-      { apiVersion, kind, metadata: placement, spec },
+      { apiVersion, kind, metadata: { ...placement, annotations: removedInBackground }, spec },
       { parent: this },
     );
     // What is made from it waits until it is there.

@@ -1,7 +1,7 @@
 import { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxKind } from "../src/api/sandbox.ts";
-import { waitingFor } from "./await.ts";
+import { removedInBackground, waitingFor } from "./await.ts";
 import { placementOf, type PlacementArgs } from "./placement.ts";
 import type { SandboxTemplate } from "./sandbox-template.ts";
 
@@ -31,7 +31,7 @@ export class Sandbox extends ComponentResource {
       ...(shutdownTime !== undefined && { shutdownTime }),
     }).apply((plain: Record<string, unknown>) => transform?.sandbox?.(plain) ?? plain);
     const { apiVersion, kind } = sandboxKind;
-    const metadata = { ...placement, annotations: waitingFor("Ready") };
+    const metadata = { ...placement, annotations: { ...waitingFor("Ready"), ...removedInBackground } };
     const sandbox = new apiextensions.CustomResource(name, { apiVersion, kind, metadata, spec }, { parent: this });
     this.name = sandbox.metadata.name;
     this.namespace = placement.namespace;
