@@ -22,7 +22,8 @@ export class EventRecord {
     // What a refresh has found is known when it is over.
     if (resOutputsEvent !== undefined && this.#isRefresh) this.#step(resOutputsEvent.metadata);
     const { type, new: made } = resOutputsEvent?.metadata ?? {};
-    if (type === "pulumi:pulumi:Stack" && made !== undefined) this.outputs = made.outputs;
+    // What is deleted has null there.
+    if (type === "pulumi:pulumi:Stack") this.outputs = made?.outputs ?? {};
     if (diagnosticEvent !== undefined) this.#diagnostic(diagnosticEvent);
     if (policyEvent !== undefined) {
       const { enforcementLevel, resourceUrn, policyName, message } = policyEvent;
@@ -47,6 +48,7 @@ export class EventRecord {
     const text = plain(message);
     // The SDK's type leaves out "debug". Ephemeral ones are shown for the while that they hold.
     if ((severity as string) === "debug" || ephemeral === true || text === "") return;
+    if (urn === undefined && ofPlugins.test(text)) return;
     this.#say(severity.startsWith("info") ? text : `${severity}: ${nameOf(urn)}: ${text}`);
   }
 
@@ -62,6 +64,9 @@ export class EventRecord {
 function plain(message: string): string {
   return stripVTControlCharacters(message.replaceAll(/<\{%.*?%\}>/g, "")).trimEnd();
 }
+
+/** What `pulumi` says of plugins that it takes from the PATH, as it is told to: it has nothing to do with a program. */
+const ofPlugins = /^(using \S+ from \$PATH|resource plugin \S+ is expected to have version)/;
 
 function nameOf(urn: string | undefined): string {
   return urn?.split("::").at(-1) ?? "";
