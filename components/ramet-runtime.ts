@@ -1,4 +1,3 @@
-import { apiextensions } from "@pulumi/kubernetes";
 import {
   ComponentResource,
   Config,
@@ -6,6 +5,7 @@ import {
   output,
   runtime,
   type ComponentResourceOptions,
+  type CustomResource,
   type Input,
   type Output,
 } from "@pulumi/pulumi";
@@ -16,6 +16,7 @@ import { parseInstallField, type InstallField, type InstallOptions } from "../sr
 import { controllerManifests, lastingManifests, storeIsNotMounted, type Manifest } from "../src/install/manifests.ts";
 import { declaredByAnnotation, findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
+import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
 import { ownerOf } from "./placement.ts";
 import { refusal } from "./refusal.ts";
 
@@ -45,7 +46,7 @@ type ProgramInstallOptions = InstallOptions<Input<string>, Input<number>>;
 interface Found {
   mode: "install" | "adopt";
   /** What is declared, by kind and name. */
-  objects: Record<string, apiextensions.CustomResource>;
+  objects: Record<string, CustomResource>;
 }
 
 /** Ramet's controllers in a cluster: what all other resources need. */
@@ -53,11 +54,15 @@ export class RametRuntime extends ComponentResource<Found> {
   /** What was done: `install` or `adopt`. */
   declare readonly mode: Output<"install" | "adopt">;
   /** The objects that it stands for, by kind and name; none where the controllers were adopted. */
-  declare readonly nodes: { objects: Promise<Record<string, apiextensions.CustomResource>> };
+  declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
+
+  /** A state has no room for a function, so `initialize` is not given it; it is there once that has awaited something. */
+  readonly #transform: RametRuntimeArgs["transform"];
 
   constructor(name: string, args: RametRuntimeArgs, opts: ComponentResourceOptions = {}) {
-    const { transform: _, ...wished } = args;
+    const { transform, ...wished } = args;
     super("ramet:index:RametRuntime", name, { ...wished, name }, opts);
+    this.#transform = transform;
     const found = this.getData();
     this.mode = output(found.then(({ mode }) => mode));
     this.nodes = { objects: found.then(({ objects }) => objects) };
@@ -81,23 +86,11 @@ export class RametRuntime extends ComponentResource<Found> {
 
   #install(args: RametRuntimeArgs & { name: string }, owner: string): Found["objects"] {
     const options = installOptions(args, owner);
-    const lasting = lastingManifests(options).map((manifest) =>
-      this.#declare(args, manifest, { retainOnDelete: true }),
-    );
-    const needed = lasting.map(([, object]) => object);
-    const others = controllerManifests(options).map((manifest) => this.#declare(args, manifest, { dependsOn: needed }));
+    const component = { name: args.name, transform: this.#transform, parent: this };
+    const lasting = declareAll(component, lastingManifests(options), declareLasting);
+    const others = declareAll(component, controllerManifests(options), declareObject, Object.values(lasting));
     void log.warn(storeIsNotMounted, this);
-    return Object.fromEntries([...lasting, ...others]);
-  }
-
-  #declare(
-    { name, transform }: RametRuntimeArgs & { name: string },
-    manifest: Manifest,
-    options: { retainOnDelete?: boolean; dependsOn?: apiextensions.CustomResource[] },
-  ): [string, apiextensions.CustomResource] {
-    const declared = transform?.object?.(manifest) ?? manifest;
-    const key = `${manifest.kind}/${manifest.metadata.name}`;
-    return [key, new apiextensions.CustomResource(`${name}-${key}`, declared, { parent: this, ...options })];
+    return { ...lasting, ...others };
   }
 
   /** A preview goes on without the cluster; nothing else does. */

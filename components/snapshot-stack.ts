@@ -1,4 +1,3 @@
-import { apiextensions } from "@pulumi/kubernetes";
 import {
   all,
   ComponentResource,
@@ -18,8 +17,8 @@ import { refuseFor, type Finding } from "../provider/handlers/snapshot-stack/fin
 import { planStack, type StackPlan, type StackWish } from "../provider/handlers/snapshot-stack/plan-stack.ts";
 import { factsOf, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 import { nothingSeen, type StackSeen } from "../provider/handlers/snapshot-stack/stack-seen.ts";
+import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
 import { refusal } from "./refusal.ts";
-import type { Manifest } from "./snapshot-stack/manifest.ts";
 import type { SnapshotStackArgs } from "./snapshot-stack/args.ts";
 import { cloudResources, installedManifests } from "./snapshot-stack/cloud-resources.ts";
 import { lookAt } from "./snapshot-stack/look.ts";
@@ -43,11 +42,15 @@ export class SnapshotStack extends ComponentResource<Made> {
   /** The resources that it stands for, by kind and name. */
   declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
 
+  /** A state has no room for a function, so `initialize` is not given it; it is there once that has awaited something. */
+  readonly #transform: SnapshotStackArgs["transform"];
+
   constructor(name: string, args: SnapshotStackArgs, opts: ComponentResourceOptions = {}) {
-    const { transform: _, kubeconfig, ...wished } = args;
+    const { transform, kubeconfig, ...wished } = args;
     // What `initialize` gets is written into the state.
     const kept = kubeconfig === undefined ? {} : { kubeconfig: secret(kubeconfig) };
     super("ramet:index:SnapshotStack", name, { ...wished, ...kept, name }, opts);
+    this.#transform = transform;
     const made = this.getData();
     this.facts = output(made.then(({ facts }) => facts));
     this.classNames = output(classesFor(args).map((wish) => wish.name));
@@ -96,8 +99,9 @@ export class SnapshotStack extends ComponentResource<Made> {
   ): Promise<Made["objects"]> {
     const annotations = { [ownerAnnotation]: wish.owner };
     // They stay when the stack goes: with them all snapshots would.
-    const crds = this.#objects(args, await crdManifests(plan, annotations), { retainOnDelete: true });
-    const installed = this.#objects(args, installedManifests(plan.addons, annotations), { retainOnDelete: true });
+    const component = { name: args.name, transform: this.#transform, parent: this };
+    const crds = declareAll(component, await crdManifests(plan, annotations), declareLasting);
+    const installed = declareAll(component, installedManifests(plan.addons, annotations), declareLasting);
     const before = Object.values(installed);
     const ofCloud = await cloudResources(args.name, { args, addons: plan.addons, before }, { parent: this });
     const dependsOn = [...Object.values(crds), ...Object.values(ofCloud)];
@@ -105,20 +109,7 @@ export class SnapshotStack extends ComponentResource<Made> {
       ...(await controllerManifests(plan, args, annotations)),
       ...classes.map((wished) => classManifest(wished, annotations)),
     ];
-    return { ...crds, ...installed, ...ofCloud, ...this.#objects(args, others, { dependsOn }) };
-  }
-
-  #objects(
-    { name, transform }: Args,
-    manifests: readonly Manifest[],
-    options: { retainOnDelete?: boolean; dependsOn?: CustomResource[] },
-  ): Made["objects"] {
-    const declared = manifests.map((manifest): [string, CustomResource] => {
-      const key = `${manifest.kind}/${manifest.metadata.name}`;
-      const wished = transform?.object?.(manifest) ?? manifest;
-      return [key, new apiextensions.CustomResource(`${name}-${key}`, wished, { parent: this, ...options })];
-    });
-    return Object.fromEntries(declared);
+    return { ...crds, ...installed, ...ofCloud, ...declareAll(component, others, declareObject, dependsOn) };
   }
 
   /** After an update it is looked once more, at what has come of it. */

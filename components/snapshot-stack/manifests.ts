@@ -18,9 +18,9 @@ export async function crdManifests(plan: StackPlan, annotations: Record<string, 
       metadata: {
         ...crd.metadata,
         annotations: {
-          ...{ ...crd.metadata.annotations, ...annotations, ...waitingFor("Established") },
-          // A stack that comes back writes over what it has left, which bears its name.
-          "pulumi.com/patchForce": "true",
+          ...crd.metadata.annotations,
+          ...annotations,
+          ...waitingFor("Established"),
         },
       },
     }));

@@ -6,3 +6,9 @@ export const credentialsSecret = "ramet-cell-key";
 
 /** What the controllers' Deployment, service account and roles are called. */
 export const controllerName = "ramet-controller";
+
+/**
+ * With what the names of templates begin that a cluster brings, so that a name without it is free for the user's own: who
+ * declares an object by Pulumi is refused one that is there already.
+ */
+export const clusterTemplatePrefix = "ramet-";

@@ -80,7 +80,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
 const programExamples = `
 Examples:
   $ ramet local up                                        start a cluster on this machine
-  $ ramet sandbox create --template ramet-python --name a  make a sandbox
+  $ ramet sandbox create --template python --name a       make a sandbox
   $ ramet sandbox exec a -- python3 -c 'print(1)'         run a command in it
   $ id=$(ramet checkpoint create a)                       capture it, with its memory
   $ ramet sandbox create --from "$id" --name b            clone it

@@ -72,7 +72,7 @@ beforeAll(async () => {
   expect(up.exitCode, up.stderr).toBe(0);
   const path = up.stdout.replace("export KUBECONFIG=", "").trim();
   client = new KubeClient(await connectionFromKubeconfig({ path }));
-  const made = await ramet(["sandbox", "create", "--template", "ramet-python", "--name", "a"]);
+  const made = await ramet(["sandbox", "create", "--template", "python", "--name", "a"]);
   expect(made, made.stderr).toMatchObject({ exitCode: 0, stdout: "a\n" });
 });
 
@@ -104,7 +104,7 @@ describe("the walk through", () => {
 
     const list = await ramet(["sandbox", "ls"]);
     expect(list.stdout).toMatch(
-      /^NAME +STATUS +AGE +FROM +MESSAGE\na +Running +\d+[sm]\S* +python\nb +Running +\d+[sm]\S* +/,
+      /^NAME +STATUS +AGE +FROM +MESSAGE\na +Running +\d+[sm]\S* +ramet-python\nb +Running +\d+[sm]\S* +/,
     );
     const checkpoints = await ramet(["checkpoint", "ls"]);
     expect(checkpoints.stdout).toMatch(new RegExp(`first +Succeeded +${id} +a +memory,filesystem`));
@@ -119,7 +119,7 @@ describe("the walk through", () => {
   });
 
   it("pauses a sandbox and brings it back", async () => {
-    await ramet(["sandbox", "create", "--template", "ramet-python", "--name", "p", "--env", "GREETING=hello"]);
+    await ramet(["sandbox", "create", "--template", "python", "--name", "p", "--env", "GREETING=hello"]);
     await exec("p", "sh", "-c", "echo kept > /dev/shm/a");
     expect(await ramet(["sandbox", "pause", "p"])).toMatchObject({ exitCode: 0, stdout: "sandbox p paused\n" });
     const refused = await ramet(["sandbox", "exec", "p", "--", "true"]);
@@ -249,7 +249,7 @@ describe("waiting", () => {
   });
 
   it("says that a name is taken", async () => {
-    const outcome = await ramet("sandbox create --template ramet-python --name a".split(" "));
+    const outcome = await ramet("sandbox create --template python --name a".split(" "));
     expect(outcome).toMatchObject({
       exitCode: 1,
       stderr: expect.stringContaining("The sandbox a exists already") as string,

@@ -55,7 +55,7 @@ describe("ramet local as an ordinary user", () => {
   });
 
   it("runs a sandbox from the template python, and commands in it as its root", async () => {
-    expect(await user.say("sandbox", "create", "--template", "ramet-python", "--name", "plain")).toBe("plain");
+    expect(await user.say("sandbox", "create", "--template", "python", "--name", "plain")).toBe("plain");
     expect(await user.say("sandbox", "exec", "plain", "--", "python3", "-c", "print(1)")).toBe("1");
     expect(await user.say("sandbox", "exec", "plain", "--", "id", "-u")).toBe("0");
   });

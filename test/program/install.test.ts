@@ -17,6 +17,8 @@ import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
 
+const deployments = { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
+
 /** On an API server that knows Deployments, where nobody acts on them: what is declared, and whether its rights suffice. */
 let plane: TestControlPlane;
 let world: ProgramWorld;
@@ -41,6 +43,8 @@ it("declares the controllers where there are none, and goes on to declare them",
   const up = await world.engine.up();
   expect(up.text).not.toMatch(/error/);
   expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+  const [deployment] = (await client.resource(deployments).list()).items;
+  expect(deployment?.metadata.annotations, "transform").toMatchObject({ "pulumi.com/skipAwait": "true" });
   const again = await world.engine.up();
   expect(again.succeeded).toBe(true);
   expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
@@ -68,7 +72,6 @@ it("leaves CRDs and the namespace when it is removed, and refuses what others ru
   expect((await world.engine.destroy()).succeeded).toBe(true);
   const crds = await client.resource(coreResources.crds).list();
   expect(crds.items).toHaveLength(kinds.length);
-  const deployments = { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
   expect((await client.resource(deployments).list()).items).toEqual([]);
   // The key of the cells says that controllers have run here, and nobody declares them now.
   expect((await world.engine.preview()).outputs).toMatchObject({ mode: "adopt" });

@@ -15,7 +15,7 @@ export default defineConfig(async () => {
         ...(missing.length === 0 ? programs.map((name) => `test/program/${name}.test.ts`) : []),
       ],
       env: { RAMET_TEST_ENGINE: "pulumi" },
-      globalSetup: isThere ? ["test/setup/tools.ts", "test/program/built-package.ts"] : [],
+      globalSetup: isThere ? ["test/setup/tools.ts", "test/setup/built-package.ts"] : [],
       // A command takes seconds, and most tests need several.
       testTimeout: 300_000,
       hookTimeout: 120_000,

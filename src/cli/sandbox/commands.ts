@@ -42,7 +42,7 @@ function createCommand(sandbox: Command, act: Act): void {
       "after",
       `
 Examples:
-  $ ramet sandbox create --template ramet-python --name a
+  $ ramet sandbox create --template python --name a
   $ ramet sandbox create --image debian:13 -e GREETING=hello
   $ ramet sandbox create --from "$(ramet checkpoint create a)" --name b
 `,

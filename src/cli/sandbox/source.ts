@@ -4,11 +4,12 @@ import { parsePodTemplate, type PodTemplateSpec } from "../../api/pod-template.t
 import type { SandboxManifest } from "../../api/sandbox.ts";
 import type { SandboxTemplateSpec } from "../../api/sandbox-template.ts";
 import type { Cluster } from "../cluster/cluster.ts";
+import { clusterTemplatePrefix } from "../../api/system-names.ts";
 import { findObject } from "../object/find.ts";
 
 /** What a sandbox is to be made from. */
 export interface SourceOptions {
-  /** A SandboxTemplate of the namespace. */
+  /** A SandboxTemplate of the namespace; `python` is `ramet-python`, which a local cluster brings, where nobody made another. */
   template?: string;
   image?: string;
   /** A checkpoint's id. */
@@ -30,11 +31,18 @@ export async function sandboxSource(cluster: Cluster, options: SourceOptions, si
     return { template: withEnvironment({ spec: { containers: [{ name: "sandbox", image }] } }, environment) };
   }
   if (template !== undefined) {
-    if (environment.length === 0) return { templateRef: { name: template } };
-    return writtenOut(await cluster.get(cluster.templates, template, signal), environment);
+    const found = await templateNamed(cluster, template, signal);
+    if (environment.length === 0) return { templateRef: { name: found?.metadata.name ?? template } };
+    return writtenOut(found ?? (await cluster.get(cluster.templates, template, signal)), environment);
   }
   if (from === undefined || environment.length === 0) return {};
   return writtenOut(await templateOfCheckpoint(cluster, from, signal), environment);
+}
+
+/** The user's own template of that name, or else the one that the cluster brings. */
+async function templateNamed({ templates, namespace }: Cluster, name: string, signal: AbortSignal) {
+  const own = await templates.find({ namespace, name }, { signal });
+  return own ?? templates.find({ namespace, name: `${clusterTemplatePrefix}${name}` }, { signal });
 }
 
 /** The controller keeps the template of each checkpoint's source under the checkpoint's name. */

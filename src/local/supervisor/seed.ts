@@ -1,6 +1,6 @@
 import { apiVersion, group, version } from "../../api/kind.ts";
 import { sandboxTemplateKind } from "../../api/sandbox-template.ts";
-import { systemNamespace } from "../../api/system-names.ts";
+import { clusterTemplatePrefix, systemNamespace } from "../../api/system-names.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeManifest } from "../../kube/object.ts";
@@ -11,7 +11,7 @@ export async function seedCluster(client: KubeClient, signal: AbortSignal): Prom
   await Promise.all([installCrds(client, signal), makeNamespace(client, signal)]);
   const { plural, kind } = sandboxTemplateKind;
   const templates = client.resource({ group, version, plural, kind, namespaced: true });
-  const at = { namespace: "default", name: "ramet-python" };
+  const at = { namespace: "default", name: `${clusterTemplatePrefix}python` };
   // What somebody has made of it stays.
   if ((await templates.find(at, { signal })) === undefined) await templates.create(pythonTemplate, { signal });
 }
@@ -25,7 +25,7 @@ async function makeNamespace(client: KubeClient, signal: AbortSignal): Promise<v
 const pythonTemplate: KubeManifest = {
   apiVersion,
   kind: "SandboxTemplate",
-  metadata: { namespace: "default", name: "ramet-python" },
+  metadata: { namespace: "default", name: `${clusterTemplatePrefix}python` },
   spec: {
     template: {
       spec: { containers: [{ name: "sandbox", image: "python", command: ["sleep", "infinity"] }] },

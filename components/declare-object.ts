@@ -1,0 +1,58 @@
+import { apiextensions, core } from "@pulumi/kubernetes";
+import type { CustomResource, CustomResourceOptions, Resource } from "@pulumi/pulumi";
+import type { Manifest } from "../src/install/manifests.ts";
+
+export interface DeclaringComponent {
+  /** The component's, with which the names of its resources begin. */
+  name: string;
+  parent: Resource;
+  transform?: { object?: (manifest: Manifest) => Manifest } | undefined;
+}
+
+/** Declares what a component stands for, and answers it by kind and name. */
+export function declareAll(
+  { name, parent, transform }: DeclaringComponent,
+  manifests: readonly Manifest[],
+  declare: typeof declareObject,
+  dependsOn: CustomResource[] = [],
+): Record<string, CustomResource> {
+  const declared = manifests.map((manifest): [string, CustomResource] => {
+    const key = `${manifest.kind}/${manifest.metadata.name}`;
+    return [key, declare(`${name}-${key}`, transform?.object?.(manifest) ?? manifest, { parent, dependsOn })];
+  });
+  return Object.fromEntries(declared);
+}
+
+/** Declares an object as its manifest has it. */
+export function declareObject(name: string, manifest: Manifest, options: CustomResourceOptions): CustomResource {
+  const Declared = coreKinds[manifest.kind] ?? apiextensions.CustomResource;
+  return new Declared(name, manifest, options);
+}
+
+/**
+ * Declares an object that stays when the program goes, and is taken up again when it comes back: as a patch, which makes it where it
+ * is missing. Pulumi's Kubernetes provider refuses to make any other object that is there already.
+ */
+export function declareLasting(name: string, manifest: Manifest, options: CustomResourceOptions): CustomResource {
+  const Declared = lastingKinds[manifest.kind];
+  if (Declared === undefined) throw new Error(`no ${manifest.kind} can be declared to stay`);
+  // Its fields belong to whoever declared it before, under another field manager's name.
+  const annotations = { ...manifest.metadata.annotations, "pulumi.com/patchForce": "true" };
+  const forced = { ...manifest, metadata: { ...manifest.metadata, annotations } };
+  return new Declared(name, forced, { ...options, retainOnDelete: true });
+}
+
+type ObjectClass = new (name: string, manifest: Manifest, options: CustomResourceOptions) => CustomResource;
+
+/** What has no group is known to the provider by classes of its own alone. Their arguments are manifests, with narrower types. */
+const coreKinds = {
+  Namespace: core.v1.Namespace,
+  Service: core.v1.Service,
+  ServiceAccount: core.v1.ServiceAccount,
+} as unknown as Record<string, ObjectClass | undefined>;
+
+const lastingKinds = {
+  ConfigMap: core.v1.ConfigMapPatch,
+  CustomResourceDefinition: apiextensions.v1.CustomResourceDefinitionPatch,
+  Namespace: core.v1.NamespacePatch,
+} as unknown as Record<string, ObjectClass | undefined>;
