@@ -29,13 +29,13 @@ it("has EKS install its add-ons, in order, with a role for the driver alone", as
     "addon aws-ebs-csi-driver",
     "addon eks-pod-identity-agent",
     "addon snapshot-controller",
-    "configmap ramet-snapshot-stack",
+    "configmappatch ramet-snapshot-stack",
     "role snapshots-ebs-csi",
     "rolepolicyattachment snapshots-ebs-csi",
     "volumesnapshotclass ebs-checkpoint-retain",
     "volumesnapshotclass ebs-clone-delete",
   ]);
-  const order = ["configmap ramet-snapshot-stack", "addon snapshot-controller", "addon aws-ebs-csi-driver"];
+  const order = ["configmappatch ramet-snapshot-stack", "addon snapshot-controller", "addon aws-ebs-csi-driver"];
   expect(made(preview).filter((one) => order.includes(one))).toEqual(order);
 });
 
