@@ -4,7 +4,7 @@ import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
 import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
 import { RametError } from "../api/errors.ts";
 import { explicitConnection } from "./connection.ts";
-import { controllerKeys, runController, watching, type ControllerOptions } from "./controller.ts";
+import { controllerKeys, ownKey, runController, watching, type ControllerOptions } from "./controller.ts";
 import { Informer } from "./informer.ts";
 import { KubeClient } from "./kube-client.ts";
 import { coreResources } from "./resource-ref.ts";
@@ -106,6 +106,32 @@ describe("runController", () => {
     await eventually(() => clock.waits).toEqual([3_600_000]);
     clock.advance(3_600_000);
     await eventually(() => results).toEqual(["requeue", "success"]);
+  });
+
+  it("looks later, or not at all, at the changes of which it is told so", async () => {
+    server.put("a");
+    const keys: string[] = [];
+    const informer = new Informer({ resource: client.resource(coreResources.pods) });
+    running.push(informer.run(stop.signal));
+    const heed = {
+      delayMilliseconds: ({ object }: { object: { metadata: { name: string } } }) =>
+        object.metadata.name === "late" ? 500 : 0,
+      isMoot: ({ metadata }: { metadata: { name: string } }) => metadata.name === "moot",
+    };
+    start(
+      (key) => {
+        keys.push(key);
+        return Promise.resolve();
+      },
+      { watches: [watching(informer, ownKey, heed)] },
+    );
+    await eventually(() => keys).toEqual(["default/a"]);
+    server.put("moot");
+    server.put("late");
+    server.put("b");
+    await eventually(() => keys).toEqual(["default/a", "default/b"]);
+    clock.advance(500);
+    await eventually(() => keys).toEqual(["default/a", "default/b", "default/late"]);
   });
 
   it("maps a Pod to the sandbox that controls it, before and after a change", async () => {

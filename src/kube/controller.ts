@@ -5,7 +5,7 @@ import type { Informer } from "./informer.ts";
 import { silentLog, type Log } from "./log.ts";
 import { controllerOf, keyOf, type KubeObject } from "./object.ts";
 import type { Change } from "./store.ts";
-import { WorkQueue, type QueueItem, type QueueMetrics } from "./work-queue.ts";
+import { WorkQueue, type IsMoot, type QueueItem, type QueueMetrics } from "./work-queue.ts";
 
 /** Nothing, or when to look at the key again even if nothing changes. */
 // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a reconcile with nothing to say just ends
@@ -14,8 +14,21 @@ export type ReconcileResult = void | { requeueAfterMilliseconds: number };
 /** An informer of which a controller hears; made by `watching`. */
 export interface ControllerWatch {
   /** Calls `enqueue` for the keys of each change; what is returned ends that. */
-  start(enqueue: (key: string) => void): () => void;
+  start(enqueue: (key: string, wish?: Wish) => void): () => void;
   synced(signal: AbortSignal): Promise<void>;
+}
+
+interface Wish {
+  afterMilliseconds: number;
+  isMoot: IsMoot;
+}
+
+/** Which changes need no look, or not at once. */
+export interface Heed<T> {
+  /** In how many milliseconds a change is looked at. @default 0 */
+  delayMilliseconds?: (change: Change<T>) => number;
+  /** Whether all that the object asks for is done already; asked when nobody works on its key. @default no */
+  isMoot?: (object: T) => boolean;
 }
 
 export interface ControllerMetrics extends QueueMetrics {
@@ -61,7 +74,11 @@ export async function runController(
   const add = (key: string): void => {
     queue.add(key);
   };
-  const stops = options.watches.map((watch) => watch.start(add));
+  const enqueue = (key: string, wish?: Wish): void => {
+    if (wish !== undefined && wish.afterMilliseconds > 0) queue.addAfter(key, wish.afterMilliseconds);
+    else queue.add(key, wish?.isMoot);
+  };
+  const stops = options.watches.map((watch) => watch.start(enqueue));
   try {
     await Promise.all(options.watches.map((watch) => watch.synced(signal)));
     onQueue?.(add);
@@ -83,12 +100,17 @@ export async function runController(
 export function watching<T extends KubeObject>(
   informer: Informer<T>,
   keysOf: (object: T) => readonly string[] = ownKey,
+  heed: Heed<T> = {},
 ): ControllerWatch {
   return {
     synced: (signal) => informer.synced(signal),
     start: (enqueue) =>
       informer.onChange((change) => {
-        for (const key of keysOfChange(change, keysOf)) enqueue(key);
+        const wish = {
+          afterMilliseconds: heed.delayMilliseconds?.(change) ?? 0,
+          isMoot: () => heed.isMoot?.(change.object) ?? false,
+        };
+        for (const key of keysOfChange(change, keysOf)) enqueue(key, wish);
       }),
   };
 }
@@ -102,7 +124,7 @@ export function controllerKeys(kind: string, group: string): (object: KubeObject
   };
 }
 
-function ownKey(object: KubeObject): string[] {
+export function ownKey(object: KubeObject): string[] {
   return [keyOf(object.metadata)];
 }
 

@@ -85,4 +85,16 @@ describe("OwnWrites", () => {
     });
     expect(writes.latest(three)).toBe(three);
   });
+
+  it("knows the version that was looked at again, until there is another or the object goes", () => {
+    const { store, writes } = open();
+    const [one, two] = [version("1"), version("2")];
+    writes.settle(two);
+    expect(writes.isSettled(two)).toBe(false);
+    store.put(one);
+    writes.settle(two);
+    expect([one, two, version("3")].map((each) => writes.isSettled(each))).toEqual([false, true, false]);
+    store.remove(two, true);
+    expect(writes.isSettled(two)).toBe(false);
+  });
 });

@@ -14,6 +14,8 @@ export class OwnWrites<T extends KubeObject> {
   readonly #unseen = new Map<string, { object: T; lists: number }>();
   /** Of writes that are under way, the versions that the informer has shown meanwhile: it may be faster than the answer. */
   readonly #underWay = new Set<{ uid: string; shown: Set<string> }>();
+  /** By UID, the version that was written and then looked at once more: there is nothing to do about it. */
+  readonly #settled = new Map<string, string>();
   /** Answers that were taken account of: whoever had nothing to write answers one of them again. */
   readonly #taken = new WeakSet<T>();
 
@@ -23,6 +25,7 @@ export class OwnWrites<T extends KubeObject> {
       const { uid, resourceVersion } = object.metadata;
       for (const write of this.#underWay) if (write.uid === uid) write.shown.add(resourceVersion);
       const unseen = this.#unseen.get(uid);
+      if (type === "deleted") this.#settled.delete(uid);
       if (type === "deleted" || unseen?.object.metadata.resourceVersion === resourceVersion) this.#unseen.delete(uid);
     });
   }
@@ -35,6 +38,15 @@ export class OwnWrites<T extends KubeObject> {
     if (unseen.lists === this.#informer.store.lists) return unseen.object;
     this.#unseen.delete(uid);
     return cached;
+  }
+
+  /** Says that this version, as this process has written it, has been looked at: when the informer shows it, that is no news. */
+  settle({ metadata: { uid, resourceVersion } }: T): void {
+    if (this.#informer.store.byUid(uid) !== undefined) this.#settled.set(uid, resourceVersion);
+  }
+
+  isSettled({ metadata: { uid, resourceVersion } }: T): boolean {
+    return this.#settled.get(uid) === resourceVersion;
   }
 
   /** Does the write, which answers the object as it is then; `base` itself if there was nothing to write. */

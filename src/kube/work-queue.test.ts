@@ -35,6 +35,26 @@ describe("WorkQueue", () => {
     expect(queue.depth).toBe(0);
   });
 
+  it("drops a wish that what was done meanwhile has met, and no other", async () => {
+    const { queue } = newQueue();
+    const done = new Set<string>();
+    const isDone = () => done.has("a");
+    queue.add("a", isDone);
+    const first = await queue.take();
+    queue.add("a", isDone);
+    done.add("a");
+    first?.done();
+    expect(queue.depth).toBe(0);
+    queue.add("a", isDone);
+    expect(queue.depth).toBe(0);
+    queue.add("a");
+    const second = await queue.take();
+    queue.add("a", isDone);
+    queue.add("a", () => false);
+    second?.done();
+    expect(queue.depth).toBe(1);
+  });
+
   it("doubles the pause of a key that fails, up to the maximum, until it is forgotten", () => {
     const { queue } = newQueue();
     expect([1, 2, 3, 4, 5, 6].map(() => queue.retry("a"))).toEqual([100, 200, 400, 800, 1000, 1000]);

@@ -21,6 +21,8 @@ export interface WorkQueueOptions {
   metrics?: QueueMetrics;
 }
 
+export type IsMoot = () => boolean;
+
 /** A key that a worker has taken, until it calls `done`. */
 export interface QueueItem {
   key: string;
@@ -37,8 +39,8 @@ export class WorkQueue {
   /** Keys that wait, in order, with the instant since when. */
   readonly #waiting = new Map<string, number>();
   readonly #processing = new Set<string>();
-  /** Keys that were added while a worker had them. */
-  readonly #dirty = new Set<string>();
+  /** Keys that were added while a worker had them, each with what may make these wishes moot. */
+  readonly #dirty = new Map<string, IsMoot[]>();
   readonly #delayed = new Map<string, { at: number; cancel: () => void }>();
   readonly #failures = new Map<string, number>();
   readonly #takers: ((item: QueueItem | undefined) => void)[] = [];
@@ -60,12 +62,14 @@ export class WorkQueue {
     return this.#failures.get(key) ?? 0;
   }
 
-  add(key: string): void {
+  /** @param isMoot asked when nobody has the key: the wish is dropped if what has been done by then has met it */
+  add(key: string, isMoot: IsMoot = never): void {
     if (this.#shut || this.#waiting.has(key)) return;
     if (this.#processing.has(key)) {
-      this.#dirty.add(key);
+      this.#dirty.set(key, [...(this.#dirty.get(key) ?? []), isMoot]);
       return;
     }
+    if (isMoot()) return;
     this.#waiting.set(key, this.#options.clock.monotonicMilliseconds());
     this.#reportDepth();
     this.#serve();
@@ -168,7 +172,9 @@ export class WorkQueue {
 
   #finish(key: string): void {
     this.#processing.delete(key);
-    if (this.#dirty.delete(key)) this.add(key);
+    const wishes = this.#dirty.get(key) ?? [];
+    this.#dirty.delete(key);
+    for (const isMoot of wishes) this.add(key, isMoot);
     if (this.#processing.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }
 
@@ -176,3 +182,5 @@ export class WorkQueue {
     this.#options.metrics?.depth(this.#waiting.size);
   }
 }
+
+const never: IsMoot = () => false;

@@ -3,7 +3,7 @@ import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } 
 import { keyOf } from "../../kube/object.ts";
 import { applyAction } from "./apply.ts";
 import type { SetDependencies } from "./dependencies.ts";
-import { setOfClone } from "./giving-way.ts";
+import { lookInMilliseconds, setOfClone } from "./giving-way.ts";
 import { gather } from "./gather.ts";
 import { overdueMilliseconds } from "./new-sandboxes.ts";
 import { deleteOrphans } from "./orphans.ts";
@@ -15,7 +15,9 @@ export function setWatches({ informers, cache, clock }: SetDependencies): Contro
   const owner = controllerKeys("SandboxSet", group);
   return [
     watching(informers.sets),
-    watching(informers.sandboxes, (sandbox) => [...owner(sandbox), ...setOfClone(sandbox, clock.now())]),
+    watching(informers.sandboxes, (sandbox) => [...owner(sandbox), ...setOfClone(sandbox, clock.now())], {
+      delayMilliseconds: (change) => lookInMilliseconds(change, clock.now()),
+    }),
     watching(informers.templates, (template) => [
       ...owner(template),
       ...cache.setsByTemplate(keyOf(template.metadata)).map(({ metadata }) => keyOf(metadata)),

@@ -2,7 +2,6 @@ import type { SandboxSet } from "../../api/sandbox-set.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { ControllerParts } from "../controller-parts.ts";
 import type { Failures } from "./failures.ts";
-import type { GivingWay } from "./giving-way.ts";
 import type { SetMetrics } from "./metrics.ts";
 import type { NewSandboxes } from "./new-sandboxes.ts";
 import type { StatusPace } from "./status-pace.ts";
@@ -14,7 +13,6 @@ export interface SetDependencies extends Pick<
   statuses: StatusWriter<SandboxSet>;
   statusPace: StatusPace;
   newSandboxes: NewSandboxes;
-  givingWay: GivingWay;
   /** By the set's UID. */
   failures: Map<string, Failures>;
   /** `namespace/name` of SandboxTemplates that this process wrote and its cache may not show yet. */

@@ -6,15 +6,17 @@ import { controllerOf, keyOf } from "../../kube/object.ts";
 import { boundsOf } from "./bounds.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { backoffOf, nextFailures } from "./failures.ts";
+import { givesWayMilliseconds } from "./giving-way.ts";
 import { memberOf } from "./member.ts";
 import { resolveOrigin } from "./origin.ts";
 import type { Member, SetState } from "./state.ts";
 
 /** Reads what a plan needs: from the cache, and of what it should show and does not, from the API server. */
 export async function gather(set: SandboxSet, dependencies: SetDependencies): Promise<SetState> {
-  const { cache, sandboxWrites, newSandboxes, givingWay, clock } = dependencies;
+  const { cache, sandboxWrites, newSandboxes, clock } = dependencies;
   const { uid } = set.metadata;
   await askForOverdue(set, dependencies);
+  const now = clock.now();
   const revision = tried(() => revisionOf(set, dependencies));
   const { members, deletionsUnseen } = membersOf(set, dependencies);
   const awaited = cache.clonesAwaitedOf(keyOf(set.metadata)).map((sandbox) => sandboxWrites.latest(sandbox));
@@ -26,10 +28,10 @@ export async function gather(set: SandboxSet, dependencies: SetDependencies): Pr
     members,
     unseen: newSandboxes.of(uid),
     deletionsUnseen,
-    givesWayMilliseconds: givingWay.milliseconds(uid, awaited),
+    givesWayMilliseconds: givesWayMilliseconds(awaited, now),
     templates: cache.templatesOfSet(keyOf(set.metadata)).filter((template) => controllerOf(template)?.uid === uid),
     backoff: lookAtFailures(uid, hash, members, dependencies),
-    now: clock.now(),
+    now,
   };
 }
 

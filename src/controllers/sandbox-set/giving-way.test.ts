@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { annotations, labels } from "../../api/labels.ts";
 import { Sandbox } from "../../api/sandbox.ts";
-import { GivingWay, setOfClone } from "./giving-way.ts";
+import { givesWayMilliseconds, lookInMilliseconds, setOfClone } from "./giving-way.ts";
 
 function clone(claimedAt: Date): Sandbox {
   return Sandbox.parse({
@@ -14,25 +14,33 @@ function clone(claimedAt: Date): Sandbox {
   });
 }
 
-it("gives way until the clone answers and a moment longer, and never for longer than a second", () => {
-  let milliseconds = 0;
-  const clock = {
-    now: () => new Date(milliseconds),
-    monotonicMilliseconds: () => milliseconds,
-    schedule: () => () => undefined,
-  };
-  const giving = new GivingWay(clock);
-  const one = clone(clock.now());
-  expect(giving.milliseconds("set", [])).toBe(0);
-  expect(giving.milliseconds("set", [one])).toBe(1_000);
-  expect(setOfClone(one, clock.now())).toEqual(["n/set"]);
-  milliseconds += 150;
-  expect(giving.milliseconds("set", [one])).toBe(850);
-  expect(giving.milliseconds("set", [])).toBe(100);
-  expect(giving.milliseconds("another", [])).toBe(0);
-  milliseconds += 100;
-  expect(giving.milliseconds("set", [])).toBe(0);
-  milliseconds += 1_000;
-  expect(giving.milliseconds("set", [one])).toBe(0);
-  expect(setOfClone(one, clock.now())).toEqual([]);
+const claimedAt = new Date(10_000);
+const later = (milliseconds: number): Date => new Date(claimedAt.getTime() + milliseconds);
+
+/** As it is when the clone answers, or when nobody asked for one. */
+function settled(sandbox: Sandbox): Sandbox {
+  const { [annotations.rollbackTo]: _, ...rest } = sandbox.metadata.annotations ?? {};
+  return { ...sandbox, metadata: { ...sandbox.metadata, annotations: rest } };
+}
+
+it("gives way to clones that do not answer yet, and never for longer than a second", () => {
+  const one = clone(claimedAt);
+  expect(givesWayMilliseconds([], claimedAt)).toBe(0);
+  expect(givesWayMilliseconds([one], claimedAt)).toBe(1_000);
+  expect(givesWayMilliseconds([clone(later(-500)), one], later(150))).toBe(850);
+  expect(givesWayMilliseconds([settled(one)], later(150))).toBe(0);
+  expect(givesWayMilliseconds([one], later(1_000))).toBe(0);
+  expect(setOfClone(one, claimedAt)).toEqual(["n/set"]);
+  expect(setOfClone(one, later(1_000))).toEqual([]);
+});
+
+it("is looked at when the clone has answered and a moment longer, and at once where there is none", () => {
+  const one = clone(claimedAt);
+  const change = (previous: Sandbox, object: Sandbox) => ({ type: "updated", previous, object }) as const;
+  expect(lookInMilliseconds(change(settled(one), one), later(100))).toBe(900);
+  expect(lookInMilliseconds(change(one, settled(one)), later(150))).toBe(100);
+  expect(lookInMilliseconds(change(one, settled(one)), later(1_000))).toBe(0);
+  expect(lookInMilliseconds(change(settled(one), settled(one)), later(150))).toBe(0);
+  expect(lookInMilliseconds({ type: "added", object: settled(one) }, later(150))).toBe(0);
+  expect(lookInMilliseconds({ type: "deleted", object: settled(one) }, later(150))).toBe(0);
 });

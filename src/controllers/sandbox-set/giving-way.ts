@@ -1,7 +1,7 @@
 import { annotations, labels } from "../../api/labels.ts";
 import { rollbackRequest, wantsRollback } from "../../api/rollback-request.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
-import type { Clock } from "../../kube/clock.ts";
+import type { Change } from "../../kube/store.ts";
 
 /** A clone in a ready Pod takes about a tenth of it. */
 const longestMilliseconds = 1_000;
@@ -9,37 +9,20 @@ const longestMilliseconds = 1_000;
 const restMilliseconds = 100;
 
 /**
- * A set gives way to the clones that are being made in sandboxes just claimed from it: those are waited for, and the start of a
- * successor on the same node would take the processor from them.
+ * For how long a set is to make nothing; 0: it need not wait. It gives way to the clones that are being made in sandboxes just
+ * claimed from it: those are waited for, and the start of a successor on the same node would take the processor from them.
+ *
+ * @param awaited the sandboxes that were claimed from it, and in which a clone does not answer yet
  */
-export class GivingWay {
-  readonly #clock: Clock;
-  /** By the set's UID. */
-  readonly #giving = new Set<string>();
-  readonly #restUntil = new Map<string, number>();
+export function givesWayMilliseconds(awaited: readonly Sandbox[], now: Date): number {
+  return Math.max(0, ...awaited.map((sandbox) => awaitedMilliseconds(sandbox, now)));
+}
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /**
-   * For how long the set is to make nothing; 0: it need not wait.
-   * @param awaited the sandboxes that were claimed from it, and in which a clone does not answer yet
-   */
-  milliseconds(setUid: string, awaited: readonly Sandbox[]): number {
-    const now = this.#clock.now();
-    const left = Math.max(0, ...awaited.filter(wantsRollback).map((sandbox) => millisecondsLeft(sandbox, now)));
-    if (left > 0) {
-      this.#giving.add(setUid);
-      return left;
-    }
-    const monotonic = this.#clock.monotonicMilliseconds();
-    if (this.#giving.delete(setUid)) this.#restUntil.set(setUid, monotonic + restMilliseconds);
-    const rest = (this.#restUntil.get(setUid) ?? 0) - monotonic;
-    if (rest > 0) return rest;
-    this.#restUntil.delete(setUid);
-    return 0;
-  }
+/** In how many milliseconds the set is to look at a change: a clone that comes to be has it wait, and then rest a moment longer. */
+export function lookInMilliseconds(change: Change<Sandbox>, now: Date): number {
+  const awaited = awaitedMilliseconds(change.object, now);
+  if (awaited > 0 || change.type !== "updated") return awaited;
+  return awaitedMilliseconds(change.previous, now) > 0 ? restMilliseconds : 0;
 }
 
 /** The set to be told of a change of a sandbox that it may have given way to. */
@@ -47,6 +30,10 @@ export function setOfClone(sandbox: Sandbox, now: Date): string[] {
   const set = sandbox.metadata.labels?.[labels.sandboxPool];
   if (set === undefined || rollbackRequest(sandbox) === undefined || millisecondsLeft(sandbox, now) <= 0) return [];
   return [`${sandbox.metadata.namespace}/${set}`];
+}
+
+function awaitedMilliseconds(sandbox: Sandbox, now: Date): number {
+  return wantsRollback(sandbox) ? Math.max(0, millisecondsLeft(sandbox, now)) : 0;
 }
 
 function millisecondsLeft({ metadata }: Sandbox, now: Date): number {

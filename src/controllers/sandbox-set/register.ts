@@ -4,7 +4,6 @@ import { StatusWriter } from "../../kube/status-writer.ts";
 import type { Controller, ControllerParts } from "../controller-parts.ts";
 import { reconcileSet, setWatches } from "./controller.ts";
 import type { SetDependencies } from "./dependencies.ts";
-import { GivingWay } from "./giving-way.ts";
 import { setMetrics } from "./metrics.ts";
 import { NewSandboxes } from "./new-sandboxes.ts";
 import { StatusPace } from "./status-pace.ts";
@@ -17,7 +16,6 @@ export function sandboxSetController(parts: ControllerParts): Controller {
     statuses: new StatusWriter<SandboxSet>(informers.sets.resource),
     statusPace: new StatusPace(clock),
     newSandboxes: new NewSandboxes(informers.sandboxes, clock),
-    givingWay: new GivingWay(clock),
     failures: new Map(),
     newTemplates: new Set(),
     metrics: metrics && setMetrics(metrics.registry, informers, cache),

@@ -3,23 +3,24 @@ import { group } from "../../api/kind.ts";
 import { wantsRollback } from "../../api/rollback-request.ts";
 import type { Pod } from "../../api/pod.ts";
 import type { Sandbox, SandboxStatus } from "../../api/sandbox.ts";
-import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
+import { controllerKeys, ownKey, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../cache.ts";
 import { lookAgain } from "../look-again.ts";
 import { adoptionId, wantsAdoption } from "./adoption-id.ts";
 import { applyAction } from "./apply.ts";
+import { isCellAction } from "./cell-calls.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
 import { planSandbox } from "./plan.ts";
 import { swapId } from "./rollback.ts";
-import type { SandboxPlan, SandboxState } from "./state.ts";
+import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { notReady } from "./status.ts";
 
 /** Of which changes the Sandbox controller hears. */
-export function sandboxWatches({ informers, cache }: SandboxDependencies): ControllerWatch[] {
+export function sandboxWatches({ informers, cache, sandboxWrites }: SandboxDependencies): ControllerWatch[] {
   return [
-    watching(informers.sandboxes),
+    watching(informers.sandboxes, ownKey, { isMoot: (sandbox) => sandboxWrites.isSettled(sandbox) }),
     watching(informers.pods, controllerKeys("Sandbox", group)),
     watching(informers.checkpoints, (checkpoint) => sandboxKeysOfCheckpoint(cache, checkpoint)),
     watching(informers.templates, (template) => sandboxKeysOfTemplate(cache, template)),
@@ -27,17 +28,37 @@ export function sandboxWatches({ informers, cache }: SandboxDependencies): Contr
   ];
 }
 
-/** Makes one sandbox what its spec says. */
+/**
+ * Makes one sandbox what its spec says. What has been written is looked at again at once, so that nobody need come back when
+ * the informer shows it.
+ */
 export async function reconcileSandbox(key: string, dependencies: SandboxDependencies): Promise<ReconcileResult> {
   const { cache, sandboxWrites } = dependencies;
+  await deleteOrphan(key, cache.sandbox(key), dependencies);
+  for (let look = 1; ; look++) {
+    const sandbox = latest(key, dependencies);
+    if (sandbox === undefined) return;
+    const state = await gather(sandbox, dependencies);
+    const plan = planSandbox(state);
+    forgetWhatIsOver(state, dependencies);
+    await carryOut(state, plan, dependencies);
+    const isWritten = latest(key, dependencies)?.metadata.resourceVersion !== sandbox.metadata.resourceVersion;
+    if (!isWritten && look > 1) sandboxWrites.settle(sandbox);
+    if (!isWritten || look === mostLooks || !plan.actions.every(isSeenAtOnce)) return lookAgain(state, plan);
+  }
+}
+
+/** More than that, and somebody else is at work on it. */
+const mostLooks = 3;
+
+function latest(key: string, { cache, sandboxWrites }: SandboxDependencies): Sandbox | undefined {
   const cached = cache.sandbox(key);
-  await deleteOrphan(key, cached, dependencies);
-  if (cached === undefined) return;
-  const state = await gather(sandboxWrites.latest(cached), dependencies);
-  const plan = planSandbox(state);
-  forgetWhatIsOver(state, dependencies);
-  await carryOut(state, plan, dependencies);
-  return lookAgain(state, plan);
+  return cached && sandboxWrites.latest(cached);
+}
+
+/** Whether a second look finds that it was done; of all else only the informer tells. */
+function isSeenAtOnce(action: SandboxAction): boolean {
+  return isCellAction(action) || action.do === "addFinalizer" || action.do === "createPod";
 }
 
 async function carryOut(state: SandboxState, plan: SandboxPlan, dependencies: SandboxDependencies): Promise<void> {
