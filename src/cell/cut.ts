@@ -25,6 +25,17 @@ const quiesceTimeoutMilliseconds = 2_000;
  * On any error the source goes on as it was, and the error says so.
  */
 export async function cut(request: CheckpointRequest, subject: CutSubject): Promise<CheckpointResult> {
+  const { engine } = subject.sandbox;
+  // gVisor's program is loaded while the store is opened, and not while the source stands still.
+  if (request.contents.includes("memory")) engine.hold("checkpoint");
+  try {
+    return await captureAndPublish(request, subject);
+  } finally {
+    await engine.dropHeld();
+  }
+}
+
+async function captureAndPublish(request: CheckpointRequest, subject: CutSubject): Promise<CheckpointResult> {
   const clock = new PhaseClock();
   const { engine } = subject.sandbox;
   const [session, quiesced] = await Promise.all([

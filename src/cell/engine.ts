@@ -1,11 +1,12 @@
-import { appendFile, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { appendFile, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { RametError } from "../api/errors.ts";
 import { inLeaves } from "./cgroup/enter.ts";
 import type { SandboxCgroup } from "./cgroup/sandbox-cgroup.ts";
 import { roomHint } from "../store/store-error.ts";
-import { runProgram } from "./run-program.ts";
+import { HeldCommand } from "./held-command.ts";
+import { runProgram, type ProgramResult } from "./run-program.ts";
 
 export interface EngineOptions {
   /** gVisor's `runsc`. */
@@ -39,12 +40,16 @@ export interface SavedMemory {
 
 const commandTimeoutMilliseconds = 120_000;
 
+/** Commands that can be started before they are needed. */
+export type Holdable = "start" | "restore" | "checkpoint";
+
 /** One gVisor sandbox, driven through `runsc`. Each call is one command; none is bound to a request's life. */
 export class Engine {
   readonly #options: EngineOptions;
   readonly #bundle: string;
   readonly #log: string;
   readonly #pidFile: string;
+  readonly #held = new Map<Holdable, Promise<HeldCommand | undefined>>();
 
   constructor(options: EngineOptions) {
     this.#options = options;
@@ -68,14 +73,37 @@ export class Engine {
     return this.#make(["create"], spec);
   }
 
+  /**
+   * Begins with a command that is likely to be needed, as far as it goes without what is not known yet. A command that cannot
+   * be held is run from its beginning when it is needed.
+   */
+  hold(command: Holdable): void {
+    if (this.#held.has(command)) return;
+    const log = join(this.#bundle, `${command}.log`);
+    const args = this.#commandLine(this.#holdable(command, this.#heldImage(command)), log);
+    const options = { program: this.#options.runsc, args, what: `gVisor ${command}`, log };
+    this.#held.set(
+      command,
+      HeldCommand.start(options).catch(() => undefined),
+    );
+  }
+
+  /** Ends what is held and was not needed. */
+  async dropHeld(): Promise<void> {
+    const held = [...this.#held.values()];
+    this.#held.clear();
+    for (const each of await Promise.all(held)) await each?.drop();
+  }
+
   /** Starts what `create` has made. */
   async start(): Promise<void> {
-    await this.#run(["start", this.#options.id]);
+    await this.#runHeld("start");
   }
 
   /** Gives what `create` has made a checkpoint's memory. */
-  async restore(memory: SavedMemory): Promise<void> {
-    await this.#run([...restoreCommand(memory), this.#options.id]);
+  async restore({ imagePath, background }: SavedMemory): Promise<void> {
+    if (background) await this.#run([...restoreCommand({ imagePath, background }), this.#options.id]);
+    else await this.#runHeld("restore", imagePath);
   }
 
   /**
@@ -95,9 +123,9 @@ export class Engine {
   /** Whether gVisor's own process runs: it may be gone for a while before the end of the sandbox is seen. */
   async isThere(): Promise<boolean> {
     const pid = (await readFile(this.#pidFile, "utf8")).trim();
-    const stat = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
-    // The state (proc_pid_stat(5)) comes after the program's name in parentheses; Z and X are processes that have ended.
-    return /^ [^ZX]/.test(stat.slice(stat.lastIndexOf(")") + 1));
+    // One that ends has none from the moment at which its memory begins to go, which takes a while (proc_pid_cmdline(5)).
+    const commandLine = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+    return commandLine !== "";
   }
 
   /** Returns when every page of a restore is in. */
@@ -115,12 +143,12 @@ export class Engine {
 
   /** Writes memory and kernel state into `imagePath`; a running sandbox stands still meanwhile and then goes on. */
   async checkpoint(imagePath: string): Promise<void> {
-    await this.#writing(["checkpoint", "--leave-running", "--image-path", imagePath, this.#options.id]);
+    await this.#writing(() => this.#runHeld("checkpoint", imagePath));
   }
 
   /** Writes the changed files of the root filesystem as a tar, deletions included. */
   async saveFilesystem(file: string): Promise<void> {
-    await this.#writing(["tar", "rootfs-upper", "--file", file, this.#options.id]);
+    await this.#writing(() => this.#run(["tar", "rootfs-upper", "--file", file, this.#options.id]));
   }
 
   /** Sends a signal to PID 1, the guest, which passes it on to the entrypoint. */
@@ -130,6 +158,7 @@ export class Engine {
 
   /** Ends the sandbox and forgets it. A sandbox that is gone already counts as done. */
   async destroy(): Promise<void> {
+    await this.dropHeld();
     try {
       await this.#run(["delete", "-force", this.#options.id]);
     } catch (error) {
@@ -150,31 +179,68 @@ export class Engine {
   }
 
   /** What gVisor writes for a checkpoint is not charged to the sandbox's memory limit, which it would break. */
-  async #writing(args: string[]): Promise<void> {
+  async #writing(command: () => Promise<unknown>): Promise<void> {
     const { cgroup } = this.#options;
-    if (cgroup === undefined) await this.#run(args);
-    else await cgroup.aside(Number(await readFile(this.#pidFile, "utf8")), () => this.#run(args));
+    if (cgroup === undefined) await command();
+    else await cgroup.aside(Number(await readFile(this.#pidFile, "utf8")), command);
   }
 
-  async #run(args: string[], enter: readonly string[] = []): ReturnType<typeof runProgram> {
-    const overlay = this.#options.volumesInMemory === true ? "all:memory" : "root:memory";
+  /** Lets the command go on that is held, or runs it from its beginning. */
+  async #runHeld(command: Holdable, imagePath = ""): Promise<void> {
+    const held = await this.#held.get(command);
+    this.#held.delete(command);
+    if (held?.isThere !== true) {
+      await this.#run(this.#holdable(command, imagePath));
+      return;
+    }
+    if (imagePath !== "") {
+      await rm(this.#heldImage(command), { force: true });
+      await symlink(imagePath, this.#heldImage(command));
+    }
+    const { log, ...result } = await held.release(commandTimeoutMilliseconds);
+    if (log !== "") await appendFile(this.#log, log);
+    await this.#requireSuccess(command, result);
+  }
+
+  #holdable(command: Holdable, imagePath: string): string[] {
+    const { id } = this.#options;
+    switch (command) {
+      case "start":
+        return ["start", id];
+      case "restore":
+        return [...restoreCommand({ imagePath, background: false }), id];
+      case "checkpoint":
+        return ["checkpoint", "--leave-running", "--image-path", imagePath, id];
+    }
+  }
+
+  /** Where a command that is held will find its image, once it is known where that is. */
+  #heldImage(command: Holdable): string {
+    return join(this.#bundle, `${command}.image`);
+  }
+
+  async #run(args: string[], enter: readonly string[] = []): Promise<ProgramResult> {
+    const [command = ""] = args;
     const result = await runProgram({
-      ...inLeaves(enter, this.#options.runsc, [
-        ...engineFlags,
-        `--overlay2=${overlay}`,
-        "--root",
-        join(this.#options.directory, "runsc"),
-        "--log",
-        this.#log,
-        ...args,
-      ]),
-      what: `gVisor ${args[0] ?? ""}`,
+      ...inLeaves(enter, this.#options.runsc, this.#commandLine(args, this.#log)),
+      what: `gVisor ${command}`,
       timeoutMilliseconds: commandTimeoutMilliseconds,
     });
-    if (result.code === 0) return result;
-    const why = result.stderr.trim() || (await this.#lastLogLine()) || `exit status ${result.code}`;
-    await appendFile(this.#log, `ramet: ${args[0] ?? ""} failed: ${why}\n`).catch(() => undefined);
-    const message = `gVisor ${args[0] ?? ""} failed: ${why.split("\n").at(-1) ?? why}`;
+    await this.#requireSuccess(command, result);
+    return result;
+  }
+
+  #commandLine(args: readonly string[], log: string): string[] {
+    const overlay = this.#options.volumesInMemory === true ? "all:memory" : "root:memory";
+    const root = join(this.#options.directory, "runsc");
+    return [...engineFlags, `--overlay2=${overlay}`, "--root", root, "--log", log, ...args];
+  }
+
+  async #requireSuccess(command: string, { code, stderr }: ProgramResult): Promise<void> {
+    if (code === 0) return;
+    const why = stderr.trim() || (await this.#lastLogLine()) || `exit status ${code}`;
+    await appendFile(this.#log, `ramet: ${command} failed: ${why}\n`).catch(() => undefined);
+    const message = `gVisor ${command} failed: ${why.split("\n").at(-1) ?? why}`;
     if (why.includes("no space left on device")) throw new RametError("StoreFull", message, { hint: roomHint });
     throw new RametError("EngineFailed", message);
   }

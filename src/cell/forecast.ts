@@ -62,7 +62,7 @@ async function foresee(setting: CellSetting, netns: Promise<string>, logs: Promi
   const [place, netnsPath, log] = await Promise.all([layPlace(setting, makeLayer(directory)), netns, logs]);
   const { root, cgroup } = place;
   const options = { setting, log, netnsPath, rootPath: root.path, cgroup: cgroup.leaves };
-  return { place, waiting: await Sandbox.create(options, "image") };
+  return { place, waiting: await Sandbox.keep(options, ["start", "restore"]) };
 }
 
 /** Nobody's yet: who it is the guest is told when it starts. */

@@ -38,7 +38,7 @@ export class Occupants {
   /** Makes the one that `replacement` will begin with, unless there is one: that takes longer than all the rest of it. */
   async keepWaiting(): Promise<void> {
     if (this.#waiting !== undefined) return;
-    const waiting = this.#begun(Sandbox.create(this.#options.place, "image"));
+    const waiting = this.#begun(Sandbox.keep(this.#options.place, ["restore"]));
     this.#waiting = waiting;
     // One that cannot be made now may be made when it is needed, and then says what is wrong.
     waiting.catch(() => {

@@ -55,6 +55,13 @@ export class Sandbox {
     return Sandbox.#make(options, files, (engine, spec) => engine.create(spec));
   }
 
+  /** Makes one that has time to wait, with what it may begin with half done. */
+  static async keep(options: SandboxOptions, beginnings: readonly ("start" | "restore")[]): Promise<Sandbox> {
+    const sandbox = await Sandbox.create(options, "image");
+    for (const beginning of beginnings) sandbox.engine.hold(beginning);
+    return sandbox;
+  }
+
   static async #make(
     options: SandboxOptions,
     files: SandboxFiles,
@@ -98,6 +105,7 @@ export class Sandbox {
     } catch (error) {
       throw this.excess() ?? error;
     }
+    await this.engine.dropHeld();
   }
 
   /** Resolves when the sandbox is at its end without having been asked: its processes are gone, or lack memory. */

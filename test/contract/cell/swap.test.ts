@@ -156,6 +156,15 @@ describe("a swap in a cell that runs", () => {
     expect(await count(cell)).toBe(2);
   });
 
+  test("needs no command that waits: one that was killed meanwhile is run from its beginning", async () => {
+    const cell = await running("afresh", { keepsWaiting: true });
+    await expect.poll(() => heldRestores(cell).then((all) => all.length)).toBe(1);
+    for (const held of await heldRestores(cell)) process.kill(held, "SIGKILL");
+    await expect.poll(() => heldRestores(cell).then((all) => all.length)).toBe(0);
+    await swap(cell, "memory", "1");
+    expect(await count(cell)).toBe(2);
+  });
+
   test("is followed by checkpoints of what runs then, and by the end of its entrypoint", async () => {
     const cell = await running("on", { keepsWaiting: true, memoryBytes: 256 * 2 ** 20 });
     await swap(cell, "memory", "1");
@@ -172,9 +181,18 @@ describe("a swap in a cell that runs", () => {
 });
 
 /** gVisor's processes for the sandboxes of a cell, the oldest first. */
-async function sentries({ directory }: RunningCell): Promise<number[]> {
+function sentries({ directory }: RunningCell): Promise<number[]> {
+  return processesOf((line) => line.startsWith("runsc-sandbox") && line.includes(directory));
+}
+
+/** Commands of gVisor that were begun with and wait until they are needed. */
+function heldRestores({ directory }: RunningCell): Promise<number[]> {
+  return processesOf((line) => line.includes("\0restore\0") && line.includes(directory));
+}
+
+async function processesOf(isWanted: (commandLine: string) => boolean): Promise<number[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
-  const own = pids.filter((_, at) => lines[at]?.startsWith("runsc-sandbox") === true && lines[at].includes(directory));
-  return own.map(Number).sort((a, b) => a - b);
+  const wanted = pids.filter((_, at) => isWanted(lines[at] ?? ""));
+  return wanted.map(Number).sort((a, b) => a - b);
 }

@@ -1,0 +1,65 @@
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { HeldCommand } from "./held-command.ts";
+
+let folder: string;
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "ramet-held-"));
+});
+
+afterEach(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** As gVisor does: it opens its log before it does anything. */
+function hold(script: string): Promise<HeldCommand> {
+  const log = join(folder, "log");
+  const args = ["-c", `echo begun > ${folder}/begun; exec 3>>"$0"; ${script}`, log];
+  return HeldCommand.start({ program: "/bin/sh", args, what: "the script", log });
+}
+
+async function untilBegun(): Promise<void> {
+  while (!existsSync(join(folder, "begun"))) await sleep(5);
+}
+
+it("does nothing before it is let go on, and all of it then", async () => {
+  const held = await hold(`cat ${folder}/wanted > ${folder}/done; echo nearly >&3; echo said; exit 3`);
+  await untilBegun();
+  await sleep(50);
+  expect(held.isThere).toBe(true);
+  expect(existsSync(join(folder, "done"))).toBe(false);
+  expect(await held.release(5_000)).toMatchObject({ code: 3, log: "nearly\n", stdout: "said\n" });
+  expect(held.isThere).toBe(false);
+});
+
+it("waits for nobody when it is let go on before it has got as far as its log", async () => {
+  const held = await hold(`echo yes > ${folder}/done`);
+  expect(await held.release(5_000)).toMatchObject({ code: 0, log: "" });
+  expect(await readFile(join(folder, "done"), "utf8")).toBe("yes\n");
+});
+
+it("is gone when it is dropped, as often as that is asked for", async () => {
+  const held = await hold(`echo yes > ${folder}/done`);
+  await untilBegun();
+  await held.drop();
+  await held.drop();
+  expect(held.isThere).toBe(false);
+  expect(existsSync(join(folder, "done"))).toBe(false);
+});
+
+it("uses the same log again, one after the other", async () => {
+  for (const code of [0, 4]) {
+    const held = await hold(`exit ${code}`);
+    expect(await held.release(5_000)).toMatchObject({ code });
+  }
+});
+
+it("is ended when it takes too long", async () => {
+  const held = await hold("sleep 60");
+  await expect(held.release(100)).rejects.toMatchObject({ code: "Timeout" });
+});
