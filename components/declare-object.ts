@@ -46,7 +46,6 @@ type ObjectClass = new (name: string, manifest: Manifest, options: CustomResourc
 
 /** What has no group is known to the provider by classes of its own alone. Their arguments are manifests, with narrower types. */
 const coreKinds = {
-  Namespace: core.v1.Namespace,
   Service: core.v1.Service,
   ServiceAccount: core.v1.ServiceAccount,
 } as unknown as Record<string, ObjectClass | undefined>;
