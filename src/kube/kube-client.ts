@@ -34,7 +34,7 @@ export interface KubeClientOptions {
   userAgent?: string;
   /** How many short requests may be under way at once. @default 32 */
   connections?: number;
-  /** How long a short request may take until its answer begins. @default 30000 */
+  /** How long a short request may take until its answer begins; its connection has ten seconds of that at the most. @default 30000 */
   requestTimeoutMilliseconds?: number;
 }
 
@@ -63,7 +63,7 @@ export class KubeClient implements ApiCaller {
     this.#transport = createTransport(connection, {
       userAgent: options.userAgent ?? "ramet",
       ...(options.connections === undefined ? {} : { connections: options.connections }),
-      connectTimeoutMilliseconds: Math.min(this.#timeouts().headersTimeoutMilliseconds, 10_000),
+      connectTimeoutMilliseconds: Math.min(this.#timeouts().headersTimeoutMilliseconds, longestConnectMilliseconds),
     });
   }
 
@@ -202,6 +202,7 @@ export class KubeClient implements ApiCaller {
   }
 }
 
+const longestConnectMilliseconds = 10_000;
 const longestAskedMilliseconds = 30_000;
 
 const Version = z.looseObject({ gitVersion: z.string() });

@@ -31,8 +31,8 @@ export interface TransportOptions {
   userAgent: string;
   /** How many short requests may be under way at once; more wait their turn. @default 32 */
   connections?: number;
-  /** How long a connection may take to be made. @default 10000 */
-  connectTimeoutMilliseconds?: number;
+  /** How long a connection may take to be made. */
+  connectTimeoutMilliseconds: number;
 }
 
 export function createTransport(connection: Connection, options: TransportOptions): Transport {
@@ -104,7 +104,7 @@ interface ClientCertificate {
 interface PoolOptions {
   /** null: as many as are asked for. */
   connections: number | null;
-  connectTimeoutMilliseconds: number | undefined;
+  connectTimeoutMilliseconds: number;
 }
 
 function dispatcher(
@@ -118,7 +118,7 @@ function dispatcher(
     ...(certificate.key === undefined ? {} : { key: certificate.key }),
     ...(connection.tlsServerName === undefined ? {} : { servername: connection.tlsServerName }),
     rejectUnauthorized: connection.insecureSkipTlsVerify !== true,
-    timeout: connectTimeoutMilliseconds ?? 10_000,
+    timeout: connectTimeoutMilliseconds,
   };
   const common = {
     connections,
