@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url";
 import type { Engine, RunResult } from "../../test/engine/engine.ts";
 import { openEngine } from "../../test/engine/open-engine.ts";
+import { ProgramFolder } from "../../test/engine/program-folder.ts";
 import { CommandLine } from "./command-line.ts";
-import { ProgramFolder } from "./program-folder.ts";
 import { runDemo, type DemoContext } from "./run-demo.ts";
 import { SetWatch } from "./set-watch.ts";
 import { expectEqual } from "./steps.ts";

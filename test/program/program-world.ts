@@ -1,9 +1,8 @@
-import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Engine, EngineOptions } from "../engine/engine.ts";
-import { linkPackages } from "../engine/link-packages.ts";
+import { ProgramFolder } from "../engine/program-folder.ts";
 import { chosenEngine } from "./chosen-engine.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -26,33 +25,24 @@ export interface ProgramWorldOptions extends Pick<EngineOptions, "kubeconfig" | 
   stack?: string;
 }
 
-/** @param folder of the program, in the repository */
-export async function openProgram(folder: string, options: ProgramWorldOptions): Promise<ProgramWorld> {
-  const home = await mkdtemp(join(tmpdir(), "ramet-program-"));
-  const program = join(home, "program");
-  await cp(join(root, folder), program, { recursive: true });
-  await writeFile(join(program, "package.json"), JSON.stringify({ type: "module", main: "index.ts" }));
-  await linkPackages(program);
+/** @param path of the program's folder, in the repository */
+export async function openProgram(path: string, options: ProgramWorldOptions): Promise<ProgramWorld> {
+  const folder = await ProgramFolder.make(join(root, path));
   const { stack = "test", ...given } = options;
   const engine = await chosenEngine({
-    ...{ program, stateFolder: home, project: "program", stack, passphrase: "a passphrase" },
+    ...{ program: folder.path, stateFolder: folder.home, project: "program", stack, passphrase: "a passphrase" },
     ...given,
   });
   return {
-    ...{ engine, program },
-    edit: async (before, after) => {
-      const path = join(program, "index.ts");
-      const text = await readFile(path, "utf8");
-      if (!text.includes(before)) throw new Error(`the program has no ${before}`);
-      await writeFile(path, text.replace(before, after));
-    },
+    ...{ engine, program: folder.path },
+    edit: (before, after) => folder.edit(before, after),
     unreachable: async (kubeconfig) => {
-      const path = join(home, "unreachable");
+      const copy = join(folder.home, "unreachable");
       // The port "discard": nothing listens there.
-      await writeFile(path, (await readFile(kubeconfig, "utf8")).replace(/server: .*/, "server: https://127.0.0.1:9"));
-      return path;
+      await writeFile(copy, (await readFile(kubeconfig, "utf8")).replace(/server: .*/, "server: https://127.0.0.1:9"));
+      return copy;
     },
     state: () => readFile(engine.statePath, "utf8"),
-    remove: () => rm(home, { recursive: true, force: true }),
+    remove: () => folder.remove(),
   };
 }

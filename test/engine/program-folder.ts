@@ -1,7 +1,7 @@
 import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { linkPackages } from "../../test/engine/link-packages.ts";
+import { linkPackages } from "./link-packages.ts";
 
 /** A copy of a program that may be changed, as a person would change it in a repository. */
 export class ProgramFolder {
@@ -14,7 +14,7 @@ export class ProgramFolder {
 
   /** @param program its folder, with an `index.ts` */
   static async make(program: string): Promise<ProgramFolder> {
-    const made = new ProgramFolder(await mkdtemp(join(tmpdir(), "ramet-demo-program-")));
+    const made = new ProgramFolder(await mkdtemp(join(tmpdir(), "ramet-program-")));
     await cp(program, made.path, { recursive: true, filter: (path) => !path.endsWith("node_modules") });
     await writeFile(join(made.path, "package.json"), JSON.stringify({ type: "module", main: "index.ts" }));
     await linkPackages(made.path);
@@ -25,6 +25,7 @@ export class ProgramFolder {
     return join(this.home, "program");
   }
 
+  /** Replaces a text in the program. @throws Error where it is not there */
   async edit(before: string, after: string): Promise<void> {
     const path = join(this.path, "index.ts");
     const text = await readFile(path, "utf8");
