@@ -1,4 +1,4 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Engine, EngineOptions } from "../engine/engine.ts";
@@ -6,6 +6,8 @@ import { ProgramFolder } from "../engine/program-folder.ts";
 import { chosenEngine } from "./chosen-engine.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
+/** What programs of tests share: it lies beside their folders, where no package.json says that it is a module. */
+const shared = "not-awaited.mts";
 
 /** A copy of a program that a test may change, and the engine that runs it. */
 export interface ProgramWorld {
@@ -28,6 +30,7 @@ export interface ProgramWorldOptions extends Pick<EngineOptions, "kubeconfig" | 
 /** @param path of the program's folder, in the repository */
 export async function openProgram(path: string, options: ProgramWorldOptions): Promise<ProgramWorld> {
   const folder = await ProgramFolder.make(join(root, path));
+  await copyFile(join(import.meta.dirname, "programs", shared), join(folder.home, shared));
   const { stack = "test", ...given } = options;
   const engine = await chosenEngine({
     ...{ program: folder.path, stateFolder: folder.home, project: "program", stack, passphrase: "a passphrase" },

@@ -1,16 +1,6 @@
 import { Config } from "@pulumi/pulumi";
-import { SnapshotStack, type Manifest, type SnapshotStackArgs } from "ramet";
-
-/** On the API server of these tests nobody acts on Deployments and Services, and no garbage collector removes anything. */
-const notAwaited = (manifest: Manifest): Manifest => {
-  const isActedOn = manifest.kind === "Deployment" || manifest.kind === "Service";
-  const annotations = {
-    ...manifest.metadata.annotations,
-    "pulumi.com/deletionPropagationPolicy": "background",
-    ...(isActedOn && { "pulumi.com/skipAwait": "true" }),
-  };
-  return { ...manifest, metadata: { ...manifest.metadata, annotations } };
-};
+import { SnapshotStack, type SnapshotStackArgs } from "ramet";
+import { notAwaited } from "../not-awaited.mts";
 
 const stack = new SnapshotStack("stack", {
   ...new Config().requireObject<SnapshotStackArgs>("stack"),
