@@ -9,6 +9,8 @@ export class EventRecord {
   readonly lines: string[] = [];
   /** The outputs of the stack; those that are secrets are not told. */
   outputs: Values = {};
+  /** Whether an error was told, of a resource or of the run. */
+  hasError = false;
   readonly #isRefresh: boolean;
   readonly #onLine: (line: string) => void;
 
@@ -28,6 +30,7 @@ export class EventRecord {
     if (policyEvent !== undefined) {
       const { enforcementLevel, resourceUrn, policyName, message } = policyEvent;
       const severity = enforcementLevel === "mandatory" ? "error" : "warning";
+      this.hasError ||= severity === "error";
       this.#say(`${severity}: ${nameOf(resourceUrn)}: [${policyName}] ${plain(message)}`);
     }
   }
@@ -49,7 +52,10 @@ export class EventRecord {
     // The SDK's type leaves out "debug". Ephemeral ones are shown for the while that they hold.
     if ((severity as string) === "debug" || ephemeral === true || text === "") return;
     if (urn === undefined && ofPlugins.test(text)) return;
-    this.#say(severity.startsWith("info") ? text : `${severity}: ${nameOf(urn)}: ${text}`);
+    this.hasError ||= severity === "error";
+    const name = nameOf(urn);
+    // What is said of no resource is told as it is: it comes from the program.
+    this.#say(name === "" || severity.startsWith("info") ? text : `${severity}: ${name}: ${reason(text)}`);
   }
 
   #say(text: string): void {
@@ -67,6 +73,11 @@ function plain(message: string): string {
 
 /** What `pulumi` says of plugins that it takes from the PATH, as it is told to: it has nothing to do with a program. */
 const ofPlugins = /^(using \S+ from \$PATH|resource plugin \S+ is expected to have version)/;
+
+/** Of a check that failed: the property and what is wrong with it, then the value, of which a test may ask what is shown. */
+function reason(text: string): string {
+  return text.replace(/^\S+ resource '.*?': property (\S+) value (.*?) has a problem: (.*)$/s, "$1: $3\nvalue: $2");
+}
 
 function nameOf(urn: string | undefined): string {
   return urn?.split("::").at(-1) ?? "";

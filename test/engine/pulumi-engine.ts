@@ -80,9 +80,9 @@ export class PulumiEngine implements Engine {
         throw error;
       },
     );
-    const { steps, lines } = record;
+    const { steps, lines, hasError } = record;
     // When it fails before its engine works, nobody tells why but the command itself.
-    if (problem !== undefined && !lines.some((line) => line.startsWith("error: "))) lines.push(problem);
+    if (problem !== undefined && !hasError) lines.push(problem);
     const text = [...renderSteps(steps), ...lines].join("\n");
     return { succeeded: problem === undefined, steps, outputs: outputs ?? record.outputs, lines, text };
   }

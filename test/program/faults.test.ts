@@ -48,7 +48,7 @@ it("previews a program in which everything is known later, on a cluster that nob
     const configuration = { "program:timeout": "soon" };
     const refused = await program.engine.with({ kubeconfig, configuration }).preview();
     expect(refused.succeeded).toBe(false);
-    expect(refused.text).toMatch(/error: data: .*timeout.*soon/);
+    expect(refused.text).toMatch(/error: data: timeout: .*soon/);
   } finally {
     await program.remove();
   }

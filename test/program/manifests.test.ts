@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { z } from "zod";
+import { declaredByAnnotation } from "../../provider/handlers/runtime/find-runtime.ts";
 import { memoryIo } from "../../src/cli/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import type { Manifest } from "../../src/install/manifests.ts";
@@ -74,7 +75,9 @@ function byName(objects: readonly object[]): object {
 
 /** Without what only a program says: who declares it, and how Pulumi's plugin is to treat it. */
 function withoutPulumi({ metadata: { annotations = {}, ...metadata }, ...manifest }: Manifest): Manifest {
-  const others = Object.entries(annotations).filter(([name]) => !/^(pulumi\.com|ramet\.dev)\//.test(name));
+  const others = Object.entries(annotations).filter(
+    ([name]) => name !== declaredByAnnotation && !name.startsWith("pulumi.com/"),
+  );
   const kept = others.length === 0 ? {} : { annotations: Object.fromEntries(others) };
   return { ...manifest, metadata: { ...metadata, ...kept } };
 }

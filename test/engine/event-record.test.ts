@@ -1,0 +1,122 @@
+import type { EngineEvent, PolicyEvent } from "@pulumi/pulumi/automation/index.js";
+import { expect, it } from "vitest";
+import { EventRecord } from "./event-record.ts";
+
+const type = "pulumi-nodejs:dynamic/ramet:NamedSnapshot";
+const urn = `urn:pulumi:test::program::${type}::data`;
+const stackUrn = "urn:pulumi:test::program::pulumi:pulumi:Stack::program-test";
+
+type Event = Omit<EngineEvent, "sequence" | "timestamp">;
+
+it("tells a check that failed by its property, as a provider says it", () => {
+  const message =
+    `<{%reset%}>${type} resource 'data': property timeout value {soon} has a problem: ` +
+    'no length of time: "soon" has a problem: it has no unit<{%reset%}>\n';
+  expect(told(error({ urn, message }))).toEqual({
+    lines: ['error: data: timeout: no length of time: "soon" has a problem: it has no unit', "value: {soon}"],
+    hasError: true,
+  });
+});
+
+it("keeps what is shown of a value that fails, whatever its shape and its lines", () => {
+  const value = "{[map[run:{echo 'a\nb'}]]}";
+  const message = `${type} resource 'it's data': property recipe value ${value} has a problem: a secret stands in it`;
+  expect(told(error({ urn, message })).lines).toEqual([
+    "error: data: recipe: a secret stands in it",
+    "value: {[map[run:{echo 'a",
+    "b'}]]}",
+  ]);
+});
+
+it("leaves any other error of a resource as it is, behind its name", () => {
+  expect(told(error({ urn, message: "<{%fg 9%}>took too long<{%reset%}>: property timeout" }))).toEqual({
+    lines: ["error: data: took too long: property timeout"],
+    hasError: true,
+  });
+});
+
+it("tells what is said of no resource without a name, and knows that it was an error", () => {
+  expect(
+    told(error({ message: "<{%reset%}>The snapshot stack cannot be declared\nInstall the driver<{%reset%}>" })),
+  ).toEqual({ lines: ["The snapshot stack cannot be declared", "Install the driver"], hasError: true });
+  expect(told(error({ urn: "", message: "canceled" }))).toEqual({ lines: ["canceled"], hasError: true });
+});
+
+it("takes no warning and no information for an error", () => {
+  const said = told(
+    ...[diagnostic({ severity: "warning", urn, message: "slow" }), diagnostic({ severity: "warning", message: "old" })],
+    ...[
+      diagnostic({ severity: "info", urn, message: "error: printed" }),
+      diagnostic({ severity: "info#err", urn, message: "x" }),
+    ],
+  );
+  expect(said).toEqual({ lines: ["warning: data: slow", "old", "error: printed", "x"], hasError: false });
+});
+
+it("tells nothing that holds for a while alone, that is for debugging, or that is about plugins", () => {
+  const using = "using pulumi-resource-kubernetes from $PATH at /usr/local/bin/pulumi-resource-kubernetes";
+  const debug = { diagnosticEvent: { severity: "debug", message: "x", color: "never" } } as unknown as Event;
+  const said = told(
+    ...[error({ urn, message: "soon gone", ephemeral: true }), debug],
+    ...[diagnostic({ severity: "warning", message: using }), error({ message: "<{%reset%}>\n" })],
+  );
+  expect(said).toEqual({ lines: [], hasError: false });
+});
+
+it("takes a violation for an error where the policy is mandatory", () => {
+  expect(told(violation("warning"))).toEqual({ lines: ["warning: data: [pinned] no tag"], hasError: false });
+  expect(told(violation("mandatory"))).toEqual({ lines: ["error: data: [pinned] no tag"], hasError: true });
+});
+
+it("has the outputs of the stack, and none when it is deleted", () => {
+  const record = recordOf(outputs({ version: 1 }));
+  expect(record.outputs).toEqual({ version: 1 });
+  record.take(numbered(outputs(undefined)));
+  expect(record.outputs).toEqual({});
+});
+
+function told(...events: Event[]): { lines: string[]; hasError: boolean } {
+  const { lines, hasError } = recordOf(...events);
+  return { lines, hasError };
+}
+
+function recordOf(...events: Event[]): EventRecord {
+  const record = new EventRecord({ isRefresh: false, onLine: () => undefined });
+  for (const event of events) record.take(numbered(event));
+  return record;
+}
+
+function numbered(event: Event): EngineEvent {
+  return { ...event, sequence: 0, timestamp: 0 };
+}
+
+type Diagnostic = NonNullable<EngineEvent["diagnosticEvent"]>;
+
+function diagnostic(of: Omit<Diagnostic, "color">): Event {
+  return { diagnosticEvent: { ...of, color: "never" } };
+}
+
+function error(of: Omit<Diagnostic, "color" | "severity">): Event {
+  return diagnostic({ ...of, severity: "error" });
+}
+
+function violation(enforcementLevel: PolicyEvent["enforcementLevel"]): Event {
+  return {
+    policyEvent: {
+      ...{ enforcementLevel, resourceUrn: urn, message: "<{%reset%}>no tag\n", color: "never" },
+      ...{ policyName: "pinned", policyPackName: "guardrails", policyPackVersion: "", policyPackVersionTag: "" },
+    },
+  };
+}
+
+function outputs(made: Record<string, unknown> | undefined): Event {
+  const state = { type: "pulumi:pulumi:Stack", urn: stackUrn, id: "", parent: "", inputs: {}, provider: "" };
+  return {
+    resOutputsEvent: {
+      metadata: {
+        ...{ op: "same", urn: stackUrn, type: state.type, provider: "" },
+        ...(made === undefined ? {} : { new: { ...state, outputs: made } }),
+      },
+    },
+  };
+}
