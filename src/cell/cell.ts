@@ -1,5 +1,4 @@
 import type { Duplex } from "node:stream";
-import { isDeepStrictEqual } from "node:util";
 import type {
   CellState,
   CheckpointRequest,
@@ -17,7 +16,8 @@ import { cut } from "./cut.ts";
 import { engineBuild } from "./engine-build.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import type { Groundwork } from "./groundwork.ts";
-import { furthestGeneration, handOver, untilGuestAnswers } from "./hand-over.ts";
+import { GuestIdentity } from "./guest-identity.ts";
+import { untilGuestAnswers } from "./hand-over.ts";
 import { PhaseClock } from "./phase-clock.ts";
 import { LastCall } from "./last-call.ts";
 import { openRestoreSource, type RestoreSource } from "./restore-source.ts";
@@ -51,10 +51,7 @@ export class Cell {
   readonly #lastBoot = new LastCall<CellState>();
   readonly #lastSwap = new LastCall<RestoreResult>();
   readonly #lastCut = new LastCall<CheckpointResult>();
-  /** Whom the guest knows itself to be. */
-  #identity: Identity | undefined;
-  /** How often the guest has been given an identity; not known while it takes one, and until it said that it has. */
-  #generation: number | undefined;
+  readonly #identity = new GuestIdentity();
   #adopting: Promise<unknown> = Promise.resolve();
   #loaded: Promise<CellState> | undefined;
   #ending = false;
@@ -234,12 +231,8 @@ export class Cell {
 
   async #adopt(identity: Identity): Promise<CellState> {
     this.#states.requireReady("identity");
-    if (isDeepStrictEqual(identity, this.#identity)) return this.state;
-    const guest = this.#surroundings.guest();
-    const before = this.#generation ?? (await furthestGeneration(guest));
-    this.#generation = undefined;
-    const generation = await handOver(guest, { identity, clone: false, before });
-    this.#know(identity, generation);
+    if (this.#identity.has(identity)) return this.state;
+    const generation = await this.#identity.give(this.#surroundings.guest(), identity, { clone: false });
     return this.#states.set({ generation });
   }
 
@@ -328,7 +321,7 @@ export class Cell {
         guest: this.#surroundings.guest(),
         setting: this.#dependencies.setting,
         build: () => this.#knowBuild(),
-        generation: () => this.#generation,
+        generation: () => this.#identity.generation,
       });
       if (!request.keepRunning) this.#states.set({ phase: "paused", ready: false });
       return result;
@@ -352,29 +345,22 @@ export class Cell {
   /** Between start or restore and traffic: the guest takes its identity, then both directions open. */
   async #takeOver(
     identity: Identity,
-    { clone, before: known }: { clone: boolean; before: number | undefined },
+    { clone, before }: { clone: boolean; before: number | undefined },
     clock: PhaseClock,
   ): Promise<CellState> {
     const guest = this.#surroundings.guest();
     const { ended } = this.#surroundings.sandbox;
-    this.#generation = undefined;
-    const before =
-      known ?? (await clock.phase("guest", () => untilGuestAnswers(() => furthestGeneration(guest), ended)));
-    const generation = await clock.phase("handover", () =>
-      untilGuestAnswers(() => handOver(guest, { identity, clone, before }), ended),
-    );
+    this.#identity.begin(before);
+    const generation = await this.#identity.give(guest, identity, {
+      clone,
+      via: (what, call) => clock.phase(what, () => untilGuestAnswers(call, ended)),
+    });
     await clock.phase("gate", () => this.#surroundings.network.setGate(true));
-    this.#know(identity, generation);
     void this.#followEntrypoint(guest);
     this.#tidyUp();
     // A checkpoint must know it; that there will be one is likely.
     this.#knowBuild().catch(() => undefined);
     return this.#states.set({ phase: "running", ready: true, generation });
-  }
-
-  #know(identity: Identity, generation: number): void {
-    this.#identity = identity;
-    this.#generation = generation;
   }
 
   /** Not again after a swap: whoever claimed the sandbox has what they asked for, and a second one is rare. */
