@@ -9,12 +9,15 @@ import { delay, type Clock } from "../../kube/clock.ts";
 export class ProcessWatch {
   readonly #clock: Clock;
   readonly #stopped = new AbortController();
+  readonly #overAt: number;
   #count = 0;
   #answeredAt: number;
 
-  constructor(guest: SandboxGuest, clock: Clock) {
+  /** @param timeoutSeconds of the command, which begins now */
+  constructor(guest: Pick<SandboxGuest, "list">, clock: Clock, timeoutSeconds: number) {
     this.#clock = clock;
     this.#answeredAt = clock.monotonicMilliseconds();
+    this.#overAt = this.#answeredAt + timeoutSeconds * 1000;
     this.#watch(guest).catch(() => undefined);
   }
 
@@ -24,26 +27,30 @@ export class ProcessWatch {
 
   /** What is to be told of a command whose time is up, as the end of a sentence; empty where nothing is remarkable. */
   note(): string {
-    const silentSeconds = Math.floor((this.#clock.monotonicMilliseconds() - this.#answeredAt) / 1000);
+    const until = Math.min(this.#clock.monotonicMilliseconds(), this.#overAt);
+    const silentSeconds = Math.floor((until - this.#answeredAt) / 1000);
     if (silentSeconds >= longSilenceSeconds) {
       return `; the sandbox had not answered for ${silentSeconds} s: ${cause}, or at how busy its node is`;
     }
     return this.#count >= manyProcesses ? `; it had ${this.#count} processes by then: ${cause}` : "";
   }
 
-  async #watch(guest: SandboxGuest): Promise<void> {
+  async #watch(guest: Pick<SandboxGuest, "list">): Promise<void> {
     while (!this.#stopped.signal.aborted) {
       await delay(this.#clock, betweenCountsMilliseconds, this.#stopped.signal);
       // One that cannot be reached: what is wrong, the command's own connection tells.
       const count = await processesIn(guest).catch(() => undefined);
+      const now = this.#clock.monotonicMilliseconds();
+      // The end of such a command lets the guest answer again, which says nothing of how it was.
+      if (now >= this.#overAt) return;
       if (count === undefined) continue;
       this.#count = count;
-      this.#answeredAt = this.#clock.monotonicMilliseconds();
+      this.#answeredAt = now;
     }
   }
 }
 
-async function processesIn(guest: SandboxGuest): Promise<number> {
+async function processesIn(guest: Pick<SandboxGuest, "list">): Promise<number> {
   return (await guest.list("/proc")).filter(({ name }) => /^\d+$/.test(name)).length;
 }
 

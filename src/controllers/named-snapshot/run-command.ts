@@ -32,7 +32,7 @@ export async function runCommand(
   const cancel = around.clock.schedule((timeoutSeconds + graceSeconds) * 1000, () => {
     over.abort();
   });
-  const processes = new ProcessWatch(around.guest(undefined), around.clock);
+  const processes = new ProcessWatch(around.guest(undefined), around.clock, timeoutSeconds);
   const begun = around.clock.monotonicMilliseconds();
   try {
     const exitCode = await follow(wish, { ...around, signal: AbortSignal.any([around.signal, over.signal]) }, log);
