@@ -11,7 +11,7 @@ import { sandboxResources } from "../../src/controllers/resources.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { makeNamespace } from "./namespace.ts";
+import { makeNamespace } from "../setup/namespace.ts";
 
 /** How many objects of each kind there are. */
 export interface ObjectCounts {

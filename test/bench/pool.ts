@@ -5,13 +5,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { sandboxSetKind, type SandboxSet } from "../../src/api/sandbox-set.ts";
 import { Cluster } from "../../src/cli/cluster/cluster.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { waitUntil } from "../../src/kube/wait-until.ts";
 import { StandInNode } from "../cluster/controllers-stand-in-node.ts";
 import { startControlPlane } from "../setup/control-plane.ts";
+import { makeNamespace } from "../setup/namespace.ts";
 import { controllerCounters, countedBetween } from "./controller-metrics.ts";
 import { ControllerProcess } from "./controller-process.ts";
-import { makeNamespace } from "./namespace.ts";
 
 /** How long a new set needed until all of its sandboxes were Ready. */
 export interface PoolFill {
@@ -41,7 +40,7 @@ export async function measurePools({ quick }: { quick: boolean }, signal: AbortS
   try {
     const controller = await ControllerProcess.start(controlPlane.kubeconfigPath, directory, signal);
     stops.push(() => controller.stop());
-    const client = new KubeClient(await connectionFromKubeconfig({ path: controlPlane.kubeconfigPath }));
+    const client = new KubeClient(controlPlane.connection);
     stops.push(() => client.close());
     const { stopped } = await new StandInNode().start({ client, controlPlane, directory, signal: end.signal });
     stops.push(() => {

@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { succeeded } from "../../examples/walkthrough/succeeded.ts";
 import type { Engine } from "../engine/engine.ts";
 import { openEngine } from "../engine/open-engine.ts";
@@ -38,7 +37,7 @@ export interface ProgramOptions {
 export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Promise<ProgramCosts> {
   const plane = await startControlPlane({ signal });
   cleanUp.add(() => plane.stop());
-  const client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  const client = new KubeClient(plane.connection);
   cleanUp.add(() => client.close());
   await installCrds(client, signal);
   const controllers = finishAtOnce(client);

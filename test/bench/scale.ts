@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { startControlPlane } from "../setup/control-plane.ts";
 import { controllerCounters, countedBetween, type Counters } from "./controller-metrics.ts";
 import { ControllerProcess } from "./controller-process.ts";
@@ -43,7 +42,7 @@ export async function measureScale(sandboxes: number, signal: AbortSignal): Prom
   const directory = await mkdtemp(join(tmpdir(), "ramet-scale-"));
   const stops = [() => rm(directory, { recursive: true, force: true }), () => controlPlane.stop()];
   try {
-    const client = new KubeClient(await connectionFromKubeconfig({ path: controlPlane.kubeconfigPath }));
+    const client = new KubeClient(controlPlane.connection);
     stops.push(() => client.close());
     await installCrds(client, signal);
     const world = { client, directory, kubeconfigPath: controlPlane.kubeconfigPath, signal };

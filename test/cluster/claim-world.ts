@@ -6,7 +6,7 @@ import { labels } from "../../src/api/labels.ts";
 import type { ClaimParts } from "../../src/claim/claim-sandbox.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { sandboxResources } from "../../src/controllers/resources.ts";
-import { explicitConnection, type Connection } from "../../src/kube/connection.ts";
+import type { Connection } from "../../src/kube/connection.ts";
 import { KubeClient, type KubeClientOptions } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { startControlPlane } from "../setup/control-plane.ts";
@@ -25,12 +25,7 @@ export interface ClaimWorld {
 
 export async function openClaimWorld(): Promise<ClaimWorld> {
   const controlPlane = await startControlPlane();
-  const connection = explicitConnection({
-    server: controlPlane.server,
-    ca: controlPlane.ca,
-    cert: controlPlane.adminCert,
-    key: controlPlane.adminKey,
-  });
+  const { connection } = controlPlane;
   const client = new KubeClient(connection);
   const sandboxes = client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value));
   const sets = client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value));

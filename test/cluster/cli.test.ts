@@ -10,8 +10,8 @@ import { memoryIo } from "../../src/cli/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
-import { coreResources } from "../../src/kube/resource-ref.ts";
 import { builtPrograms } from "../setup/built-package.ts";
+import { serviceAccounts, tokenOf } from "../setup/service-accounts.ts";
 
 interface Outcome {
   exitCode: number | null;
@@ -259,12 +259,11 @@ describe("waiting", () => {
 
 /** The token of an account that may read and make sandboxes and no Secrets. */
 async function limitedToken(): Promise<string> {
-  const accounts = { ...coreResources.pods, plural: "serviceaccounts", kind: "ServiceAccount" };
   const rbac = { group: "rbac.authorization.k8s.io", version: "v1", namespaced: false };
   const roles = client.resource({ ...rbac, plural: "clusterroles", kind: "ClusterRole" });
   const bindings = client.resource({ ...rbac, plural: "clusterrolebindings", kind: "ClusterRoleBinding" });
   const metadata = { name: "limited", namespace: "default" };
-  await client.resource(accounts).create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
+  await client.resource(serviceAccounts).create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
   await roles.create({
     apiVersion: "rbac.authorization.k8s.io/v1",
     kind: "ClusterRole",
@@ -278,9 +277,7 @@ async function limitedToken(): Promise<string> {
     roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "limited" },
     subjects: [{ kind: "ServiceAccount", ...metadata }],
   });
-  const request = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec: {} };
-  const answer = await client.resource(accounts).postSubresource(metadata, "token", request);
-  return (answer as { status: { token: string } }).status.token;
+  return tokenOf(client, metadata);
 }
 
 function limitedKubeconfig(admin: string, token: string): string {

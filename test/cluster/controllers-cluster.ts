@@ -6,7 +6,6 @@ import type { Pod } from "../../src/api/pod.ts";
 import type { Sandbox } from "../../src/api/sandbox.ts";
 import { createInformers, sandboxResources, type Informers } from "../../src/controllers/resources.ts";
 import { runControllers, type RunControllersOptions } from "../../src/controllers/run.ts";
-import { explicitConnection } from "../../src/kube/connection.ts";
 import type { Informer } from "../../src/kube/informer.ts";
 import { KubeClient, type RequestRecord } from "../../src/kube/kube-client.ts";
 import { silentLog, type Log } from "../../src/kube/log.ts";
@@ -15,6 +14,7 @@ import { coreResources } from "../../src/kube/resource-ref.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import type { ApiLine } from "./api-line.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { makeNamespace } from "../setup/namespace.ts";
 
 export interface ClusterOptions {
   /** Runs Pods until `signal` is aborted; answers when it takes them. */
@@ -71,12 +71,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
   const directory = await mkdtemp(join(tmpdir(), "ramet-"));
   const storePath = join(directory, "store");
   await mkdir(storePath);
-  const connection = explicitConnection({
-    server: controlPlane.server,
-    ca: controlPlane.ca,
-    cert: controlPlane.adminCert,
-    key: controlPlane.adminKey,
-  });
+  const { connection } = controlPlane;
   const client = new KubeClient(connection);
   const line = await lineTo?.(controlPlane.server);
   const ownConnection = line === undefined ? connection : { ...connection, server: line.server };
@@ -132,20 +127,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
       await stopControllers();
       await startControllers();
     },
-    namespace: async (name) => {
-      await client
-        .resource(coreResources.namespaces)
-        .create({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
-      // No controller manager makes it here, and the API server lets no Pod in without.
-      await client
-        .resource(serviceAccounts)
-        .create({
-          apiVersion: "v1",
-          kind: "ServiceAccount",
-          metadata: { name: "default", namespace: name },
-        })
-        .catch(() => undefined);
-    },
+    namespace: (name) => makeNamespace(client, name),
     create: async (manifest) => {
       const ref = Object.values(sandboxResources).find(({ kind }) => kind === manifest.kind) ?? coreResources.pods;
       await client.resource(ref).create(manifest);
@@ -166,14 +148,6 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
     },
   };
 }
-
-const serviceAccounts = {
-  group: "",
-  version: "v1",
-  plural: "serviceaccounts",
-  kind: "ServiceAccount",
-  namespaced: true,
-};
 
 /** On a busy machine. What is waited for comes at once on an idle one. */
 const patienceMilliseconds = 90_000;

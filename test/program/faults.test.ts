@@ -3,14 +3,12 @@ import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { parse, stringify } from "yaml";
-import { z } from "zod";
 import { refOf } from "../../provider/handlers/ref-of.ts";
 import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { serviceAccounts, tokenOf, writeKubeconfig } from "../setup/service-accounts.ts";
 import { providerTexts } from "./provider-texts.ts";
 import { openProgram } from "./program-world.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
@@ -24,7 +22,7 @@ let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "ramet-faults-"));
   plane = await startControlPlane();
-  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  client = new KubeClient(plane.connection);
   await installCrds(client);
   world = await ProviderWorld.open({ kubeconfig: plane.kubeconfigPath });
 });
@@ -78,7 +76,7 @@ it("says that a token has expired, and goes by the state in a preview", async ()
 });
 
 it("has the program of the kubeconfig renew a token that has expired, and says why it cannot", async () => {
-  const token = await tokenOf("renewing");
+  const token = await newToken("renewing");
   const script = await scriptThatSays([credential("expired"), credential(token)]);
   await world.restart({
     configuration: { "kubernetes:kubeconfig": await readFile(await kubeconfigWith({ exec: exec(script) }), "utf8") },
@@ -94,7 +92,7 @@ it("has the program of the kubeconfig renew a token that has expired, and says w
 
 it("ends a wait when its credentials are accepted no longer, and says so", async () => {
   const accounts = client.resource(serviceAccounts);
-  await world.restart({ kubeconfig: await kubeconfigWith({ token: await tokenOf("leaving") }) });
+  await world.restart({ kubeconfig: await kubeconfigWith({ token: await newToken("leaving") }) });
   const waiting = world.up("namedSnapshot", wish("waits"));
   const ended = expect(waiting).rejects.toThrow(/Unauthorized.*they may have expired/s);
   await expect.poll(() => world.lines).toContain("waits: waiting for the controller");
@@ -137,19 +135,15 @@ async function declared(name: string, owner: string): Promise<Kept> {
 
 /** The kubeconfig of the API server, for another user. */
 async function kubeconfigWith(user: object): Promise<string> {
-  const config = Config.parse(parse(await readFile(plane.kubeconfigPath, "utf8")));
   const path = join(folder, `kubeconfig-${randomUUID()}`);
-  await writeFile(path, stringify({ ...config, users: config.users.map(({ name }) => ({ name, user })) }), {
-    mode: 0o600,
-  });
+  await writeKubeconfig(path, { like: plane.kubeconfigPath, user });
   return path;
 }
 
 /** Of a service account that may do everything. */
-async function tokenOf(name: string): Promise<string> {
+async function newToken(name: string): Promise<string> {
   const metadata = { name, namespace: "default" };
-  const accounts = client.resource(serviceAccounts);
-  await accounts.create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
+  await client.resource(serviceAccounts).create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
   const apiGroup = "rbac.authorization.k8s.io";
   await client.resource(bindings).create({
     ...{ apiVersion: `${apiGroup}/v1`, kind: "ClusterRoleBinding", metadata: { name } },
@@ -158,8 +152,7 @@ async function tokenOf(name: string): Promise<string> {
       subjects: [{ kind: "ServiceAccount", ...metadata }],
     },
   });
-  const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec: {} };
-  return Token.parse(await accounts.postSubresource(metadata, "token", body)).status.token;
+  return tokenOf(client, metadata);
 }
 
 /** A login program that says one after the other, and the last one for ever. It counts how often it was run. */
@@ -184,13 +177,6 @@ function credential(token: string): string {
   return JSON.stringify({ ...exec(""), kind: "ExecCredential", status: { token, expirationTimestamp } });
 }
 
-const serviceAccounts = {
-  group: "",
-  version: "v1",
-  plural: "serviceaccounts",
-  kind: "ServiceAccount",
-  namespaced: true,
-};
 const bindings = {
   group: "rbac.authorization.k8s.io",
   version: "v1",
@@ -198,5 +184,3 @@ const bindings = {
   kind: "ClusterRoleBinding",
   namespaced: false,
 };
-const Token = z.looseObject({ status: z.looseObject({ token: z.string() }) });
-const Config = z.looseObject({ users: z.array(z.looseObject({ name: z.string() })) });

@@ -1,18 +1,17 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { parse, stringify } from "yaml";
 import { z } from "zod";
 import { apiVersion } from "../../src/api/kind.ts";
 import { kinds } from "../../src/api/kinds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { tokenOf, writeKubeconfig } from "../setup/service-accounts.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
@@ -28,7 +27,7 @@ let folder: string;
 beforeAll(async () => {
   plane = await startControlPlane({ apis: "all" });
   world = await openProgram("test/program/programs/install", { kubeconfig: plane.kubeconfigPath });
-  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  client = new KubeClient(plane.connection);
   folder = await mkdtemp(join(tmpdir(), "ramet-install-"));
 });
 
@@ -79,14 +78,9 @@ it("leaves CRDs and the namespace when it is removed, and refuses what others ru
 
 /** A kubeconfig with a token of the controllers' service account. */
 async function asController(): Promise<string> {
-  const accounts = { group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true };
-  const at = { namespace: "ramet-system", name: "ramet-controller" };
-  const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec: {} };
-  const { status } = Token.parse(await client.resource(accounts).postSubresource(at, "token", body));
-  const config = Config.parse(parse(await readFile(plane.kubeconfigPath, "utf8")));
-  const users = config.users.map(({ name }) => ({ name, user: { token: status.token } }));
+  const account = { namespace: "ramet-system", name: "ramet-controller" };
   const path = join(folder, "kubeconfig");
-  await writeFile(path, stringify({ ...config, users }), { mode: 0o600 });
+  await writeKubeconfig(path, { like: plane.kubeconfigPath, user: { token: await tokenOf(client, account) } });
   return path;
 }
 
@@ -158,8 +152,6 @@ class Log {
   }
 }
 
-const Token = z.looseObject({ status: z.looseObject({ token: z.string() }) });
-const Config = z.looseObject({ users: z.array(z.looseObject({ name: z.string() })) });
 const WithStatus = z.looseObject({
   metadata: z.looseObject({ name: z.string(), uid: z.string(), resourceVersion: z.string() }),
   status: z.looseObject({}).optional(),

@@ -7,7 +7,6 @@ import { runProgram } from "../../src/cli/program.ts";
 import type { Manifest } from "../../src/install/manifests.ts";
 import { covers } from "../../src/kube/apply.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { ResourceRef } from "../../src/kube/resource-ref.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
@@ -20,7 +19,7 @@ let manifests: Manifest[];
 
 beforeAll(async () => {
   plane = await startControlPlane({ apis: "all" });
-  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  client = new KubeClient(plane.connection);
   world = await openProgram("test/program/programs/install", { kubeconfig: plane.kubeconfigPath });
   const io = memoryIo();
   const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/ramet-cell:1"];

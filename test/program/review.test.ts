@@ -1,18 +1,18 @@
-import { access, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { access, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { parse, parseAllDocuments, stringify } from "yaml";
+import { parse, parseAllDocuments } from "yaml";
 import { z } from "zod";
 import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
 import { sandboxSetKind } from "../../src/api/sandbox-set.ts";
 import { version } from "../../src/api/kind.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { tokenOf, writeKubeconfig } from "../setup/service-accounts.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 const example = fileURLToPath(new URL("../../examples/review/", import.meta.url));
@@ -29,7 +29,7 @@ let previewer: string;
 
 beforeAll(async () => {
   plane = await startControlPlane();
-  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  client = new KubeClient(plane.connection);
   await installCrds(client);
   folder = await mkdtemp(join(tmpdir(), "ramet-review-"));
   for (const document of parseAllDocuments(await readFile(join(example, "previewer.yaml"), "utf8"))) {
@@ -116,13 +116,9 @@ async function say(kind: { group: string; plural: string; kind: string }, of: st
 
 /** A kubeconfig with a token of the previewer. */
 async function kubeconfigOf(): Promise<string> {
-  const accounts = { group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true };
-  const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec: {} };
-  const { status } = Token.parse(await client.resource(accounts).postSubresource({ namespace, name }, "token", body));
-  const config = Config.parse(parse(await readFile(plane.kubeconfigPath, "utf8")));
-  const users = config.users.map((user) => ({ name: user.name, user: { token: status.token } }));
   const path = join(folder, "kubeconfig");
-  await writeFile(path, stringify({ ...config, users }), { mode: 0o600 });
+  const user = { token: await tokenOf(client, { namespace, name }) };
+  await writeKubeconfig(path, { like: plane.kubeconfigPath, user });
   return path;
 }
 
@@ -131,8 +127,6 @@ function refOf({ apiVersion, kind, metadata }: KubeManifest) {
   return { group, version: of, plural: `${kind.toLowerCase()}s`, kind, namespaced: metadata.namespace !== undefined };
 }
 
-const Token = z.looseObject({ status: z.looseObject({ token: z.string() }) });
-const Config = z.looseObject({ users: z.array(z.looseObject({ name: z.string() })) });
 const Step = z.object({ uses: z.string().optional(), with: z.record(z.string(), z.unknown()).optional() });
 const Workflow = z.object({
   on: z.record(z.string(), z.unknown()),

@@ -3,7 +3,6 @@ import type { RunResult } from "../engine/engine.ts";
 import { findStack } from "../../provider/handlers/snapshot-stack/find-stack.ts";
 import type { StackSeen } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import type { ResourceRef } from "../../src/kube/resource-ref.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
@@ -27,7 +26,7 @@ export class StackWorld {
   static async open(): Promise<StackWorld> {
     const plane = await startControlPlane({ apis: "all" });
     const { kubeconfigPath: path } = plane;
-    const client = new KubeClient(await connectionFromKubeconfig({ path }));
+    const client = new KubeClient(plane.connection);
     return new StackWorld(plane, client, await openProgram("test/program/programs/stack", { kubeconfig: path }));
   }
 

@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { upgradeOptions } from "./upgrade-options.ts";
@@ -23,7 +22,7 @@ const worlds: ProgramWorld[] = [];
 
 beforeAll(async () => {
   plane = await startControlPlane();
-  client = new KubeClient(await connectionFromKubeconfig({ path: plane.kubeconfigPath }));
+  client = new KubeClient(plane.connection);
   await installCrds(client);
 });
 

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { explicitConnection, type Connection } from "../../src/kube/connection.ts";
 import { startControlPlane as start } from "../../src/local/control-plane/control-plane.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 
@@ -16,7 +17,10 @@ export interface TestControlPlaneOptions {
 /** A real etcd and kube-apiserver for tests. */
 export interface TestControlPlane {
   server: string;
+  /** Of its administrator. */
   kubeconfigPath: string;
+  /** As that says it. */
+  connection: Connection;
   /** PEM. */
   ca: string;
   adminCert: string;
@@ -50,6 +54,10 @@ export async function startControlPlane(options: TestControlPlaneOptions = {}): 
   return {
     server: plane.server,
     kubeconfigPath: plane.kubeconfigPath,
+    connection: explicitConnection({
+      ...{ server: plane.server, ca: plane.ca },
+      ...{ cert: plane.admin.certificate, key: plane.admin.key },
+    }),
     ca: plane.ca,
     adminCert: plane.admin.certificate,
     adminKey: plane.admin.key,
