@@ -1,17 +1,11 @@
 import { once } from "node:events";
-import { mkdir, rm } from "node:fs/promises";
-import { join } from "node:path";
-import type { CheckpointResult } from "../../src/api/cell.ts";
-import type { Contents } from "../../src/api/contents.ts";
-import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";
-import { directoryStore } from "../../src/store/directory/store.ts";
-import { CellRig, type RunningCell } from "../setup/cell-rig.ts";
+import { rm } from "node:fs/promises";
+import type { RunningCell } from "../setup/cell-rig.ts";
+import { Cells, namespace } from "../setup/cells.ts";
 import { openBareRunsc, type BareRunscOptions } from "./bare-runsc.ts";
 import { BareTurns } from "./bare-turns.ts";
 import { newFigure, phases, reportTurns, stopwatch, type Figure, type LevelContext } from "./figure.ts";
 import { firstAnswer, workloadCommand, workloadPort } from "./workload.ts";
-
-const both: Contents = ["memory", "filesystem"];
 
 /**
  * Figures of cells without a cluster: a cell is started as a node would start it (from TypeScript source, so its start
@@ -29,24 +23,20 @@ export async function cellLevel(context: LevelContext): Promise<void> {
 
 class CellLevel {
   readonly #context: LevelContext;
-  readonly #rig: CellRig;
-  readonly #store: CheckpointStore;
+  readonly #cells: Cells;
   readonly #bare: BareTurns;
 
-  private constructor(context: LevelContext, rig: CellRig, store: CheckpointStore, bare: BareRunscOptions) {
+  private constructor(context: LevelContext, cells: Cells, bare: BareRunscOptions) {
     this.#context = context;
-    this.#rig = rig;
-    this.#store = store;
+    this.#cells = cells;
     this.#bare = new BareTurns(context, bare);
   }
 
   static async open(context: LevelContext): Promise<CellLevel> {
-    const rig = await CellRig.open(context.rootPath);
-    context.cleanUp.add(() => rig.close());
-    const root = join(rig.directory, "store");
-    await mkdir(root);
+    const cells = await Cells.open(context.rootPath);
+    context.cleanUp.add(() => cells.close());
     const bare = await openBareRunsc(context.rootPath, context.cleanUp);
-    return new CellLevel(context, rig, directoryStore({ root }), bare);
+    return new CellLevel(context, cells, bare);
   }
 
   async sandbox(): Promise<void> {
@@ -58,7 +48,7 @@ class CellLevel {
           const elapsed = stopwatch();
           cell = await this.#startCell("boot", 0);
           const listening = elapsed();
-          await this.#rig.client.boot(cell.address, { identity: cell.identity });
+          await this.#cells.client.boot(cell.address, { identity: cell.identity });
           const ready = elapsed();
           await firstAnswer(cell.address.ip);
           return { "cell listens": listening, ready, answers: elapsed() };
@@ -87,11 +77,11 @@ class CellLevel {
         await firstAnswer(source.address.ip, "/gap/start");
         const measures = await measured(async () => {
           const elapsed = stopwatch();
-          const result = await this.#take(source, checkpointId);
+          const result = await this.#cells.checkpoint(source, checkpointId);
           return { whole: elapsed(), paused: result.pausedMilliseconds, ...phases(result.phases) };
         });
         const gap = Number(await firstAnswer(source.address.ip, "/gap/stop"));
-        await this.#store.remove({ namespace: "test", checkpointId });
+        await this.#cells.store.remove({ namespace, checkpointId });
         return { ...measures, "paused, seen inside": gap };
       },
       bare: this.#bare.checkpoint(bare),
@@ -110,7 +100,7 @@ class CellLevel {
     });
     const source = await this.#source(sizeMiB);
     const checkpointId = `source-${sizeMiB}`;
-    const { manifestDigest } = await this.#take(source, checkpointId);
+    const { manifestDigest } = await this.#cells.checkpoint(source, checkpointId);
     const image = await this.#bare.image(sizeMiB);
     await this.#stop(source);
     await reportTurns(this.#context, figure, {
@@ -120,14 +110,7 @@ class CellLevel {
           const elapsed = stopwatch();
           cell = await this.#startCell("wait", sizeMiB);
           const listening = elapsed();
-          const grant = await this.#store.grantRead({
-            namespace: "test",
-            checkpointId,
-            manifestDigest,
-            ttlMilliseconds: 60_000,
-          });
-          const { identity } = cell;
-          const result = await this.#rig.client.restore(cell.address, { identity, grant, contents: both });
+          const result = await this.#cells.restore(cell, { checkpointId, manifestDigest });
           const ready = elapsed();
           await firstAnswer(cell.address.ip);
           return { "cell listens": listening, ready, answers: elapsed(), ...phases(result.phases) };
@@ -138,7 +121,7 @@ class CellLevel {
       bare: this.#bare.restore(image, sizeMiB),
     });
     await rm(image, { recursive: true });
-    await this.#store.remove({ namespace: "test", checkpointId });
+    await this.#cells.store.remove({ namespace, checkpointId });
   }
 
   #figure(name: string, sizeMiB: number, rest: Partial<Figure>): Figure {
@@ -148,25 +131,20 @@ class CellLevel {
   async #source(sizeMiB: number): Promise<RunningCell> {
     await this.#context.accounts.ramet?.join();
     const cell = await this.#startCell("boot", sizeMiB);
-    await this.#rig.client.boot(cell.address, { identity: cell.identity });
+    await this.#cells.client.boot(cell.address, { identity: cell.identity });
     await firstAnswer(cell.address.ip);
     return cell;
   }
 
   #startCell(start: "boot" | "wait", sizeMiB: number): Promise<RunningCell> {
     const container = { command: workloadCommand(sizeMiB), ports: [workloadPort] };
-    return this.#rig.startCell({ name: "bench", start, container });
-  }
-
-  async #take(source: RunningCell, checkpointId: string): Promise<CheckpointResult> {
-    const grant = await this.#store.grantWrite({ namespace: "test", checkpointId, ttlMilliseconds: 60_000 });
-    return this.#rig.client.checkpoint(source.address, { grant, contents: both, keepRunning: true });
+    return this.#cells.rig.startCell({ name: "bench", start, container });
   }
 
   async #stop(cell: RunningCell | undefined): Promise<void> {
     if (cell === undefined) return;
     const exited = once(cell.process, "exit");
-    await this.#rig.client.stop(cell.address, "measured");
+    await this.#cells.client.stop(cell.address, "measured");
     await exited;
     await rm(cell.directory, { recursive: true, force: true });
   }

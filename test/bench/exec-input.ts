@@ -1,11 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { PassThrough } from "node:stream";
-import { guestClientPort } from "../../src/api/cell.ts";
-import { GuestClient } from "../../src/cell/client/guest-client.ts";
+import type { GuestClient } from "../../src/cell/client/guest-client.ts";
 import { memoryIo } from "../../src/cli/memory-io.ts";
 import { runCommand } from "../../src/cli/sandbox/run-command.ts";
-import { CellRig } from "../setup/cell-rig.ts";
-import { pythonRootPath } from "../setup/python-image.ts";
+import { Cells } from "../setup/cells.ts";
 
 /**
  * `node test/bench/exec-input.ts [MiB]`: how fast a command in a real cell gets its input from `ramet sandbox exec -i`, and in
@@ -16,12 +14,10 @@ const rounds = 5;
 const part = randomBytes(64 * 1024); // what a read from a pipe gives
 const partCount = sizeMiB * 16;
 
-const rig = await CellRig.open(await pythonRootPath());
+const cells = await Cells.open();
 try {
-  const cell = await rig.startCell({ name: "input", start: "boot", container: { command: ["sleep", "3600"] } });
-  await rig.client.boot(cell.address, { identity: cell.identity });
-  const dial = () => rig.client.dial(cell.address, guestClientPort);
-  const guest = new GuestClient({ dial, accessToken: cell.identity.accessToken });
+  const cell = await cells.boot({ name: "input", container: { command: ["sleep", "3600"] } });
+  const guest = cells.guestOf(cell);
   for (let round = 1; round <= rounds; round++) {
     const stream = await measured(() => byExec(guest));
     const calls = await measured(() => byCalls(guest));
@@ -31,7 +27,7 @@ try {
     );
   }
 } finally {
-  await rig.close();
+  await cells.close();
 }
 
 /** MiB a second. */

@@ -5,7 +5,8 @@ import type { Sandbox } from "../../src/api/sandbox.ts";
 import { clusterCredentials } from "../../src/controllers/identity.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
-import { count, counterScript, counterTemplate as template } from "./counter.ts";
+import { counterScript } from "../setup/counter.ts";
+import { count, counterTemplate as template } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
 
 /** With real cells and real gVisor: what a user sees from a Sandbox to its clone, and that memory is in it. */

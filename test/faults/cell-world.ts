@@ -1,46 +1,20 @@
 import { once } from "node:events";
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
-import { guestClientPort, type CheckpointResult } from "../../src/api/cell.ts";
-import type { Contents } from "../../src/api/contents.ts";
-import { GuestClient } from "../../src/cell/client/guest-client.ts";
-import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";
-import { directoryStore } from "../../src/store/directory/store.ts";
 import { firstAnswer, workloadCommand, workloadPort } from "../bench/workload.ts";
-import { CellRig, type RunningCell } from "../setup/cell-rig.ts";
-import { pythonRootPath } from "../setup/python-image.ts";
+import type { RunningCell } from "../setup/cell-rig.ts";
+import { Cells, namespace } from "../setup/cells.ts";
 
-const namespace = "test";
-export const both: Contents = ["memory", "filesystem"];
-
-/** Cells and a store, without a cluster: the test is the controller. */
-export class CellWorld {
-  readonly rig: CellRig;
-  readonly store: CheckpointStore;
-
-  private constructor(rig: CellRig, store: CheckpointStore) {
-    this.rig = rig;
-    this.store = store;
-  }
-
-  static async open(): Promise<CellWorld> {
-    const rig = await CellRig.open(await pythonRootPath());
-    const root = join(rig.directory, "store");
-    await mkdir(root);
-    return new CellWorld(rig, directoryStore({ root }));
+/** Cells whose programs count what they are asked, and can be asked what has become of them. */
+export class CellWorld extends Cells {
+  static override async open(): Promise<CellWorld> {
+    const { rig, store } = await super.open();
+    return new CellWorld(rig, store);
   }
 
   /** A sandbox that runs and answers, with so much touched memory. */
   async source(name: string, sizeMiB = 0): Promise<RunningCell> {
-    const cell = await this.rig.startCell({ name, start: "boot", container: container(sizeMiB) });
-    await this.rig.client.boot(cell.address, { identity: cell.identity });
+    const cell = await this.boot({ name, container: container(sizeMiB) });
     await firstAnswer(cell.address.ip);
     return cell;
-  }
-
-  async checkpoint(cell: RunningCell, checkpointId: string): Promise<CheckpointResult> {
-    const grant = await this.store.grantWrite({ namespace, checkpointId, ttlMilliseconds: 60_000 });
-    return this.rig.client.checkpoint(cell.address, { grant, contents: both, keepRunning: true });
   }
 
   /** What the store says that there is; undefined when the checkpoint was never published. */
@@ -57,10 +31,7 @@ export class CellWorld {
     const manifestDigest = await this.published(checkpointId);
     if (manifestDigest === undefined) throw new Error(`${checkpointId} is not in the store`);
     const cell = await this.rig.startCell({ name, start: "wait", container: container(sizeMiB) });
-    const grant = await this.store.grantRead({ namespace, checkpointId, manifestDigest, ttlMilliseconds: 60_000 });
-    const restore = (): Promise<unknown> =>
-      this.rig.client.restore(cell.address, { identity: cell.identity, grant, contents: both });
-    return { cell, restore };
+    return { cell, restore: () => this.restore(cell, { checkpointId, manifestDigest }) };
   }
 
   /** Clones, asks once, and ends the clone: what its counter said. */
@@ -78,17 +49,12 @@ export class CellWorld {
 
   async end(cell: RunningCell): Promise<void> {
     const exited = once(cell.process, "exit");
-    await this.rig.client.stop(cell.address, "the test is over");
+    await this.client.stop(cell.address, "the test is over");
     await exited;
   }
 
   async run(cell: RunningCell, script: string): Promise<void> {
-    const guest = new GuestClient({
-      dial: () => this.rig.client.dial(cell.address, guestClientPort),
-      accessToken: cell.identity.accessToken,
-    });
-    const run = guest.startProcess({ command: "sh", args: ["-c", script] });
-    for await (const event of run) {
+    for await (const event of this.guestOf(cell).startProcess({ command: "sh", args: ["-c", script] })) {
       if (event.type === "end" && event.exitCode !== 0) throw new Error(`${script}: exit code ${event.exitCode}`);
     }
   }
@@ -101,10 +67,6 @@ export class CellWorld {
 
   async stagingBytes(): Promise<number> {
     return (await this.store.usage(namespace)).stagingBytes;
-  }
-
-  close(): Promise<void> {
-    return this.rig.close();
   }
 }
 

@@ -2,15 +2,12 @@ import { once } from "node:events";
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { guestClientPort, type CellState, type ContainerSpec } from "../../../src/api/cell.ts";
-import type { Contents } from "../../../src/api/contents.ts";
-import type { Grant } from "../../../src/api/grant.ts";
+import type { CellState, CheckpointResult, ContainerSpec } from "../../../src/api/cell.ts";
 import { cgroupLayout } from "../../../src/cell/cgroup/layout.ts";
 import { sweepCgroups } from "../../../src/cell/cgroup/record.ts";
-import { GuestClient } from "../../../src/cell/client/guest-client.ts";
 import { directoryStore } from "../../../src/store/directory/store.ts";
-import { CellRig, type RunningCell } from "../../setup/cell-rig.ts";
-import { pythonRootPath } from "../../setup/python-image.ts";
+import type { RunningCell } from "../../setup/cell-rig.ts";
+import { both, Cells, namespace } from "../../setup/cells.ts";
 
 const mebibyte = 1024 ** 2;
 /** Holds 256 MiB that no two pages have alike. */
@@ -29,12 +26,12 @@ const own = layout?.version === 1 && process.getuid?.() === 0 ? layout.own : {};
 describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !== undefined)(
   "limits of a sandbox",
   () => {
-    let rig: CellRig;
+    let cells: Cells;
 
     beforeAll(async () => {
-      rig = await CellRig.open(await pythonRootPath());
+      cells = await Cells.open();
     });
-    afterAll(() => rig.close());
+    afterAll(() => cells.close());
 
     async function boot(
       name: string,
@@ -42,26 +39,18 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       environment: Record<string, string> = {},
     ): Promise<RunningCell> {
       const container = { command: ["sleep", "infinity"], resources };
-      const cell = await rig.startCell({ name, start: "boot", container, environment });
+      const cell = await cells.boot({ name, container, environment });
       onTestFinished(() => {
         cell.process.kill("SIGTERM");
       });
-      await rig.client.boot(cell.address, { identity: cell.identity });
       return cell;
-    }
-
-    function guestOf(cell: RunningCell): GuestClient {
-      return new GuestClient({
-        dial: () => rig.client.dial(cell.address, guestClientPort),
-        accessToken: cell.identity.accessToken,
-      });
     }
 
     /** What a Python program prints, until it ends or its sandbox does. */
     async function python(cell: RunningCell, program: string): Promise<string> {
       let text = "";
       try {
-        for await (const event of guestOf(cell).startProcess({ command: "python3", args: ["-c", program] })) {
+        for await (const event of cells.guestOf(cell).startProcess({ command: "python3", args: ["-c", program] })) {
           if (event.type === "data") text += event.data.toString();
         }
       } catch {
@@ -74,7 +63,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
     async function lastState(cell: RunningCell): Promise<CellState | undefined> {
       let last: CellState | undefined;
       try {
-        for await (const state of rig.client.events(cell.address, AbortSignal.timeout(60_000))) last = state;
+        for await (const state of cells.client.events(cell.address, AbortSignal.timeout(60_000))) last = state;
       } catch {
         // The connection ends with the cell.
       }
@@ -101,34 +90,28 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
     test("a sandbox close to its limit survives its checkpoint, on a disk and in memory, and so does a clone", async () => {
       const resources = { memoryBytes: 320 * mebibyte };
       const cell = await boot("full", resources);
-      const held = guestOf(cell).startProcess({ command: "python3", args: ["-c", hold] });
+      const held = cells.guestOf(cell).startProcess({ command: "python3", args: ["-c", hold] });
       for await (const event of held) if (event.type === "data") break;
-      const disk = await checkpoint(cell, { id: "full-1", root: join(rig.directory, "store") });
+      const onDisk = await cells.checkpoint(cell, "full-1");
+      expect(onDisk.sizeBytes).toBeGreaterThan(256 * mebibyte);
       expect(await python(cell, "print(6 * 7)")).toBe("42");
       // What is written there is charged like the sandbox's own memory, and cannot be thrown out of the cache.
-      await checkpoint(cell, { id: "full-2", root: `/dev/shm/ramet-limits-${process.pid}` });
+      const inMemory = await checkpointInMemory(cell, "full-2");
+      expect(inMemory.sizeBytes).toBeGreaterThan(256 * mebibyte);
       expect(await python(cell, "print(6 * 7)")).toBe("42");
       const container = { command: ["sleep", "infinity"], resources };
-      const clone = await rig.startCell({ name: "clone", start: "wait", container });
-      const contents: Contents = ["memory", "filesystem"];
-      await rig.client.restore(clone.address, { identity: clone.identity, grant: await disk.readGrant(), contents });
+      const { manifestDigest } = onDisk;
+      const clone = await cells.clone({ name: "clone", container }, { checkpointId: "full-1", manifestDigest });
       expect(await python(clone, "print(6 * 7)")).toBe("42");
     });
 
-    interface Taken {
-      readGrant: () => Promise<Grant>;
-    }
-
-    async function checkpoint(cell: RunningCell, { id, root }: { id: string; root: string }): Promise<Taken> {
+    async function checkpointInMemory(cell: RunningCell, checkpointId: string): Promise<CheckpointResult> {
+      const root = `/dev/shm/ramet-limits-${process.pid}`;
       await mkdir(root);
       onTestFinished(() => rm(root, { recursive: true, force: true }));
       const store = directoryStore({ root });
-      const at = { namespace: "test", checkpointId: id, ttlMilliseconds: 60_000 };
-      const grant = await store.grantWrite(at);
-      const contents: Contents = ["memory", "filesystem"];
-      const taken = await rig.client.checkpoint(cell.address, { grant, contents, keepRunning: true });
-      expect(taken.sizeBytes).toBeGreaterThan(256 * mebibyte);
-      return { readGrant: () => store.grantRead({ ...at, manifestDigest: taken.manifestDigest }) };
+      const grant = await store.grantWrite({ namespace, checkpointId, ttlMilliseconds: 60_000 });
+      return cells.client.checkpoint(cell.address, { grant, contents: both, keepRunning: true });
     }
 
     test("a busy loop uses about its quota of CPU, also with more threads than that", async () => {
@@ -141,7 +124,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       await new Promise((resolve) => setTimeout(resolve, 2_000));
       const share = (await cpuSecondsOf(cell)) - usedBefore;
       const seconds = (performance.now() - at) / 1_000;
-      await rig.client.stop(cell.address, "the test is over");
+      await cells.client.stop(cell.address, "the test is over");
       await spinning;
       expect(share / seconds).toBeLessThan(0.36);
     });
@@ -162,7 +145,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
     test("nothing is left: not by a cell that was stopped, and by one that was killed only until it is swept", async () => {
       const stopped = await boot("stopped", { memoryBytes: 256 * mebibyte, cpuMillis: 1_000 });
       expect(await groupsOf(stopped)).not.toEqual([]);
-      await rig.client.stop(stopped.address, "the test is over");
+      await cells.client.stop(stopped.address, "the test is over");
       expect(await groupsOf(stopped)).toEqual([]);
       const killed = await boot("killed", { memoryBytes: 256 * mebibyte, cpuMillis: 1_000 });
       const exited = once(killed.process, "exit");
@@ -175,7 +158,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
     test("a sandbox without limits gets no groups, and no shell on its way", async () => {
       const cell = await boot("free", {});
       expect(await groupsOf(cell)).toEqual([]);
-      expect(await rig.client.state(cell.address)).not.toHaveProperty("unenforced");
+      expect(await cells.client.state(cell.address)).not.toHaveProperty("unenforced");
     });
   },
 );

@@ -1,47 +1,35 @@
 import { once } from "node:events";
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Contents } from "../../../src/api/contents.ts";
-import { directoryStore } from "../../../src/store/directory/store.ts";
-import { CellRig, type RunningCell } from "../../setup/cell-rig.ts";
-import { pythonRootPath } from "../../setup/python-image.ts";
+import type { RunningCell } from "../../setup/cell-rig.ts";
+import { Cells, namespace, type Taken } from "../../setup/cells.ts";
 
 const container = { command: ["sleep", "1000"] };
-let rig: CellRig;
-let store: ReturnType<typeof directoryStore>;
+let cells: Cells;
 let otherBuild: string;
 
 beforeAll(async () => {
-  rig = await CellRig.open(await pythonRootPath());
-  const root = join(rig.directory, "store");
-  await mkdir(root);
-  store = directoryStore({ root });
-  otherBuild = join(rig.directory, "runsc");
-  const script = `#!/bin/sh\n[ "$1" = --version ] && echo "runsc version of-later" && exit\nexec ${rig.tools.runsc} "$@"\n`;
+  cells = await Cells.open();
+  otherBuild = join(cells.rig.directory, "runsc");
+  const script = `#!/bin/sh\n[ "$1" = --version ] && echo "runsc version of-later" && exit\nexec ${cells.rig.tools.runsc} "$@"\n`;
   await writeFile(otherBuild, script, { mode: 0o755 });
 });
-afterAll(() => rig.close());
+afterAll(() => cells.close());
 
-async function captured(checkpointId: string, contents: Contents) {
-  const source = await rig.startCell({ name: "source", start: "boot", container });
-  await rig.client.boot(source.address, { identity: source.identity });
-  const grant = await store.grantWrite({ namespace: "test", checkpointId, ttlMilliseconds: 60_000 });
-  const { manifestDigest } = await rig.client.checkpoint(source.address, { grant, contents, keepRunning: true });
-  return { namespace: "test", checkpointId, manifestDigest, contents };
+async function captured(checkpointId: string, contents: Contents): Promise<Taken> {
+  const source = await cells.boot({ name: "source", container });
+  const { manifestDigest } = await cells.checkpoint(source, checkpointId, { contents });
+  return { checkpointId, manifestDigest, contents };
 }
 
-async function restoredInOtherBuild({ contents, ...ref }: Awaited<ReturnType<typeof captured>>): Promise<RunningCell> {
-  const cell = await rig.startCell({
-    name: "clone",
-    start: "wait",
-    container,
-    environment: { RAMET_RUNSC: otherBuild },
-  });
-  const grant = await store.grantRead({ ...ref, ttlMilliseconds: 60_000 });
+async function restoredInOtherBuild(checkpoint: Taken): Promise<RunningCell> {
+  const environment = { RAMET_RUNSC: otherBuild };
+  const cell = await cells.rig.startCell({ name: "clone", start: "wait", container, environment });
   const exited = once(cell.process, "exit");
   try {
-    await rig.client.restore(cell.address, { identity: cell.identity, grant, contents });
+    await cells.restore(cell, checkpoint);
   } catch (error) {
     await exited;
     throw error;
@@ -58,12 +46,12 @@ test("memory that another build of gVisor saved is refused, with both builds nam
     ) as string,
     hint: expect.stringContaining("take it again") as string,
   });
-  expect(await store.has(checkpoint)).toBe(true);
+  expect(await cells.store.has({ namespace, ...checkpoint })).toBe(true);
 });
 
 test("files are restored under any build, and the cell says which it has", async () => {
   const cell = await restoredInOtherBuild(await captured("files-1", ["filesystem"]));
-  expect(await rig.client.state(cell.address)).toMatchObject({
+  expect(await cells.client.state(cell.address)).toMatchObject({
     phase: "running",
     ready: true,
     engine: { version: "of-later" },

@@ -1,86 +1,49 @@
-import { mkdir, readdir, readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { guestClientPort, type CellState, type RestoreResult } from "../../../src/api/cell.ts";
+import type { CellState, RestoreResult } from "../../../src/api/cell.ts";
 import type { Contents } from "../../../src/api/contents.ts";
-import { GuestClient } from "../../../src/cell/client/guest-client.ts";
-import { directoryStore } from "../../../src/store/directory/store.ts";
-import { CellRig, type RunningCell } from "../../setup/cell-rig.ts";
-import { pythonRootPath } from "../../setup/python-image.ts";
+import type { RunningCell } from "../../setup/cell-rig.ts";
+import { both, Cells } from "../../setup/cells.ts";
+import { countAt, counterPort, counterScript } from "../../setup/counter.ts";
 
-/** Counts its own requests: the count is in its memory and nowhere else. */
-const counter = `
-import http.server, os
-class H(http.server.BaseHTTPRequestHandler):
-    count = 0
-    def do_GET(self):
-        if self.path == "/end": os._exit(3)
-        H.count += 1
-        body = str(H.count).encode()
-        self.send_response(200); self.send_header("content-length", str(len(body))); self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *args): pass
-http.server.ThreadingHTTPServer(("", 8000), H).serve_forever()
-`;
-const container = { command: ["python3", "-c", counter], ports: [8000] };
-const both: Contents = ["memory", "filesystem"];
+const container = { command: ["python3", "-c", counterScript], ports: [counterPort] };
 
 describe("a swap in a cell that runs", () => {
-  let rig: CellRig;
-  let store: ReturnType<typeof directoryStore>;
+  let cells: Cells;
   let source: RunningCell;
   const digests = new Map<string, string>();
 
   beforeAll(async () => {
-    rig = await CellRig.open(await pythonRootPath());
-    const root = join(rig.directory, "store");
-    await mkdir(root);
-    store = directoryStore({ root });
+    cells = await Cells.open();
     source = await running("source");
     await output(source, "echo kept > /my-file");
     await count(source);
     await take("memory", both);
     await take("files", ["filesystem"]);
   });
-  afterAll(() => rig.close());
+  afterAll(() => cells.close());
 
-  async function running(name: string, options: { keepsWaiting?: true; memoryBytes?: number } = {}) {
+  const count = ({ address }: RunningCell): Promise<number> => countAt(address.ip);
+  const output = (cell: RunningCell, script: string): Promise<string> => cells.output(cell, script);
+  function running(name: string, options: { keepsWaiting?: true; memoryBytes?: number } = {}): Promise<RunningCell> {
     const { memoryBytes, ...rest } = options;
     const limited = memoryBytes === undefined ? container : { ...container, resources: { memoryBytes } };
-    const cell = await rig.startCell({ name, start: "boot", container: limited, ...rest });
-    await rig.client.boot(cell.address, { identity: cell.identity });
-    return cell;
+    return cells.boot({ name, container: limited, ...rest });
   }
   async function take(checkpointId: string, contents: Contents, from = source): Promise<void> {
-    const grant = await store.grantWrite({ namespace: "test", checkpointId, ttlMilliseconds: 60_000 });
-    const result = await rig.client.checkpoint(from.address, { grant, contents, keepRunning: true });
-    digests.set(checkpointId, result.manifestDigest);
+    const { manifestDigest } = await cells.checkpoint(from, checkpointId, { contents });
+    digests.set(checkpointId, manifestDigest);
   }
   async function swap(cell: RunningCell, checkpointId: string, request: string): Promise<RestoreResult> {
     const manifestDigest = digests.get(checkpointId) ?? `sha256:${"0".repeat(64)}`;
-    const grant = await store.grantRead({ namespace: "test", checkpointId, manifestDigest, ttlMilliseconds: 60_000 });
+    const grant = await cells.readGrant({ checkpointId, manifestDigest });
     const contents: Contents = checkpointId === "files" ? ["filesystem"] : both;
     const identity = { ...cell.identity, environment: { REQUEST: request } };
-    return rig.client.swap(cell.address, { identity, grant, contents, request });
-  }
-  async function output(cell: RunningCell, command: string): Promise<string> {
-    const { accessToken } = cell.identity;
-    const guest = new GuestClient({ dial: () => rig.client.dial(cell.address, guestClientPort), accessToken });
-    let text = "";
-    for await (const event of guest.startProcess({ command: "sh", args: ["-c", command] })) {
-      if (event.type === "data") text += event.data.toString();
-    }
-    return text.trim();
-  }
-  async function count(cell: RunningCell): Promise<number> {
-    for (;;) {
-      const answer = await fetch(`http://${cell.address.ip}:8000`).catch(() => undefined);
-      if (answer !== undefined) return Number(await answer.text());
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
+    return cells.client.swap(cell.address, { identity, grant, contents, request });
   }
   async function state(cell: RunningCell): Promise<CellState> {
-    return rig.client.state(cell.address);
+    return cells.client.state(cell.address);
   }
 
   test("has the checkpoint go on in the place of what ran, at the same address, as often as it is asked for", async () => {
@@ -97,7 +60,7 @@ describe("a swap in a cell that runs", () => {
           `kept\nswapped-${keepsWaiting}\n${request}`,
         );
       }
-      await rig.client.stop(cell.address, "done");
+      await cells.client.stop(cell.address, "done");
       await expect.poll(() => cell.process.exitCode).toBe(0);
     }
   });
@@ -106,14 +69,16 @@ describe("a swap in a cell that runs", () => {
     const cell = await running("changing", { keepsWaiting: true });
     const taken = new AbortController();
     const changing = (async () => {
-      for (let number = 0; !taken.signal.aborted; number++)
-        await rig.client.identity(cell.address, { identity: { ...cell.identity, environment: { N: `${number}` } } });
+      for (let number = 0; !taken.signal.aborted; number++) {
+        const identity = { ...cell.identity, environment: { N: `${number}` } };
+        await cells.client.identity(cell.address, { identity });
+      }
     })();
     await take("amid", both, cell).finally(() => {
       taken.abort();
     });
     await changing;
-    const manifest = await readFile(join(rig.directory, "store/test/checkpoints/amid/manifest.json"), "utf8");
+    const manifest = await readFile(join(cells.rig.directory, "store/test/checkpoints/amid/manifest.json"), "utf8");
     expect(JSON.parse(manifest)).not.toHaveProperty("generation");
     const { phases } = await swap(cell, "amid", "mine");
     expect(phases).toHaveProperty("guest");
@@ -169,13 +134,11 @@ describe("a swap in a cell that runs", () => {
     const cell = await running("on", { keepsWaiting: true, memoryBytes: 256 * 2 ** 20 });
     await swap(cell, "memory", "1");
     expect([await count(cell), await count(cell)]).toEqual([2, 3]);
-    const grant = await store.grantWrite({ namespace: "test", checkpointId: "on", ttlMilliseconds: 60_000 });
-    const { manifestDigest } = await rig.client.checkpoint(cell.address, { grant, contents: both, keepRunning: true });
-    digests.set("on", manifestDigest);
+    await take("on", both, cell);
     expect(await count(cell)).toBe(4);
     await swap(cell, "on", "2");
     expect(await count(cell)).toBe(4);
-    await fetch(`http://${cell.address.ip}:8000/end`).catch(() => undefined);
+    await fetch(`http://${cell.address.ip}:${counterPort}/end`).catch(() => undefined);
     await expect.poll(() => cell.process.exitCode).toBe(3);
   });
 });

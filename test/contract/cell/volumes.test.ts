@@ -2,12 +2,8 @@ import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
 import { once } from "node:events";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { guestClientPort } from "../../../src/api/cell.ts";
-import type { Contents } from "../../../src/api/contents.ts";
-import { GuestClient } from "../../../src/cell/client/guest-client.ts";
-import { directoryStore } from "../../../src/store/directory/store.ts";
-import { CellRig, type RunningCell } from "../../setup/cell-rig.ts";
-import { pythonRootPath } from "../../setup/python-image.ts";
+import type { RunningCell } from "../../setup/cell-rig.ts";
+import { both, Cells, type CellOptions } from "../../setup/cells.ts";
 
 /** Holds a file and a folder of the emptyDir open for as long as it runs, and adds a line to the file when it is told to. */
 const holder = `
@@ -24,29 +20,23 @@ while True:
         os.close(os.open("made-%d" % done, os.O_CREAT | os.O_WRONLY, dir_fd=folder))
     time.sleep(0.005)
 `;
-const both: Contents = ["memory", "filesystem"];
 
 /** A real cell with volumes as a node gives them: a folder each. It does not prove what a kubelet makes of them. */
 describe("volumes of a sandbox", () => {
-  let rig: CellRig;
-  let store: ReturnType<typeof directoryStore>;
+  let cells: Cells;
   let source: RunningCell;
 
   beforeAll(async () => {
-    rig = await CellRig.open(await pythonRootPath());
-    const root = join(rig.directory, "store");
-    await mkdir(root);
-    store = directoryStore({ root });
-    source = await start("source", "boot");
-    await rig.client.boot(source.address, { identity: source.identity });
+    cells = await Cells.open();
+    source = await boot("source");
     await told(source, 1);
     await output(source, "head -c 12000000 /dev/urandom > /work/big; sha256sum /work/big > /work/big.sum");
   });
-  afterAll(() => rig.close());
+  afterAll(() => cells.close());
 
-  const volumesOf = (name: string): string => join(rig.directory, `volumes-${name}`);
+  const volumesOf = (name: string): string => join(cells.rig.directory, `volumes-${name}`);
 
-  async function start(name: string, how: "boot" | "wait"): Promise<RunningCell> {
+  async function withVolumes(name: string): Promise<CellOptions> {
     const folder = (volume: string): string => join(volumesOf(name), volume);
     for (const volume of ["work", "small", "config"]) {
       await mkdir(folder(volume), { recursive: true });
@@ -59,20 +49,11 @@ describe("volumes of a sandbox", () => {
       { source: folder("small"), target: "/small", readOnly: false, emptyDir: { sizeLimitBytes: 1 << 20 } },
       { source: folder("work"), target: "/work", readOnly: false, emptyDir: {} },
     ];
-    return rig.startCell({ name, start: how, container: { command, mounts, user: { uid: 1000, gid: 1000 } } });
+    return { name, container: { command, mounts, user: { uid: 1000, gid: 1000 } } };
   }
 
-  async function output(cell: RunningCell, script: string): Promise<string> {
-    const guest = new GuestClient({
-      dial: () => rig.client.dial(cell.address, guestClientPort),
-      accessToken: cell.identity.accessToken,
-    });
-    let text = "";
-    for await (const event of guest.startProcess({ command: "sh", args: ["-c", script] })) {
-      if (event.type === "data") text += event.data.toString();
-    }
-    return text.trim();
-  }
+  const boot = async (name: string): Promise<RunningCell> => cells.boot(await withVolumes(name));
+  const output = (cell: RunningCell, script: string): Promise<string> => cells.output(cell, script);
 
   /** Has the program that holds the file write so many lines in all; answers the file. */
   function told(cell: RunningCell, lines: number): Promise<string> {
@@ -81,15 +62,11 @@ describe("volumes of a sandbox", () => {
   }
 
   async function taken(cell: RunningCell, checkpointId: string, contents = both): Promise<string> {
-    const grant = await store.grantWrite({ namespace: "test", checkpointId, ttlMilliseconds: 60_000 });
-    return (await rig.client.checkpoint(cell.address, { grant, contents, keepRunning: true })).manifestDigest;
+    return (await cells.checkpoint(cell, checkpointId, { contents })).manifestDigest;
   }
 
   async function clone(name: string, checkpointId: string, manifestDigest: string, contents = both) {
-    const cell = await start(name, "wait");
-    const grant = await store.grantRead({ namespace: "test", checkpointId, manifestDigest, ttlMilliseconds: 60_000 });
-    await rig.client.restore(cell.address, { identity: cell.identity, grant, contents });
-    return cell;
+    return cells.clone(await withVolumes(name), { checkpointId, manifestDigest, contents });
   }
 
   test("what an emptyDir held at the cut is in each clone, also through files that were open, and is the clone's own", async () => {
@@ -127,13 +104,12 @@ describe("volumes of a sandbox", () => {
   });
 
   test("what is in it shows in the Pod's folder as bytes that a kubelet counts, and goes with the sandbox", async () => {
-    const counted = await start("counted", "boot");
-    await rig.client.boot(counted.address, { identity: counted.identity });
+    const counted = await boot("counted");
     await output(counted, "head -c 5000000 /dev/urandom > /work/five");
     const [file] = await readdir(join(volumesOf("counted"), "work"));
     expect(file).toMatch(/^\.gvisor\.filestore\./);
     const exited = once(counted.process, "exit");
-    await rig.client.stop(counted.address, "the test is over");
+    await cells.client.stop(counted.address, "the test is over");
     await exited;
     expect(await readdir(join(volumesOf("counted"), "work"))).toEqual([]);
   });

@@ -1,0 +1,106 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { guestClientPort, type CheckpointResult, type RestoreResult } from "../../src/api/cell.ts";
+import type { Contents } from "../../src/api/contents.ts";
+import type { Grant } from "../../src/api/grant.ts";
+import type { CellClient } from "../../src/cell/client/cell-client.ts";
+import { GuestClient } from "../../src/cell/client/guest-client.ts";
+import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";
+import { directoryStore } from "../../src/store/directory/store.ts";
+import { CellRig, type RunningCell, type StartCellOptions } from "./cell-rig.ts";
+import { pythonRootPath } from "./python-image.ts";
+
+export const both: Contents = ["memory", "filesystem"];
+
+/** Of all checkpoints here. */
+export const namespace = "test";
+const ttlMilliseconds = 60_000;
+
+export type CellOptions = Omit<StartCellOptions, "start">;
+
+/** One that was published. */
+export interface Taken {
+  checkpointId: string;
+  manifestDigest: string;
+  /** @default both */
+  contents?: Contents;
+}
+
+/** Real cells and a store for their checkpoints, without a cluster: the test is the controller. */
+export class Cells {
+  readonly rig: CellRig;
+  readonly store: CheckpointStore;
+
+  protected constructor(rig: CellRig, store: CheckpointStore) {
+    this.rig = rig;
+    this.store = store;
+  }
+
+  /** @param rootPath the root of their image. @default one with Python */
+  static async open(rootPath?: string): Promise<Cells> {
+    const rig = await CellRig.open(rootPath ?? (await pythonRootPath()));
+    const root = join(rig.directory, "store");
+    await mkdir(root);
+    return new Cells(rig, directoryStore({ root }));
+  }
+
+  get client(): CellClient {
+    return this.rig.client;
+  }
+
+  /** A sandbox that runs. */
+  async boot(options: CellOptions): Promise<RunningCell> {
+    const cell = await this.rig.startCell({ ...options, start: "boot" });
+    await this.client.boot(cell.address, { identity: cell.identity });
+    return cell;
+  }
+
+  async checkpoint(
+    cell: RunningCell,
+    checkpointId: string,
+    { contents = both, keepRunning = true }: { contents?: Contents; keepRunning?: boolean } = {},
+  ): Promise<CheckpointResult> {
+    const grant = await this.writeGrant(checkpointId);
+    return this.client.checkpoint(cell.address, { grant, contents, keepRunning });
+  }
+
+  writeGrant(checkpointId: string): Promise<Grant> {
+    return this.store.grantWrite({ namespace, checkpointId, ttlMilliseconds });
+  }
+
+  readGrant({ checkpointId, manifestDigest }: Taken): Promise<Grant> {
+    return this.store.grantRead({ namespace, checkpointId, manifestDigest, ttlMilliseconds });
+  }
+
+  async restore(cell: RunningCell, taken: Taken): Promise<RestoreResult> {
+    const grant = await this.readGrant(taken);
+    const { contents = both } = taken;
+    return this.client.restore(cell.address, { identity: cell.identity, grant, contents });
+  }
+
+  /** Another sandbox, which goes on from a checkpoint. */
+  async clone(options: CellOptions, taken: Taken): Promise<RunningCell> {
+    const cell = await this.rig.startCell({ ...options, start: "wait" });
+    await this.restore(cell, taken);
+    return cell;
+  }
+
+  /** Commands and files of a sandbox. */
+  guestOf(cell: RunningCell): GuestClient {
+    const { accessToken } = cell.identity;
+    return new GuestClient({ dial: () => this.client.dial(cell.address, guestClientPort), accessToken });
+  }
+
+  /** What a script prints, in whichever way it ends. */
+  async output(cell: RunningCell, script: string): Promise<string> {
+    let text = "";
+    for await (const event of this.guestOf(cell).startProcess({ command: "sh", args: ["-c", script] })) {
+      if (event.type === "data") text += event.data.toString();
+    }
+    return text.trim();
+  }
+
+  close(): Promise<void> {
+    return this.rig.close();
+  }
+}
