@@ -80,13 +80,17 @@ export function writesTable(all: readonly Writes[]): string {
     .join("\n");
 }
 
+function verdict(what: "rss" | "pss", isMiB: number, goalMiB: number): string {
+  return `${what} ≤ ${goalMiB}: ${isMiB <= goalMiB ? "met" : "MISSED"}`;
+}
+
 export function memoryTable(all: readonly Memory[]): string {
   const rows = all.map(({ what, processes, rssMiB, pssMiB, goalMiB }) => [
     what,
     `${processes}`,
     rssMiB.toFixed(1),
     pssMiB.toFixed(1),
-    goalMiB === undefined ? "" : `≤ ${goalMiB}: ${rssMiB <= goalMiB ? "met" : "MISSED"}`,
+    goalMiB === undefined ? "" : [verdict("rss", rssMiB, goalMiB), verdict("pss", pssMiB, goalMiB)].join(", "),
   ]);
   return ["memory at rest, MiB", ...aligned([["", "processes", "rss", "pss", "asked"], ...rows])].join("\n");
 }
