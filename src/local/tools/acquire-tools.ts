@@ -13,8 +13,9 @@ import { makeTool, type MakeOptions } from "./make-tool.ts";
 import { pinnedTool, type ToolName } from "./pinned-tools.ts";
 import { progressLine } from "./progress.ts";
 import { pruneBuilds } from "./prune-builds.ts";
+import type { Tool } from "./tool.ts";
 
-export interface AcquireOptions<Name extends ToolName> {
+export interface AcquireOptions<Name extends string> {
   names: readonly Name[];
   /** Gets a line for each step of each tool. */
   progress?: (line: string) => void;
@@ -34,7 +35,15 @@ export interface AcquireOptions<Name extends ToolName> {
  *
  * @throws RametError `ToolMissing`, one for all that could not be got, saying what can be done; `Canceled`.
  */
-export async function acquireTools<Name extends ToolName>(options: AcquireOptions<Name>): Promise<Record<Name, string>> {
+export function acquireTools<Name extends ToolName>(options: AcquireOptions<Name>): Promise<Record<Name, string>> {
+  return acquirePinned(pinnedTool, options);
+}
+
+/** As `acquireTools`, for programs of which `pinned` says what they are. */
+export async function acquirePinned<Name extends string>(
+  pinned: (name: Name) => Promise<Tool>,
+  options: AcquireOptions<Name>,
+): Promise<Record<Name, string>> {
   const { names, signal } = options;
   const environment = options.environment ?? process.env;
   const cache = options.cacheDir ?? cacheFolder(environment);
@@ -54,7 +63,7 @@ export async function acquireTools<Name extends ToolName>(options: AcquireOption
   const acquired = await Promise.all(
     names.map(async (name) => {
       try {
-        return [name, await acquire(name, context)] as const;
+        return [name, await acquire(await pinned(name), context)] as const;
       } catch (error) {
         failures.push(`${name}: ${RametError.from(error).message}`);
         return [name, ""] as const;
@@ -79,9 +88,8 @@ interface Context {
   signal?: AbortSignal;
 }
 
-async function acquire(name: ToolName, context: Context): Promise<string> {
+async function acquire(tool: Tool, context: Context): Promise<string> {
   const { environment, clock, signal } = context;
-  const tool = await pinnedTool(name);
   const line = progressLine(`${tool.name} ${tool.version}`, context.write, clock);
   const parent = join(context.folder, tool.name);
   const path = join(parent, tool.version, tool.name);

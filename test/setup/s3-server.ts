@@ -1,0 +1,100 @@
+import { once } from "node:events";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startChild, type Child } from "../../src/local/control-plane/child.ts";
+import { freePort } from "../../src/local/control-plane/free-port.ts";
+import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
+import { systemClock } from "../../src/kube/clock.ts";
+import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
+import { pinnedTestTool } from "./pinned-tools.ts";
+
+/** A real S3 server of this machine alone, with its objects in a folder. */
+export interface S3Server {
+  endpoint: string;
+  /** What clients of it have in their environment: the keys of its one account, which may do everything. */
+  environment: { AWS_ACCESS_KEY_ID: string; AWS_SECRET_ACCESS_KEY: string };
+  /** A new, empty bucket's name. */
+  makeBucket(): Promise<string>;
+  /** SIGKILL: connections to it are refused then. What it has stored stays. */
+  kill(): Promise<void>;
+  /** On its port again, with what it had. */
+  restart(): Promise<void>;
+  /** Ends it and removes what it has stored. */
+  stop(): Promise<void>;
+}
+
+export async function startS3Server(): Promise<S3Server> {
+  const { versitygw: program } = await acquirePinned(pinnedTestTool, { names: ["versitygw"] });
+  const dir = await mkdtemp(join(tmpdir(), "ramet-s3-"));
+  // A bucket is a folder there. What S3 keeps beside content stands in files, as not every file system has attributes.
+  const buckets = join(dir, "buckets");
+  for (const folder of ["buckets", "sidecar"]) await mkdir(join(dir, folder));
+  const port = await freePort();
+  const environment = { AWS_ACCESS_KEY_ID: "test", AWS_SECRET_ACCESS_KEY: "a-secret-of-the-test-server" };
+  const start = (): Promise<Child> => startOnce({ program, dir, port, environment });
+  let child = await start();
+  let made = 0;
+  return {
+    endpoint: `http://127.0.0.1:${port}`,
+    environment,
+    makeBucket: async () => {
+      const name = `bucket-${++made}`;
+      await mkdir(join(buckets, name));
+      return name;
+    },
+    kill: () => child.kill(),
+    restart: async () => {
+      await child.kill();
+      child = await start();
+    },
+    stop: async () => {
+      await child.stop();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+interface Place {
+  program: string;
+  dir: string;
+  port: number;
+  environment: S3Server["environment"];
+}
+
+async function startOnce({ program, dir, port, environment }: Place): Promise<Child> {
+  const child = await startChild({
+    program,
+    args: [
+      `--port=127.0.0.1:${port}`,
+      "--keep-alive",
+      "--quiet",
+      "posix",
+      `--sidecar=${dir}/sidecar`,
+      `${dir}/buckets`,
+    ],
+    cwd: dir,
+    environment: {
+      ROOT_ACCESS_KEY_ID: environment.AWS_ACCESS_KEY_ID,
+      ROOT_SECRET_ACCESS_KEY: environment.AWS_SECRET_ACCESS_KEY,
+    },
+    logPath: join(dir, "server.log"),
+    clock: systemClock,
+  });
+  const [what, timeoutMilliseconds] = ["the S3 server", 30_000];
+  await waitUntilReady(child, { what, timeoutMilliseconds, clock: systemClock, ready: () => accepts(port) });
+  return child;
+}
+
+async function accepts(port: number): Promise<boolean> {
+  const socket = connect(port, "127.0.0.1");
+  try {
+    await once(socket, "connect");
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}

@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools keeps the pinned programs in go.mod.
+package tools
+
+import _ "github.com/versity/versitygw/cmd/versitygw"
