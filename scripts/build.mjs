@@ -1,9 +1,12 @@
 // Bundles the programs into dist/. Run by `npm ci` (as `prepare`) and `npm run build`.
-import { existsSync, globSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+import { thirdPartyNotices } from "./third-party-notices.mjs";
+
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
 /** @type {import("esbuild").BuildOptions} */
 const shared = {
@@ -16,11 +19,24 @@ const shared = {
   logLevel: "warning",
 };
 
+// Packages that are CommonJS ask for Node's modules with `require`, which an ES module does not have.
+const requireInModules = {
+  js: "import { createRequire as ___createRequire } from 'node:module'; const require = ___createRequire(import.meta.url);",
+};
+
 /** @type {import("esbuild").BuildOptions[]} */
 const programs = [
-  // Its packages are installed beside it.
-  // Split, so that a command loads only what it needs.
-  { entryPoints: [{ in: "src/cli/main.ts", out: "ramet" }], outdir: "dist", splitting: true, packages: "external" },
+  // Its packages are installed beside it, but for the client of S3, which only those would install for nothing who have no
+  // such store: that is a part of it. Split, so that a command loads only what it needs.
+  {
+    entryPoints: [{ in: "src/cli/main.ts", out: "ramet" }],
+    outdir: "dist",
+    splitting: true,
+    external: Object.keys({ ...dependencies, ...peerDependencies }).flatMap((name) => [name, `${name}/*`]),
+    legalComments: "none",
+    banner: requireInModules,
+    metafile: true,
+  },
   // It starts once per sandbox and also in images where nothing is installed: one small file.
   {
     entryPoints: ["src/cell/main.ts"],
@@ -28,10 +44,8 @@ const programs = [
     minifySyntax: true,
     minifyWhitespace: true,
     legalComments: "none",
-    // Packages that are CommonJS ask for Node's modules with `require`, which an ES module does not have.
-    banner: {
-      js: "import { createRequire as ___createRequire } from 'node:module'; const require = ___createRequire(import.meta.url);",
-    },
+    banner: requireInModules,
+    metafile: true,
   },
   { entryPoints: ["src/index.ts"], outfile: "dist/index.js", packages: "external" },
   // CommonJS, so that programs of every sort load the same file: docs/decisions/0007.
@@ -62,7 +76,8 @@ const kept = new Set(["types", "pulumi", "pulumi/types", "external-snapshotter"]
 for (const path of globSync("{*,pulumi/*}", { cwd: join(root, "dist") })) {
   if (!kept.has(path)) rmSync(join(root, "dist", path), { recursive: true, force: true });
 }
-await Promise.all(programs.map((program) => esbuild.build({ ...shared, ...program })));
+const built = await Promise.all(programs.map((program) => esbuild.build({ ...shared, ...program })));
+writeFileSync(join(root, "dist/THIRD-PARTY-NOTICES.txt"), thirdPartyNotices(root, built));
 writeFileSync(join(root, "dist/pulumi/package.json"), `${JSON.stringify({ type: "commonjs" })}\n`);
 
 const { makeSnapshotCrds } = await import("./snapshot-crds.mjs");

@@ -39,7 +39,7 @@ async function captureAndPublish(request: CheckpointRequest, subject: CutSubject
   const clock = new PhaseClock();
   const { engine } = subject.sandbox;
   const [session, quiesced] = await Promise.all([
-    clock.phase("store-open", () => openForWrite(request.grant)),
+    clock.phase("store-open", () => openForWrite(request.grant, { scratchPath: subject.setting.paths.directory })),
     clock.phase("quiesce", () => quiesce(subject.guest)),
   ]);
   let held = false;

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, type Hash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 
 /** The SHA-256 of a file and how many bytes went into it. */
@@ -13,9 +13,15 @@ export interface ContentDigest {
  */
 const sliceBytes = 1 << 20;
 
-/** Hashes an open file from its beginning. The next slice is read while the current one is hashed. */
+/** Hashes an open file from its beginning. */
 export async function contentDigest(file: FileHandle, signal?: AbortSignal): Promise<ContentDigest> {
   const hash = createHash("sha256");
+  const sizeBytes = await hashFile(file, [hash], signal);
+  return { digest: `sha256:${hash.digest("hex")}`, sizeBytes };
+}
+
+/** Feeds an open file to all of `hashes`, and says how long it is. The next slice is read while the current one is hashed. */
+export async function hashFile(file: FileHandle, hashes: readonly Hash[], signal?: AbortSignal): Promise<number> {
   let [current, next] = [Buffer.allocUnsafeSlow(sliceBytes), Buffer.allocUnsafeSlow(sliceBytes)];
   let sizeBytes = 0;
   let { bytesRead } = await file.read(current, 0, sliceBytes, 0);
@@ -23,9 +29,9 @@ export async function contentDigest(file: FileHandle, signal?: AbortSignal): Pro
     signal?.throwIfAborted();
     sizeBytes += bytesRead;
     const reading = file.read(next, 0, sliceBytes, sizeBytes);
-    hash.update(current.subarray(0, bytesRead));
+    for (const hash of hashes) hash.update(current.subarray(0, bytesRead));
     ({ bytesRead } = await reading);
     [current, next] = [next, current];
   }
-  return { digest: `sha256:${hash.digest("hex")}`, sizeBytes };
+  return sizeBytes;
 }

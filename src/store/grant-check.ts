@@ -1,5 +1,5 @@
 import { RametError } from "../api/errors.ts";
-import type { DirectoryGrant, Grant } from "../api/grant.ts";
+import type { Grant } from "../api/grant.ts";
 import { checkedRef } from "./checkpoint-id.ts";
 
 /**
@@ -8,15 +8,17 @@ import { checkedRef } from "./checkpoint-id.ts";
  */
 export function checkGrant(grant: Grant, access: Grant["access"], now: number): void {
   checkedRef(grant);
-  if (grant.access !== access) {
-    throw refused(grant, `it allows to ${grant.access}, and the operation has to ${access}`);
-  }
+  if (grant.access !== access) throw otherUse(grant, access);
   if (grant.expiresAt <= now) {
     throw refused(grant, `it expired ${Math.ceil((now - grant.expiresAt) / 1000)} s ago`);
   }
 }
 
-export function refused(grant: DirectoryGrant, why: string): RametError {
+export function otherUse(grant: Grant, access: Grant["access"]): RametError {
+  return refused(grant, `it allows to ${grant.access}, and the operation has to ${access}`);
+}
+
+export function refused(grant: Grant, why: string): RametError {
   return new RametError(
     "GrantInvalid",
     `grant for checkpoint ${grant.namespace}/${grant.checkpointId} is refused: ${why}`,
@@ -24,4 +26,10 @@ export function refused(grant: DirectoryGrant, why: string): RametError {
       hint: "Repeat the operation: each attempt gets a new grant. If it happens again, compare the clocks of the nodes.",
     },
   );
+}
+
+/** When a grant of that life ends, in milliseconds since 1970. */
+export function expiryOf(now: number, ttlMilliseconds: number): number {
+  if (!(ttlMilliseconds > 0)) throw new RametError("InvalidArgument", "grant has no time to live");
+  return Math.ceil(now + ttlMilliseconds);
 }

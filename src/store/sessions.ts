@@ -52,6 +52,11 @@ interface OpenOptions {
   now?: () => number;
   onStep?: Step;
   signal?: AbortSignal;
+  /**
+   * A writable folder of the cell's own: for files of a checkpoint in an object store, and for a restore from a folder that is
+   * mounted read-only. @default the system's temporary folder
+   */
+  scratchPath?: string;
 }
 
 export interface OpenForWriteOptions extends OpenOptions {
@@ -59,7 +64,4 @@ export interface OpenForWriteOptions extends OpenOptions {
   expectedBytes?: number;
 }
 
-export interface OpenForReadOptions extends OpenOptions {
-  /** A writable folder of the cell's own; used when the store is mounted read-only. Default: the system's temporary folder. */
-  scratchPath?: string;
-}
+export type OpenForReadOptions = OpenOptions;

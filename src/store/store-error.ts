@@ -1,5 +1,6 @@
 import { RametError } from "../api/errors.ts";
 import type { ErrorCode } from "../api/error-codes.ts";
+import type { CheckpointRef } from "./checkpoint-id.ts";
 
 /** The `code` of a failed system call, such as `ENOENT`; `undefined` for any other thing that was thrown. */
 export function errnoOf(error: unknown): string | undefined {
@@ -18,6 +19,24 @@ export function storeError(error: unknown, whatFailed: string): RametError {
   if (kind === undefined) return RametError.from(error, whatFailed);
   const { code, why, hint } = kind;
   return new RametError(code, `${whatFailed}: ${why} (${errno ?? ""})`, { hint, cause: error });
+}
+
+/** What `operation` gives; what it fails with, as `storeError` says it. */
+export async function guarded<T>(whatFailed: string, operation: () => Promise<T>): Promise<T> {
+  try {
+    return await operation();
+  } catch (error) {
+    throw storeError(error, whatFailed);
+  }
+}
+
+/** The error for another content under an id that is taken. */
+export function alreadyPublished(ref: CheckpointRef, digest: string): RametError {
+  return new RametError(
+    "AlreadyExists",
+    `publishing checkpoint ${ref.checkpointId} was refused: it is published already, with the manifest ${digest}`,
+    { hint: "A checkpoint is immutable: use the published one, or take a new one under another id." },
+  );
 }
 
 export const roomHint = "Delete checkpoints that are not needed, or enlarge the store's file system.";

@@ -1,9 +1,9 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { NamespaceName } from "../checkpoint-id.ts";
+import { ownerFile } from "../owner.ts";
 import { layoutOf, type Layout } from "./layout.ts";
 import { namespaceOf, requireFolders } from "./namespace-folder.ts";
-import { ownerFile } from "./owner.ts";
 import { requireRoot } from "./root.ts";
 
 export interface Namespaces {

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openRead, publish, restore } from "../../../test/contract/store/harness.ts";
+import { DirectoryGrant } from "../../api/grant.ts";
 import type { CheckpointStore } from "../checkpoint-store.ts";
 import { digestOf } from "../manifest.ts";
 import { openForRead, openForWrite } from "../open.ts";
@@ -86,7 +87,7 @@ test("a symbolic link in a folder's place is refused, and removing leaves alone 
 test("a grant whose path is another namespace's, or climbs, is refused", async () => {
   const { manifestDigest } = await publish(s, ref, files);
   await publish(s, { ...ref, namespace: "team-b" }, files);
-  const grant = await s.store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
+  const grant = DirectoryGrant.parse(await s.store.grantRead({ ...ref, manifestDigest, ttlMilliseconds }));
   for (const path of [join(root, "team-b"), `${root}/team-b/../team-a`]) {
     await expect(openForRead({ ...grant, path })).rejects.toMatchObject({ code: "GrantInvalid" });
   }

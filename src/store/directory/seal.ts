@@ -1,9 +1,9 @@
 import { constants } from "node:fs";
-import { open, readdir } from "node:fs/promises";
+import { open } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
 import { contentDigest } from "../content-digest.ts";
-import { FileName, type ManifestFile } from "../manifest.ts";
+import { illegalFile, imageFiles } from "../image-files.ts";
+import type { ManifestFile } from "../manifest.ts";
 import { statOf } from "./durable.ts";
 import { fingerprintOf, sameFingerprint, type Fingerprints } from "./fingerprints.ts";
 
@@ -18,20 +18,14 @@ export interface SealedImage {
  * processor hashes. `InvalidArgument` for anything that is not a plain file.
  */
 export async function sealImage(imagePath: string, signal?: AbortSignal): Promise<SealedImage> {
-  const entries = await readdir(imagePath, { withFileTypes: true });
-  for (const entry of entries) {
-    if (!entry.isFile()) throw illegal(entry.name, "it is not a plain file");
-    if (!FileName.safeParse(entry.name).success) throw illegal(entry.name, "its name is not allowed");
-  }
-  if (entries.length === 0)
-    throw new RametError("InvalidArgument", "publishing was refused: the checkpoint has no files");
-  const files = await Promise.all(entries.map((entry) => sealFile(imagePath, entry.name, signal)));
+  const names = await imageFiles(imagePath);
+  const files = await Promise.all(names.map((name) => sealFile(imagePath, name, signal)));
   return {
     files,
     fingerprints: async () => {
       const pairs = files.map(async ({ name }) => {
         const stats = await statOf(join(imagePath, name));
-        if (stats === undefined) throw illegal(name, "it went away");
+        if (stats === undefined) throw illegalFile(name, "it went away");
         return [name, fingerprintOf(stats)] as const;
       });
       return Object.fromEntries(await Promise.all(pairs));
@@ -49,13 +43,9 @@ async function sealFile(folder: string, name: string, signal?: AbortSignal): Pro
     if (hashed.status === "rejected") throw hashed.reason;
     if (synced.status === "rejected") throw synced.reason;
     const after = fingerprintOf(await file.stat({ bigint: true }));
-    if (!sameFingerprint(before, after)) throw illegal(name, "somebody still writes to it");
+    if (!sameFingerprint(before, after)) throw illegalFile(name, "somebody still writes to it");
     return { name, ...hashed.value };
   } finally {
     await file.close();
   }
-}
-
-function illegal(name: string, why: string): RametError {
-  return new RametError("InvalidArgument", `publishing was refused: file ${JSON.stringify(name)}: ${why}`);
 }

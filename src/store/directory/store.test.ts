@@ -11,6 +11,7 @@ async function makeStore(): Promise<StoreUnderTest> {
   const now = () => Date.now() + offset;
   return {
     store: directoryStore({ root, now }),
+    traits: { sharesContent: true, sweptPublication: "fails", filesStored: "sealed" },
     now,
     advance: (milliseconds) => {
       offset += milliseconds;

@@ -1,10 +1,10 @@
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
 import type { DirectoryGrant } from "../../api/grant.ts";
 import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
 import type { CheckpointStore } from "../checkpoint-store.ts";
+import { expiryOf } from "../grant-check.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
-import { storeError } from "../store-error.ts";
+import { guarded } from "../store-error.ts";
 import { namespaceOf, makeNamespaceFolder, requireFolders } from "./namespace-folder.ts";
 import { layoutOf, type Layout } from "./layout.ts";
 import { namespacesIn } from "./namespaces.ts";
@@ -36,9 +36,8 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
   const cellPath = options.cellPath ?? ((namespace) => join(root, namespace));
 
   function grantFor(ref: CheckpointRef, access: DirectoryGrant["access"], ttlMilliseconds: number): DirectoryGrant {
-    if (!(ttlMilliseconds > 0)) throw new RametError("InvalidArgument", "grant has no time to live");
     const { namespace, checkpointId } = ref;
-    const expiresAt = Math.ceil(now() + ttlMilliseconds);
+    const expiresAt = expiryOf(now(), ttlMilliseconds);
     return { driver: "directory", access, namespace, checkpointId, path: cellPath(namespace), expiresAt };
   }
 
@@ -52,7 +51,7 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
   }
 
   function find(request: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
-    return named(`looking for checkpoint ${request.checkpointId}`, async () => {
+    return guarded(`looking for checkpoint ${request.checkpointId}`, async () => {
       const ref = checkedRef(request);
       const layout = await folderOf(ref.namespace);
       return layout && findPublished(layout, ref);
@@ -60,24 +59,24 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
   }
 
   return {
-    bind: (cluster) => named(`binding the store ${root}`, () => bindStore(root, cluster)),
-    owner: () => named(`reading whose store ${root} is`, () => ownerOf(root)),
+    bind: (cluster) => guarded(`binding the store ${root}`, () => bindStore(root, cluster)),
+    owner: () => guarded(`reading whose store ${root} is`, () => ownerOf(root)),
     grantWrite: (request) =>
-      named(`granting to write checkpoint ${request.checkpointId}`, async () => {
+      guarded(`granting to write checkpoint ${request.checkpointId}`, async () => {
         const ref = checkedRef(request);
         await requireRoot(root);
         await makeNamespaceFolder(root, join(root, ref.namespace), ref.namespace);
         return grantFor(ref, "write", request.ttlMilliseconds);
       }),
     grantRead: (request) =>
-      named(`granting to read checkpoint ${request.checkpointId}`, () =>
+      guarded(`granting to read checkpoint ${request.checkpointId}`, () =>
         Promise.resolve({
           ...grantFor(checkedRef(request), "read", request.ttlMilliseconds),
           manifestDigest: request.manifestDigest,
         }),
       ),
     manifest: (request) =>
-      named(`reading the manifest of checkpoint ${request.checkpointId}`, async () => {
+      guarded(`reading the manifest of checkpoint ${request.checkpointId}`, async () => {
         const ref = checkedRef(request);
         const layout = (await folderOf(ref.namespace)) ?? layoutOf(join(root, ref.namespace));
         return publishedManifest(layout, ref, request.digest);
@@ -85,31 +84,23 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
     find,
     has: async (ref) => (await find(ref)) !== undefined,
     remove: (request) =>
-      named(`removing checkpoint ${request.checkpointId}`, async () => {
+      guarded(`removing checkpoint ${request.checkpointId}`, async () => {
         const ref = checkedRef(request);
         const layout = await folderOf(ref.namespace);
         return layout === undefined ? { removed: false, freedBytes: 0 } : removeCheckpoint(layout, ref, step);
       }),
-    sweep: (request) => named(`sweeping the store ${root}`, () => sweepStore(root, request, { now: now(), step })),
-    scrub: (request = {}) => named(`scrubbing the store ${root}`, () => scrubStore(root, request)),
+    sweep: (request) => guarded(`sweeping the store ${root}`, () => sweepStore(root, request, { now: now(), step })),
+    scrub: (request = {}) => guarded(`scrubbing the store ${root}`, () => scrubStore(root, request)),
     usage: (namespace) =>
-      named(`measuring namespace ${namespace}`, async () => {
+      guarded(`measuring namespace ${namespace}`, async () => {
         const layout = await folderOf(namespace);
         return layout === undefined ? noUsage : usageOf(layout);
       }),
     namespaces: () =>
-      named(`listing the namespaces of the store ${root}`, async () => {
+      guarded(`listing the namespaces of the store ${root}`, async () => {
         const { found } = await namespacesIn(root);
         return found.map(({ namespace }) => namespace).sort();
       }),
     probe: () => probeStore(root, options.minimumFreeBytes ?? 256 << 20),
   };
-}
-
-async function named<T>(what: string, operation: () => Promise<T>): Promise<T> {
-  try {
-    return await operation();
-  } catch (error) {
-    throw storeError(error, what);
-  }
 }

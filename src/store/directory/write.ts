@@ -4,14 +4,14 @@ import { RametError } from "../../api/errors.ts";
 import type { DirectoryGrant } from "../../api/grant.ts";
 import { checkGrant } from "../grant-check.ts";
 import { encodeManifest, manifestFrom, sizeOf, type ManifestDraft } from "../manifest.ts";
-import { roomHint, storeError } from "../store-error.ts";
+import { alreadyPublished, guarded, roomHint } from "../store-error.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { keepContent } from "./content.ts";
 import { syncFolders, unless, writeDurably } from "./durable.ts";
 import { writeFingerprints } from "./fingerprints.ts";
 import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.ts";
 import { openNamespaceFolder } from "./namespace-folder.ts";
-import { phaseTimer } from "./phase-timer.ts";
+import { phaseTimer } from "../phase-timer.ts";
 import { findPublished } from "./published.ts";
 import { sealImage } from "./seal.ts";
 
@@ -103,19 +103,11 @@ async function takeId({ layout, attempt, grant }: Attempt, published: PublishedC
     if ((await unless(renamed, "ENOTEMPTY", "EEXIST")) === true) return;
     const former = await findPublished(layout, grant);
     if (former === undefined) continue;
-    if (former.manifestDigest !== published.manifestDigest) throw taken(grant, former.manifestDigest);
+    if (former.manifestDigest !== published.manifestDigest) throw alreadyPublished(grant, former.manifestDigest);
     await rm(attempt.path, { recursive: true, force: true });
     return;
   }
-  throw taken(grant, "that is missing");
-}
-
-function taken(grant: DirectoryGrant, digest: string): RametError {
-  return new RametError(
-    "AlreadyExists",
-    `publishing checkpoint ${grant.checkpointId} was refused: it is published already, with the manifest ${digest}`,
-    { hint: "A checkpoint is immutable: use the published one, or take a new one under another id." },
-  );
+  throw alreadyPublished(grant, "that is missing");
 }
 
 async function requireRoom(layout: Layout, grant: DirectoryGrant, expectedBytes: number): Promise<void> {
@@ -127,12 +119,4 @@ async function requireRoom(layout: Layout, grant: DirectoryGrant, expectedBytes:
     `opening checkpoint ${grant.checkpointId} for writing: the store has ${bavail * bsize} bytes left, needed are about ${expectedBytes}`,
     { hint: roomHint },
   );
-}
-
-async function guarded<T>(what: string, operation: () => Promise<T>): Promise<T> {
-  try {
-    return await operation();
-  } catch (error) {
-    throw storeError(error, what);
-  }
 }

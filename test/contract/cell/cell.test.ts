@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { guestClientPort } from "../../../src/api/cell.ts";
+import { DirectoryGrant } from "../../../src/api/grant.ts";
 import { GuestClient } from "../../../src/cell/client/guest-client.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { both, Cells } from "../../setup/cells.ts";
@@ -137,7 +138,7 @@ describe("a cell on real gVisor", () => {
   });
 
   test("a checkpoint that cannot be written leaves the source as it was and says so", async () => {
-    const grant = await cells.writeGrant("nowhere-1");
+    const grant = DirectoryGrant.parse(await cells.writeGrant("nowhere-1"));
     const asked = await count(source);
     const lost = { ...grant, path: `${grant.path}-missing` };
     await expect(

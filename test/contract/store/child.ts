@@ -5,6 +5,7 @@
 import { appendFile } from "node:fs/promises";
 import { join } from "node:path";
 import { directoryStore } from "../../../src/store/directory/store.ts";
+import { openS3Store } from "../../../src/store/open-store.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 import { storeError } from "../../../src/store/store-error.ts";
 import { RametError } from "../../../src/api/errors.ts";
@@ -22,11 +23,18 @@ async function main(order: Order): Promise<unknown> {
     setInterval(() => undefined, 1 << 30);
     await new Promise(() => undefined);
   };
-  const store = directoryStore({ root: order.root, onStep, minimumFreeBytes: 64 << 10 });
+  const now = () => Date.now() + (order.later ?? 0);
+  const store =
+    order.s3 === undefined
+      ? directoryStore({ root: order.root, onStep, minimumFreeBytes: 64 << 10 })
+      : await openS3Store(order.s3, { onStep, now });
   const ref = { namespace, checkpointId: order.checkpointId };
   switch (order.operation) {
     case "publish": {
-      const session = await openForWrite(await store.grantWrite({ ...ref, ttlMilliseconds: 60_000 }), { onStep });
+      const session = await openForWrite(await store.grantWrite({ ...ref, ttlMilliseconds: 60_000 }), {
+        onStep,
+        scratchPath: order.root,
+      });
       try {
         await writeFiles(session.stagingPath, order.files).catch((error: unknown) => {
           throw storeError(error, "writing the image");

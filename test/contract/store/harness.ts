@@ -7,11 +7,25 @@ import { openForRead, openForWrite } from "../../../src/store/open.ts";
 import type { Publication, ReadSession } from "../../../src/store/sessions.ts";
 import { draft } from "./draft.ts";
 
+/** In what drivers differ, and may. */
+export interface StoreTraits {
+  /** Whether equal content of two checkpoints of a namespace is kept once. */
+  sharesContent: boolean;
+  /**
+   * What a sweep that is told to spare nothing does to a publication in progress: `fails` as a whole, or is `spared` as long as
+   * its grant lives.
+   */
+  sweptPublication: "fails" | "spared";
+  /** The step of a publication at which all files are in the store, and nothing else of it. */
+  filesStored: string;
+}
+
 /** A fresh, empty store of one driver, and what a suite has to do behind its back. */
 export interface StoreUnderTest {
   store: CheckpointStore;
+  traits: StoreTraits;
   /** Milliseconds since 1970, as the store and the cells see them; not before the times that the driver records. */
-  now(): number;
+  now: () => number;
   advance(milliseconds: number): void;
   /** Changes one byte of a published file, as a failing disk or a careless person would. */
   damage(ref: CheckpointRef, file: string): Promise<void>;
@@ -36,6 +50,28 @@ export async function publish(
   } finally {
     await session.abandon();
   }
+}
+
+/** Publishes until all files are in the store, and no further: as a cell does that is killed there. */
+export async function leaveRest(
+  { store, now, traits }: StoreUnderTest,
+  ref: CheckpointRef,
+  files: Files,
+): Promise<void> {
+  const killed = new Error("killed");
+  const onStep = (step: string): void => {
+    if (step === traits.filesStored) throw killed;
+  };
+  const session = await openForWrite(await store.grantWrite({ ...ref, ttlMilliseconds }), { now, onStep });
+  await writeFiles(session.stagingPath, files);
+  await session.publish(draft()).then(
+    () => {
+      throw new Error(`the publication has no step ${traits.filesStored}`);
+    },
+    (error: unknown) => {
+      if (!(error instanceof Error) || error.cause !== killed) throw error;
+    },
+  );
 }
 
 export async function writeFiles(folder: string, files: Files): Promise<void> {

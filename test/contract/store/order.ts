@@ -1,7 +1,12 @@
-/** What a test wants a child process to do with the store in `root`. */
+import type { S3Location } from "../../../src/api/store-address.ts";
+
+/** What a test wants a child process to do with the store in `root`, or in `s3`. */
 export interface Order {
   operation: "publish" | "remove" | "sweep" | "probe" | "restore-read-only";
   root: string;
+  s3?: S3Location;
+  /** How much later it is for the child, in milliseconds. */
+  later?: number;
   checkpointId: string;
   files: Record<string, string>;
   stopAt?: { step: string; time: number };

@@ -1,4 +1,4 @@
-import type { Phases } from "../../api/cell.ts";
+import type { Phases } from "../api/cell.ts";
 
 /** Measures consecutive phases in milliseconds, in the order in which they end. */
 export function phaseTimer(): { phases: Phases; end(phase: string): void } {

@@ -1,0 +1,48 @@
+import { describe, expect, it } from "vitest";
+import { formatStoreAddress, parseStoreAddress, type S3Location } from "./store-address.ts";
+
+const legal: [string, S3Location][] = [
+  ["s3://checkpoints", { bucket: "checkpoints" }],
+  ["s3://checkpoints/ramet/prod", { bucket: "checkpoints", prefix: "ramet/prod" }],
+  ["s3://a.b-c/x?region=eu-central-1", { bucket: "a.b-c", prefix: "x", region: "eu-central-1" }],
+  [
+    "s3://b12/p?region=us-east-1&endpoint=http%3A%2F%2Fminio.storage%3A9000&path-style=false",
+    { bucket: "b12", prefix: "p", region: "us-east-1", endpoint: "http://minio.storage:9000", pathStyle: false },
+  ],
+];
+
+it.each(legal)("%s is read and written", (address, location) => {
+  expect(parseStoreAddress(address)).toEqual(location);
+  expect(formatStoreAddress(location)).toBe(address);
+});
+
+it("may have its endpoint as it is", () => {
+  const location = parseStoreAddress("s3://bucket?endpoint=https://s3.example.com&path-style=true");
+  expect(location).toEqual({ bucket: "bucket", endpoint: "https://s3.example.com", pathStyle: true });
+});
+
+describe("is refused", () => {
+  it.each([
+    ["/var/lib/ramet", "begins with s3://"],
+    ["gs://bucket", "begins with s3://"],
+    ["s3://", "bucket"],
+    ["s3://Bucket", "bucket"],
+    ["s3://bucket//x", "prefix"],
+    ["s3://bucket/.hidden", "prefix"],
+    ["s3://bucket/x/", "prefix"],
+    ["s3://bucket?toString=1", "may have region, endpoint, path-style"],
+    ["s3://bucket?region=Europe!", "region"],
+    ["s3://bucket?path-style=yes", "pathStyle"],
+    ["s3://bucket?endpoint=ftp://x", "endpoint"],
+    ["s3://bucket?endpoint=https://x/path", "endpoint"],
+    ["s3://bucket?endpoint=https://user:pass@x", "endpoint"],
+  ])("%s", (address, why) => {
+    expect(() => parseStoreAddress(address)).toThrow(why);
+  });
+
+  it("one with keys in it, which are not said again", () => {
+    const parse = () => parseStoreAddress("s3://AKIA:hunter2@bucket");
+    expect(parse).toThrow("keys come from the environment");
+    expect(parse).not.toThrow("hunter2");
+  });
+});

@@ -1,0 +1,114 @@
+import { stat } from "node:fs/promises";
+import { join } from "node:path";
+import { RametError } from "../../api/errors.ts";
+import type { ObjectsWriteGrant, SignedRequest } from "../../api/grant.ts";
+import { refused } from "../grant-check.ts";
+import { imageFiles } from "../image-files.ts";
+import { encodeManifest, manifestFrom, sizeOf, type ManifestDraft } from "../manifest.ts";
+import { phaseTimer } from "../phase-timer.ts";
+import type { Publication, PublishedCheckpoint, Step } from "../sessions.ts";
+import { alreadyPublished } from "../store-error.ts";
+import { allOrNone } from "./all-or-none.ts";
+import { encodePublication, publishedCheckpoint } from "./publication.ts";
+import { readPublished } from "./read-published.ts";
+import { callSigned } from "./signed-http.ts";
+import { uploadDigest, uploadFile } from "./upload-file.ts";
+
+export interface Attempt {
+  grant: ObjectsWriteGrant;
+  /** The folder that has the files. */
+  stagingPath: string;
+  step: Step;
+  signal: AbortSignal | undefined;
+}
+
+/** All files, then the one object that makes them a checkpoint, which the store takes only where there is none. */
+export async function publish(attempt: Attempt, draft: ManifestDraft): Promise<Publication> {
+  const { grant, step, signal } = attempt;
+  const timer = phaseTimer();
+  const places = await placesOf(attempt);
+  const files = await allOrNone(signal, places, async (place, until) => ({
+    ...place,
+    ...(await uploadDigest(place.path, until)),
+  }));
+  timer.end("hash");
+
+  const { namespace, checkpointId } = grant;
+  const named = files.map(({ name, digest, sizeBytes }) => ({ name, digest, sizeBytes }));
+  const manifest = manifestFrom({ namespace, checkpointId }, named, draft);
+  const published = { manifestDigest: encodeManifest(manifest).digest, sizeBytes: sizeOf(manifest) };
+  if (!(await isPublished(attempt, published))) {
+    await allOrNone(signal, files, async ({ request, path, ...file }, until) => {
+      const taken = await uploadFile(request, path, { ...file, signal: until });
+      if (!taken) throw refused(grant, "it was used already");
+      await step("file uploaded");
+    });
+    timer.end("upload");
+    await step("uploaded");
+    await takeId(attempt, encodePublication(grant.attempt, manifest), published);
+  }
+  timer.end("manifest");
+  await step("published");
+  return { ...published, sharedBytes: 0, phases: timer.phases };
+}
+
+/** What is published under the grant's id; `undefined`: nothing. */
+export async function findPublished(
+  grant: ObjectsWriteGrant,
+  signal?: AbortSignal,
+): Promise<PublishedCheckpoint | undefined> {
+  const publication = await readPublished(grant, signal);
+  return publication && publishedCheckpoint(publication, grant);
+}
+
+/** @throws RametError `CheckpointTooLarge` */
+export function requireFits(grant: ObjectsWriteGrant, what: string, sizeBytes: number): void {
+  if (sizeBytes <= grant.largestFileBytes) return;
+  throw new RametError(
+    "CheckpointTooLarge",
+    `writing checkpoint ${grant.checkpointId} was refused: ${what} has ${sizeBytes} bytes, and the store takes ${grant.largestFileBytes} for one file`,
+    { hint: "Give the sandbox less memory, or keep its checkpoints in a folder that all nodes mount." },
+  );
+}
+
+interface Place {
+  name: string;
+  path: string;
+  /** Signed for this file alone. */
+  request: SignedRequest;
+}
+
+async function placesOf({ grant, stagingPath }: Attempt): Promise<Place[]> {
+  const names = await imageFiles(stagingPath);
+  const places = names.map(async (name, index) => {
+    const request = grant.files[index];
+    if (request === undefined) throw tooManyFiles(names.length, grant.files.length);
+    const path = join(stagingPath, name);
+    requireFits(grant, `file ${name}`, (await stat(path)).size);
+    return { name, path, request };
+  });
+  return Promise.all(places);
+}
+
+function tooManyFiles(count: number, most: number): RametError {
+  const why = `the checkpoint has ${count} files, and its grant is for ${most}`;
+  return new RametError("InvalidArgument", `publishing was refused: ${why}`);
+}
+
+/** Whether a former attempt has published the same. @throws RametError `AlreadyExists`: it has published something else */
+async function isPublished({ grant, signal }: Attempt, published: PublishedCheckpoint): Promise<boolean> {
+  const former = await findPublished(grant, signal);
+  if (former === undefined || former.manifestDigest === published.manifestDigest) return former !== undefined;
+  throw alreadyPublished(grant, former.manifestDigest);
+}
+
+/** The one instant at which the checkpoint comes to be. Only a removal at the same time makes a second try worthwhile. */
+async function takeId(attempt: Attempt, bytes: Buffer, published: PublishedCheckpoint): Promise<void> {
+  const { grant, signal } = attempt;
+  const headers = { "content-length": `${bytes.length}` };
+  for (let tries = 3; tries > 0; tries -= 1) {
+    const { outcome } = await callSigned(grant.publish, { method: "PUT", headers, body: bytes, signal });
+    if (outcome === "done" || (await isPublished(attempt, published))) return;
+  }
+  throw alreadyPublished(grant, "that is missing");
+}

@@ -1,0 +1,136 @@
+import {
+  DeleteObjectCommand,
+  GetObjectCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+  type S3ClientConfig,
+} from "@aws-sdk/client-s3";
+import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
+import { formatStoreAddress, type S3Location } from "../../api/store-address.ts";
+import type { Bucket, StoredObject } from "./bucket.ts";
+import { s3Error, s3Refusal, type S3Call } from "./s3-error.ts";
+import { kindOfRefusal, type RefusalKind } from "./refusal.ts";
+
+/** What S3 takes in one PUT. */
+const largestObjectBytes = 5 * 2 ** 30;
+
+/**
+ * A part of a bucket of S3, or of a store that speaks its protocol. Credentials are those that AWS' own tools would find: of the
+ * environment, a role of the service account (IRSA), EKS Pod Identity, a profile, the node.
+ */
+export function s3Bucket(location: S3Location): Bucket {
+  const client = new S3Client(clientConfig(location));
+  const { bucket, prefix } = location;
+  const name = formatStoreAddress({ bucket, ...(prefix !== undefined && { prefix }) });
+  const root = prefix === undefined ? "" : `${prefix}/`;
+  const at = (key: string) => ({ Bucket: bucket, Key: `${root}${key}` });
+
+  async function call<T>(what: S3Call, operation: () => Promise<T>): Promise<T> {
+    try {
+      return await operation();
+    } catch (error) {
+      throw s3Error(name, what, error);
+    }
+  }
+
+  /** `undefined` where the store answers `expected`. */
+  function callUnless<T>(expected: RefusalKind, what: S3Call, operation: () => Promise<T>): Promise<T | undefined> {
+    return call(what, async () => {
+      try {
+        return await operation();
+      } catch (error) {
+        if (kindOfRefusal(s3Refusal(error)) !== expected) throw error;
+        return undefined;
+      }
+    });
+  }
+
+  /** A URL ends with the credentials that signed it, so those that would end sooner are asked for anew. */
+  async function requireCredentials(ttlMilliseconds: number): Promise<void> {
+    const { expiration } = await client.config.credentials();
+    if (expiration === undefined || expiration.getTime() >= Date.now() + ttlMilliseconds) return;
+    await client.config.credentials({ forceRefresh: true });
+  }
+
+  function sign(command: GetObjectCommand | PutObjectCommand, ttlMilliseconds: number): Promise<string> {
+    return call({ verb: "signing a request to" }, async () => {
+      await requireCredentials(ttlMilliseconds);
+      const options = { expiresIn: Math.ceil(ttlMilliseconds / 1000) };
+      return command instanceof GetObjectCommand
+        ? getSignedUrl(client, command, options)
+        : getSignedUrl(client, command, options);
+    });
+  }
+
+  return {
+    name,
+    largestObjectBytes,
+    putIfAbsent: async (key, bytes) => {
+      const put = new PutObjectCommand({ ...at(key), Body: bytes, IfNoneMatch: "*" });
+      const done = await callUnless("exists", { verb: "writing", key, writes: true }, () => client.send(put));
+      return done !== undefined;
+    },
+    read: async (key, signal) => {
+      const what = { verb: "reading", key };
+      const get = () => client.send(new GetObjectCommand(at(key)), signal && { abortSignal: signal });
+      const answer = await callUnless("absent", what, get);
+      return answer && chunksOf(answer.Body as AsyncIterable<Uint8Array>, (error) => s3Error(name, what, error));
+    },
+    async *list(below, signal) {
+      let after: string | undefined;
+      do {
+        const page = new ListObjectsV2Command({ Bucket: bucket, Prefix: `${root}${below}`, ContinuationToken: after });
+        const listed = await call({ verb: "listing" }, () => client.send(page, signal && { abortSignal: signal }));
+        for (const { Key = "", Size: sizeBytes = 0, LastModified } of listed.Contents ?? []) {
+          // One without a time is never old.
+          const writtenAt = LastModified?.getTime() ?? Infinity;
+          yield { key: Key.slice(root.length), sizeBytes, writtenAt } satisfies StoredObject;
+        }
+        after = listed.NextContinuationToken;
+      } while (after !== undefined);
+    },
+    delete: async (key) => {
+      const remove = () => client.send(new DeleteObjectCommand(at(key)));
+      await callUnless("absent", { verb: "deleting", key, writes: true }, remove);
+    },
+    signGet: async (key, ttlMilliseconds) => {
+      const url = await sign(new GetObjectCommand(at(key)), ttlMilliseconds);
+      return { url, headers: {} };
+    },
+    signPutIfAbsent: async (key, ttlMilliseconds) => {
+      const url = await sign(new PutObjectCommand({ ...at(key), IfNoneMatch: "*" }), ttlMilliseconds);
+      return { url, headers: { "if-none-match": "*" } };
+    },
+  };
+}
+
+function clientConfig({ region, endpoint, pathStyle = endpoint !== undefined }: S3Location): S3ClientConfig {
+  const place = region ?? (endpoint === undefined ? undefined : "us-east-1");
+  return {
+    ...(place !== undefined && { region: place }),
+    ...(endpoint !== undefined && { endpoint }),
+    forcePathStyle: pathStyle,
+    // A checksum in a signed URL would be one of content that is not known yet, and not all stores know them.
+    requestChecksumCalculation: "WHEN_REQUIRED",
+    responseChecksumValidation: "WHEN_REQUIRED",
+    maxAttempts: 4,
+    requestHandler: {
+      connectionTimeout: 5_000,
+      requestTimeout: 30_000,
+      throwOnRequestTimeout: true,
+      socketTimeout: 30_000,
+    },
+  };
+}
+
+async function* chunksOf(
+  body: AsyncIterable<Uint8Array>,
+  errorOf: (error: unknown) => unknown,
+): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body;
+  } catch (error) {
+    throw errorOf(error);
+  }
+}

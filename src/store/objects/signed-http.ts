@@ -1,0 +1,113 @@
+import { once } from "node:events";
+import { request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import { request as httpsRequest } from "node:https";
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { SignedRequest } from "../../api/grant.ts";
+import { kindOfRefusal, sayRefusal, type Refusal } from "./refusal.ts";
+
+/** No byte for that long: the other side, or the way to it, is gone. */
+const idleMilliseconds = 30_000;
+/** The longest that one request may take, however it crawls. */
+export const requestMilliseconds = 600_000;
+const continueMilliseconds = 1_000;
+const firstPauseMilliseconds = 200;
+const mostTries = 5;
+
+/** What the store has answered to a signed request, other than that it is done. */
+export class Refused extends Error {
+  readonly refusal: Refusal;
+
+  constructor(refusal: Refusal) {
+    super(sayRefusal(refusal), { cause: refusal.cause });
+    this.refusal = refusal;
+  }
+}
+
+export interface SignedCall {
+  method: "GET" | "PUT";
+  /** Beside those that are signed. */
+  headers?: Record<string, string>;
+  body?: Buffer;
+  /** A large body, of the length that `headers` say, from its beginning at each try. */
+  upload?: () => Readable;
+  signal?: AbortSignal | undefined;
+}
+
+export interface SignedAnswer {
+  /** `absent`: there is no such object, or no such part of it. `exists`: there is one, where the request must find none. */
+  outcome: "done" | "absent" | "exists";
+  body: Buffer;
+  /** From the second on, an earlier one may have been done without a word. */
+  tries: number;
+}
+
+/**
+ * Makes a signed request. A refusal that passes, and a connection that breaks, are tried again.
+ * @param mostBytes of the answer's body
+ * @throws Refused; the signal's reason
+ */
+export async function callSigned(request: SignedRequest, call: SignedCall, mostBytes = 0): Promise<SignedAnswer> {
+  for (let tries = 1; ; tries += 1) {
+    call.signal?.throwIfAborted();
+    try {
+      return { outcome: "done", body: await callOnce(request, call, mostBytes), tries };
+    } catch (error) {
+      call.signal?.throwIfAborted();
+      const refused = error instanceof Refused ? error : new Refused({ cause: error });
+      const kind = kindOfRefusal(refused.refusal);
+      if (kind === "absent" || kind === "exists") return { outcome: kind, body: Buffer.alloc(0), tries };
+      if (kind !== "passing" || tries === mostTries) throw refused;
+    }
+    // Many cells that were refused at once do not come again at once.
+    await sleep(firstPauseMilliseconds * 2 ** (tries - 1) * (0.5 + Math.random()), undefined, { signal: call.signal });
+  }
+}
+
+async function callOnce({ url, headers }: SignedRequest, call: SignedCall, mostBytes: number): Promise<Buffer> {
+  const limit = AbortSignal.timeout(requestMilliseconds);
+  const signal = call.signal === undefined ? limit : AbortSignal.any([call.signal, limit]);
+  const send = url.startsWith("https:") ? httpsRequest : httpRequest;
+  const request = send(url, { method: call.method, headers: { ...headers, ...call.headers }, signal });
+  request.setTimeout(idleMilliseconds, () => request.destroy(new Error(`no byte in ${idleMilliseconds / 1000} s`)));
+  // A connection that is reset after the answer began tells the request as well as the answer; only the latter counts.
+  request.on("error", () => undefined);
+  const answered = once(request, "response") as Promise<[IncomingMessage]>;
+  if (call.upload === undefined) request.end(call.body);
+  else await startUpload(request, answered, call.upload);
+  const [response] = await answered;
+  const { statusCode: status = 0 } = response;
+  if (status >= 200 && status < 300) return readBody(response, mostBytes);
+  const text = (await readBody(response, refusalBytes)).toString("utf8");
+  // What is left of an upload is not sent.
+  request.destroy();
+  throw new Refused({ status, word: /<Code>([A-Za-z]{1,64})<\/Code>/.exec(text)?.[1] });
+}
+
+/**
+ * Sends a large body when the store says that it wants it (`Expect: 100-continue`), or says nothing for a while: one that
+ * refuses says so before gigabytes are sent, and its answer is not lost with the connection that it then breaks.
+ */
+async function startUpload(request: ClientRequest, answered: Promise<unknown>, upload: () => Readable): Promise<void> {
+  request.flushHeaders();
+  const wanted = once(request, "continue").then(() => true);
+  const unsaid = sleep(continueMilliseconds, true, { ref: false });
+  if (await Promise.race([wanted, unsaid, answered.then(() => false)])) {
+    pipeline(upload(), request).catch(() => undefined);
+  }
+}
+
+/** Enough for what a store says about a refusal, its headers and the string that it would have signed included. */
+const refusalBytes = 64 << 10;
+
+async function readBody(response: IncomingMessage, mostBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > mostBytes) throw new Error(`the answer has more than ${mostBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}

@@ -1,0 +1,39 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ObjectsWriteGrant } from "../../api/grant.ts";
+import { checkGrant, refused } from "../grant-check.ts";
+import type { OpenForWriteOptions, Step, WriteSession } from "../sessions.ts";
+import { inCell } from "./cell-error.ts";
+import { isPublicationUrl } from "./layout.ts";
+import { findPublished, publish, requireFits } from "./publish.ts";
+
+/** The cell's side of a publication; `openForWrite` says what it promises. */
+export async function openObjectsForWrite(
+  grant: ObjectsWriteGrant,
+  options: OpenForWriteOptions,
+): Promise<WriteSession> {
+  const now = options.now ?? Date.now;
+  const step: Step = async (name) => options.onStep?.(name);
+  checkGrant(grant, "write", now());
+  if (!isPublicationUrl(grant.publish.url, grant)) throw refused(grant, "it is signed for another checkpoint");
+  requireFits(grant, "the checkpoint", options.expectedBytes ?? 0);
+  return inCell(`opening checkpoint ${grant.checkpointId} for writing`, grant, async () => {
+    const published = await findPublished(grant, options.signal);
+    const stagingPath = await mkdtemp(join(options.scratchPath ?? tmpdir(), "checkpoint-"));
+    await step("staged");
+    return {
+      stagingPath,
+      published,
+      publish: async (draft, signal) => {
+        checkGrant(grant, "write", now());
+        const what = `publishing checkpoint ${grant.checkpointId}`;
+        return inCell(what, grant, () => publish({ grant, stagingPath, step, signal }, draft));
+      },
+      abandon: () =>
+        inCell(`abandoning checkpoint ${grant.checkpointId}`, grant, () =>
+          rm(stagingPath, { recursive: true, force: true }),
+        ),
+    };
+  });
+}

@@ -1,0 +1,44 @@
+import { afterAll, beforeAll } from "vitest";
+import { s3Bucket } from "../../../src/store/objects/s3.ts";
+import { readWhole } from "../../../src/store/objects/bucket.ts";
+import { fileKey } from "../../../src/store/objects/layout.ts";
+import { findPublication } from "../../../src/store/objects/published.ts";
+import { objectStore } from "../../../src/store/objects/store.ts";
+import { parseManifest } from "../../../src/store/manifest.ts";
+import { startS3Server, type S3Server } from "../../setup/s3-server.ts";
+import type { StoreUnderTest } from "./harness.ts";
+import { storeContract } from "./store-contract.ts";
+
+let server: S3Server;
+beforeAll(async () => {
+  server = await startS3Server();
+  Object.assign(process.env, server.environment);
+});
+afterAll(() => server.stop());
+
+async function makeStore(): Promise<StoreUnderTest> {
+  const { endpoint } = server;
+  const bucket = s3Bucket({ bucket: await server.makeBucket(), prefix: "ramet/store", endpoint });
+  let offset = 0;
+  const now = () => Date.now() + offset;
+  return {
+    store: objectStore({ bucket, now }),
+    traits: { sharesContent: false, sweptPublication: "spared", filesStored: "uploaded" },
+    now,
+    advance: (milliseconds) => {
+      offset += milliseconds;
+    },
+    damage: async (ref, file) => {
+      const { attempt, manifestBytes } = (await findPublication(bucket, ref))!;
+      const index = parseManifest(manifestBytes, ref).files.findIndex(({ name }) => name === file);
+      const key = fileKey(ref, attempt, index);
+      const bytes = (await readWhole(bucket, key))!;
+      bytes[0] = bytes[0]! ^ 1;
+      await bucket.delete(key);
+      await bucket.putIfAbsent(key, bytes);
+    },
+    dispose: () => Promise.resolve(),
+  };
+}
+
+storeContract("S3", makeStore);

@@ -1,0 +1,62 @@
+import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+
+/**
+ * What happens to one request: `pass` it on; answer `slow-down` in the store's place; pass it on and break the connection
+ * before the answer (`lose-answer`); change a byte of its body (`spoil`).
+ */
+export type Fault = "pass" | "slow-down" | "lose-answer" | "spoil";
+
+/** Stands between a client and a real server, and does to each request what a test says: a bad way, not a bad server. */
+export interface FaultProxy {
+  endpoint: string;
+  /** @default every request passes */
+  choose: (request: { method: string; path: string }) => Fault;
+  stop(): Promise<void>;
+}
+
+export async function startFaultProxy(target: string): Promise<FaultProxy> {
+  const server = createServer((incoming, outgoing) => {
+    forward(new URL(target), proxy.choose, incoming, outgoing).catch(() => outgoing.destroy());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const proxy: FaultProxy = {
+    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    choose: () => "pass",
+    stop: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, "close");
+    },
+  };
+  return proxy;
+}
+
+async function forward(
+  { hostname, port }: URL,
+  choose: FaultProxy["choose"],
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+): Promise<void> {
+  const { method = "GET", url: path = "/", headers } = incoming;
+  const body = await bytesOf(incoming);
+  const fault = choose({ method, path });
+  if (fault === "slow-down") return void outgoing.writeHead(503).end("<Error><Code>SlowDown</Code></Error>");
+  if (fault === "spoil" && body.length > 0) body[0] = body[0]! ^ 1;
+  const passed = request({ hostname, port, method, path, headers });
+  // A server that refuses may break the connection before it has read all; its answer counts.
+  passed.on("error", () => undefined);
+  passed.end(body);
+  const [answer] = (await once(passed, "response")) as [IncomingMessage];
+  const answered = await bytesOf(answer);
+  if (fault === "lose-answer") return void outgoing.destroy();
+  outgoing.writeHead(answer.statusCode ?? 502, answer.headers).end(answered);
+}
+
+async function bytesOf(message: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of message as AsyncIterable<Buffer>) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
