@@ -22,7 +22,13 @@ export function thirdPartyNotices(root, built) {
 function noticeOf(folder) {
   const { name, version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const files = globSync("{LICENSE,LICENCE,NOTICE,COPYING}{,.md,.txt}", { cwd: folder }).sort();
-  if (files.length === 0) throw new Error(`${name} has no license file: look what its license asks of who bundles it`);
+  if (files.length === 0 && license !== "Apache-2.0") {
+    throw new Error(`${name} has no license file: look what ${license} asks of who bundles it`);
+  }
   const texts = files.map((file) => readFileSync(join(folder, file), "utf8").trim());
-  return `${name} ${version} (${license})\n\n${texts.join("\n\n")}\n`;
+  const text =
+    texts.length === 0
+      ? "Its package has no notice. The text of its license is that of Ramet's own."
+      : texts.join("\n\n");
+  return `${name} ${version} (${license})\n\n${text}\n`;
 }

@@ -77,3 +77,8 @@ export function formatStoreAddress({ bucket, prefix, ...rest }: S3Location): str
   const text = query.toString();
   return `s3://${bucket}${prefix === undefined ? "" : `/${prefix}`}${text === "" ? "" : `?${text}`}`;
 }
+
+/** What people call a place: its address without how to get there. */
+export function nameOfStore({ bucket, prefix }: S3Location): string {
+  return formatStoreAddress({ bucket, ...(prefix !== undefined && { prefix }) });
+}

@@ -108,7 +108,10 @@ describe("ramet", () => {
       ["manifests", "--image", "a:1", "--cell-image", "b:1", "--store-directory", "data"],
       "--store-directory is no abs",
     ],
-    [["controller"], "required option '--store-directory"],
+    [["controller", "--store-directory", "/a"], "required option '--cell-image"],
+    [["controller", "--cell-image", "b:1"], "need one store"],
+    [["controller", "--cell-image", "b:1", "--store", "s3://a12", "--store-directory", "/a"], "need one store"],
+    [["controller", "--cell-image", "b:1", "--store", "/a"], "begins with s3://"],
   ])("%j is wrong usage", async (args, message) => {
     const { exitCode, stderr, stdout } = await run(...args);
     expect(stderr).toContain(message);

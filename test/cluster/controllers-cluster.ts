@@ -11,6 +11,7 @@ import { KubeClient, type RequestRecord } from "../../src/kube/kube-client.ts";
 import { silentLog, type Log } from "../../src/kube/log.ts";
 import { nameOfKey, type KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
+import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import type { ApiLine } from "./api-line.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
@@ -21,6 +22,8 @@ export interface ClusterOptions {
   startNode: (context: NodeContext) => Promise<{ stopped: Promise<void> }>;
   /** What sandboxes may reach. @default what the controllers do by themselves */
   egress?: RunControllersOptions["egress"];
+  /** Where checkpoints are kept. @default a folder */
+  store?: CheckpointStore;
   /** Gives the controllers another way to the API server. */
   lineTo?: (server: string) => Promise<ApiLine>;
   /** How long the controllers wait for an answer of the API server. @default what a client waits */
@@ -89,7 +92,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
     const ready = Promise.withResolvers<undefined>();
     const ended = runControllers({
       client: own,
-      store: directoryStore({ root: storePath }),
+      store: options.store ?? directoryStore({ root: storePath }),
       cellImage: "ramet.dev/cell:test",
       installCrds: true,
       ...(egress && { egress }),

@@ -16,7 +16,7 @@ export interface CollectGarbageOptions extends ClusterOptions {
   allNamespaces?: boolean;
   /** For each namespace. @default 20 GiB */
   stepCacheBytes?: number;
-  /** The store's folder. @default that of the local cluster, where that is the cluster */
+  /** The store's folder or address. @default that of the local cluster, where that is the cluster */
   storePath?: string;
   output: GarbageOutput;
 }

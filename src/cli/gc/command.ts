@@ -16,8 +16,8 @@ export function gcCommand(program: Command, act: Act): void {
       wholeNumber,
     )
     .option(
-      "--store-path <folder>",
-      "the cluster's store (default: that of the local cluster, where that is the cluster)",
+      "--store-path <place>",
+      "the cluster's store, a folder or an address in S3 (default: that of the local cluster, where that is the cluster)",
     )
     .addOption(
       new Option("-o, --output <format>", "what to print").choices(["table", "json", "yaml"]).default("table"),

@@ -1,31 +1,33 @@
-import { existsSync } from "node:fs";
-import { resolve } from "node:path";
 import { RametError } from "../../api/errors.ts";
+import { nameOfStore } from "../../api/store-address.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
 import { boundStore } from "../../store/bound-store.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
-import { directoryStore } from "../../store/directory/store.ts";
+import { storeAt } from "../../store/store-at.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
+import { isMissing, storePlace } from "../store/store-place.ts";
 
 /** `why`: there is none within reach, for people. */
 export type ClusterStore = { path: string; store: CheckpointStore } | { why: string };
 
 /**
- * The store of the cluster that a command speaks to, if this machine has it: the one at `path`, else that of the local
- * cluster where that is the cluster.
+ * The store of the cluster that a command speaks to, if it is within reach: the one at `path`, a folder or an address, else that
+ * of the local cluster where that is the cluster.
  *
  * @throws RametError about a `path` that was given: `NotFound`, `StoreOfAnotherCluster`, `StoreUnavailable`
  */
 export async function openClusterStore(io: Io, cluster: Cluster, path: string | undefined): Promise<ClusterStore> {
-  const root = path === undefined ? clusterFolder(defaultClusterName, io.environment).store : resolve(path);
-  if (!existsSync(root)) {
+  const place = storePlace(path ?? clusterFolder(defaultClusterName, io.environment).store);
+  const root = "directory" in place ? place.directory : nameOfStore(place);
+  if (isMissing(place)) {
     if (path === undefined) return { why: "it is not on this machine" };
     throw new RametError("NotFound", `There is no store at ${root}`, { hint: "Correct --store-path." });
   }
   try {
-    return { path: root, store: await ofCluster(io, cluster, root) };
+    const store = await storeAt(place, { now: () => io.clock.now().getTime() });
+    return { path: root, store: await ofCluster(io, cluster, { store, root }) };
   } catch (thrown) {
     const error = RametError.from(thrown);
     if (path !== undefined || error.code === "Canceled") throw error;
@@ -33,9 +35,12 @@ export async function openClusterStore(io: Io, cluster: Cluster, path: string | 
   }
 }
 
-/** Never binds a store: a folder that no controller has opened is no cluster's yet. */
-async function ofCluster(io: Io, { client }: Cluster, root: string): Promise<CheckpointStore> {
-  const store = directoryStore({ root, now: () => io.clock.now().getTime() });
+/** Never binds a store: one that no controller has opened is no cluster's yet. */
+async function ofCluster(
+  io: Io,
+  { client }: Cluster,
+  { store, root }: { store: CheckpointStore; root: string },
+): Promise<CheckpointStore> {
   const owner = await store.owner();
   const { metadata } = await client
     .resource(coreResources.namespaces)
@@ -43,6 +48,6 @@ async function ofCluster(io: Io, { client }: Cluster, root: string): Promise<Che
   if (owner === metadata.uid) return boundStore(store, metadata.uid);
   const whose = owner === undefined ? "no cluster's yet" : "another cluster's";
   throw new RametError("StoreOfAnotherCluster", `the store ${root} is ${whose}`, {
-    hint: "Name the folder that this cluster's controller has as --store-directory.",
+    hint: "Name what this cluster's controller has as --store-directory or --store.",
   });
 }

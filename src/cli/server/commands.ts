@@ -21,7 +21,8 @@ function controllerCommand(program: Command, act: Act): void {
   program
     .command("controller")
     .description("Run the controllers.")
-    .requiredOption("--store-directory <folder>", "where checkpoints are kept; every node that runs cells has it too")
+    .option("--store-directory <folder>", "a folder where checkpoints are kept; every node that runs cells has it too")
+    .option("--store <address>", "or where in S3: s3://bucket/prefix?region=…&endpoint=…&path-style=true")
     .requiredOption("--cell-image <image>", "the image with the cell, gVisor, guest and link")
     .option("--install-crds", "bring the CRDs to this version first")
     .option("--leader-elect", "run several; one of them works")
@@ -52,6 +53,7 @@ function controllerCommand(program: Command, act: Act): void {
       `
 Examples:
   $ ramet controller --store-directory /var/lib/ramet --cell-image example/cell:1 --install-crds --leader-elect
+  $ ramet controller --store 's3://checkpoints/ramet?region=eu-central-1' --cell-image example/cell:1 --leader-elect
 `,
     );
 }

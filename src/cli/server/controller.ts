@@ -2,12 +2,15 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import { pino } from "pino";
+import { RametError } from "../../api/errors.ts";
+import { parseStoreAddress } from "../../api/store-address.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
 import { runControllers } from "../../controllers/run.ts";
 import { inClusterConnection, type Connection } from "../../kube/connection.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
-import { directoryStore } from "../../store/directory/store.ts";
+import type { CheckpointStore } from "../../store/checkpoint-store.ts";
+import { storeAt } from "../../store/store-at.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
 import { kubeconfigPath } from "../cluster/kubeconfig-path.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -15,7 +18,9 @@ import type { Io } from "../io.ts";
 import { serveHealth } from "./health.ts";
 
 export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context"> {
-  storeDirectory: string;
+  storeDirectory?: string;
+  /** An address, in place of a folder. */
+  store?: string;
   cellImage: string;
   installCrds?: boolean;
   leaderElect?: boolean;
@@ -32,6 +37,7 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
 export async function runController(io: Io, options: ControllerOptions): Promise<number> {
   // V8 collects sooner then, and compiles less: after some hundred rounds the process has 108 MiB and not 150.
   setFlagsFromString("--optimize-for-size");
+  const store = await storeOf(options);
   const log = pino({ name: "controller", level: options.logLevel }, io.stderr);
   const metrics = controllersMetrics();
   const client = new KubeClient(await connection(io, options), {
@@ -45,7 +51,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
   try {
     await runControllers({
       client,
-      store: directoryStore({ root: options.storeDirectory }),
+      store,
       cellImage: options.cellImage,
       ...(dnsUpstream === undefined ? {} : { dns: { upstreams: dnsUpstream } }),
       ...(installCrds === undefined ? {} : { installCrds }),
@@ -66,6 +72,15 @@ export async function runController(io: Io, options: ControllerOptions): Promise
     await health?.close();
     await client.close();
   }
+}
+
+function storeOf({ storeDirectory, store }: ControllerOptions): Promise<CheckpointStore> {
+  if ((storeDirectory === undefined) === (store === undefined)) {
+    throw new RametError("InvalidArgument", "The controllers need one store: a folder or an address", {
+      hint: "Give either --store-directory or --store",
+    });
+  }
+  return storeAt(store === undefined ? { directory: storeDirectory ?? "" } : parseStoreAddress(store));
 }
 
 /** In a Pod, its service account; else as for every other command. */

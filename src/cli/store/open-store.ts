@@ -1,12 +1,13 @@
-import { existsSync } from "node:fs";
-import { resolve } from "node:path";
 import { RametError } from "../../api/errors.ts";
+import { nameOfStore } from "../../api/store-address.ts";
 import { clusterFolder } from "../../local/cluster-folder.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
-import { directoryStore } from "../../store/directory/store.ts";
+import { storeAt } from "../../store/store-at.ts";
 import type { Io } from "../io.ts";
+import { isMissing, storePlace } from "./store-place.ts";
 
 export interface WhichStore {
+  /** A folder, or an address. */
   path?: string;
   /** The local cluster's, where no path is given. */
   name: string;
@@ -14,20 +15,21 @@ export interface WhichStore {
 }
 
 /**
- * The store that a command is about, as it lies on the disk: no cluster needs to run.
+ * The store that a command is about, as it lies on the disk or in a bucket: no cluster needs to run.
  * @throws RametError `NotFound` when there is no such folder, or nothing of the namespace in it
  */
 export async function openStore(
   io: Io,
   { path, name, namespace }: WhichStore,
 ): Promise<{ store: CheckpointStore; root: string; namespaces: string[] }> {
-  const root = path === undefined ? clusterFolder(name, io.environment).store : resolve(path);
-  if (!existsSync(root)) {
+  const place = storePlace(path ?? clusterFolder(name, io.environment).store);
+  const root = "directory" in place ? place.directory : nameOfStore(place);
+  if (isMissing(place)) {
     throw new RametError("NotFound", `There is no store at ${root}`, {
       hint: path === undefined ? "Run `ramet local up`, or name a folder with --path." : "Correct --path.",
     });
   }
-  const store = directoryStore({ root });
+  const store = await storeAt(place);
   const all = await store.namespaces();
   if (namespace === undefined) return { store, root, namespaces: all };
   if (all.includes(namespace)) return { store, root, namespaces: [namespace] };

@@ -7,7 +7,7 @@ import {
   type S3ClientConfig,
 } from "@aws-sdk/client-s3";
 import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
-import { formatStoreAddress, type S3Location } from "../../api/store-address.ts";
+import { nameOfStore, type S3Location } from "../../api/store-address.ts";
 import type { Bucket, StoredObject } from "./bucket.ts";
 import { s3Error, s3Refusal, type S3Call } from "./s3-error.ts";
 import { kindOfRefusal, type RefusalKind } from "./refusal.ts";
@@ -22,7 +22,7 @@ const largestObjectBytes = 5 * 2 ** 30;
 export function s3Bucket(location: S3Location): Bucket {
   const client = new S3Client(clientConfig(location));
   const { bucket, prefix } = location;
-  const name = formatStoreAddress({ bucket, ...(prefix !== undefined && { prefix }) });
+  const name = nameOfStore(location);
   const root = prefix === undefined ? "" : `${prefix}/`;
   const at = (key: string) => ({ Bucket: bucket, Key: `${root}${key}` });
 

@@ -5,7 +5,7 @@
 import { appendFile } from "node:fs/promises";
 import { join } from "node:path";
 import { directoryStore } from "../../../src/store/directory/store.ts";
-import { openS3Store } from "../../../src/store/open-store.ts";
+import { storeAt } from "../../../src/store/store-at.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 import { storeError } from "../../../src/store/store-error.ts";
 import { RametError } from "../../../src/api/errors.ts";
@@ -27,7 +27,7 @@ async function main(order: Order): Promise<unknown> {
   const store =
     order.s3 === undefined
       ? directoryStore({ root: order.root, onStep, minimumFreeBytes: 64 << 10 })
-      : await openS3Store(order.s3, { onStep, now });
+      : await storeAt(order.s3, { onStep, now });
   const ref = { namespace, checkpointId: order.checkpointId };
   switch (order.operation) {
     case "publish": {
