@@ -11,6 +11,7 @@ import {
 } from "@pulumi/pulumi";
 import type { ErrorCode } from "../src/api/error-codes.ts";
 import { RametError } from "../src/api/errors.ts";
+import { formatStoreAddress } from "../src/api/store-address.ts";
 import { systemNamespace } from "../src/api/system-names.ts";
 import { parseInstallField, type InstallField, type InstallOptions } from "../src/install/install-options.ts";
 import { controllerManifests, lastingManifests, storeIsNotMounted, type Manifest } from "../src/install/manifests.ts";
@@ -20,12 +21,38 @@ import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
 import { ownerOf } from "./placement.ts";
 import { refusal } from "./refusal.ts";
 
-export interface RametRuntimeArgs {
+/** Where checkpoints are kept: either `s3` or `directory`. */
+export interface RametStore {
+  /** A bucket of S3, or of a store that speaks its protocol. On a cluster sandboxes can be checkpointed with such a store alone. */
+  s3?: S3Store;
+  /** A folder, which the controllers and on one machine all cells have. */
+  directory?: Input<string>;
+  /** To install: the PersistentVolumeClaim of the namespace `ramet-system` that is mounted at the directory. */
+  claim?: Input<string>;
+}
+
+/** A place in S3, and how the controllers get at it. */
+export interface S3Store {
+  /** The bucket's name. It must exist. */
+  bucket: Input<string>;
+  /** Below which keys checkpoints are kept, such as `ramet/production`. @default the whole bucket */
+  prefix?: Input<string>;
+  /** The bucket's region. @default what the controllers have in their environment; `us-east-1` with an `endpoint` */
+  region?: Input<string>;
+  /** Where the store is that is not Amazon's, such as `https://minio.example.com:9000`. @default Amazon's */
+  endpoint?: Input<string>;
   /**
-   * Where checkpoints are kept. Controllers that are adopted keep the store that they were started with. To install, `claim`
-   * names a PersistentVolumeClaim of the namespace `ramet-system`, which is mounted at the directory.
+   * An IAM role for the controllers' service account (IRSA). It must allow s3:GetObject, s3:PutObject and s3:DeleteObject on what is
+   * below the prefix, and s3:ListBucket on the bucket. @default none, as EKS Pod Identity needs none
    */
-  store: { directory: Input<string>; claim?: Input<string> };
+  roleArn?: Input<string>;
+  /** A Secret of the namespace `ramet-system` with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. @default none */
+  secret?: Input<string>;
+}
+
+export interface RametRuntimeArgs {
+  /** Where checkpoints are kept: in a bucket, or in a folder. Controllers that are adopted keep the store that they were started with. */
+  store: RametStore;
   /**
    * `install` declares the controllers, `adopt` takes those that run, and `auto` adopts where another than this program has
    * started them. @default "auto"
@@ -89,7 +116,7 @@ export class RametRuntime extends ComponentResource<Found> {
     const component = { name: args.name, transform: this.#transform, parent: this };
     const lasting = declareAll(component, lastingManifests(options), declareLasting);
     const others = declareAll(component, controllerManifests(options), declareObject, Object.values(lasting));
-    void log.warn(storeIsNotMounted, this);
+    if ("claim" in options.store) void log.warn(storeIsNotMounted, this);
     return { ...lasting, ...others };
   }
 
@@ -106,9 +133,10 @@ function installOptions(
   { image, cellImage, replicas = 2, store }: RametRuntimeArgs,
   owner: string,
 ): ProgramInstallOptions {
-  const { directory, claim } = store;
-  if (image === undefined || cellImage === undefined || claim === undefined) {
-    const why = "No controllers run in this cluster, and to install them image, cellImage and store.claim are needed";
+  const place = installedStore(store);
+  if (image === undefined || cellImage === undefined || place === undefined) {
+    const why =
+      "No controllers run in this cluster, and to install them image, cellImage and store.s3, or store.directory with store.claim, are needed";
     const hint = "Or start them otherwise, on one machine with ramet local up; then they are adopted";
     throw refusal(new RametError("InvalidArgument", why, { hint }));
   }
@@ -116,21 +144,42 @@ function installOptions(
     image: legal("image", image),
     cellImage: legal("cellImage", cellImage),
     replicas: legal("replicas", replicas),
-    store: { directory: legal("store.directory", directory), claim: legal("store.claim", claim) },
+    store: place,
     namespace: systemNamespace,
     annotations: { [declaredByAnnotation]: owner },
   };
 }
 
+/** `undefined` where it is not said, or only a part of it. @throws RunError when it is said twice */
+function installedStore({ s3, directory, claim }: RametStore): ProgramInstallOptions["store"] | undefined {
+  if (s3 === undefined) {
+    if (directory === undefined || claim === undefined) return undefined;
+    return { directory: legal("store.directory", directory), claim: legal("store.claim", claim) };
+  }
+  if (directory !== undefined || claim !== undefined) {
+    const hint = "Leave out store.directory and store.claim, or store.s3";
+    throw refusal(new RametError("InvalidArgument", "Checkpoints are kept in one store, and two are named", { hint }));
+  }
+  const { roleArn, secret, ...location } = s3;
+  return {
+    address: output(location).apply((known) => refusing(() => formatStoreAddress(known))),
+    ...(roleArn !== undefined && { roleArn: legal("store.roleArn", roleArn) }),
+    ...(secret !== undefined && { secret: legal("store.secret", secret) }),
+  };
+}
+
 /** Judged when it is known. @throws RunError */
 function legal<T>(field: InstallField, value: Input<T>): Output<T> {
-  return output(value).apply((known) => {
-    try {
-      return parseInstallField(field, known) as T;
-    } catch (error) {
-      throw refusal(error);
-    }
-  });
+  return output(value).apply((known) => refusing(() => parseInstallField(field, known) as T));
+}
+
+/** @throws RunError in place of what is thrown */
+function refusing<T>(judge: () => T): T {
+  try {
+    return judge();
+  } catch (error) {
+    throw refusal(error);
+  }
 }
 
 const unseen = new Set<ErrorCode>(["Unavailable", "Timeout", "NotFound", "Unauthorized"]);

@@ -45,10 +45,7 @@ export function parseStoreAddress(text: string): S3Location {
       throw illegal(text, `it has ${name}, and may have ${Object.keys(parameters).join(", ")}`);
     given[parameters[name as keyof typeof parameters]] = flags.get(value) ?? value;
   }
-  const result = S3Location.safeParse(given);
-  if (result.success) return result.data;
-  const { path, message } = result.error.issues[0] ?? { path: [], message: "is not legal" };
-  throw illegal(text, `${path.join(".")} ${message}`);
+  return checked(given, (why) => illegal(text, why));
 }
 
 function illegal(text: string, why: string): RametError {
@@ -67,8 +64,12 @@ const flags = new Map([
   ["false", false],
 ]);
 
-/** The address of a place: what `parseStoreAddress` reads. */
-export function formatStoreAddress({ bucket, prefix, ...rest }: S3Location): string {
+/** The address of a place: what `parseStoreAddress` reads. @throws RametError `InvalidArgument`, naming the field that is not legal */
+export function formatStoreAddress(location: S3Location): string {
+  const { bucket, prefix, ...rest } = checked(
+    location,
+    (why) => new RametError("InvalidArgument", `the store in S3: ${why}`),
+  );
   const query = new URLSearchParams();
   for (const [name, field] of Object.entries(parameters)) {
     const value = rest[field];
@@ -76,6 +77,13 @@ export function formatStoreAddress({ bucket, prefix, ...rest }: S3Location): str
   }
   const text = query.toString();
   return `s3://${bucket}${prefix === undefined ? "" : `/${prefix}`}${text === "" ? "" : `?${text}`}`;
+}
+
+function checked(given: unknown, refused: (why: string) => RametError): S3Location {
+  const result = S3Location.safeParse(given);
+  if (result.success) return result.data;
+  const { path, message } = result.error.issues[0] ?? { path: [], message: "is not legal" };
+  throw refused(`${path.join(".")} ${message}`);
 }
 
 /** What people call a place: its address without how to get there. */

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { RametError } from "../api/errors.ts";
 import { parseImageReference } from "../api/image-reference.ts";
+import { parseStoreAddress } from "../api/store-address.ts";
 
 /** Texts and counts that a Pulumi program does not know yet are of its own types. */
 export interface InstallOptions<Text = string, Count = number> {
@@ -14,8 +15,23 @@ export interface InstallOptions<Text = string, Count = number> {
   cellImage: Text;
   /** How many controllers stand by; one of them works. */
   replicas: Count;
-  /** A PersistentVolumeClaim of the namespace, and where it is mounted. */
-  store: { directory: Text; claim: Text };
+  store: MountedStore<Text> | RemoteStore<Text>;
+}
+
+/** A PersistentVolumeClaim of the namespace, and where it is mounted. */
+export interface MountedStore<Text = string> {
+  directory: Text;
+  claim: Text;
+}
+
+/** A bucket, which controllers and cells reach by the network. */
+export interface RemoteStore<Text = string> {
+  /** Of a place in S3, such as `s3://bucket/prefix?region=eu-central-1`. */
+  address: Text;
+  /** An IAM role that the controllers' service account takes (IRSA). EKS Pod Identity needs none here. */
+  roleArn?: Text;
+  /** A Secret of the namespace with the keys `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`. */
+  secret?: Text;
 }
 
 /** The fields that can be wrong, by their paths. */
@@ -37,10 +53,14 @@ export function parseInstallOptions(
     image: legal("image", given.image),
     cellImage: legal("cellImage", given.cellImage),
     replicas: legal("replicas", given.replicas),
-    store: {
-      directory: legal("store.directory", store.directory),
-      claim: legal("store.claim", store.claim),
-    },
+    store:
+      "address" in store
+        ? {
+            address: legal("store.address", store.address),
+            ...(store.roleArn !== undefined && { roleArn: legal("store.roleArn", store.roleArn) }),
+            ...(store.secret !== undefined && { secret: legal("store.secret", store.secret) }),
+          }
+        : { directory: legal("store.directory", store.directory), claim: legal("store.claim", store.claim) },
   };
 }
 
@@ -72,6 +92,17 @@ const Directory = z.string().regex(/^\/[^:]*[^:/]$/, {
   error: ({ input }) => `is no absolute path of a folder: ${JSON.stringify(input)}`,
 });
 
+const StoreAddress = z.string().superRefine((text, context) => {
+  try {
+    parseStoreAddress(text);
+  } catch (error) {
+    context.addIssue(`is refused: ${RametError.from(error).message}`);
+  }
+});
+const RoleArn = z.string().regex(/^arn:aws[-a-z]*:iam::\d{12}:role\/[-\w+=,.@/]+$/, {
+  error: ({ input }) => `is no ARN of an IAM role: ${JSON.stringify(input)}`,
+});
+
 const fields = {
   namespace: Label,
   image: Image,
@@ -79,4 +110,7 @@ const fields = {
   replicas: z.int("must be a whole number").min(1, "must be at least 1"),
   "store.directory": Directory,
   "store.claim": ObjectName,
+  "store.address": StoreAddress,
+  "store.roleArn": RoleArn,
+  "store.secret": ObjectName,
 };

@@ -38,9 +38,9 @@ export function allManifests(options: InstallOptions): Manifest[] {
   return [...lastingManifests(options), ...controllerManifests(options)];
 }
 
-/** What whoever installs has to know. */
+/** What whoever installs with a store that is mounted has to know. */
 export const storeIsNotMounted =
-  "Pods of sandboxes do not mount the store yet: on this cluster sandboxes run, and cannot be checkpointed";
+  "Pods of sandboxes do not mount the store: on this cluster sandboxes run, and cannot be checkpointed. With a store in S3 they can";
 
 /** The controllers, and what they may do. */
 export function controllerManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
@@ -59,8 +59,15 @@ type InNamespace = Pick<InstallOptions, "namespace">;
 const labels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "controller" };
 const metricsPort = 9464;
 
-function serviceAccount({ namespace }: InNamespace): Manifest {
-  return { apiVersion: "v1", kind: "ServiceAccount", metadata: { name, namespace } };
+function serviceAccount({ namespace, store }: Pick<InstallOptions<unknown, unknown>, "namespace" | "store">): Manifest {
+  const role = "address" in store ? store.roleArn : undefined;
+  // Texts of a program that are not known yet are of its own type.
+  const annotations = { "eks.amazonaws.com/role-arn": role as string };
+  return {
+    apiVersion: "v1",
+    kind: "ServiceAccount",
+    metadata: { name, namespace, ...(role !== undefined && { annotations }) },
+  };
 }
 
 function roles({ namespace }: InNamespace): Manifest[] {
@@ -91,6 +98,7 @@ function deployment({ namespace, annotations, replicas, ...options }: InstallOpt
 }
 
 function pod({ image, cellImage, store }: Pick<InstallOptions<unknown, unknown>, "image" | "cellImage" | "store">) {
+  const mounted = "address" in store ? undefined : store;
   return {
     serviceAccountName: name,
     securityContext: {
@@ -107,7 +115,7 @@ function pod({ image, cellImage, store }: Pick<InstallOptions<unknown, unknown>,
         args: [
           "controller",
           "--leader-elect",
-          ...["--store-directory", store.directory],
+          ...("address" in store ? ["--store", store.address] : ["--store-directory", store.directory]),
           ...["--cell-image", cellImage],
           ...["--metrics-port", String(metricsPort), "--metrics-address", "0.0.0.0"],
         ],
@@ -117,10 +125,11 @@ function pod({ image, cellImage, store }: Pick<InstallOptions<unknown, unknown>,
         readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
         resources: { requests: { cpu: "100m", memory: "128Mi" } },
         securityContext: powerless,
-        volumeMounts: [{ name: "store", mountPath: store.directory }],
+        ...(mounted && { volumeMounts: [{ name: "store", mountPath: mounted.directory }] }),
+        ...("address" in store && store.secret !== undefined && { envFrom: [{ secretRef: { name: store.secret } }] }),
       },
     ],
-    volumes: [{ name: "store", persistentVolumeClaim: { claimName: store.claim } }],
+    ...(mounted && { volumes: [{ name: "store", persistentVolumeClaim: { claimName: mounted.claim } }] }),
   };
 }
 
@@ -134,7 +143,7 @@ function metricsService({ namespace }: InNamespace): Manifest {
   };
 }
 
-/** Nobody has to reach the controllers but who reads their metrics. They reach the API server, cells, and URLs of recipes. */
+/** Nobody has to reach the controllers but who reads their metrics. They reach the API server, cells, the store, and URLs of recipes. */
 function networkPolicy({ namespace }: InNamespace): Manifest {
   return {
     apiVersion: "networking.k8s.io/v1",

@@ -12,6 +12,8 @@ import { startControlPlane, type TestControlPlane } from "../setup/control-plane
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 /** `ramet manifests`, beside the component that installs the same. */
+const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/ramet-cell:1"];
+const directory = '{ directory: "/var/lib/ramet", claim: "checkpoints" }';
 let plane: TestControlPlane;
 let world: ProgramWorld;
 let client: KubeClient;
@@ -22,7 +24,6 @@ beforeAll(async () => {
   client = new KubeClient(plane.connection);
   world = await openProgram("test/program/programs/install", { kubeconfig: plane.kubeconfigPath });
   const io = memoryIo();
-  const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/ramet-cell:1"];
   expect(await runProgram(io, ["manifests", ...images, "--store-claim", "checkpoints"])).toBe(0);
   manifests = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
 });
@@ -42,12 +43,26 @@ it("refuses what is not legal, as the command line does", async () => {
 });
 
 it("is what RametRuntime declares where there is nothing", async () => {
-  const up = await world.engine.up();
-  expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
-  const declared = State.parse(JSON.parse(await world.state())).resources.flatMap(({ parent, inputs }) =>
-    parent.endsWith("RametRuntime::ramet") ? [inputs] : [],
-  );
-  expect(byName(declared.map((inputs) => withoutPulumi(inputs as Manifest)))).toEqual(byName(manifests));
+  expect(await declared()).toEqual(byName(manifests));
+});
+
+it("is what RametRuntime declares with a store in S3, which is not said to be of no use", async () => {
+  const roleArn = "arn:aws:iam::123456789012:role/ramet";
+  const s3 = `{ s3: { bucket: "checkpoints", prefix: "ramet", region: "eu-central-1", roleArn: "${roleArn}" } }`;
+  await world.edit(directory, s3);
+  const io = memoryIo();
+  const store = ["--store", "s3://checkpoints/ramet?region=eu-central-1", "--store-role-arn", roleArn];
+  expect(await runProgram(io, ["manifests", ...images, ...store])).toBe(0);
+  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
+  expect(await declared()).toEqual(byName(printed));
+  expect((await world.engine.preview()).text).not.toContain("mount");
+
+  await world.edit('bucket: "checkpoints"', 'bucket: "Checkpoints"');
+  const illegal = await world.engine.preview();
+  expect(illegal.text).toContain("the store in S3: bucket must be a bucket's name [InvalidArgument]");
+  await world.edit('{ s3: { bucket: "Checkpoints"', '{ directory: "/var/lib/ramet", s3: { bucket: "checkpoints"');
+  expect((await world.engine.preview()).text).toContain("Checkpoints are kept in one store, and two are named");
+  await world.edit(s3.replace("{ s3", '{ directory: "/var/lib/ramet", s3'), directory);
 });
 
 it("is taken by an API server as it is", async () => {
@@ -62,6 +77,16 @@ it("is taken by an API server as it is", async () => {
 it("is adopted by a program, also before any of the controllers has run", async () => {
   expect(await world.engine.preview()).toMatchObject({ succeeded: true, outputs: { mode: "adopt" } });
 });
+
+/** What a program that is carried out declares. */
+async function declared(): Promise<object> {
+  const up = await world.engine.up();
+  expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+  const objects = State.parse(JSON.parse(await world.state())).resources.flatMap(({ parent, inputs }) =>
+    parent.endsWith("RametRuntime::ramet") ? [inputs] : [],
+  );
+  return byName(objects.map((inputs) => withoutPulumi(inputs as Manifest)));
+}
 
 function byName(objects: readonly object[]): object {
   return Object.fromEntries(

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import { systemNamespace } from "../../api/system-names.ts";
 import type { Act } from "../act.ts";
 import { wholeNumber } from "../options.ts";
@@ -13,8 +13,19 @@ export function manifestsCommand(program: Command, act: Act): void {
     .requiredOption("--cell-image <image>", "the image with the cell, gVisor, guest and link")
     .option("-n, --namespace <name>", "the namespace of the controllers", systemNamespace)
     .option("--replicas <number>", "how many controllers stand by; one of them works", wholeNumber, 2)
-    .option("--store-directory <folder>", "where checkpoints are kept", "/var/lib/ramet")
-    .option("--store-claim <name>", "the PersistentVolumeClaim that is mounted there", "ramet-store")
+    .option("--store <address>", "where checkpoints are kept: s3://bucket/prefix?region=…&endpoint=…&path-style=true")
+    .option("--store-role-arn <arn>", "the IAM role with which the controllers reach it (IRSA)")
+    .option("--store-secret <name>", "or a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+    .addOption(
+      new Option("--store-directory <folder>", "in place of an address, the folder where checkpoints are kept")
+        .default("/var/lib/ramet")
+        .conflicts("store"),
+    )
+    .addOption(
+      new Option("--store-claim <name>", "the PersistentVolumeClaim that is mounted there")
+        .default("ramet-store")
+        .conflicts("store"),
+    )
     .option("--out <folder>", "write a kustomization and one file for each kind there (default: all to stdout)")
     .action(
       act(async (options: ManifestsOptions) => {
@@ -26,7 +37,7 @@ export function manifestsCommand(program: Command, act: Act): void {
       "after",
       `
 Examples:
-  $ ramet manifests --image example/ramet:1 --cell-image example/cell:1 | kubectl apply -f -
+  $ ramet manifests --image example/ramet:1 --cell-image example/cell:1 --store s3://checkpoints | kubectl apply -f -
   $ ramet manifests --image example/ramet:1 --cell-image example/cell:1 --out ramet && kubectl apply -k ramet
 `,
     );

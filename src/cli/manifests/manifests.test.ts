@@ -32,6 +32,46 @@ it.each(["1.1", "1.2"] as const)("prints what is declared, for readers of YAML %
   expect(stderr).toContain("The PersistentVolumeClaim ramet-store in the namespace ramet-system is yours to make");
 });
 
+it("has a store in S3 by its address, with no volume, a role, and no warning", async () => {
+  const address = "s3://checkpoints/ramet?region=eu-central-1";
+  const roleArn = "arn:aws:iam::123456789012:role/ramet";
+  const { stdout, stderr } = await run("--store", address, "--store-role-arn", roleArn);
+  expect(stderr).toBe("");
+  const documents = parseAllDocuments(stdout).map((document) => document.toJS() as Installed);
+  expect(documents).toEqual(allManifests({ ...options, store: { address, roleArn } }));
+  const account = documents.find(({ kind }) => kind === "ServiceAccount");
+  expect(account?.metadata.annotations).toEqual({ "eks.amazonaws.com/role-arn": roleArn });
+  const pod = documents.find(({ kind }) => kind === "Deployment")?.spec?.template?.spec;
+  expect(pod?.volumes).toBeUndefined();
+  expect(pod?.containers[0]?.args).toEqual(expect.arrayContaining(["--store", address]));
+  expect(pod?.containers[0]?.args).not.toContain("--store-directory");
+});
+
+it("takes the keys of a store from a Secret, which is the user's to make", async () => {
+  const { stdout, stderr } = await run(
+    "--store",
+    "s3://checkpoints?endpoint=https://s3.example.com",
+    "--store-secret",
+    "keys",
+  );
+  expect(stderr).toBe("The Secret keys in the namespace ramet-system is yours to make.\n");
+  const documents = parseAllDocuments(stdout).map((document) => document.toJS() as Installed);
+  const pod = documents.find(({ kind }) => kind === "Deployment")?.spec?.template?.spec;
+  expect(pod?.containers[0]?.envFrom).toEqual([{ secretRef: { name: "keys" } }]);
+});
+
+it.each([
+  [["--store", "gs://checkpoints"], "--store is refused"],
+  [["--store", "s3://checkpoints", "--store-role-arn", "ramet"], '--store-role-arn is no ARN of an IAM role: "ramet"'],
+  [["--store", "s3://checkpoints", "--store-secret", "No_Name"], '--store-secret is no object\'s name: "No_Name"'],
+  [["--store", "s3://checkpoints", "--store-claim", "c"], "--store-claim"],
+  [["--store-secret", "keys"], "are for a store that --store names"],
+])("%j is wrong usage", async (args, message) => {
+  const { exitCode, stdout, stderr } = await run(...args);
+  expect(stderr).toContain(message);
+  expect([exitCode, stdout]).toEqual([2, ""]);
+});
+
 it("gives each right its reason", async () => {
   const { stdout } = await run();
   for (const { why } of [...clusterRights, ...systemRights]) expect(stdout).toContain(`# ${why}\n`);
@@ -79,6 +119,12 @@ it("writes over nobody's files", async () => {
   expect(stderr).toContain("[AlreadyExists]");
   expect(await readdir(folder)).toEqual(["kustomization.yaml"]);
 });
+
+interface Installed {
+  kind: string;
+  metadata: { annotations?: object };
+  spec?: { template?: { spec: { volumes?: unknown; containers: { args: string[]; envFrom?: unknown }[] } } };
+}
 
 interface Placed {
   kind: string;

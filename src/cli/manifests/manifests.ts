@@ -1,5 +1,6 @@
 import { join } from "node:path";
-import { parseInstallOptions } from "../../install/install-options.ts";
+import { RametError } from "../../api/errors.ts";
+import { parseInstallOptions, type InstallOptions } from "../../install/install-options.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, writeAll, type Io } from "../io.ts";
@@ -11,6 +12,10 @@ export interface ManifestsOptions {
   cellImage: string;
   namespace: string;
   replicas: number;
+  /** An address, in place of folder and claim. */
+  store?: string;
+  storeRoleArn?: string;
+  storeSecret?: string;
   storeDirectory: string;
   storeClaim: string;
   out?: string;
@@ -18,8 +23,8 @@ export interface ManifestsOptions {
 
 /** `ramet manifests`: what installs the controllers, to stdout or into a folder. Asks no cluster. */
 export async function printManifests(io: Io, options: ManifestsOptions): Promise<number> {
-  const { out, storeDirectory: directory, storeClaim: claim, ...given } = options;
-  const wanted = parseInstallOptions({ ...given, store: { directory, claim } }, flagNames);
+  const { out } = options;
+  const wanted = parseInstallOptions({ ...options, store: storeOf(options) }, flagNames);
   const manifests = allManifests(wanted);
   if (out === undefined) await writeAll(io.stdout, `${mark}.\n${renderManifests(manifests)}`);
   else {
@@ -27,9 +32,34 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
     await writeFiles(out, files, mark);
     printLine(io.stdout, join(out, "kustomization.yaml"));
   }
-  printLine(io.stderr, `The PersistentVolumeClaim ${claim} in the namespace ${wanted.namespace} is yours to make.`);
-  printLine(io.stderr, `${storeIsNotMounted}.`);
+  for (const line of toKnow(wanted)) printLine(io.stderr, line);
   return exitCodes.ok;
+}
+
+function storeOf(options: ManifestsOptions): InstallOptions["store"] {
+  const {
+    store: address,
+    storeRoleArn: roleArn,
+    storeSecret: secret,
+    storeDirectory: directory,
+    storeClaim: claim,
+  } = options;
+  if (address !== undefined)
+    return { address, ...(roleArn !== undefined && { roleArn }), ...(secret !== undefined && { secret }) };
+  if (roleArn === undefined && secret === undefined) return { directory, claim };
+  throw new RametError("InvalidArgument", "--store-role-arn and --store-secret are for a store that --store names");
+}
+
+function toKnow({ store, namespace }: InstallOptions): string[] {
+  if ("claim" in store) {
+    return [
+      `The PersistentVolumeClaim ${store.claim} in the namespace ${namespace} is yours to make.`,
+      `${storeIsNotMounted}.`,
+    ];
+  }
+  return store.secret === undefined
+    ? []
+    : [`The Secret ${store.secret} in the namespace ${namespace} is yours to make.`];
 }
 
 const mark = "# Made by ramet manifests";
@@ -42,4 +72,7 @@ const flagNames = {
   replicas: "--replicas",
   "store.directory": "--store-directory",
   "store.claim": "--store-claim",
+  "store.address": "--store",
+  "store.roleArn": "--store-role-arn",
+  "store.secret": "--store-secret",
 };
