@@ -6,7 +6,7 @@ import { lost, type ManifestFile } from "../manifest.ts";
 import { callSigned, type SignedAnswer } from "./signed-http.ts";
 
 /** With several parts on their way a connection's hiccup holds up little; this much of each file is in memory meanwhile. */
-const partBytes = 8 << 20;
+const partBytes = 4 << 20;
 const partsAtOnce = 4;
 /** What is hashed at a stretch: a cell answers its controller in between. */
 const sliceBytes = 1 << 20;
