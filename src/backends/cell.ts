@@ -1,10 +1,11 @@
 import type { CellState, Identity } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
+import type { Grant } from "../api/grant.ts";
 import { systemClock, type Clock } from "../kube/clock.ts";
 import { CellClient, type CellAddress } from "../cell/client/cell-client.ts";
 import type { CheckpointStanding, CheckpointStore } from "../store/checkpoint-store.ts";
 import type { Backend, CheckpointHandle, CheckpointRecord, SandboxTarget, Started, Swept } from "./backend.ts";
-import { bounded } from "./bounded.ts";
+import { bounded, type Bound } from "./bounded.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
 import { checkpointRecord } from "./checkpoint-record.ts";
 import { sandboxAccess, type SandboxAccess } from "./sandbox-access.ts";
@@ -51,6 +52,11 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
   const start = { clock, milliseconds: startMilliseconds, hint: whenStartHangs };
   const cells = new CellClient(credentials.key);
 
+  /** A checkpoint from afar is downloaded first, for as long as its grant lives. */
+  function restoreBound({ driver }: Grant): Bound {
+    return { ...start, what: "The restore", ...(driver === "objects" && { milliseconds: grantMilliseconds }) };
+  }
+
   async function published(handle: CheckpointHandle): Promise<CheckpointRecord | undefined> {
     const found = await store.find(handle);
     if (found === undefined) return undefined;
@@ -95,12 +101,12 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
     async clone({ handle, manifestDigest, contents, target, identity }) {
       const grant = await store.grantRead({ ...handle, manifestDigest, ttlMilliseconds: grantMilliseconds });
       const wish = { identity, grant, contents };
-      return bounded({ ...start, what: "The restore" }, (signal) => cells.restore(address(target), wish, signal));
+      return bounded(restoreBound(grant), (signal) => cells.restore(address(target), wish, signal));
     },
     async swap({ handle, manifestDigest, contents, target, identity, request }) {
       const grant = await store.grantRead({ ...handle, manifestDigest, ttlMilliseconds: grantMilliseconds });
       const wish = { identity, grant, contents, request };
-      return bounded({ ...start, what: "The restore" }, (signal) => cells.swap(address(target), wish, signal));
+      return bounded(restoreBound(grant), (signal) => cells.swap(address(target), wish, signal));
     },
     async untilLoaded(target) {
       const what = "The loading of the memory";

@@ -12,6 +12,8 @@ import { cellCredentials, newCellCredentials } from "../../../src/backends/cell-
 import type { SandboxTarget } from "../../../src/backends/backend.ts";
 import { CellClient } from "../../../src/cell/client/cell-client.ts";
 import { directoryStore } from "../../../src/store/directory/store.ts";
+import { storeAt } from "../../../src/store/store-at.ts";
+import { startS3Server } from "../../setup/s3-server.ts";
 import { ManualClock } from "../kube/manual-clock.ts";
 import { addressBlock } from "../../setup/address-block.ts";
 import { testBackend } from "./backend-contract.ts";
@@ -80,6 +82,10 @@ async function silentCell(): Promise<{ target: SandboxTarget; open: () => number
 test("a cell that takes a call and is silent fails it after its time, and is called no longer", async () => {
   const clock = new ManualClock();
   const own = cellBackend({ credentials, store: directoryStore({ root }), clock });
+  const server = await startS3Server();
+  Object.assign(process.env, server.environment);
+  const afar = await storeAt({ bucket: await server.makeBucket(), endpoint: server.endpoint });
+  const remote = cellBackend({ credentials, store: afar, clock });
   const { target, open, close } = await silentCell();
   const identity = anyIdentity;
   const handle = { namespace: "contract", checkpointId: "silent-1" };
@@ -88,6 +94,7 @@ test("a cell that takes a call and is silent fails it after its time, and is cal
   const calls = [
     { seconds: 60, call: () => own.boot(target, identity) },
     { seconds: 60, call: () => own.clone({ handle, manifestDigest, contents, target, identity }) },
+    { seconds: 600, call: () => remote.clone({ handle, manifestDigest, contents, target, identity }) },
     { seconds: 600, call: () => own.cut({ source: target, handle, contents, keepRunning: true }) },
   ];
   for (const { seconds, call } of calls) {
@@ -105,6 +112,8 @@ test("a cell that takes a call and is silent fails it after its time, and is cal
   }
   close();
   own.close();
+  remote.close();
+  await server.stop();
 });
 
 test("a cell that does not even take the connection is Unavailable within seconds, to be tried again", async () => {
