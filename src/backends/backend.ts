@@ -15,7 +15,8 @@ export interface Backend {
   /**
    * Captures the source at one instant. Whatever fails, the source goes on as it was.
    * @throws RametError `SandboxNotReady`, `Conflict` when another cut of the source is under way, `Unavailable` when the
-   *   source cannot be reached, `Timeout` when it does not answer, `StoreFull`, `StoreReadOnly`, `StoreUnavailable`, `EngineFailed`
+   *   source cannot be reached, `Timeout` when it does not answer, `StoreFull`, `StoreReadOnly`, `StoreUnavailable`,
+   *   `CheckpointTooLarge`, `EngineFailed`
    */
   cut(wish: CutWish): Promise<Capture>;
   /**

@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import { RametError } from "../api/errors.ts";
 import { inLeaves } from "./cgroup/enter.ts";
 import type { SandboxCgroup } from "./cgroup/sandbox-cgroup.ts";
-import { roomHint } from "../store/store-error.ts";
+import { roomHint, scratchHint } from "../store/store-error.ts";
 import { HeldCommand } from "./held-command.ts";
 import { runProgram, type ProgramResult } from "./run-program.ts";
 
@@ -241,7 +241,9 @@ export class Engine {
     const why = stderr.trim() || (await this.#lastLogLine()) || `exit status ${code}`;
     await appendFile(this.#log, `ramet: ${command} failed: ${why}\n`).catch(() => undefined);
     const message = `gVisor ${command} failed: ${why.split("\n").at(-1) ?? why}`;
-    if (why.includes("no space left on device")) throw new RametError("StoreFull", message, { hint: roomHint });
+    if (why.includes("no space left on device")) {
+      throw new RametError("StoreFull", message, { hint: `${roomHint} Where the store is a bucket: ${scratchHint}` });
+    }
     throw new RametError("EngineFailed", message);
   }
 

@@ -41,6 +41,10 @@ export function alreadyPublished(ref: CheckpointRef, digest: string): RametError
 
 export const roomHint = "Delete checkpoints that are not needed, or enlarge the store's file system.";
 
+/** Of a folder of the cell's own, through which the files of an object store go. */
+export const scratchHint =
+  "Give the sandbox's Pod more ephemeral storage: a checkpoint's files lie there on their way to and from a bucket.";
+
 interface Kind {
   code: ErrorCode;
   why: string;

@@ -1,10 +1,12 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { inspect } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Sandbox } from "../../src/api/sandbox.ts";
 import { formatStoreAddress, type S3Location } from "../../src/api/store-address.ts";
 import { memoryIo } from "../../src/cli/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
+import type { Log } from "../../src/kube/log.ts";
 import { systemClock } from "../../src/kube/clock.ts";
 import type { Bucket } from "../../src/store/objects/bucket.ts";
 import { s3Bucket } from "../../src/store/objects/s3.ts";
@@ -23,6 +25,12 @@ let location: S3Location;
 let bucket: Bucket;
 let cluster: Cluster;
 
+/** What controllers and node say, down to the last detail. */
+const said: string[] = [];
+const say = (fields: object, message: string): void =>
+  void said.push(`${message} ${inspect(fields, { depth: Infinity })}`);
+const log: Log = { debug: say, info: say, warn: say, error: say };
+
 beforeAll(async () => {
   server = await startS3Server();
   way = await startFaultProxy(server.endpoint);
@@ -30,7 +38,7 @@ beforeAll(async () => {
   Object.assign(process.env, server.environment);
   location = { bucket: await server.makeBucket(), prefix: "ramet", endpoint: way.endpoint };
   bucket = s3Bucket(location);
-  cluster = await openCluster({ startNode: realNode(), store: objectStore({ bucket }) });
+  cluster = await openCluster({ startNode: realNode({ log }), store: objectStore({ bucket }), log });
   await cluster.namespace("t");
 });
 afterAll(async () => {
@@ -128,6 +136,16 @@ test("ramet gc sweeps the bucket by its address", async () => {
   expect((await keys()).filter((key) => key.endsWith("manifest.json"))).toEqual([
     `t/${status?.checkpointId ?? ""}/manifest.json`,
   ]);
+});
+
+test("nothing that was signed is in a log or in an object", () => {
+  const { checkpoints, sandboxes, pods } = cluster.seen;
+  const objects = [checkpoints, sandboxes, pods].flatMap(({ store }) =>
+    store.list().map((object) => JSON.stringify(object)),
+  );
+  expect(said.length).toBeGreaterThan(0);
+  expect(objects.length).toBeGreaterThan(5);
+  expect([...said, ...objects].filter((text) => /X-Amz|a-secret/i.test(text))).toEqual([]);
 });
 
 /** Those of this cluster: their environment names its folder. */

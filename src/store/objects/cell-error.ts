@@ -1,7 +1,7 @@
 import type { Grant } from "../../api/grant.ts";
 import { RametError } from "../../api/errors.ts";
 import { refused } from "../grant-check.ts";
-import { errnoOf, guarded } from "../store-error.ts";
+import { errnoOf, guarded, scratchHint } from "../store-error.ts";
 import { kindOfRefusal, refusalError, sayRefusal } from "./refusal.ts";
 import { Refused } from "./signed-http.ts";
 
@@ -23,7 +23,7 @@ export function inCell<T>(what: string, grant: Grant, operation: () => Promise<T
 function localError(what: string, error: unknown): unknown {
   if (!["ENOSPC", "EDQUOT"].includes(errnoOf(error) ?? "")) return error;
   return new RametError("StoreFull", `${what} failed: the cell's own folder has no room left`, {
-    hint: "Give the sandbox's Pod more ephemeral storage: a checkpoint's files lie there on their way to and from the store.",
+    hint: scratchHint,
     cause: error,
   });
 }

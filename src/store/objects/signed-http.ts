@@ -8,7 +8,7 @@ import type { SignedRequest } from "../../api/grant.ts";
 import { kindOfRefusal, sayRefusal, type Refusal } from "./refusal.ts";
 
 /** No byte for that long: the other side, or the way to it, is gone. */
-const idleMilliseconds = 30_000;
+const idleMilliseconds = 60_000;
 /** The longest that one request may take, however it crawls. */
 export const requestMilliseconds = 600_000;
 const continueMilliseconds = 1_000;
