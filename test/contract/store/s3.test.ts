@@ -1,7 +1,7 @@
-import { afterAll, beforeAll } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { s3Bucket } from "../../../src/store/objects/s3.ts";
 import { readWhole } from "../../../src/store/objects/bucket.ts";
-import { fileKey } from "../../../src/store/objects/layout.ts";
+import { fileKey, newAttempt } from "../../../src/store/objects/layout.ts";
 import { findPublication } from "../../../src/store/objects/published.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";
 import { parseManifest } from "../../../src/store/manifest.ts";
@@ -42,3 +42,17 @@ async function makeStore(): Promise<StoreUnderTest> {
 }
 
 storeContract("S3", makeStore);
+
+test("a bucket with more objects than one answer has is listed to the end", async () => {
+  const bucket = s3Bucket({ bucket: await server.makeBucket(), endpoint: server.endpoint });
+  const ids = Array.from({ length: 1_050 }, (_, index) => `c${index}`);
+  for (let from = 0; from < ids.length; from += 50) {
+    await Promise.all(
+      ids.slice(from, from + 50).map((checkpointId) => {
+        const key = fileKey({ namespace: "team-a", checkpointId }, newAttempt(Date.now()), 0);
+        return bucket.putIfAbsent(key, Buffer.from("x"));
+      }),
+    );
+  }
+  expect(await objectStore({ bucket }).usage("team-a")).toMatchObject({ checkpoints: 0, stagingBytes: 1_050 });
+});
