@@ -26,6 +26,8 @@ export interface StoreUnderTest {
   traits: StoreTraits;
   /** Milliseconds since 1970, as the store and the cells see them; not before the times that the driver records. */
   now: () => number;
+  /** A folder of the cells' own, in which the suite leaves what killed cells leave. */
+  scratchPath?: string;
   advance(milliseconds: number): void;
   /** Changes one byte of a published file, as a failing disk or a careless person would. */
   damage(ref: CheckpointRef, file: string): Promise<void>;
@@ -53,16 +55,13 @@ export async function publish(
 }
 
 /** Publishes until all files are in the store, and no further: as a cell does that is killed there. */
-export async function leaveRest(
-  { store, now, traits }: StoreUnderTest,
-  ref: CheckpointRef,
-  files: Files,
-): Promise<void> {
+export async function leaveRest(s: StoreUnderTest, ref: CheckpointRef, files: Files): Promise<void> {
+  const { store, traits } = s;
   const killed = new Error("killed");
   const onStep = (step: string): void => {
     if (step === traits.filesStored) throw killed;
   };
-  const session = await openForWrite(await store.grantWrite({ ...ref, ttlMilliseconds }), { now, onStep });
+  const session = await openForWrite(await store.grantWrite({ ...ref, ttlMilliseconds }), { ...s, onStep });
   await writeFiles(session.stagingPath, files);
   await session.publish(draft()).then(
     () => {

@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { s3Bucket } from "../../../src/store/objects/s3.ts";
 import { readWhole } from "../../../src/store/objects/bucket.ts";
@@ -19,12 +22,14 @@ afterAll(() => server.stop());
 async function makeStore(): Promise<StoreUnderTest> {
   const { endpoint } = server;
   const bucket = s3Bucket({ bucket: await server.makeBucket(), prefix: "ramet/store", endpoint });
+  const scratchPath = await mkdtemp(join(tmpdir(), "ramet-scratch-"));
   let offset = 0;
   const now = () => Date.now() + offset;
   return {
     store: objectStore({ bucket, now }),
     traits: { sharesContent: false, sweptPublication: "spared", filesStored: "uploaded" },
     now,
+    scratchPath,
     advance: (milliseconds) => {
       offset += milliseconds;
     },
@@ -37,7 +42,7 @@ async function makeStore(): Promise<StoreUnderTest> {
       await bucket.delete(key);
       await bucket.putIfAbsent(key, bytes);
     },
-    dispose: () => Promise.resolve(),
+    dispose: () => rm(scratchPath, { recursive: true }),
   };
 }
 
