@@ -10,8 +10,8 @@ type Event = Omit<EngineEvent, "sequence" | "timestamp">;
 
 it("tells a check that failed by its property, as a provider says it", () => {
   const message =
-    `<{%reset%}>${type} resource 'data': property timeout value {soon} has a problem: ` +
-    'no length of time: "soon" has a problem: it has no unit<{%reset%}>\n';
+    `${type} resource 'data': property timeout value {soon} has a problem: ` +
+    'no length of time: "soon" has a problem: it has no unit\n';
   expect(told(error({ urn, message }))).toEqual({
     lines: ['error: data: timeout: no length of time: "soon" has a problem: it has no unit', "value: {soon}"],
     hasError: true,
@@ -19,27 +19,28 @@ it("tells a check that failed by its property, as a provider says it", () => {
 });
 
 it("keeps what is shown of a value that fails, whatever its shape and its lines", () => {
-  const value = "{[map[run:{echo 'a\nb'}]]}";
+  const value = "{&{{[{map[run:{echo 'a\nb'}]} {map[run:{[secret]}]}]}}}";
   const message = `${type} resource 'it's data': property recipe value ${value} has a problem: a secret stands in it`;
   expect(told(error({ urn, message })).lines).toEqual([
     "error: data: recipe: a secret stands in it",
-    "value: {[map[run:{echo 'a",
-    "b'}]]}",
+    "value: {&{{[{map[run:{echo 'a",
+    "b'}]} {map[run:{[secret]}]}]}}}",
   ]);
 });
 
 it("leaves any other error of a resource as it is, behind its name", () => {
-  expect(told(error({ urn, message: "<{%fg 9%}>took too long<{%reset%}>: property timeout" }))).toEqual({
+  expect(told(error({ urn, message: "\u001b[31mtook too long\u001b[39m: property timeout" }))).toEqual({
     lines: ["error: data: took too long: property timeout"],
     hasError: true,
   });
 });
 
 it("tells what is said of no resource without a name, and knows that it was an error", () => {
-  expect(
-    told(error({ message: "<{%reset%}>The snapshot stack cannot be declared\nInstall the driver<{%reset%}>" })),
-  ).toEqual({ lines: ["The snapshot stack cannot be declared", "Install the driver"], hasError: true });
-  expect(told(error({ urn: "", message: "canceled" }))).toEqual({ lines: ["canceled"], hasError: true });
+  expect(told(error({ message: "The snapshot stack cannot be declared\nInstall the driver\n" }))).toEqual({
+    lines: ["The snapshot stack cannot be declared", "Install the driver"],
+    hasError: true,
+  });
+  expect(told(error({ message: "update canceled\n" }))).toEqual({ lines: ["update canceled"], hasError: true });
 });
 
 it("takes no warning and no information for an error", () => {
@@ -54,18 +55,22 @@ it("takes no warning and no information for an error", () => {
 });
 
 it("tells nothing that holds for a while alone, that is for debugging, or that is about plugins", () => {
-  const using = "using pulumi-resource-kubernetes from $PATH at /usr/local/bin/pulumi-resource-kubernetes";
+  const using = "using pulumi-resource-kubernetes from $PATH at /usr/local/bin/pulumi-resource-kubernetes\n";
+  const older = "resource plugin kubernetes is expected to have version >=4.34.2, but has 4.32.0; the wrong version\n";
   const debug = { diagnosticEvent: { severity: "debug", message: "x", color: "never" } } as unknown as Event;
   const said = told(
     ...[error({ urn, message: "soon gone", ephemeral: true }), debug],
-    ...[diagnostic({ severity: "warning", message: using }), error({ message: "<{%reset%}>\n" })],
+    ...[using, older].map((message) => diagnostic({ severity: "warning", message })),
+    diagnostic({ severity: "info", urn, message: "\n" }),
   );
   expect(said).toEqual({ lines: [], hasError: false });
 });
 
 it("takes a violation for an error where the policy is mandatory", () => {
-  expect(told(violation("warning"))).toEqual({ lines: ["warning: data: [pinned] no tag"], hasError: false });
-  expect(told(violation("mandatory"))).toEqual({ lines: ["error: data: [pinned] no tag"], hasError: true });
+  const warning = { lines: ["warning: data: [pinned] Images are pinned.", "no tag"], hasError: false };
+  expect(told(violation("warning"))).toEqual(warning);
+  const mandatory = { lines: ["error: data: [pinned] Images are pinned.", "no tag"], hasError: true };
+  expect(told(violation("mandatory"))).toEqual(mandatory);
 });
 
 it("has the outputs of the stack, and none when it is deleted", () => {
@@ -103,7 +108,7 @@ function error(of: Omit<Diagnostic, "color" | "severity">): Event {
 function violation(enforcementLevel: PolicyEvent["enforcementLevel"]): Event {
   return {
     policyEvent: {
-      ...{ enforcementLevel, resourceUrn: urn, message: "<{%reset%}>no tag\n", color: "never" },
+      ...{ enforcementLevel, resourceUrn: urn, message: "Images are pinned.\nno tag\n", color: "never" },
       ...{ policyName: "pinned", policyPackName: "guardrails", policyPackVersion: "", policyPackVersionTag: "" },
     },
   };

@@ -66,9 +66,9 @@ export class EventRecord {
   }
 }
 
-/** Messages carry marks for colours. */
+/** Without the colours of what a program or a plugin has printed: those of `pulumi` itself are turned off. */
 function plain(message: string): string {
-  return stripVTControlCharacters(message.replaceAll(/<\{%.*?%\}>/g, "")).trimEnd();
+  return stripVTControlCharacters(message).trimEnd();
 }
 
 /** What `pulumi` says of plugins that it takes from the PATH, as it is told to: it has nothing to do with a program. */
