@@ -54,6 +54,17 @@ it("shows in a pull request what will be, and passes the policies", async () => 
   expect(preview.outputs["digest"]).toMatch(/^sha256:/);
 });
 
+it("fails in a pull request that breaks a rule, and says which", async () => {
+  await world.edit("replicas: 3", "replicas: 51");
+  const preview = await world.engine.with({ kubeconfig: previewer, policyPack }).preview();
+  await world.edit("replicas: 51", "replicas: 3");
+  expect(preview.succeeded).toBe(false);
+  expect(preview.text).toContain(
+    "\nerror: pool: [ramet-bounded-replicas] Sets and claims ask for no more sandboxes than are allowed.\n" +
+      "replicas is 51; it may be up to 50. Ask for fewer, or have the bound raised.",
+  );
+});
+
 it("cannot carry it out with the previewer's rights", async () => {
   const up = await world.engine.with({ kubeconfig: previewer }).up();
   expect(up.succeeded).toBe(false);
