@@ -48,6 +48,8 @@ export class Engine {
   readonly #options: EngineOptions;
   readonly #bundle: string;
   readonly #log: string;
+  /** gVisor's own state. */
+  readonly #root: string;
   readonly #pidFile: string;
   readonly #held = new Map<Holdable, Promise<HeldCommand | undefined>>();
 
@@ -55,6 +57,7 @@ export class Engine {
     this.#options = options;
     this.#bundle = join(options.directory, "bundles", options.id);
     this.#log = join(options.directory, "runsc.log");
+    this.#root = join(options.directory, "runsc");
     this.#pidFile = join(this.#bundle, "sandbox.pid");
   }
 
@@ -79,9 +82,9 @@ export class Engine {
    */
   hold(command: Holdable): void {
     if (this.#held.has(command)) return;
-    const log = join(this.#bundle, `${command}.log`);
-    const args = this.#commandLine(this.#holdable(command, this.#heldImage(command)), log);
-    const options = { program: this.#options.runsc, args, what: `gVisor ${command}`, log };
+    const { gate, root, image } = this.#heldPaths(command);
+    const args = this.#commandLine(this.#holdable(command, image), { log: gate, root });
+    const options = { program: this.#options.runsc, args, what: `gVisor ${command}`, gate };
     this.#held.set(
       command,
       HeldCommand.start(options).catch(() => undefined),
@@ -193,12 +196,11 @@ export class Engine {
       await this.#run(this.#holdable(command, imagePath));
       return;
     }
-    if (imagePath !== "") {
-      await rm(this.#heldImage(command), { force: true });
-      await symlink(imagePath, this.#heldImage(command));
-    }
+    const { root, image } = this.#heldPaths(command);
+    await Promise.all([link(root, this.#root), imagePath === "" ? undefined : link(image, imagePath)]);
     const { log, ...result } = await held.release(commandTimeoutMilliseconds);
     if (log !== "") await appendFile(this.#log, log);
+    await rm(root, { force: true });
     await this.#requireSuccess(command, result);
   }
 
@@ -214,15 +216,19 @@ export class Engine {
     }
   }
 
-  /** Where a command that is held will find its image, once it is known where that is. */
-  #heldImage(command: Holdable): string {
-    return join(this.#bundle, `${command}.image`);
+  /**
+   * Of a command that is held: at what it waits, and where it will find gVisor's state and its image once it is let go on. One
+   * that somebody else lets go on, by reading what it waits at, finds no state and fails, which harms nobody.
+   */
+  #heldPaths(command: Holdable): { gate: string; root: string; image: string } {
+    const path = join(this.#bundle, command);
+    return { gate: `${path}.gate`, root: `${path}.state`, image: `${path}.image` };
   }
 
   async #run(args: string[], enter: readonly string[] = []): Promise<ProgramResult> {
     const [command = ""] = args;
     const result = await runProgram({
-      ...inLeaves(enter, this.#options.runsc, this.#commandLine(args, this.#log)),
+      ...inLeaves(enter, this.#options.runsc, this.#commandLine(args, { log: this.#log, root: this.#root })),
       what: `gVisor ${command}`,
       timeoutMilliseconds: commandTimeoutMilliseconds,
     });
@@ -230,9 +236,8 @@ export class Engine {
     return result;
   }
 
-  #commandLine(args: readonly string[], log: string): string[] {
+  #commandLine(args: readonly string[], { log, root }: { log: string; root: string }): string[] {
     const overlay = this.#options.volumesInMemory === true ? "all:memory" : "root:memory";
-    const root = join(this.#options.directory, "runsc");
     return [...engineFlags, `--overlay2=${overlay}`, "--root", root, "--log", log, ...args];
   }
 
@@ -251,6 +256,11 @@ export class Engine {
     const text = await readFile(this.#log, "utf8").catch(() => "");
     return text.trim().split("\n").at(-1);
   }
+}
+
+async function link(path: string, target: string): Promise<void> {
+  await rm(path, { force: true });
+  await symlink(target, path);
 }
 
 function restoreCommand({ imagePath, background }: SavedMemory): string[] {

@@ -18,9 +18,9 @@ afterEach(async () => {
 
 /** As gVisor does: it opens its log before it does anything. */
 function hold(script: string): Promise<HeldCommand> {
-  const log = join(folder, "log");
-  const args = ["-c", `echo begun > ${folder}/begun; exec 3>>"$0"; ${script}`, log];
-  return HeldCommand.start({ program: "/bin/sh", args, what: "the script", log });
+  const gate = join(folder, "gate");
+  const args = ["-c", `echo begun > ${folder}/begun; exec 3>>"$0"; ${script}`, gate];
+  return HeldCommand.start({ program: "/bin/sh", args, what: "the script", gate });
 }
 
 async function untilBegun(): Promise<void> {
@@ -52,11 +52,16 @@ it("is gone when it is dropped, as often as that is asked for", async () => {
   expect(existsSync(join(folder, "done"))).toBe(false);
 });
 
-it("uses the same log again, one after the other", async () => {
+it("waits at the same pipe again, one after the other", async () => {
   for (const code of [0, 4]) {
     const held = await hold(`exit ${code}`);
     expect(await held.release(5_000)).toMatchObject({ code });
   }
+});
+
+it("is not begun with where no pipe can be made for it to wait at", async () => {
+  await rm(folder, { recursive: true });
+  await expect(hold("true")).rejects.toMatchObject({ code: "EngineFailed" });
 });
 
 it("is ended when it takes too long", async () => {

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { closeSync, constants, existsSync, openSync, readSync } from "node:fs";
+import { RametError } from "../api/errors.ts";
 import { runProgram, startProgram, type ProgramResult, type StartedProgram } from "./run-program.ts";
 
 export interface HeldCommandOptions {
@@ -7,8 +8,8 @@ export interface HeldCommandOptions {
   args: readonly string[];
   /** What it is run for, as an error names it. */
   what: string;
-  /** Where it is told to log; made, and used again by the next one. */
-  log: string;
+  /** Where it is told to log, and waits; made, and used again by the next one. */
+  gate: string;
 }
 
 /**
@@ -18,19 +19,24 @@ export interface HeldCommandOptions {
  */
 export class HeldCommand {
   readonly #started: StartedProgram;
-  readonly #log: string;
+  readonly #gate: string;
 
-  private constructor(started: StartedProgram, log: string) {
+  private constructor(started: StartedProgram, gate: string) {
     this.#started = started;
-    this.#log = log;
+    this.#gate = gate;
   }
 
-  /** @throws RametError `ToolMissing` where there is no `mkfifo` */
-  static async start({ log, ...command }: HeldCommandOptions): Promise<HeldCommand> {
-    if (!existsSync(log)) {
-      await runProgram({ program: "mkfifo", args: ["-m", "600", log], timeoutMilliseconds: makeMilliseconds });
+  /** @throws RametError `ToolMissing` where there is no `mkfifo`, `EngineFailed` where it makes no pipe */
+  static async start({ gate, ...command }: HeldCommandOptions): Promise<HeldCommand> {
+    if (!existsSync(gate)) {
+      const made = await runProgram({
+        program: "mkfifo",
+        args: ["-m", "600", gate],
+        timeoutMilliseconds: makeMilliseconds,
+      });
+      if (made.code !== 0) throw new RametError("EngineFailed", `a pipe could not be made: ${made.stderr.trim()}`);
     }
-    return new HeldCommand(startProgram(command), log);
+    return new HeldCommand(startProgram(command), gate);
   }
 
   /** Whether it can still be let go on. */
@@ -42,7 +48,7 @@ export class HeldCommand {
   /** Lets it go on, to its end. @throws RametError `Timeout` */
   async release(timeoutMilliseconds: number): Promise<ProgramResult & { log: string }> {
     // Both ends at once: this waits for nobody, and whoever waits for either goes on.
-    const pipe = openSync(this.#log, constants.O_RDWR | constants.O_NONBLOCK);
+    const pipe = openSync(this.#gate, constants.O_RDWR | constants.O_NONBLOCK);
     try {
       return { ...(await this.#started.ended(timeoutMilliseconds)), log: textIn(pipe) };
     } finally {

@@ -130,6 +130,18 @@ describe("a swap in a cell that runs", () => {
     expect(await count(cell)).toBe(2);
   });
 
+  test("needs no command that waits: one that somebody lets go on, by reading at what it waits, harms nobody", async () => {
+    const cell = await running("read", { keepsWaiting: true });
+    await expect.poll(() => heldRestores(cell).then((all) => all.length)).toBe(1);
+    const files = await readdir(cell.directory, { recursive: true });
+    await Promise.all(
+      files.filter((path) => path.endsWith("/restore.gate")).map((path) => readFile(join(cell.directory, path))),
+    );
+    await expect.poll(() => heldRestores(cell).then((all) => all.length)).toBe(0);
+    await swap(cell, "memory", "1");
+    expect(await count(cell)).toBe(2);
+  });
+
   test("is followed by checkpoints of what runs then, and by the end of its entrypoint", async () => {
     const cell = await running("on", { keepsWaiting: true, memoryBytes: 256 * 2 ** 20 });
     await swap(cell, "memory", "1");
