@@ -15,20 +15,25 @@ export async function findGo(environment: NodeJS.ProcessEnv): Promise<string | u
   return undefined;
 }
 
+interface BuildOptions {
+  /** That of `go-environment.ts`. */
+  environment: Record<string, string>;
+  signal?: AbortSignal;
+}
+
 /**
- * Builds one program, static and without cgo, from exactly the versions that the module's go.sum names. `environment` is that
- * of `go-environment.ts`.
+ * Builds one program, static and without cgo, from exactly the versions that the module's go.sum names.
  */
 export async function goBuild(
   go: string,
   build: GoBuild,
   output: string,
-  options: { environment: Record<string, string>; signal?: AbortSignal },
+  options: BuildOptions,
 ): Promise<void> {
   const set = Object.entries(build.set).map(([symbol, value]) => `-X ${symbol}=${value}`);
   const args = ["build", "-trimpath", "-ldflags", ["-s", "-w", ...set].join(" "), "-o", output, build.package];
   try {
-    const { environment } = options;
+    const environment = { ...options.environment, ...(await knownExperiment(go, build, options)) };
     await runProgram(go, args, {
       ...options,
       environment: { ...environment, GOPROXY: await goModuleSources(go, environment) },
@@ -38,5 +43,22 @@ export async function goBuild(
   } catch (error) {
     if (!(error instanceof RametError) || error.code !== "Internal") throw error;
     throw new RametError("ToolMissing", error.message, { cause: error });
+  }
+}
+
+/** What the module's Go is built with otherwise, where it knows that; it refuses to do anything with what it does not know. */
+async function knownExperiment(
+  go: string,
+  { module, experiment }: GoBuild,
+  { environment, signal }: BuildOptions,
+): Promise<Record<string, string>> {
+  if (experiment === undefined) return {};
+  const wish = { GOEXPERIMENT: experiment };
+  try {
+    await runProgram(go, ["env", "GOVERSION"], { environment: { ...environment, ...wish }, cwd: module, ...(signal && { signal }) });
+    return wish;
+  } catch (error) {
+    if (RametError.from(error).code !== "Internal") throw error;
+    return {};
   }
 }

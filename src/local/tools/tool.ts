@@ -25,6 +25,8 @@ export interface GoBuild {
   package: string;
   /** Values set at link time, by symbol. */
   set: Record<string, string>;
+  /** A value of `GOEXPERIMENT` that a Go which does not know it goes without. */
+  experiment?: string;
   /** What a build from nothing takes on two cores, for the progress line. */
   coldSeconds: number;
   /** Adds to the folder what the program wants beside it. */
