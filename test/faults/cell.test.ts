@@ -5,7 +5,8 @@ import { workloadPort } from "../bench/workload.ts";
 import type { RunningCell } from "../setup/cell-rig.ts";
 import { CellWorld } from "./cell-world.ts";
 import { Instants } from "./instants.ts";
-import { descendants, killNow, processAppears, processesWith } from "./processes.ts";
+import { engineCommandRuns } from "./engine-command.ts";
+import { descendants, killNow, processesWith } from "./processes.ts";
 
 /** Enough that a checkpoint lasts a few hundred milliseconds and can be met in the middle. */
 const sizeMiB = 128;
@@ -53,7 +54,7 @@ describe("a cell and what it started, killed in the middle", () => {
     const source = await world.source("source", sizeMiB);
     const attempt = world.checkpoint(source, "engine-1");
     const failed = expect(attempt).rejects.toThrow(/the sandbox goes on as it was/);
-    killNow((await processAppears(source.directory, " checkpoint ")).pid);
+    killNow(await engineCommandRuns("checkpoint", source.directory));
     await failed;
     expect(await world.count(source)).toBe(2);
     await world.checkpoint(source, "engine-1");
@@ -68,7 +69,7 @@ describe("a cell and what it started, killed in the middle", () => {
     const { cell, restore } = await world.cloneOf("doomed", "restored-1", sizeMiB);
     const exited = once(cell.process, "exit");
     const attempt = expect(restore()).rejects.toMatchObject({ name: "RametError" });
-    killNow((await processAppears(cell.directory, " restore ")).pid);
+    killNow(await engineCommandRuns("restore", cell.directory));
     await attempt;
     await refuses(cell);
     expect(await exited).toEqual([70, null]);

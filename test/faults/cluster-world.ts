@@ -10,7 +10,8 @@ import { countLeftovers, type Leftovers } from "../bench/leftovers.ts";
 import { LocalCluster, type PartName } from "../bench/local-cluster.ts";
 import { cellAmong, podFamily } from "../bench/pod-family.ts";
 import { firstAnswer } from "../bench/workload.ts";
-import { killNow, processAppears } from "./processes.ts";
+import { engineCommandRuns, type EngineCommand } from "./engine-command.ts";
+import { killNow } from "./processes.ts";
 
 /** Mounts a file system of the test's own where the store is to be, before anything starts that would see it. */
 export interface StoreMount {
@@ -75,8 +76,8 @@ export class ClusterWorld {
   }
 
   /** Resolves when gVisor's command runs on this cluster's store. A container may have been made for any sandbox: its id tells nothing. */
-  async engineRuns(command: "checkpoint" | "restore"): Promise<void> {
-    await processAppears(` ${command} `, this.cluster.folder.store);
+  async engineRuns(command: EngineCommand): Promise<void> {
+    await engineCommandRuns(command, this.cluster.folder.store);
   }
 
   /** SIGKILL to a part, or to the cell of a sandbox. */

@@ -50,7 +50,8 @@ describe("the controller, killed at each step of", () => {
       const { observedGeneration, availableReplicas, updatedAvailableReplicas } = set?.status ?? {};
       const isHeard = observedGeneration === set?.metadata.generation;
       const isFull = availableReplicas === replicas && updatedAvailableReplicas === replicas;
-      return isHeard && isFull && pooled(name).length === replicas;
+      // A status may be of before a claim, which is no new generation.
+      return isHeard && isFull && pooled(name).length === replicas && pooled(name).every(isAvailable);
     });
     const podNames = seen.pods.map(({ metadata }) => metadata.name).sort();
     expect(podNames).toEqual(seen.sandboxes.map(({ metadata }) => metadata.name).sort());
@@ -168,6 +169,8 @@ describe("the controller, killed at each step of", () => {
     await seen.until("the step", () => isReached(names));
     await killController();
     await seen.until("both are completed", () => names.every(isCompleted));
+    // Sandboxes come by another watch than claims.
+    await seen.until("what they have taken", () => taken().length >= stock.length);
     const claims = names.map((name) => seen.claim(`${namespace}/${name}`));
     expect(claims.map((claim) => claim?.status?.claimedReplicas)).toEqual([1, 2]);
     for (const claim of claims) {

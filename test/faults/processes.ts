@@ -1,6 +1,5 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
-import { setTimeout as sleep } from "node:timers/promises";
 
 export interface FoundProcess {
   pid: number;
@@ -21,29 +20,12 @@ export async function processesWith(...parts: string[]): Promise<FoundProcess[]>
   );
 }
 
-/** Waits until a process is started with all of these in its command line, and misses none that lives for some milliseconds. */
-export async function processAppears(...parts: string[]): Promise<FoundProcess> {
-  // On a busy machine, to read what everybody does takes longer than what is waited for: after that, only who is new counts.
-  const known = new Set(readdirSync("/proc"));
-  const [running] = await processesWith(...parts);
-  if (running !== undefined) return running;
-  for (const deadline = Date.now() + 30_000; Date.now() < deadline;) {
-    for (const name of readdirSync("/proc")) {
-      if (known.has(name)) continue;
-      const commandLine = commandLineOf(name);
-      if (parts.every((part) => commandLine.includes(part))) return { pid: Number(name), commandLine };
-    }
-    await sleep(1);
-  }
-  throw new Error(`no process with ${parts.join(", ")} appeared`);
-}
-
-/** Empty for one that is gone. */
-function commandLineOf(pid: string): string {
+/** The program and its arguments; nothing for a process that is gone. */
+export function commandLineOf(pid: string): string[] {
   try {
-    return readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim();
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0").slice(0, -1);
   } catch {
-    return "";
+    return [];
   }
 }
 
