@@ -43,7 +43,7 @@ it("names what the API server would refuse", () => {
     /^recipe\[0\]\.copy\.path: must be an abs/,
   );
   expect(refusals({ recipe: [{ run: "true", start: "true" }] })).toMatch(/^recipe\[0\]: .*exactly one action/);
-  expect(refusals({ timeout: "soon" })).toMatch(/^timeout: timeout is no duration/);
+  expect(refusals({ timeout: "soon" })).toMatch(/^timeout: it is no duration/);
 });
 
 it("refuses a secret in the recipe itself", () => {

@@ -42,7 +42,7 @@ function judgeSecrets({ recipeHoldsSecrets }: Values): CheckResult["failures"] {
 function judgeTimeout({ timeout }: Values): CheckResult["failures"] {
   if (typeof timeout !== "string" || timeout === unknownValue) return [];
   try {
-    parseTimeSpan(timeout, "timeout");
+    parseTimeSpan(timeout, "it");
     return [];
   } catch (error) {
     return [{ property: "timeout", reason: RametError.from(error).describe() }];

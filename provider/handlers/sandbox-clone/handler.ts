@@ -45,7 +45,7 @@ function judgeSpan(inputs: Values, property: string): CheckResult["failures"] {
   const text = inputs[property];
   if (typeof text !== "string" || hasUnknown(text)) return [];
   try {
-    parseTimeSpan(text, property);
+    parseTimeSpan(text, "it");
     return [];
   } catch (error) {
     return [{ property, reason: RametError.from(error).describe() }];
