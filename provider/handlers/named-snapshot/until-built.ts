@@ -28,7 +28,7 @@ export async function untilBuilt(build: BuildToFollow): Promise<NamedSnapshot> {
     from,
     what: `the snapshot ${from.metadata.name}`,
     until: (seen) => {
-      tell(describe(seen));
+      tell(describe(build, seen));
       return hasEnded(build, seen, clock.monotonicMilliseconds() - begun);
     },
     lookAgainAfterMilliseconds: missingMilliseconds,
@@ -48,8 +48,12 @@ function hasEnded(wish: BuildToFollow, seen: NamedSnapshot | undefined, waited: 
 }
 
 function isHeard({ from, request }: BuildToFollow, { status }: NamedSnapshot, reason: string): boolean {
-  if ((status?.observedGeneration ?? 0) < (from.metadata.generation ?? 0)) return false;
+  if (!isOf(from, status)) return false;
   return request === undefined || reason === "Built" || status?.build?.request === request;
+}
+
+function isOf({ metadata }: NamedSnapshot, status: NamedSnapshot["status"]): boolean {
+  return (status?.observedGeneration ?? 0) >= (metadata.generation ?? 0);
 }
 
 function notBuilt(name: string, found: NamedSnapshot | undefined): RametError {
@@ -64,13 +68,18 @@ function notBuilt(name: string, found: NamedSnapshot | undefined): RametError {
   });
 }
 
-function describe(seen: NamedSnapshot | undefined): string {
-  const building = findCondition(seen?.status?.conditions, "Building");
-  if (building === undefined) return "waiting for the controller";
-  if (building.reason === "Built") return `version ${seen?.status?.version ?? "?"} serves`;
-  const progress = seen?.status?.progress === undefined ? "" : ` (${seen.status.progress} steps done)`;
-  return `${building.message.split("\n")[0] ?? ""}${progress}`;
+function describe({ from }: BuildToFollow, seen: NamedSnapshot | undefined): string {
+  // What it says of an earlier wish is no news.
+  if (seen === undefined || !isOf(from, seen.status)) return unheard;
+  const { conditions, version = "?", progress } = seen.status ?? {};
+  const building = findCondition(conditions, "Building");
+  if (building === undefined) return unheard;
+  if (building.reason === "Built") return `version ${version} serves`;
+  const done = progress === undefined ? "" : ` (${progress} steps done)`;
+  return `${building.message.split("\n")[0] ?? ""}${done}`;
 }
+
+const unheard = "waiting for the controller";
 
 function onChange(say: (line: string) => void): (line: string) => void {
   let last: string | undefined;
