@@ -1,9 +1,9 @@
 /**
- * Takes out of a text what nobody may read in it: a step that fails may have printed a secret that it was given, and what it
- * printed last goes into messages and into the state. As the secrets stand, line by line where they have several, and as base64.
+ * Takes out of a text what nobody may read in it: a step may print a secret that it was given, and what it printed goes into
+ * logs, messages and states. As the secrets stand, line by line where they have several, and as base64.
  */
-export function withoutSecrets(text: string, secrets: Readonly<Record<string, string>> = {}): string {
-  return Object.values(secrets)
+export function withoutSecrets(text: string, secrets: readonly string[]): string {
+  return secrets
     .flatMap((secret) => [
       secret,
       Buffer.from(secret).toString("base64"),

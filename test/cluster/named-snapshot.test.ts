@@ -166,11 +166,15 @@ test("a running sandbox can be the beginning, and goes on", async () => {
 
 test("a Secret is copied in and is nowhere else; a version says that it has it", async () => {
   await world.secret("key", { token: "hunter2" });
-  const copy = [{ copy: { path: "/root/token", secretKeyRef: { name: "key", key: "token" }, mode: "0600" } }];
-  await world.apply("secret", { from: { template: { name: "base" } }, recipe: copy, deletionPolicy: "Delete" });
+  const copy = { path: "/root/token", secretKeyRef: { name: "key", key: "token" }, mode: "0600" };
+  const recipe = [{ copy }, { run: "cat /root/token; echo ' is it'" }];
+  await world.apply("secret", { from: { template: { name: "base" } }, recipe, deletionPolicy: "Delete" });
   const { status } = await world.until("secret", ({ status: now }) => now?.version === 1);
   expect(status?.versions?.[0]?.secrets).toEqual(["key"]);
-  expect(JSON.stringify(status)).not.toContain("hunter2");
+  expect(status?.steps?.[1]?.output).toBe("[secret] is it\n");
+  const log = await world.log("secret");
+  expect(log["step-002.log"]).toBe("[secret] is it\n");
+  expect(JSON.stringify([status, log])).not.toContain("hunter2");
   await world.clone("secret-a", "secret");
   expect(await world.read("secret-a", "/root/token")).toBe("hunter2");
 });

@@ -9,7 +9,7 @@ import { InitFailed } from "../init-failed.ts";
 import { withCluster } from "../open-cluster.ts";
 import { claimFor, explainConflict } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
-import { withoutSecrets } from "../without-secrets.ts";
+import { withoutSecrets } from "../../../src/api/without-secrets.ts";
 import { checkNamedSnapshot } from "./check.ts";
 import { describeChange } from "./describe-change.ts";
 import { digestOfInputs } from "./digest.ts";
@@ -81,7 +81,7 @@ async function apply(parts: HandlerParts, inputs: NamedSnapshotInputs, id: strin
         ...{ snapshots, from, timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout") },
         ...(request && { request: request.toISOString() }),
         say: (line) => {
-          parts.say(`${inputs.name}: ${withoutSecrets(line, inputs.secrets)}`);
+          parts.say(`${inputs.name}: ${withoutSecrets(line, secretsOf(inputs))}`);
         },
       });
       return outputs(inputs, built);
@@ -104,8 +104,12 @@ async function unlessItGoes(
 }
 
 /** The causes may hold what the message must not. */
-function shown({ code, message, hint }: RametError, { secrets }: NamedSnapshotInputs): RametError {
-  return new RametError(code, withoutSecrets(message, secrets), { ...(hint !== undefined && { hint }) });
+function shown({ code, message, hint }: RametError, inputs: NamedSnapshotInputs): RametError {
+  return new RametError(code, withoutSecrets(message, secretsOf(inputs)), { ...(hint !== undefined && { hint }) });
+}
+
+function secretsOf({ secrets = {} }: NamedSnapshotInputs): string[] {
+  return Object.values(secrets);
 }
 
 async function applySecret(client: KubeClient, inputs: NamedSnapshotInputs): Promise<void> {

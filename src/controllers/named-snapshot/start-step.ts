@@ -3,6 +3,8 @@ import type { CopyStep } from "../../api/recipe-copy.ts";
 import { actionOf } from "../../api/recipe.ts";
 import type { NamedSnapshot } from "../../api/named-snapshot.ts";
 import { keyOf } from "../../kube/object.ts";
+import { withoutSecrets } from "../../api/without-secrets.ts";
+import { copiedSecrets } from "./copied-secrets.ts";
 import type { ContentOf } from "./step-wish.ts";
 import type { SnapshotDependencies } from "./dependencies.ts";
 import { fetchContent } from "./fetch-content.ts";
@@ -11,6 +13,7 @@ import { stepTag } from "./names.ts";
 import { runStep } from "./run-step.ts";
 import type { SnapshotAction, Wanted } from "./state.ts";
 import { stepContext } from "./step-context.ts";
+import type { StepOutcome } from "./step-outcome.ts";
 
 /** Names the call that carries out a step in a builder. */
 export function attemptId(builderUid: string, index: number): string {
@@ -23,7 +26,7 @@ export function startStep(
   { index, builder, wanted, fresh }: Extract<SnapshotAction, { do: "startStep" }>,
   dependencies: SnapshotDependencies,
 ): void {
-  const { backend, steps, podOptions, clock, closing, enqueue } = dependencies;
+  const { client, backend, steps, podOptions, clock, closing, enqueue } = dependencies;
   const { recipe } = snapshot.spec;
   const step = recipe[index];
   if (step === undefined) return;
@@ -46,11 +49,25 @@ export function startStep(
   };
   steps.start(
     attemptId(builder.metadata.uid, index),
-    () => runStep(wish, around),
+    async () => {
+      // Before the step, so that nothing has been done where they cannot be read.
+      const secrets = await copiedSecrets(client, snapshot, index, closing);
+      return concealing(await runStep(wish, around), secrets);
+    },
     () => {
       enqueue(keyOf(snapshot.metadata));
     },
   );
+}
+
+/** What it printed goes into a ConfigMap and a status, which more people may read than the Secrets. */
+function concealing(outcome: StepOutcome, secrets: readonly string[]): StepOutcome {
+  const { log, error } = outcome;
+  return {
+    ...outcome,
+    log: withoutSecrets(log, secrets),
+    ...(error !== undefined && { error: withoutSecrets(error, secrets) }),
+  };
 }
 
 function startedBefore({ spec: { recipe } }: NamedSnapshot, index: number, { digest }: Wanted): Map<string, string> {
