@@ -15,7 +15,8 @@ export {
   type RecipeStepArgs,
   type WaitForArgs,
 } from "./recipe.ts";
-export { RametRuntime, type RametRuntimeArgs, type RametStore, type S3Store } from "./ramet-runtime.ts";
+export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
+export { type RametStore, type S3Store } from "./ramet-store.ts";
 export { type Manifest } from "../src/install/manifests.ts";
 export { Sandbox, type SandboxArgs } from "./sandbox.ts";
 export { SandboxClone, type SandboxCloneArgs } from "./sandbox-clone.ts";

@@ -11,44 +11,16 @@ import {
 } from "@pulumi/pulumi";
 import type { ErrorCode } from "../src/api/error-codes.ts";
 import { RametError } from "../src/api/errors.ts";
-import { formatStoreAddress } from "../src/api/store-address.ts";
 import { systemNamespace } from "../src/api/system-names.ts";
-import { parseInstallField, type InstallField, type InstallOptions } from "../src/install/install-options.ts";
+import type { InstallOptions } from "../src/install/install-options.ts";
 import { controllerManifests, lastingManifests, storeIsNotMounted, type Manifest } from "../src/install/manifests.ts";
 import { declaredByAnnotation, findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
+import { legalField } from "./legal-field.ts";
 import { ownerOf } from "./placement.ts";
+import { installedStore, type RametStore } from "./ramet-store.ts";
 import { refusal } from "./refusal.ts";
-
-/** Where checkpoints are kept: either `s3` or `directory`. */
-export interface RametStore {
-  /** A bucket of S3, or of a store that speaks its protocol. On a cluster sandboxes can be checkpointed with such a store alone. */
-  s3?: S3Store;
-  /** A folder, which the controllers and on one machine all cells have. */
-  directory?: Input<string>;
-  /** To install: the PersistentVolumeClaim of the namespace `ramet-system` that is mounted at the directory. */
-  claim?: Input<string>;
-}
-
-/** A place in S3, and how the controllers get at it. */
-export interface S3Store {
-  /** The bucket's name. It must exist. */
-  bucket: Input<string>;
-  /** Below which keys checkpoints are kept, such as `ramet/production`. @default the whole bucket */
-  prefix?: Input<string>;
-  /** The bucket's region. @default what the controllers have in their environment; `us-east-1` with an `endpoint` */
-  region?: Input<string>;
-  /** Where the store is that is not Amazon's, such as `https://minio.example.com:9000`. @default Amazon's */
-  endpoint?: Input<string>;
-  /**
-   * An IAM role for the controllers' service account (IRSA). It must allow s3:GetObject, s3:PutObject and s3:DeleteObject on what is
-   * below the prefix, and s3:ListBucket on the bucket. @default none, as EKS Pod Identity needs none
-   */
-  roleArn?: Input<string>;
-  /** A Secret of the namespace `ramet-system` with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. @default none */
-  secret?: Input<string>;
-}
 
 export interface RametRuntimeArgs {
   /** Where checkpoints are kept: in a bucket, or in a folder. Controllers that are adopted keep the store that they were started with. */
@@ -141,45 +113,13 @@ function installOptions(
     throw refusal(new RametError("InvalidArgument", why, { hint }));
   }
   return {
-    image: legal("image", image),
-    cellImage: legal("cellImage", cellImage),
-    replicas: legal("replicas", replicas),
+    image: legalField("image", image),
+    cellImage: legalField("cellImage", cellImage),
+    replicas: legalField("replicas", replicas),
     store: place,
     namespace: systemNamespace,
     annotations: { [declaredByAnnotation]: owner },
   };
-}
-
-/** `undefined` where it is not said, or only a part of it. @throws RunError when it is said twice */
-function installedStore({ s3, directory, claim }: RametStore): ProgramInstallOptions["store"] | undefined {
-  if (s3 === undefined) {
-    if (directory === undefined || claim === undefined) return undefined;
-    return { directory: legal("store.directory", directory), claim: legal("store.claim", claim) };
-  }
-  if (directory !== undefined || claim !== undefined) {
-    const hint = "Leave out store.directory and store.claim, or store.s3";
-    throw refusal(new RametError("InvalidArgument", "Checkpoints are kept in one store, and two are named", { hint }));
-  }
-  const { roleArn, secret, ...location } = s3;
-  return {
-    address: output(location).apply((known) => refusing(() => formatStoreAddress(known))),
-    ...(roleArn !== undefined && { roleArn: legal("store.roleArn", roleArn) }),
-    ...(secret !== undefined && { secret: legal("store.secret", secret) }),
-  };
-}
-
-/** Judged when it is known. @throws RunError */
-function legal<T>(field: InstallField, value: Input<T>): Output<T> {
-  return output(value).apply((known) => refusing(() => parseInstallField(field, known) as T));
-}
-
-/** @throws RunError in place of what is thrown */
-function refusing<T>(judge: () => T): T {
-  try {
-    return judge();
-  } catch (error) {
-    throw refusal(error);
-  }
 }
 
 const unseen = new Set<ErrorCode>(["Unavailable", "Timeout", "NotFound", "Unauthorized"]);

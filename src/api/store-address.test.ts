@@ -1,13 +1,20 @@
 import { describe, expect, it } from "vitest";
-import { formatStoreAddress, parseStoreAddress, type S3Location } from "./store-address.ts";
+import { formatStoreAddress, parseStoreAddress, type StoreLocation } from "./store-address.ts";
 
-const legal: [string, S3Location][] = [
-  ["s3://checkpoints", { bucket: "checkpoints" }],
-  ["s3://checkpoints/ramet/prod", { bucket: "checkpoints", prefix: "ramet/prod" }],
-  ["s3://a.b-c/x?region=eu-central-1", { bucket: "a.b-c", prefix: "x", region: "eu-central-1" }],
+const legal: [string, StoreLocation][] = [
+  ["s3://checkpoints", { driver: "s3", bucket: "checkpoints" }],
+  ["s3://checkpoints/ramet/prod", { driver: "s3", bucket: "checkpoints", prefix: "ramet/prod" }],
+  ["s3://a.b-c/x?region=eu-central-1", { driver: "s3", bucket: "a.b-c", prefix: "x", region: "eu-central-1" }],
   [
     "s3://b12/p?region=us-east-1&endpoint=http%3A%2F%2Fminio.storage%3A9000&path-style=false",
-    { bucket: "b12", prefix: "p", region: "us-east-1", endpoint: "http://minio.storage:9000", pathStyle: false },
+    {
+      driver: "s3",
+      bucket: "b12",
+      prefix: "p",
+      region: "us-east-1",
+      endpoint: "http://minio.storage:9000",
+      pathStyle: false,
+    },
   ],
 ];
 
@@ -18,7 +25,7 @@ it.each(legal)("%s is read and written", (address, location) => {
 
 it("may have its endpoint as it is", () => {
   const location = parseStoreAddress("s3://bucket?endpoint=https://s3.example.com&path-style=true");
-  expect(location).toEqual({ bucket: "bucket", endpoint: "https://s3.example.com", pathStyle: true });
+  expect(location).toEqual({ driver: "s3", bucket: "bucket", endpoint: "https://s3.example.com", pathStyle: true });
 });
 
 describe("is refused", () => {

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { RametError } from "../api/errors.ts";
 import { parseImageReference } from "../api/image-reference.ts";
 import { parseStoreAddress } from "../api/store-address.ts";
+import { accessFields, type RemoteStore } from "./remote-store.ts";
 
 /** Texts and counts that a Pulumi program does not know yet are of its own types. */
 export interface InstallOptions<Text = string, Count = number> {
@@ -22,16 +23,6 @@ export interface InstallOptions<Text = string, Count = number> {
 export interface MountedStore<Text = string> {
   directory: Text;
   claim: Text;
-}
-
-/** A bucket, which controllers and cells reach by the network. */
-export interface RemoteStore<Text = string> {
-  /** Of a place in S3, such as `s3://bucket/prefix?region=eu-central-1`. */
-  address: Text;
-  /** An IAM role that the controllers' service account takes (IRSA). EKS Pod Identity needs none here. */
-  roleArn?: Text;
-  /** A Secret of the namespace with the keys `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`. */
-  secret?: Text;
 }
 
 /** The fields that can be wrong, by their paths. */
@@ -55,13 +46,18 @@ export function parseInstallOptions(
     replicas: legal("replicas", given.replicas),
     store:
       "address" in store
-        ? {
-            address: legal("store.address", store.address),
-            ...(store.roleArn !== undefined && { roleArn: legal("store.roleArn", store.roleArn) }),
-            ...(store.secret !== undefined && { secret: legal("store.secret", store.secret) }),
-          }
+        ? legalRemote(store, legal)
         : { directory: legal("store.directory", store.directory), claim: legal("store.claim", store.claim) },
   };
+}
+
+function legalRemote(
+  store: RemoteStore,
+  legal: (field: `store.${keyof RemoteStore}`, value: unknown) => string,
+): RemoteStore {
+  const given = accessFields.filter((field) => store[field] !== undefined);
+  const access = Object.fromEntries(given.map((field) => [field, legal(`store.${field}`, store[field])]));
+  return { address: legal("store.address", store.address), ...access };
 }
 
 /** One of them. @throws RametError `InvalidArgument` */

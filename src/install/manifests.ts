@@ -1,6 +1,7 @@
 import { renderCrds } from "../api/crd.ts";
 import { controllerName as name, systemNamespace } from "../api/system-names.ts";
 import type { InstallOptions } from "./install-options.ts";
+import { identityAnnotations } from "./remote-store.ts";
 import { clusterRights, ruleOf, systemRights } from "./rights.ts";
 import { disruptionBudget, powerless, spreadOverMachines } from "./standing-by.ts";
 
@@ -60,13 +61,11 @@ const labels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component
 const metricsPort = 9464;
 
 function serviceAccount({ namespace, store }: Pick<InstallOptions<unknown, unknown>, "namespace" | "store">): Manifest {
-  const role = "address" in store ? store.roleArn : undefined;
-  // Texts of a program that are not known yet are of its own type.
-  const annotations = { "eks.amazonaws.com/role-arn": role as string };
+  const annotations = "address" in store ? identityAnnotations(store) : {};
   return {
     apiVersion: "v1",
     kind: "ServiceAccount",
-    metadata: { name, namespace, ...(role !== undefined && { annotations }) },
+    metadata: { name, namespace, ...(Object.keys(annotations).length > 0 && { annotations }) },
   };
 }
 

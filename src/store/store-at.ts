@@ -1,11 +1,12 @@
-import type { S3Location } from "../api/store-address.ts";
+import type { StoreLocation } from "../api/store-address.ts";
 import type { CheckpointStore } from "./checkpoint-store.ts";
 import { directoryStore } from "./directory/store.ts";
+import type { Bucket } from "./objects/bucket.ts";
 import { objectStore } from "./objects/store.ts";
 import type { Step } from "./sessions.ts";
 
-/** Where a store is: a folder of this machine, or a part of a bucket. */
-export type StorePlace = { directory: string } | S3Location;
+/** Where a store is: a folder of this machine, or a part of an object store. */
+export type StorePlace = { directory: string } | StoreLocation;
 
 export interface StoreAtOptions {
   /** Milliseconds since 1970. @default the system's clock */
@@ -13,9 +14,14 @@ export interface StoreAtOptions {
   onStep?: Step;
 }
 
-/** The store in a place. The client of S3 is loaded here and nowhere else: it is large, and most processes need none. */
+/** The store in a place. */
 export async function storeAt(place: StorePlace, options: StoreAtOptions = {}): Promise<CheckpointStore> {
   if ("directory" in place) return directoryStore({ root: place.directory, ...options });
+  return objectStore({ bucket: await bucketAt(place), ...options });
+}
+
+/** The clients of clouds are loaded here and nowhere else: they are large, and most processes need none. */
+async function bucketAt(location: StoreLocation): Promise<Bucket> {
   const { s3Bucket } = await import("./objects/s3.ts");
-  return objectStore({ bucket: s3Bucket(place), ...options });
+  return s3Bucket(location);
 }

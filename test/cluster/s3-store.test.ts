@@ -2,8 +2,9 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { S3Location } from "../../src/api/s3-address.ts";
 import type { Sandbox } from "../../src/api/sandbox.ts";
-import { formatStoreAddress, type S3Location } from "../../src/api/store-address.ts";
+import { formatStoreAddress } from "../../src/api/store-address.ts";
 import { memoryIo } from "../../src/cli/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import type { Log } from "../../src/kube/log.ts";
@@ -36,7 +37,7 @@ beforeAll(async () => {
   way = await startFaultProxy(server.endpoint);
   // Of the controllers, which run in this process. What cells have is said to the node.
   Object.assign(process.env, server.environment);
-  location = { bucket: await server.makeBucket(), prefix: "ramet", endpoint: way.endpoint };
+  location = { driver: "s3", bucket: await server.makeBucket(), prefix: "ramet", endpoint: way.endpoint };
   bucket = s3Bucket(location);
   cluster = await openCluster({ startNode: realNode({ log }), store: objectStore({ bucket }), log });
   await cluster.namespace("t");

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { RametError } from "../../api/errors.ts";
 import { parseInstallOptions, type InstallOptions } from "../../install/install-options.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
+import { accessFields } from "../../install/remote-store.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, writeAll, type Io } from "../io.ts";
 import { manifestFiles, renderManifests } from "./render-manifests.ts";
@@ -37,17 +38,12 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
 }
 
 function storeOf(options: ManifestsOptions): InstallOptions["store"] {
-  const {
-    store: address,
-    storeRoleArn: roleArn,
-    storeSecret: secret,
-    storeDirectory: directory,
-    storeClaim: claim,
-  } = options;
-  if (address !== undefined)
-    return { address, ...(roleArn !== undefined && { roleArn }), ...(secret !== undefined && { secret }) };
-  if (roleArn === undefined && secret === undefined) return { directory, claim };
-  throw new RametError("InvalidArgument", "--store-role-arn and --store-secret are for a store that --store names");
+  const { store: address, storeDirectory: directory, storeClaim: claim } = options;
+  const access = { roleArn: options.storeRoleArn, secret: options.storeSecret };
+  if (address !== undefined) return { address, ...access };
+  if (accessFields.every((field) => access[field] === undefined)) return { directory, claim };
+  const flags = accessFields.map((field) => flagNames[`store.${field}`]);
+  throw new RametError("InvalidArgument", `${flags.join(" and ")} are for a store that --store names`);
 }
 
 function toKnow({ store, namespace }: InstallOptions): string[] {

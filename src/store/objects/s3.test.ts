@@ -5,11 +5,12 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { S3Location } from "../../api/s3-address.ts";
 import { isPublicationUrl } from "./layout.ts";
 import { s3Bucket } from "./s3.ts";
 
 /** What is signed, and with whose credentials: no store is asked for anything. test/contract/store/s3.test.ts has a real one. */
-const location = { bucket: "checkpoints", prefix: "ramet", region: "eu-central-1" };
+const location: S3Location = { driver: "s3", bucket: "checkpoints", prefix: "ramet", region: "eu-central-1" };
 const key = "team-a/c1/manifest.json";
 const minutes = 60_000;
 

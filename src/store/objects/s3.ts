@@ -7,7 +7,8 @@ import {
   type S3ClientConfig,
 } from "@aws-sdk/client-s3";
 import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
-import { nameOfStore, type S3Location } from "../../api/store-address.ts";
+import type { S3Location } from "../../api/s3-address.ts";
+import { nameOfStore } from "../../api/store-address.ts";
 import type { Bucket, StoredObject } from "./bucket.ts";
 import { s3Error, s3Refusal, type S3Call } from "./s3-error.ts";
 import { kindOfRefusal, type RefusalKind } from "./refusal.ts";

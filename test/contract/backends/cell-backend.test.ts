@@ -84,7 +84,7 @@ test("a cell that takes a call and is silent fails it after its time, and is cal
   const own = cellBackend({ credentials, store: directoryStore({ root }), clock });
   const server = await startS3Server();
   Object.assign(process.env, server.environment);
-  const afar = await storeAt({ bucket: await server.makeBucket(), endpoint: server.endpoint });
+  const afar = await storeAt({ driver: "s3", bucket: await server.makeBucket(), endpoint: server.endpoint });
   const remote = cellBackend({ credentials, store: afar, clock });
   const { target, open, close } = await silentCell();
   const identity = anyIdentity;

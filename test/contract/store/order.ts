@@ -1,4 +1,4 @@
-import type { S3Location } from "../../../src/api/store-address.ts";
+import type { S3Location } from "../../../src/api/s3-address.ts";
 
 /** What a test wants a child process to do with the store in `root`, or in `s3`. */
 export interface Order {

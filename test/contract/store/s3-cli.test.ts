@@ -1,6 +1,7 @@
 import { execFile } from "node:child_process";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { formatStoreAddress, type S3Location } from "../../../src/api/store-address.ts";
+import type { S3Location } from "../../../src/api/s3-address.ts";
+import { formatStoreAddress } from "../../../src/api/store-address.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
 import { builtPrograms } from "../../setup/built-package.ts";
 import { startS3Server, type S3Server } from "../../setup/s3-server.ts";
@@ -12,7 +13,7 @@ let location: S3Location;
 beforeAll(async () => {
   server = await startS3Server();
   Object.assign(process.env, server.environment);
-  location = { bucket: await server.makeBucket(), prefix: "ramet", endpoint: server.endpoint };
+  location = { driver: "s3", bucket: await server.makeBucket(), prefix: "ramet", endpoint: server.endpoint };
   const store = await storeAt(location);
   await store.bind("cluster-uid");
   await publish({ store, now: Date.now }, { namespace: "a", checkpointId: "one" }, { "pages.img": "x".repeat(2048) });

@@ -35,7 +35,7 @@ afterAll(async () => {
 beforeEach(async () => {
   proxy.choose = () => "pass";
   bucket = await server.makeBucket();
-  store = objectStore({ bucket: s3Bucket({ bucket, endpoint: proxy.endpoint }) });
+  store = objectStore({ bucket: s3Bucket({ driver: "s3", bucket, endpoint: proxy.endpoint }) });
   scratchPath = await mkdtemp(join(tmpdir(), "ramet-scratch-"));
 });
 afterEach(() => rm(scratchPath, { recursive: true }));
@@ -139,7 +139,7 @@ test("keys that the store does not know are said to be what is wrong", async () 
   const known = process.env["AWS_SECRET_ACCESS_KEY"];
   process.env["AWS_SECRET_ACCESS_KEY"] = "another";
   try {
-    const strange = objectStore({ bucket: s3Bucket({ bucket, endpoint: server.endpoint }) });
+    const strange = objectStore({ bucket: s3Bucket({ driver: "s3", bucket, endpoint: server.endpoint }) });
     const hint = expect.stringContaining("s3:PutObject") as string;
     await expect(strange.has(ref)).rejects.toMatchObject({ code: "StoreUnavailable", hint });
     expect((await strange.probe()).problem).toMatchObject({ code: "StoreReadOnly", hint });
@@ -151,7 +151,7 @@ test("keys that the store does not know are said to be what is wrong", async () 
 });
 
 test("a bucket that is missing is said to be", async () => {
-  const nowhere = objectStore({ bucket: s3Bucket({ bucket: "nowhere", endpoint: server.endpoint }) });
+  const nowhere = objectStore({ bucket: s3Bucket({ driver: "s3", bucket: "nowhere", endpoint: server.endpoint }) });
   const refused = { code: "StoreUnavailable", message: expect.stringContaining("NoSuchBucket") as string };
   await expect(nowhere.bind("cluster")).rejects.toMatchObject(refused);
   expect((await nowhere.probe()).problem).toMatchObject(refused);

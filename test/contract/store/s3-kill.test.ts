@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import type { S3Location } from "../../../src/api/store-address.ts";
+import type { S3Location } from "../../../src/api/s3-address.ts";
 import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
 import { startS3Server, type S3Server } from "../../setup/s3-server.ts";
@@ -30,7 +30,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), "ramet-scratch-"));
-  s3 = { bucket: await server.makeBucket(), endpoint: server.endpoint };
+  s3 = { driver: "s3", bucket: await server.makeBucket(), endpoint: server.endpoint };
   store = await storeAt(s3);
   sweeper = await storeAt(s3, { now: () => now() + later });
   ({ manifestDigest: neighbourDigest } = await publish({ store, now }, neighbour, { "checkpoint.img": "state" }));

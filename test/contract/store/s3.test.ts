@@ -21,7 +21,7 @@ afterAll(() => server.stop());
 
 async function makeStore(): Promise<StoreUnderTest> {
   const { endpoint } = server;
-  const bucket = s3Bucket({ bucket: await server.makeBucket(), prefix: "ramet/store", endpoint });
+  const bucket = s3Bucket({ driver: "s3", bucket: await server.makeBucket(), prefix: "ramet/store", endpoint });
   const scratchPath = await mkdtemp(join(tmpdir(), "ramet-scratch-"));
   let offset = 0;
   const now = () => Date.now() + offset;
@@ -49,7 +49,7 @@ async function makeStore(): Promise<StoreUnderTest> {
 storeContract("S3", makeStore);
 
 test("a bucket with more objects than one answer has is listed to the end", async () => {
-  const bucket = s3Bucket({ bucket: await server.makeBucket(), endpoint: server.endpoint });
+  const bucket = s3Bucket({ driver: "s3", bucket: await server.makeBucket(), endpoint: server.endpoint });
   const ids = Array.from({ length: 1_050 }, (_, index) => `c${index}`);
   for (let from = 0; from < ids.length; from += 50) {
     await Promise.all(

@@ -1,0 +1,71 @@
+import { output, type Input, type Output } from "@pulumi/pulumi";
+import { RametError } from "../src/api/errors.ts";
+import { formatStoreAddress, type StoreLocation } from "../src/api/store-address.ts";
+import type { MountedStore } from "../src/install/install-options.ts";
+import { accessFields, type RemoteStore } from "../src/install/remote-store.ts";
+import { legalField, refusing } from "./legal-field.ts";
+import { refusal } from "./refusal.ts";
+
+/** Where checkpoints are kept: either `s3` or `directory`. */
+export interface RametStore {
+  /** A bucket of S3, or of a store that speaks its protocol. On a cluster sandboxes can be checkpointed with such a store alone. */
+  s3?: S3Store;
+  /** A folder, which the controllers and on one machine all cells have. */
+  directory?: Input<string>;
+  /** To install: the PersistentVolumeClaim of the namespace `ramet-system` that is mounted at the directory. */
+  claim?: Input<string>;
+}
+
+/** A place in S3, and how the controllers get at it. */
+export interface S3Store {
+  /** The bucket's name. It must exist. */
+  bucket: Input<string>;
+  /** Below which keys checkpoints are kept, such as `ramet/production`. @default the whole bucket */
+  prefix?: Input<string>;
+  /** The bucket's region. @default what the controllers have in their environment; `us-east-1` with an `endpoint` */
+  region?: Input<string>;
+  /** Where the store is that is not Amazon's, such as `https://minio.example.com:9000`. @default Amazon's */
+  endpoint?: Input<string>;
+  /**
+   * An IAM role for the controllers' service account (IRSA). It must allow s3:GetObject, s3:PutObject and s3:DeleteObject on what is
+   * below the prefix, and s3:ListBucket on the bucket. @default none, as EKS Pod Identity needs none
+   */
+  roleArn?: Input<string>;
+  /** A Secret of the namespace `ramet-system` with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. @default none */
+  secret?: Input<string>;
+}
+
+/** `undefined` where it is not said, or only a part of it. @throws RunError when it is said twice */
+export function installedStore({
+  directory,
+  claim,
+  ...remote
+}: RametStore): MountedStore<Input<string>> | RemoteStore<Input<string>> | undefined {
+  const folder = directory ?? claim;
+  if ([folder, ...Object.values(remote)].filter((each) => each !== undefined).length > 1) throw twoNamed();
+  if (remote.s3 !== undefined) {
+    const { roleArn, secret, ...location } = remote.s3;
+    return remoteStore(output({ driver: "s3" as const, ...location }), { roleArn, secret });
+  }
+  if (directory === undefined || claim === undefined) return undefined;
+  return { directory: legalField("store.directory", directory), claim: legalField("store.claim", claim) };
+}
+
+function remoteStore(
+  location: Output<StoreLocation>,
+  access: Omit<RemoteStore<Input<string>>, "address">,
+): RemoteStore<Input<string>> {
+  const store: RemoteStore<Input<string>> = {
+    address: location.apply((known) => refusing(() => formatStoreAddress(known))),
+  };
+  for (const field of accessFields) {
+    const value = access[field];
+    if (value !== undefined) store[field] = legalField(`store.${field}`, value);
+  }
+  return store;
+}
+
+function twoNamed(): Error {
+  const hint = "Leave out all members of store but one; store.directory and store.claim go together";
+  return refusal(new RametError("InvalidArgument", "Checkpoints are kept in one store, and two are named", { hint }));
+}

@@ -1,0 +1,28 @@
+import type { StoreLocation } from "../api/store-address.ts";
+
+/** A place in an object store, which controllers and cells reach by the network, and how the controllers get at it. */
+export interface RemoteStore<Text = string> {
+  /** Such as `s3://bucket/prefix?region=eu-central-1`. */
+  address: Text;
+  /** Of S3: an IAM role that the controllers' service account takes (IRSA). EKS Pod Identity needs none here. */
+  roleArn?: Text | undefined;
+  /** A Secret of the namespace whose keys are the variables that the store's client reads, such as `AWS_ACCESS_KEY_ID`. */
+  secret?: Text | undefined;
+}
+
+/** The fields by which a cloud knows the controllers: of which stores each is, and the annotation of their service account. */
+export const identities = {
+  roleArn: { driver: "s3", annotation: "eks.amazonaws.com/role-arn" },
+} as const satisfies { [Field in keyof RemoteStore]?: { driver: StoreLocation["driver"]; annotation: string } };
+
+const identityFields = Object.keys(identities) as (keyof typeof identities)[];
+
+/** All fields but the address. */
+export const accessFields = [...identityFields, "secret"] as const;
+
+/** What the controllers' service account says of them to the cloud. */
+export function identityAnnotations(store: RemoteStore<unknown>): Record<string, string> {
+  const given = identityFields.filter((field) => store[field] !== undefined);
+  // Texts of a program that are not known yet are of its own type.
+  return Object.fromEntries(given.map((field) => [identities[field].annotation, store[field] as string]));
+}
