@@ -8,21 +8,14 @@ import { freePort } from "../../src/local/control-plane/free-port.ts";
 import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 import { systemClock } from "../../src/kube/clock.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
+import type { ObjectServer } from "./object-server.ts";
 import { pinnedTestTool } from "./pinned-tools.ts";
 
-/** A real S3 server of this machine alone, with its objects in a folder. */
-export interface S3Server {
-  endpoint: string;
-  /** What clients of it have in their environment: the keys of its one account, which may do everything. */
+/** A real S3 server, with its objects in a folder. */
+export interface S3Server extends ObjectServer {
   environment: { AWS_ACCESS_KEY_ID: string; AWS_SECRET_ACCESS_KEY: string };
   /** A new, empty bucket's name. */
   makeBucket(): Promise<string>;
-  /** SIGKILL: connections to it are refused then. What it has stored stays. */
-  kill(): Promise<void>;
-  /** On its port again, with what it had. */
-  restart(): Promise<void>;
-  /** Ends it and removes what it has stored. */
-  stop(): Promise<void>;
 }
 
 export async function startS3Server(): Promise<S3Server> {
@@ -36,14 +29,17 @@ export async function startS3Server(): Promise<S3Server> {
   const start = (): Promise<Child> => startOnce({ program, dir, port, environment });
   let child = await start();
   let made = 0;
+  const makeBucket = async (): Promise<string> => {
+    const name = `bucket-${++made}`;
+    await mkdir(join(buckets, name));
+    return name;
+  };
+  const endpoint = `http://127.0.0.1:${port}`;
   return {
-    endpoint: `http://127.0.0.1:${port}`,
+    endpoint,
     environment,
-    makeBucket: async () => {
-      const name = `bucket-${++made}`;
-      await mkdir(join(buckets, name));
-      return name;
-    },
+    makeBucket,
+    makePlace: async (way = endpoint) => ({ driver: "s3", bucket: await makeBucket(), endpoint: way }),
     kill: () => child.kill(),
     restart: async () => {
       await child.kill();

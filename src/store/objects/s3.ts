@@ -10,8 +10,8 @@ import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
 import type { S3Location } from "../../api/s3-address.ts";
 import { nameOfStore } from "../../api/store-address.ts";
 import type { Bucket, StoredObject } from "./bucket.ts";
-import { s3Error, s3Refusal, type S3Call } from "./s3-error.ts";
-import { kindOfRefusal, type RefusalKind } from "./refusal.ts";
+import { clientCalls } from "./client-calls.ts";
+import { s3Errors } from "./s3-error.ts";
 
 /** What S3 takes in one PUT. */
 const largestObjectBytes = 5 * 2 ** 30;
@@ -25,27 +25,8 @@ export function s3Bucket(location: S3Location): Bucket {
   const { bucket, prefix } = location;
   const name = nameOfStore(location);
   const root = prefix === undefined ? "" : `${prefix}/`;
+  const { call, callUnless, chunks } = clientCalls(name, s3Errors(name));
   const at = (key: string) => ({ Bucket: bucket, Key: `${root}${key}` });
-
-  async function call<T>(what: S3Call, operation: () => Promise<T>): Promise<T> {
-    try {
-      return await operation();
-    } catch (error) {
-      throw s3Error(name, what, error);
-    }
-  }
-
-  /** `undefined` where the store answers `expected`. */
-  function callUnless<T>(expected: RefusalKind, what: S3Call, operation: () => Promise<T>): Promise<T | undefined> {
-    return call(what, async () => {
-      try {
-        return await operation();
-      } catch (error) {
-        if (kindOfRefusal(s3Refusal(error)) !== expected) throw error;
-        return undefined;
-      }
-    });
-  }
 
   /** A URL ends with the credentials that signed it, so those that would end sooner are asked for anew. */
   async function requireCredentials(ttlMilliseconds: number): Promise<void> {
@@ -76,7 +57,7 @@ export function s3Bucket(location: S3Location): Bucket {
       const what = { verb: "reading", key };
       const get = () => client.send(new GetObjectCommand(at(key)), signal && { abortSignal: signal });
       const answer = await callUnless("absent", what, get);
-      return answer && chunksOf(answer.Body as AsyncIterable<Uint8Array>, (error) => s3Error(name, what, error));
+      return answer && chunks(what, answer.Body as AsyncIterable<Uint8Array>);
     },
     async *list(below, signal) {
       let after: string | undefined;
@@ -123,15 +104,4 @@ function clientConfig({ region, endpoint, pathStyle = endpoint !== undefined }: 
       socketTimeout: 30_000,
     },
   };
-}
-
-async function* chunksOf(
-  body: AsyncIterable<Uint8Array>,
-  errorOf: (error: unknown) => unknown,
-): AsyncGenerator<Uint8Array> {
-  try {
-    yield* body;
-  } catch (error) {
-    throw errorOf(error);
-  }
 }

@@ -25,9 +25,9 @@ async function main(order: Order): Promise<unknown> {
   };
   const now = () => Date.now() + (order.later ?? 0);
   const store =
-    order.s3 === undefined
+    order.place === undefined
       ? directoryStore({ root: order.root, onStep, minimumFreeBytes: 64 << 10 })
-      : await storeAt(order.s3, { onStep, now });
+      : await storeAt(order.place, { onStep, now });
   const ref = { namespace, checkpointId: order.checkpointId };
   switch (order.operation) {
     case "publish": {

@@ -1,10 +1,10 @@
-import type { S3Location } from "../../../src/api/s3-address.ts";
+import type { StoreLocation } from "../../../src/api/store-address.ts";
 
-/** What a test wants a child process to do with the store in `root`, or in `s3`. */
+/** What a test wants a child process to do with the store in `root`, or in `place`. */
 export interface Order {
   operation: "publish" | "remove" | "sweep" | "probe" | "restore-read-only";
   root: string;
-  s3?: S3Location;
+  place?: StoreLocation;
   /** How much later it is for the child, in milliseconds. */
   later?: number;
   checkpointId: string;

@@ -1,0 +1,77 @@
+import { RametError } from "../../api/errors.ts";
+import { kindOfRefusal, refusalError, sayRefusal, type Refusal, type RefusalKind } from "./refusal.ts";
+
+/** What a controller has asked of a cloud, for a message. */
+export interface ClientCall {
+  verb: string;
+  key?: string;
+  /** Whether it changes something: a store that allows to read alone still has what clones need. */
+  writes?: boolean;
+}
+
+/** How the client of one cloud fails, and what its users can do. */
+export interface CloudErrors {
+  refusalOf(error: unknown): Refusal;
+  /** Whether nobody has said who the controllers are. */
+  hasNoCredentials(error: Error): boolean;
+  /** How the controllers are given an identity. */
+  identityHint: string;
+  /** The rights that it needs. */
+  rightsHint: string;
+}
+
+export interface ClientCalls {
+  /** What `operation` gives; what it fails with, as an error that a person can act on. */
+  call: <T>(what: ClientCall, operation: () => Promise<T>) => Promise<T>;
+  /** The same, and `undefined` where the store answers `expected`. */
+  callUnless: <T>(expected: RefusalKind, what: ClientCall, operation: () => Promise<T>) => Promise<T | undefined>;
+  /** The chunks of a body, which may break in the middle. */
+  chunks: (what: ClientCall, body: AsyncIterable<Uint8Array>) => AsyncGenerator<Uint8Array>;
+}
+
+/** Calls of a cloud's own client. What was given up comes back as it is. */
+export function clientCalls(store: string, cloud: CloudErrors): ClientCalls {
+  async function call<T>(what: ClientCall, operation: () => Promise<T>): Promise<T> {
+    try {
+      return await operation();
+    } catch (error) {
+      throw clientError(store, cloud, { what, error });
+    }
+  }
+
+  return {
+    call,
+    callUnless: (expected, what, operation) =>
+      call(what, () =>
+        operation().catch((error: unknown) => {
+          if (kindOfRefusal(cloud.refusalOf(error)) !== expected) throw error;
+          return undefined;
+        }),
+      ),
+    async *chunks(what, body) {
+      try {
+        yield* body;
+      } catch (error) {
+        throw clientError(store, cloud, { what, error });
+      }
+    },
+  };
+}
+
+function clientError(
+  store: string,
+  cloud: CloudErrors,
+  { what: { verb, key, writes = false }, error }: { what: ClientCall; error: unknown },
+): unknown {
+  if (error instanceof RametError || (error instanceof Error && error.name === "AbortError")) return error;
+  const refusal = cloud.refusalOf(error);
+  const what = `${verb} ${key === undefined ? store : `${store}/${key}`}`;
+  const says = error instanceof Error ? `: ${error.message}` : "";
+  if (error instanceof Error && cloud.hasNoCredentials(error)) {
+    const hint = cloud.identityHint;
+    return new RametError("StoreUnavailable", `${what} failed: there are no credentials${says}`, { hint });
+  }
+  if (kindOfRefusal(refusal) !== "denied") return refusalError(what, refusal);
+  const code = writes ? "StoreReadOnly" : "StoreUnavailable";
+  return new RametError(code, `${what} failed: ${sayRefusal(refusal)}${says}`, { hint: cloud.rightsHint });
+}

@@ -1,0 +1,100 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { StoreLocation } from "../../../src/api/store-address.ts";
+import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
+import { storeAt } from "../../../src/store/store-at.ts";
+import type { ObjectServer } from "../../setup/object-server.ts";
+import type { CloudUnderTest } from "./cloud-under-test.ts";
+import { publish, restore } from "./harness.ts";
+import { namespace, type Order } from "./order.ts";
+import { runChild } from "./run-child.ts";
+
+const files = { "checkpoint.img": "state", "pages.img": "p".repeat(100_000), "pages_meta.img": "meta" };
+const neighbour = { namespace, checkpointId: "neighbour" };
+const victim = { namespace, checkpointId: "victim" };
+const later = 2 * 3_600_000;
+const now = Date.now;
+
+/** What is left when a process is killed, or its machine: a cell that publishes, a controller that removes. */
+export function objectsKilled(cloud: CloudUnderTest): void {
+  describe(`a store in ${cloud.name}`, () => {
+    let server: ObjectServer;
+    let root: string;
+    let place: StoreLocation;
+    let store: CheckpointStore;
+    let sweeper: CheckpointStore;
+    let neighbourDigest: string;
+
+    beforeAll(async () => {
+      server = await cloud.start();
+      Object.assign(process.env, server.environment);
+    });
+    afterAll(() => server.stop());
+    beforeEach(async () => {
+      root = await mkdtemp(join(tmpdir(), "ramet-scratch-"));
+      place = await server.makePlace();
+      store = await storeAt(place);
+      sweeper = await storeAt(place, { now: () => now() + later });
+      ({ manifestDigest: neighbourDigest } = await publish({ store, now }, neighbour, { "checkpoint.img": "state" }));
+    });
+    afterEach(() => rm(root, { recursive: true }));
+
+    async function killAt(operation: Order["operation"], step: string, time = 1): Promise<void> {
+      const order = { operation, root, place, later, checkpointId: victim.checkpointId, files, stopAt: { step, time } };
+      expect(await runChild(operation === "sweep" ? order : { ...order, later: 0 })).toBe(`at ${step}`);
+    }
+
+    /** What must hold after any crash: the neighbour is whole, the store is sound, and a sweep leaves no rests. */
+    async function expectSound(contentBytes: number): Promise<void> {
+      expect(await restore({ store, now }, neighbour, neighbourDigest)).toEqual({ "checkpoint.img": "state" });
+      expect((await store.scrub()).damaged).toEqual([]);
+      await sweeper.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: 3_600_000 });
+      expect(await store.usage(namespace)).toMatchObject({ contentBytes, stagingBytes: 0 });
+    }
+
+    test.each([
+      ["staged", 1],
+      ["file uploaded", 1],
+      ["file uploaded", 2],
+      ["file uploaded", 3],
+      ["uploaded", 1],
+    ])("a publisher killed at %s %i leaves nothing but a rest, and the repeat succeeds", async (step, time) => {
+      await killAt("publish", step, time);
+      expect(await store.has(victim)).toBe(false);
+      await expectSound(5);
+      const { manifestDigest } = await publish({ store, now }, victim, files);
+      expect(await restore({ store, now }, victim, manifestDigest)).toEqual(files);
+    });
+
+    test("a publisher killed when it has published leaves the whole checkpoint", async () => {
+      await killAt("publish", "published");
+      const found = await store.find(victim);
+      expect(await restore({ store, now }, victim, found?.manifestDigest ?? "")).toEqual(files);
+      await expectSound(100_014);
+      const again = await publish({ store, now }, victim, files);
+      expect(again.manifestDigest).toBe(found?.manifestDigest);
+    });
+
+    test.each([
+      ["unpublished", 1],
+      ["deleted", 1],
+      ["deleted", 2],
+    ])("a remover killed at %s %i has removed it, and only it", async (step, time) => {
+      await publish({ store, now }, victim, files);
+      await killAt("remove", step, time);
+      expect(await store.has(victim)).toBe(false);
+      expect(await store.remove(victim)).toMatchObject({ removed: false });
+      await expectSound(5);
+    });
+
+    test("a sweeper killed in the middle has lost nothing, and the next one ends its work", async () => {
+      await killAt("publish", "uploaded");
+      const { manifestDigest } = await publish({ store, now }, victim, files);
+      await killAt("sweep", "deleted", 2);
+      expect(await restore({ store, now }, victim, manifestDigest)).toEqual(files);
+      await expectSound(100_014);
+    });
+  });
+}
