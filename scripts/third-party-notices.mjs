@@ -20,15 +20,37 @@ export function thirdPartyNotices(root, built) {
 
 /** @param {string} folder */
 function noticeOf(folder) {
-  const { name, version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
-  const files = globSync("{LICENSE,LICENCE,NOTICE,COPYING}{,.md,.txt}", { cwd: folder }).sort();
-  if (files.length === 0 && license !== "Apache-2.0") {
+  const { name, version, license, author } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const files = globSync("{LICENSE,LICENCE,NOTICE,COPYING,license}{,.md,.txt}", { cwd: folder }).sort();
+  const holder = typeof author === "string" ? author : author?.name;
+  const isMit = license === "MIT" && holder !== undefined;
+  if (files.length === 0 && license !== "Apache-2.0" && !isMit) {
     throw new Error(`${name} has no license file: look what ${license} asks of who bundles it`);
   }
   const texts = files.map((file) => readFileSync(join(folder, file), "utf8").trim());
-  const text =
-    texts.length === 0
-      ? "Its package has no notice. The text of its license is that of Ramet's own."
-      : texts.join("\n\n");
+  if (texts.length === 0) texts.push(isMit ? mitLicense(holder) : apacheLicense);
+  const text = texts.join("\n\n");
   return `${name} ${version} (${license})\n\n${text}\n`;
+}
+
+const apacheLicense = "Its package has no notice. The text of its license is that of Ramet's own.";
+
+/**
+ * The MIT license, of a package that names it and does not bring its text.
+ * @param {string} holder
+ */
+function mitLicense(holder) {
+  return `Copyright (c) ${holder}
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation
+files (the "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy,
+modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software
+is furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES
+OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE
+LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR
+IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.`;
 }

@@ -16,6 +16,11 @@ const legal: [string, StoreLocation][] = [
       pathStyle: false,
     },
   ],
+  ["gs://my_checkpoints/ramet", { driver: "gcs", bucket: "my_checkpoints", prefix: "ramet" }],
+  [
+    "gs://checkpoints?endpoint=http%3A%2F%2Femulator%3A4443",
+    { driver: "gcs", bucket: "checkpoints", endpoint: "http://emulator:4443" },
+  ],
 ];
 
 it.each(legal)("%s is read and written", (address, location) => {
@@ -31,7 +36,7 @@ it("may have its endpoint as it is", () => {
 describe("is refused", () => {
   it.each([
     ["/var/lib/ramet", "begins with s3://"],
-    ["gs://bucket", "begins with s3://"],
+    ["ftp://bucket", "begins with s3://"],
     ["s3://", "bucket"],
     ["s3://Bucket", "bucket"],
     ["s3://bucket//x", "prefix"],
@@ -43,6 +48,8 @@ describe("is refused", () => {
     ["s3://bucket?endpoint=ftp://x", "endpoint"],
     ["s3://bucket?endpoint=https://x/path", "endpoint"],
     ["s3://bucket?endpoint=https://user:pass@x", "endpoint"],
+    ["gs://B", "bucket"],
+    ["gs://bucket?region=us-central1", "may have endpoint"],
   ])("%s", (address, why) => {
     expect(() => parseStoreAddress(address)).toThrow(why);
   });

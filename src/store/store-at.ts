@@ -22,6 +22,10 @@ export async function storeAt(place: StorePlace, options: StoreAtOptions = {}): 
 
 /** The clients of clouds are loaded here and nowhere else: they are large, and most processes need none. */
 async function bucketAt(location: StoreLocation): Promise<Bucket> {
-  const { s3Bucket } = await import("./objects/s3.ts");
-  return s3Bucket(location);
+  switch (location.driver) {
+    case "s3":
+      return (await import("./objects/s3.ts")).s3Bucket(location);
+    case "gcs":
+      return (await import("./objects/gcs.ts")).gcsBucket(location);
+  }
 }

@@ -61,7 +61,7 @@ it("takes the keys of a store from a Secret, which is the user's to make", async
 });
 
 it.each([
-  [["--store", "gs://checkpoints"], "--store is refused"],
+  [["--store", "ftp://checkpoints"], "--store is refused"],
   [["--store", "s3://checkpoints", "--store-role-arn", "ramet"], '--store-role-arn is no ARN of an IAM role: "ramet"'],
   [["--store", "s3://checkpoints", "--store-secret", "No_Name"], '--store-secret is no object\'s name: "No_Name"'],
   [["--store", "s3://checkpoints", "--store-claim", "c"], "--store-claim"],

@@ -27,6 +27,8 @@ const kinds: readonly { kind: RefusalKind; words: RegExp; statuses: readonly num
   { kind: "full", words: /quota|^InsufficientStorage|^StorageFull$|^InsufficientCapacity$/i, statuses: [507] },
   { kind: "no-bucket", words: /^NoSuchBucket$/, statuses: [] },
   { kind: "too-large", words: /^EntityTooLarge$/, statuses: [413] },
+  // Google says it with the status 403, too.
+  { kind: "passing", words: /RateLimitExceeded$/i, statuses: [] },
   { kind: "denied", words: /^(ExpiredToken|InvalidToken|AuthorizationHeaderMalformed)$/, statuses: [401, 403] },
   // A conditional PUT beside a deletion, bytes that were changed on the way, a body that came too slowly.
   {
@@ -39,9 +41,9 @@ const kinds: readonly { kind: RefusalKind; words: RegExp; statuses: readonly num
 ];
 
 /** Why, for a message: the status and the word, and never the URL or the body, which can hold what was signed. */
-export function sayRefusal({ status, word, cause }: Refusal): string {
-  if (status !== undefined) return `the store answered ${status}${word === undefined ? "" : ` ${word}`}`;
-  return `the store did not answer: ${cause instanceof Error ? cause.message : String(cause)}`;
+export function sayRefusal({ status, word, cause }: Refusal, who = "the store"): string {
+  if (status !== undefined) return `${who} answered ${status}${word === undefined ? "" : ` ${word}`}`;
+  return `${who} did not answer: ${cause instanceof Error ? cause.message : String(cause)}`;
 }
 
 /** A refusal that is the same for controllers and cells; the others say what they make of it. */
