@@ -2,12 +2,17 @@ import { join } from "node:path";
 import type { Tool } from "../../src/local/tools/tool.ts";
 
 /** A program that tests alone run; its module's version stands in `test/tools/go.mod`. */
-export type TestToolName = "versitygw";
+export type TestToolName = keyof typeof pinned;
 
-export const testToolNames: readonly TestToolName[] = ["versitygw"];
+const pinned = {
+  versitygw: { version: "1.8.0", package: "github.com/versity/versitygw/cmd/versitygw", coldSeconds: 90 },
+  "fake-gcs-server": { version: "1.56.1", package: "github.com/fsouza/fake-gcs-server", coldSeconds: 90 },
+} as const;
+
+export const testToolNames = Object.keys(pinned) as TestToolName[];
 
 export function pinnedTestTool(name: TestToolName): Promise<Tool> {
+  const { version, ...built } = pinned[name];
   const module = join(import.meta.dirname, "..", "tools");
-  const build = { module, package: "github.com/versity/versitygw/cmd/versitygw", set: {}, coldSeconds: 90 };
-  return Promise.resolve({ name, version: "1.8.0", build });
+  return Promise.resolve({ name, version, build: { ...built, module, set: {} } });
 }

@@ -1,13 +1,9 @@
-import { once } from "node:events";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
-import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startChild, type Child } from "../../src/local/control-plane/child.ts";
 import { freePort } from "../../src/local/control-plane/free-port.ts";
-import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
-import { systemClock } from "../../src/kube/clock.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
+import { startLoopbackServer } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
 import { pinnedTestTool } from "./pinned-tools.ts";
 
@@ -26,7 +22,22 @@ export async function startS3Server(): Promise<S3Server> {
   for (const folder of ["buckets", "sidecar"]) await mkdir(join(dir, folder));
   const port = await freePort();
   const environment = { AWS_ACCESS_KEY_ID: "test", AWS_SECRET_ACCESS_KEY: "a-secret-of-the-test-server" };
-  const start = (): Promise<Child> => startOnce({ program, dir, port, environment });
+  const start = () =>
+    startLoopbackServer({
+      ...{ what: "the S3 server", program, dir, port },
+      args: [
+        `--port=127.0.0.1:${port}`,
+        "--keep-alive",
+        "--quiet",
+        "posix",
+        `--sidecar=${dir}/sidecar`,
+        `${dir}/buckets`,
+      ],
+      environment: {
+        ROOT_ACCESS_KEY_ID: environment.AWS_ACCESS_KEY_ID,
+        ROOT_SECRET_ACCESS_KEY: environment.AWS_SECRET_ACCESS_KEY,
+      },
+    });
   let child = await start();
   let made = 0;
   const makeBucket = async (): Promise<string> => {
@@ -50,47 +61,4 @@ export async function startS3Server(): Promise<S3Server> {
       await rm(dir, { recursive: true, force: true });
     },
   };
-}
-
-interface Place {
-  program: string;
-  dir: string;
-  port: number;
-  environment: S3Server["environment"];
-}
-
-async function startOnce({ program, dir, port, environment }: Place): Promise<Child> {
-  const child = await startChild({
-    program,
-    args: [
-      `--port=127.0.0.1:${port}`,
-      "--keep-alive",
-      "--quiet",
-      "posix",
-      `--sidecar=${dir}/sidecar`,
-      `${dir}/buckets`,
-    ],
-    cwd: dir,
-    environment: {
-      ROOT_ACCESS_KEY_ID: environment.AWS_ACCESS_KEY_ID,
-      ROOT_SECRET_ACCESS_KEY: environment.AWS_SECRET_ACCESS_KEY,
-    },
-    logPath: join(dir, "server.log"),
-    clock: systemClock,
-  });
-  const [what, timeoutMilliseconds] = ["the S3 server", 30_000];
-  await waitUntilReady(child, { what, timeoutMilliseconds, clock: systemClock, ready: () => accepts(port) });
-  return child;
-}
-
-async function accepts(port: number): Promise<boolean> {
-  const socket = connect(port, "127.0.0.1");
-  try {
-    await once(socket, "connect");
-    return true;
-  } catch {
-    return false;
-  } finally {
-    socket.destroy();
-  }
 }

@@ -1,0 +1,4 @@
+import { objectsKilled } from "./objects-killed.ts";
+import { gcsCloud } from "./gcs-cloud.ts";
+
+objectsKilled(gcsCloud);

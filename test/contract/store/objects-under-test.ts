@@ -1,0 +1,35 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseManifest } from "../../../src/store/manifest.ts";
+import { readWhole, type Bucket } from "../../../src/store/objects/bucket.ts";
+import { fileKey } from "../../../src/store/objects/layout.ts";
+import { findPublication } from "../../../src/store/objects/published.ts";
+import { objectStore } from "../../../src/store/objects/store.ts";
+import type { StoreUnderTest } from "./harness.ts";
+
+/** A store in an empty bucket, of whatever cloud. */
+export async function objectsUnderTest(bucket: Bucket): Promise<StoreUnderTest> {
+  const scratchPath = await mkdtemp(join(tmpdir(), "ramet-scratch-"));
+  let offset = 0;
+  const now = () => Date.now() + offset;
+  return {
+    store: objectStore({ bucket, now }),
+    traits: { sharesContent: false, sweptPublication: "spared", filesStored: "uploaded" },
+    now,
+    scratchPath,
+    advance: (milliseconds) => {
+      offset += milliseconds;
+    },
+    damage: async (ref, file) => {
+      const { attempt, manifestBytes } = (await findPublication(bucket, ref))!;
+      const index = parseManifest(manifestBytes, ref).files.findIndex(({ name }) => name === file);
+      const key = fileKey(ref, attempt, index);
+      const bytes = (await readWhole(bucket, key))!;
+      bytes[0] = bytes[0]! ^ 1;
+      await bucket.delete(key);
+      await bucket.putIfAbsent(key, bytes);
+    },
+    dispose: () => rm(scratchPath, { recursive: true }),
+  };
+}

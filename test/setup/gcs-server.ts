@@ -1,0 +1,58 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { freePort } from "../../src/local/control-plane/free-port.ts";
+import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
+import { startGcsFront } from "./gcs-front.ts";
+import { makeGoogleAccount } from "./google-account.ts";
+import { startLoopbackServer } from "./loopback-server.ts";
+import type { ObjectServer } from "./object-server.ts";
+import { pinnedTestTool } from "./pinned-tools.ts";
+
+/**
+ * A stand-in for Google Cloud Storage, of this machine alone: fake-gcs-server keeps and lists objects, and in front of it is
+ * who lets in (`gcs-front.ts`). It proves neither that Google signs and refuses like that nor anything of its speed.
+ */
+export interface GcsServer extends ObjectServer {
+  environment: { GOOGLE_APPLICATION_CREDENTIALS: string };
+  /** A new, empty bucket's name. */
+  makeBucket(): Promise<string>;
+}
+
+export async function startGcsServer(): Promise<GcsServer> {
+  const { "fake-gcs-server": program } = await acquirePinned(pinnedTestTool, { names: ["fake-gcs-server"] });
+  const dir = await mkdtemp(join(tmpdir(), "ramet-gcs-"));
+  const account = makeGoogleAccount();
+  const keyPath = join(dir, "key.json");
+  await Promise.all([mkdir(join(dir, "buckets")), writeFile(keyPath, account.keyFile)]);
+  const port = await freePort();
+  const args = ["-scheme=http", "-host=127.0.0.1", `-port=${port}`, `-filesystem-root=${dir}/buckets`];
+  const start = () => startLoopbackServer({ what: "fake-gcs-server", program, args, dir, port });
+  let child = await start();
+  const target = `http://127.0.0.1:${port}`;
+  const front = await startGcsFront(target, account);
+  let made = 0;
+  const makeBucket = async (): Promise<string> => {
+    const name = `bucket-${++made}`;
+    const { status } = await fetch(`${target}/storage/v1/b`, { method: "POST", body: JSON.stringify({ name }) });
+    if (status !== 200) throw new Error(`fake-gcs-server made no bucket: ${status}`);
+    return name;
+  };
+  const { endpoint } = front;
+  return {
+    endpoint,
+    environment: { GOOGLE_APPLICATION_CREDENTIALS: keyPath },
+    makeBucket,
+    makePlace: async (way = endpoint) => ({ driver: "gcs", bucket: await makeBucket(), endpoint: way }),
+    kill: () => child.kill(),
+    restart: async () => {
+      await child.kill();
+      child = await start();
+    },
+    stop: async () => {
+      await front.stop();
+      await child.stop();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
