@@ -16,7 +16,7 @@ export {
   type WaitForArgs,
 } from "./recipe.ts";
 export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
-export { type RametStore, type S3Store } from "./ramet-store.ts";
+export { type GcsStore, type RametStore, type S3Store } from "./ramet-store.ts";
 export { type Manifest } from "../src/install/manifests.ts";
 export { Sandbox, type SandboxArgs } from "./sandbox.ts";
 export { SandboxClone, type SandboxCloneArgs } from "./sandbox-clone.ts";
@@ -25,7 +25,7 @@ export { SandboxTemplate, type SandboxTemplateArgs } from "./sandbox-template.ts
 export { SnapshotStack } from "./snapshot-stack.ts";
 export { type AksStackArgs } from "./snapshot-stack/aks.ts";
 export { type EksStackArgs } from "./snapshot-stack/eks.ts";
-export { type GkeStackArgs } from "./snapshot-stack/gke.ts";
+export { type GkeStackArgs, type GkeStackStore } from "./snapshot-stack/gke.ts";
 export { type SnapshotControllerArgs, type SnapshotStackArgs } from "./snapshot-stack/args.ts";
 export {
   type AlibabaDiskSnapshotOptions,

@@ -108,7 +108,7 @@ function installOptions(
   const place = installedStore(store);
   if (image === undefined || cellImage === undefined || place === undefined) {
     const why =
-      "No controllers run in this cluster, and to install them image, cellImage and store.s3, or store.directory with store.claim, are needed";
+      "No controllers run in this cluster, and to install them image, cellImage and a store are needed: a bucket, or store.directory with store.claim";
     const hint = "Or start them otherwise, on one machine with ramet local up; then they are adopted";
     throw refusal(new RametError("InvalidArgument", why, { hint }));
   }

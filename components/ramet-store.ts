@@ -6,10 +6,12 @@ import { accessFields, type RemoteStore } from "../src/install/remote-store.ts";
 import { legalField, refusing } from "./legal-field.ts";
 import { refusal } from "./refusal.ts";
 
-/** Where checkpoints are kept: either `s3` or `directory`. */
+/** Where checkpoints are kept: in one of these. On a cluster sandboxes can be checkpointed with a bucket alone. */
 export interface RametStore {
-  /** A bucket of S3, or of a store that speaks its protocol. On a cluster sandboxes can be checkpointed with such a store alone. */
+  /** A bucket of S3, or of a store that speaks its protocol. */
   s3?: S3Store;
+  /** A bucket of Google Cloud Storage. */
+  gcs?: GcsStore;
   /** A folder, which the controllers and on one machine all cells have. */
   directory?: Input<string>;
   /** To install: the PersistentVolumeClaim of the namespace `ramet-system` that is mounted at the directory. */
@@ -35,6 +37,22 @@ export interface S3Store {
   secret?: Input<string>;
 }
 
+/** A place in Google Cloud Storage, and how the controllers get at it. */
+export interface GcsStore {
+  /** The bucket's name. It must exist. */
+  bucket: Input<string>;
+  /** Below which keys checkpoints are kept, such as `ramet/production`. @default the whole bucket */
+  prefix?: Input<string>;
+  /** Where the store is that is not Google's, as an emulator is. @default Google's */
+  endpoint?: Input<string>;
+  /**
+   * The email of a Google service account for which the controllers' Kubernetes service account stands on GKE. It must have
+   * roles/storage.objectUser on the bucket, and roles/iam.serviceAccountTokenCreator on itself, because it signs what cells are given.
+   * @default what the controllers find in their environment
+   */
+  serviceAccount?: Input<string>;
+}
+
 /** `undefined` where it is not said, or only a part of it. @throws RunError when it is said twice */
 export function installedStore({
   directory,
@@ -46,6 +64,10 @@ export function installedStore({
   if (remote.s3 !== undefined) {
     const { roleArn, secret, ...location } = remote.s3;
     return remoteStore(output({ driver: "s3" as const, ...location }), { roleArn, secret });
+  }
+  if (remote.gcs !== undefined) {
+    const { serviceAccount, ...location } = remote.gcs;
+    return remoteStore(output({ driver: "gcs" as const, ...location }), { serviceAccount });
   }
   if (directory === undefined || claim === undefined) return undefined;
   return { directory: legalField("store.directory", directory), claim: legalField("store.claim", claim) };

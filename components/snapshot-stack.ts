@@ -18,9 +18,10 @@ import { planStack, type StackPlan, type StackWish } from "../provider/handlers/
 import { factsOf, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 import { nothingSeen, type StackSeen } from "../provider/handlers/snapshot-stack/stack-seen.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
+import type { RametStore } from "./ramet-store.ts";
 import { refusal } from "./refusal.ts";
 import type { SnapshotStackArgs } from "./snapshot-stack/args.ts";
-import { cloudResources, installedManifests } from "./snapshot-stack/cloud-resources.ts";
+import { cloudResources, cloudStore, installedManifests } from "./snapshot-stack/cloud-resources.ts";
 import { lookAt } from "./snapshot-stack/look.ts";
 import { controllerManifests, crdManifests } from "./snapshot-stack/manifests.ts";
 import { classManifest, type DeclaredClass } from "./snapshot-stack/snapshot-class.ts";
@@ -39,6 +40,8 @@ export class SnapshotStack extends ComponentResource<Made> {
   declare readonly facts: Output<SnapshotStackFacts>;
   /** The names of the classes that it declares. */
   declare readonly classNames: Output<string[]>;
+  /** The store that the cloud was asked for, to be given to a `RametRuntime`; an empty one where none was. */
+  declare readonly store: RametStore;
   /** The resources that it stands for, by kind and name. */
   declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
 
@@ -54,8 +57,10 @@ export class SnapshotStack extends ComponentResource<Made> {
     const made = this.getData();
     this.facts = output(made.then(({ facts }) => facts));
     this.classNames = output(classesFor(args).map((wish) => wish.name));
-    this.nodes = { objects: made.then(({ objects }) => objects) };
-    this.registerOutputs({ facts: this.facts, classNames: this.classNames });
+    const objects = made.then((all) => all.objects);
+    this.store = cloudStore(args, objects);
+    this.nodes = { objects };
+    this.registerOutputs({ facts: this.facts, classNames: this.classNames, store: this.store });
   }
 
   /** Whoever depends on the component waits for this. */

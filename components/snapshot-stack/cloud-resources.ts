@@ -1,12 +1,13 @@
 import type { CustomResource, CustomResourceOptions } from "@pulumi/pulumi";
 import { RametError } from "../../src/api/errors.ts";
 import { installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import type { RametStore } from "../ramet-store.ts";
 import { refusal } from "../refusal.ts";
 import type { Manifest } from "./manifest.ts";
 import { aksResources } from "./aks.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { eksResources, type EksStackArgs } from "./eks.ts";
-import { gkeResources } from "./gke.ts";
+import { gkeResources, gkeStore } from "./gke.ts";
 
 /** What the cloud is asked for. @throws RunError for what is missing of its arguments, or its package */
 export async function cloudResources(
@@ -26,6 +27,14 @@ export async function cloudResources(
     case "local":
       return {};
   }
+}
+
+/** The store that a cloud is asked for, as `RametRuntime` takes it; an empty one where none is. */
+export function cloudStore(
+  { cloud, gke = {} }: SnapshotStackArgs,
+  made: Promise<Record<string, CustomResource>>,
+): RametStore {
+  return cloud === "gke" ? gkeStore(gke, made) : {};
 }
 
 /** What of a cloud is ours, for the next look: an add-on cannot be annotated. */

@@ -98,6 +98,9 @@ const StoreAddress = z.string().superRefine((text, context) => {
 const RoleArn = z.string().regex(/^arn:aws[-a-z]*:iam::\d{12}:role\/[-\w+=,.@/]+$/, {
   error: ({ input }) => `is no ARN of an IAM role: ${JSON.stringify(input)}`,
 });
+const ServiceAccount = z.string().regex(/^[-.a-z0-9]+@[-.:a-z0-9]+\.gserviceaccount\.com$/, {
+  error: ({ input }) => `is no email of a Google service account: ${JSON.stringify(input)}`,
+});
 
 const fields = {
   namespace: Label,
@@ -108,5 +111,6 @@ const fields = {
   "store.claim": ObjectName,
   "store.address": StoreAddress,
   "store.roleArn": RoleArn,
+  "store.serviceAccount": ServiceAccount,
   "store.secret": ObjectName,
 };

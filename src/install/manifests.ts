@@ -41,7 +41,7 @@ export function allManifests(options: InstallOptions): Manifest[] {
 
 /** What whoever installs with a store that is mounted has to know. */
 export const storeIsNotMounted =
-  "Pods of sandboxes do not mount the store: on this cluster sandboxes run, and cannot be checkpointed. With a store in S3 they can";
+  "Pods of sandboxes do not mount the store: on this cluster sandboxes run, and cannot be checkpointed. With a store in a bucket they can";
 
 /** The controllers, and what they may do. */
 export function controllerManifests(options: InstallOptions<unknown, unknown>): Manifest[] {

@@ -6,6 +6,8 @@ export interface RemoteStore<Text = string> {
   address: Text;
   /** Of S3: an IAM role that the controllers' service account takes (IRSA). EKS Pod Identity needs none here. */
   roleArn?: Text | undefined;
+  /** Of Google Cloud Storage: the email of a Google service account for which the controllers' service account stands. */
+  serviceAccount?: Text | undefined;
   /** A Secret of the namespace whose keys are the variables that the store's client reads, such as `AWS_ACCESS_KEY_ID`. */
   secret?: Text | undefined;
 }
@@ -13,6 +15,7 @@ export interface RemoteStore<Text = string> {
 /** The fields by which a cloud knows the controllers: of which stores each is, and the annotation of their service account. */
 export const identities = {
   roleArn: { driver: "s3", annotation: "eks.amazonaws.com/role-arn" },
+  serviceAccount: { driver: "gcs", annotation: "iam.gke.io/gcp-service-account" },
 } as const satisfies { [Field in keyof RemoteStore]?: { driver: StoreLocation["driver"]; annotation: string } };
 
 const identityFields = Object.keys(identities) as (keyof typeof identities)[];

@@ -29,7 +29,11 @@ export class CloudResources implements ResourceProvider {
   create(inputs: Values): Promise<{ id: string; outputs: Values }> {
     const said = (what: string): string => `stand-in:${this.#type}:${what}`;
     const made = { id: said("id"), arn: said("arn"), name: said("name"), principalId: said("principal") };
-    return Promise.resolve({ id: made.id, outputs: { ...made, ...inputs } });
+    const email = "stand-in@project.iam.gserviceaccount.com";
+    const account = this.#type.startsWith("gcp:serviceaccount/account:")
+      ? { email, member: `serviceAccount:${email}` }
+      : {};
+    return Promise.resolve({ id: made.id, outputs: { ...made, ...account, ...inputs } });
   }
 
   update(_id: string, old: Values, news: Values): Promise<Values> {

@@ -96,21 +96,53 @@ it("does not write over what another stack has made", async () => {
   );
 });
 
-it("verifies GKE, and declares classes, a bucket and who may use it", async () => {
+it("verifies ACS, and says what it lacks", async () => {
+  await look({ "alibabacloud.com/nodepool-id": "np1" });
+  await world.driver("diskplugin.csi.alibabacloud.com");
+  const { engine } = await example("acs", {});
+  const preview = await engine.preview();
+  expect(preview.succeeded).toBe(false);
+  expect(preview.text).toMatch(/CRDs Sandbox and Checkpoint .* is not there.*ACS console/);
+});
+
+it("verifies GKE, and declares classes, a bucket, who may use it, and controllers that do", async () => {
   await look({ "cloud.google.com/gke-nodepool": "default" });
-  const { engine } = await example("gke", { project: "p", location: "us-central1", projectNumber: "7" });
+  const { engine, state } = await example("gke", {
+    ...{ project: "p", location: "us-central1" },
+    ...{ image: "registry.example/ramet:1", cellImage: "registry.example/cell:1" },
+  });
   const without = await engine.preview();
-  expect(without.text).toMatch(/driver pd\.csi\.storage\.gke\.io, which is not there; there is ebs\.csi\.aws\.com/);
+  expect(without.text).toMatch(
+    /driver pd\.csi\.storage\.gke\.io, which is not there; there is diskplugin\.csi\.alibabacloud\.com, ebs\.csi\.aws\.com/,
+  );
   await world.driver("pd.csi.storage.gke.io");
   const up = await engine.up();
   expect(up.text).not.toMatch(/error/);
-  expect(made(up).sort()).toEqual([
+  const ofStack = made(up).filter((one) => / (snapshots|pd)-/.test(one));
+  expect(ofStack.sort()).toEqual([
+    "account snapshots-store",
     "bucket snapshots-store",
     "bucketiammember snapshots-store",
+    "iammember snapshots-store-identity",
+    "iammember snapshots-store-signer",
     "volumesnapshotclass pd-checkpoint-retain",
     "volumesnapshotclass pd-clone-delete",
   ]);
   expect(up.outputs).toMatchObject({ missing: [] });
+  const email = "stand-in@project.iam.gserviceaccount.com";
+  const { resources } = JSON.parse(await state()) as { resources: { type: string; inputs?: object }[] };
+  const inputsOf = (type: string) => resources.filter((each) => each.type === type).map(({ inputs }) => inputs);
+  expect(inputsOf("gcp:serviceaccount/iAMMember:IAMMember")).toMatchObject([
+    { role: "roles/iam.workloadIdentityUser", member: "serviceAccount:p.svc.id.goog[ramet-system/ramet-controller]" },
+    { role: "roles/iam.serviceAccountTokenCreator", member: `serviceAccount:${email}` },
+  ]);
+  expect(inputsOf("gcp:storage/bucketIAMMember:BucketIAMMember")).toMatchObject([
+    { bucket: "p-ramet-checkpoints", role: "roles/storage.objectUser", member: `serviceAccount:${email}` },
+  ]);
+  expect(inputsOf("kubernetes:core/v1:ServiceAccount")).toMatchObject([
+    { metadata: { name: "ramet-controller", annotations: { "iam.gke.io/gcp-service-account": email } } },
+  ]);
+  expect(await state()).toContain("gs://p-ramet-checkpoints");
 });
 
 it("verifies AKS, and declares classes, an account and an identity that may use it", async () => {
@@ -129,15 +161,6 @@ it("verifies AKS, and declares classes, an account and an identity that may use 
     "volumesnapshotclass azure-disk-checkpoint-retain",
     "volumesnapshotclass azure-disk-clone-delete",
   ]);
-});
-
-it("verifies ACS, and says what it lacks", async () => {
-  await look({ "alibabacloud.com/nodepool-id": "np1" });
-  await world.driver("diskplugin.csi.alibabacloud.com");
-  const { engine } = await example("acs", {});
-  const preview = await engine.preview();
-  expect(preview.succeeded).toBe(false);
-  expect(preview.text).toMatch(/CRDs Sandbox and Checkpoint .* is not there.*ACS console/);
 });
 
 it("treats a cluster of any cloud as any other, and leaves its CRDs to whom they belong", async () => {

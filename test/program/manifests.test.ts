@@ -65,6 +65,18 @@ it("is what RametRuntime declares with a store in S3, which is not said to be of
   await world.edit(s3.replace("{ s3", '{ directory: "/var/lib/ramet", s3'), directory);
 });
 
+it("is what RametRuntime declares with a store in Google Cloud Storage", async () => {
+  const email = "ramet@project.iam.gserviceaccount.com";
+  const gcs = `{ gcs: { bucket: "checkpoints", prefix: "ramet", serviceAccount: "${email}" } }`;
+  await world.edit(directory, gcs);
+  const io = memoryIo();
+  const store = ["--store", "gs://checkpoints/ramet", "--store-service-account", email];
+  expect(await runProgram(io, ["manifests", ...images, ...store])).toBe(0);
+  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
+  expect(await declared()).toEqual(byName(printed));
+  await world.edit(gcs, directory);
+});
+
 it("is taken by an API server as it is", async () => {
   expect((await world.engine.destroy()).succeeded).toBe(true);
   for (const manifest of manifests) {

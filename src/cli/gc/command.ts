@@ -17,7 +17,7 @@ export function gcCommand(program: Command, act: Act): void {
     )
     .option(
       "--store-path <place>",
-      "the cluster's store, a folder or an address in S3 (default: that of the local cluster, where that is the cluster)",
+      "the cluster's store, a folder or an address (default: that of the local cluster, where that is the cluster)",
     )
     .addOption(
       new Option("-o, --output <format>", "what to print").choices(["table", "json", "yaml"]).default("table"),

@@ -1,7 +1,7 @@
 import { Option, type Command } from "commander";
 import { systemNamespace } from "../../api/system-names.ts";
 import type { Act } from "../act.ts";
-import { wholeNumber } from "../options.ts";
+import { storeAddresses, wholeNumber } from "../options.ts";
 import type { ManifestsOptions } from "./manifests.ts";
 
 /** `ramet manifests`. */
@@ -13,9 +13,10 @@ export function manifestsCommand(program: Command, act: Act): void {
     .requiredOption("--cell-image <image>", "the image with the cell, gVisor, guest and link")
     .option("-n, --namespace <name>", "the namespace of the controllers", systemNamespace)
     .option("--replicas <number>", "how many controllers stand by; one of them works", wholeNumber, 2)
-    .option("--store <address>", "where checkpoints are kept: s3://bucket/prefix?region=…&endpoint=…&path-style=true")
-    .option("--store-role-arn <arn>", "the IAM role with which the controllers reach it (IRSA)")
-    .option("--store-secret <name>", "or a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+    .option("--store <address>", `where checkpoints are kept: ${storeAddresses}`)
+    .option("--store-role-arn <arn>", "of S3: the IAM role with which the controllers reach it (IRSA)")
+    .option("--store-service-account <email>", "of Google: the email of the service account as which they do")
+    .option("--store-secret <name>", "or a Secret with the keys, named as the store's variables of the environment")
     .addOption(
       new Option("--store-directory <folder>", "in place of an address, the folder where checkpoints are kept")
         .default("/var/lib/ramet")

@@ -47,6 +47,17 @@ it("has a store in S3 by its address, with no volume, a role, and no warning", a
   expect(pod?.containers[0]?.args).not.toContain("--store-directory");
 });
 
+it("has a store in Google Cloud Storage by its address, and the service account as which it is reached", async () => {
+  const [address, email] = ["gs://checkpoints/ramet", "ramet@project.iam.gserviceaccount.com"];
+  const { stdout, stderr } = await run("--store", address, "--store-service-account", email);
+  expect(stderr).toBe("");
+  const documents = parseAllDocuments(stdout).map((document) => document.toJS() as Installed);
+  const account = documents.find(({ kind }) => kind === "ServiceAccount");
+  expect(account?.metadata.annotations).toEqual({ "iam.gke.io/gcp-service-account": email });
+  const pod = documents.find(({ kind }) => kind === "Deployment")?.spec?.template?.spec;
+  expect(pod?.containers[0]?.args).toEqual(expect.arrayContaining(["--store", address]));
+});
+
 it("takes the keys of a store from a Secret, which is the user's to make", async () => {
   const { stdout, stderr } = await run(
     "--store",
@@ -63,6 +74,7 @@ it("takes the keys of a store from a Secret, which is the user's to make", async
 it.each([
   [["--store", "ftp://checkpoints"], "--store is refused"],
   [["--store", "s3://checkpoints", "--store-role-arn", "ramet"], '--store-role-arn is no ARN of an IAM role: "ramet"'],
+  [["--store", "gs://checkpoints", "--store-service-account", "r@example.com"], "--store-service-account is no email"],
   [["--store", "s3://checkpoints", "--store-secret", "No_Name"], '--store-secret is no object\'s name: "No_Name"'],
   [["--store", "s3://checkpoints", "--store-claim", "c"], "--store-claim"],
   [["--store-secret", "keys"], "are for a store that --store names"],

@@ -16,6 +16,7 @@ export interface ManifestsOptions {
   /** An address, in place of folder and claim. */
   store?: string;
   storeRoleArn?: string;
+  storeServiceAccount?: string;
   storeSecret?: string;
   storeDirectory: string;
   storeClaim: string;
@@ -39,7 +40,11 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
 
 function storeOf(options: ManifestsOptions): InstallOptions["store"] {
   const { store: address, storeDirectory: directory, storeClaim: claim } = options;
-  const access = { roleArn: options.storeRoleArn, secret: options.storeSecret };
+  const access = {
+    roleArn: options.storeRoleArn,
+    serviceAccount: options.storeServiceAccount,
+    secret: options.storeSecret,
+  };
   if (address !== undefined) return { address, ...access };
   if (accessFields.every((field) => access[field] === undefined)) return { directory, claim };
   const flags = accessFields.map((field) => flagNames[`store.${field}`]);
@@ -70,5 +75,6 @@ const flagNames = {
   "store.claim": "--store-claim",
   "store.address": "--store",
   "store.roleArn": "--store-role-arn",
+  "store.serviceAccount": "--store-service-account",
   "store.secret": "--store-secret",
 };

@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { wholeNumber } from "../options.ts";
+import { storeAddresses, wholeNumber } from "../options.ts";
 import type { Act } from "../act.ts";
 import type { ControllerOptions } from "./controller.ts";
 
@@ -22,7 +22,7 @@ function controllerCommand(program: Command, act: Act): void {
     .command("controller")
     .description("Run the controllers.")
     .option("--store-directory <folder>", "a folder where checkpoints are kept; every node that runs cells has it too")
-    .option("--store <address>", "or where in S3: s3://bucket/prefix?region=…&endpoint=…&path-style=true")
+    .option("--store <address>", `or where in a bucket: ${storeAddresses}`)
     .requiredOption("--cell-image <image>", "the image with the cell, gVisor, guest and link")
     .option("--install-crds", "bring the CRDs to this version first")
     .option("--leader-elect", "run several; one of them works")

@@ -26,7 +26,7 @@ export function storeCommands(store: Command, act: Act): void {
 
 function withStoreFlags(command: Command): Command {
   return command
-    .option("--path <place>", "a store's folder, or its address in S3 (default: the local cluster's folder)")
+    .option("--path <place>", "a store's folder, or its address (default: the local cluster's folder)")
     .option("--name <name>", "the local cluster's name", defaultClusterName)
     .option("-n, --namespace <name>", "of this namespace alone (default: of all)")
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"));
