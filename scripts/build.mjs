@@ -26,8 +26,8 @@ const requireInModules = {
 
 /** @type {import("esbuild").BuildOptions[]} */
 const programs = [
-  // Its packages are installed beside it, but for the client of S3, which only those would install for nothing who have no
-  // such store: that is a part of it. Split, so that a command loads only what it needs.
+  // Its packages are installed beside it, but for the clients of clouds, which most would install for nothing: they
+  // are parts of it. Split, so that a command loads only what it needs.
   {
     entryPoints: [{ in: "src/cli/main.ts", out: "ramet" }],
     outdir: "dist",

@@ -28,6 +28,6 @@ async function claim(bucket: Bucket, cluster: string): Promise<string | undefine
 export async function requireRefusal(bucket: Bucket, key: string, bytes: Uint8Array): Promise<void> {
   if (!(await bucket.putIfAbsent(key, bytes))) return;
   throw new RametError("StoreUnavailable", `the store ${bucket.name} cannot be used: it writes over what is there`, {
-    hint: "Use an object store that honours If-None-Match on PUT, as S3 does.",
+    hint: "Use an object store that honours the condition of a PUT, as the clouds' own do.",
   });
 }
