@@ -21,6 +21,14 @@ const legal: [string, StoreLocation][] = [
     "gs://checkpoints?endpoint=http%3A%2F%2Femulator%3A4443",
     { driver: "gcs", bucket: "checkpoints", endpoint: "http://emulator:4443" },
   ],
+  ["azblob://checkpoints?account=agents", { driver: "azure", container: "checkpoints", account: "agents" }],
+  [
+    "azblob://a-1/p/q?account=agents&endpoint=http%3A%2F%2F127.0.0.1%3A10000%2Fagents",
+    {
+      ...{ driver: "azure", container: "a-1", prefix: "p/q", account: "agents" },
+      endpoint: "http://127.0.0.1:10000/agents",
+    },
+  ],
 ];
 
 it.each(legal)("%s is read and written", (address, location) => {
@@ -50,6 +58,11 @@ describe("is refused", () => {
     ["s3://bucket?endpoint=https://user:pass@x", "endpoint"],
     ["gs://B", "bucket"],
     ["gs://bucket?region=us-central1", "may have endpoint"],
+    ["azblob://checkpoints", "account"],
+    ["azblob://check--points?account=agents", "container"],
+    ["azblob://checkpoints?account=Agents", "account"],
+    ["azblob://checkpoints?account=agents&region=westeurope", "may have account, endpoint"],
+    ["azblob://checkpoints?account=agents&endpoint=https://key@x", "endpoint"],
   ])("%s", (address, why) => {
     expect(() => parseStoreAddress(address)).toThrow(why);
   });

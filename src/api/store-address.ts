@@ -1,14 +1,16 @@
+import { azureScheme, type AzureLocation } from "./azure-address.ts";
 import { RametError } from "./errors.ts";
 import { gcsScheme, type GcsLocation } from "./gcs-address.ts";
 import { s3Scheme, type S3Location } from "./s3-address.ts";
 import type { StoreScheme } from "./store-scheme.ts";
 
 /** A place in an object store, told apart by the client that speaks to it. */
-export type StoreLocation = S3Location | GcsLocation;
+export type StoreLocation = S3Location | GcsLocation | AzureLocation;
 
 const schemes: { [Driver in StoreLocation["driver"]]: StoreScheme<Extract<StoreLocation, { driver: Driver }>> } = {
   s3: s3Scheme,
   gcs: gcsScheme,
+  azure: azureScheme,
 };
 
 /** Whether a text is meant as an address, and not as a folder. */

@@ -21,8 +21,10 @@ export const Prefix = z
   .max(256)
   .regex(/^[-_A-Za-z0-9][-_.A-Za-z0-9]*(\/[-_A-Za-z0-9][-_.A-Za-z0-9]*)*$/, "must be names with slashes between them");
 
-/** Where a store is that is not at its cloud's usual place. */
-export const Endpoint = z
+/** A server's URL, which may have a path. */
+export const ServiceUrl = z
   .url({ protocol: /^https?$/, error: "must be an http or https URL" })
-  .refine((text) => new URL(text).username === "", "must have no user: keys come from the environment")
-  .refine((text) => ["", "/"].includes(new URL(text).pathname), "must have no path");
+  .refine((text) => new URL(text).username === "", "must have no user: keys come from the environment");
+
+/** Where a store is that is not at its cloud's usual place. */
+export const Endpoint = ServiceUrl.refine((text) => ["", "/"].includes(new URL(text).pathname), "must have no path");

@@ -27,5 +27,7 @@ async function bucketAt(location: StoreLocation): Promise<Bucket> {
       return (await import("./objects/s3.ts")).s3Bucket(location);
     case "gcs":
       return (await import("./objects/gcs.ts")).gcsBucket(location);
+    case "azure":
+      return (await import("./objects/azure.ts")).azureBucket(location);
   }
 }

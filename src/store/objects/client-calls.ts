@@ -66,7 +66,8 @@ function clientError(
   if (error instanceof RametError || (error instanceof Error && error.name === "AbortError")) return error;
   const refusal = cloud.refusalOf(error);
   const what = `${verb} ${key === undefined ? store : `${store}/${key}`}`;
-  const says = error instanceof Error ? `: ${error.message}` : "";
+  // Azure's client adds lines with numbers of the request.
+  const says = error instanceof Error ? `: ${error.message.split("\n", 1)[0]}` : "";
   if (error instanceof Error && cloud.hasNoCredentials(error)) {
     const hint = cloud.identityHint;
     return new RametError("StoreUnavailable", `${what} failed: there are no credentials${says}`, { hint });

@@ -24,8 +24,10 @@ export function kindOfRefusal({ status, word = "" }: Refusal): RefusalKind {
 
 /** Words first where a status has several meanings. */
 const kinds: readonly { kind: RefusalKind; words: RegExp; statuses: readonly number[] }[] = [
+  // Azure says a conflict for a condition, and that a right is lacking where one to make blobs would write over one.
+  { kind: "exists", words: /^(PreconditionFailed|BlobAlreadyExists|UnauthorizedBlobOverwrite)$/, statuses: [412] },
   { kind: "full", words: /quota|^InsufficientStorage|^StorageFull$|^InsufficientCapacity$/i, statuses: [507] },
-  { kind: "no-bucket", words: /^NoSuchBucket$/, statuses: [] },
+  { kind: "no-bucket", words: /^(NoSuchBucket|ContainerNotFound)$/, statuses: [] },
   { kind: "too-large", words: /^EntityTooLarge$/, statuses: [413] },
   // Google says it with the status 403, too.
   { kind: "passing", words: /RateLimitExceeded$/i, statuses: [] },
@@ -33,11 +35,10 @@ const kinds: readonly { kind: RefusalKind; words: RegExp; statuses: readonly num
   // A conditional PUT beside a deletion, bytes that were changed on the way, a body that came too slowly.
   {
     kind: "passing",
-    words: /^(ConditionalRequestConflict|BadDigest|RequestTimeout|SlowDown)$/,
+    words: /^(ConditionalRequestConflict|BadDigest|Md5Mismatch|RequestTimeout|SlowDown)$/,
     statuses: [408, 409, 429],
   },
-  { kind: "absent", words: /^NoSuchKey$/, statuses: [404, 416] },
-  { kind: "exists", words: /^PreconditionFailed$/, statuses: [412] },
+  { kind: "absent", words: /^(NoSuchKey|BlobNotFound)$/, statuses: [404, 416] },
 ];
 
 /** Why, for a message: the status and the word, and never the URL or the body, which can hold what was signed. */

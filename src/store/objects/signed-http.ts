@@ -82,7 +82,7 @@ async function callOnce({ url, headers }: SignedRequest, call: SignedCall, mostB
   const text = (await readBody(response, refusalBytes)).toString("utf8");
   // What is left of an upload is not sent.
   request.destroy();
-  throw new Refused({ status, word: /<Code>([A-Za-z]{1,64})<\/Code>/.exec(text)?.[1] });
+  throw new Refused({ status, word: /<Code>([A-Za-z0-9]{1,64})<\/Code>/.exec(text)?.[1] });
 }
 
 /**

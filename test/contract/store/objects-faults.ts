@@ -188,7 +188,7 @@ const ofFile = (path: string): boolean => /\/\d{13}-[0-9a-f]{16}\/\d\?/.test(pat
 
 /** As it stands in signed URLs. */
 function bucketOf(location: StoreLocation): string {
-  return location.bucket;
+  return "container" in location ? location.container : location.bucket;
 }
 
 async function failure(operation: Promise<unknown>): Promise<RametError> {

@@ -1,0 +1,14 @@
+import { startAzureServer } from "../../setup/azure-server.ts";
+import type { CloudUnderTest } from "./cloud-under-test.ts";
+
+export const azureCloud: CloudUnderTest = {
+  name: "Azure Blob",
+  start: () => startAzureServer(),
+  elsewhere: (location) => ({ ...location, container: "nowhere" }),
+  noBucket: "ContainerNotFound",
+  right: "Storage Blob Data Contributor",
+  strangeKey: { variable: "AZURE_STORAGE_KEY", value: Buffer.from("another").toString("base64") },
+  signature: "sig=",
+  secrets: /sig=|a-secret|YS1zZWNyZXQ/,
+  largestFileBytes: 5_000 * 2 ** 20,
+};

@@ -1,0 +1,4 @@
+import { azureCloud } from "./azure-cloud.ts";
+import { objectsFaults } from "./objects-faults.ts";
+
+objectsFaults(azureCloud);

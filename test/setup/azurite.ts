@@ -1,0 +1,42 @@
+import { execFile } from "node:child_process";
+import { access, cp, mkdir, readFile, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { z } from "zod";
+import { systemClock } from "../../src/kube/clock.ts";
+import { cacheFolder } from "../../src/local/tools/cache-folder.ts";
+import { withLock } from "../../src/local/tools/lock.ts";
+
+const declared = join(import.meta.dirname, "..", "tools", "azurite");
+
+/**
+ * The program of Azurite, Microsoft's emulator of Azure Blob, with the packages that `test/tools/azurite` pins: once a machine it
+ * is installed into the user's cache. As a dependency its 250 MB would come with every checkout.
+ */
+export async function acquireAzurite(progress: (line: string) => void = () => undefined): Promise<string> {
+  const { dependencies } = Declared.parse(JSON.parse(await readFile(join(declared, "package.json"), "utf8")));
+  const parent = join(cacheFolder(), "tools", "azurite");
+  const folder = join(parent, dependencies.azurite);
+  const program = join(folder, "node_modules", "azurite", "dist", "src", "blob", "main.js");
+  const lock = join(parent, `${dependencies.azurite}.lock`);
+  await withLock(lock, { clock: systemClock }, async () => {
+    if (await isThere(program)) return;
+    progress(`azurite ${dependencies.azurite}: installing it, some 30 s`);
+    const making = `${folder}.making`;
+    await rm(making, { recursive: true, force: true });
+    await mkdir(making, { recursive: true });
+    for (const name of ["package.json", "package-lock.json"]) await cp(join(declared, name), join(making, name));
+    await promisify(execFile)("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], { cwd: making });
+    await rename(making, folder);
+  });
+  return program;
+}
+
+const Declared = z.object({ dependencies: z.object({ azurite: z.string() }) });
+
+async function isThere(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}
