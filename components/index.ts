@@ -16,7 +16,7 @@ export {
   type WaitForArgs,
 } from "./recipe.ts";
 export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
-export { type GcsStore, type RametStore, type S3Store } from "./ramet-store.ts";
+export { type AzureStore, type GcsStore, type RametStore, type S3Store } from "./ramet-store.ts";
 export { type Manifest } from "../src/install/manifests.ts";
 export { Sandbox, type SandboxArgs } from "./sandbox.ts";
 export { SandboxClone, type SandboxCloneArgs } from "./sandbox-clone.ts";

@@ -12,6 +12,8 @@ export interface RametStore {
   s3?: S3Store;
   /** A bucket of Google Cloud Storage. */
   gcs?: GcsStore;
+  /** A container of Azure Blob. */
+  azure?: AzureStore;
   /** A folder, which the controllers and on one machine all cells have. */
   directory?: Input<string>;
   /** To install: the PersistentVolumeClaim of the namespace `ramet-system` that is mounted at the directory. */
@@ -53,6 +55,27 @@ export interface GcsStore {
   serviceAccount?: Input<string>;
 }
 
+/** A place in Azure Blob, and how the controllers get at it. */
+export interface AzureStore {
+  /** The name of the storage account. */
+  account: Input<string>;
+  /** The container's name. It must exist. */
+  container: Input<string>;
+  /** Below which names checkpoints are kept, such as `ramet/production`. @default the whole container */
+  prefix?: Input<string>;
+  /** The account's, such as `https://agents.blob.core.usgovcloudapi.net`. @default `https://<account>.blob.core.windows.net` */
+  endpoint?: Input<string>;
+  /**
+   * The client id of a managed identity that the controllers' service account may take (AKS workload identity). It needs the role
+   * Storage Blob Data Contributor on the account. @default none
+   */
+  clientId?: Input<string>;
+  /** The id of the identity's tenant. @default the cluster's */
+  tenantId?: Input<string>;
+  /** A Secret of the namespace `ramet-system` with AZURE_STORAGE_KEY, the account's key. @default none */
+  secret?: Input<string>;
+}
+
 /** `undefined` where it is not said, or only a part of it. @throws RunError when it is said twice */
 export function installedStore({
   directory,
@@ -68,6 +91,10 @@ export function installedStore({
   if (remote.gcs !== undefined) {
     const { serviceAccount, ...location } = remote.gcs;
     return remoteStore(output({ driver: "gcs" as const, ...location }), { serviceAccount });
+  }
+  if (remote.azure !== undefined) {
+    const { clientId, tenantId, secret, ...location } = remote.azure;
+    return remoteStore(output({ driver: "azure" as const, ...location }), { clientId, tenantId, secret });
   }
   if (directory === undefined || claim === undefined) return undefined;
   return { directory: legalField("store.directory", directory), claim: legalField("store.claim", claim) };

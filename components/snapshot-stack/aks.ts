@@ -1,6 +1,9 @@
+import type { UserAssignedIdentity } from "@pulumi/azure-native/managedidentity/index.js";
 import type { CustomResource, CustomResourceOptions, Input } from "@pulumi/pulumi";
-import { interpolate } from "@pulumi/pulumi";
+import { all, interpolate, output } from "@pulumi/pulumi";
+import { controllerName, systemNamespace } from "../../src/api/system-names.ts";
 import { cloudPackage } from "../cloud-package.ts";
+import type { RametStore } from "../ramet-store.ts";
 
 /** What Azure is asked for. The driver and its controller are AKS' own. */
 export interface AksStackArgs {
@@ -17,8 +20,8 @@ export interface AksStackArgs {
   };
 }
 
-const account = { namespace: "ramet-system", serviceAccount: "ramet-controller" };
-/** The built-in role "Storage Blob Data Contributor". */
+const containerName = "checkpoints";
+/** The built-in role "Storage Blob Data Contributor". On the account: to lend keys to sign with is a right of it, and not of containers. */
 const blobContributor = "ba92f5b4-2d11-453d-a403-e96b0029c9fe";
 
 /** The account and its container, which stay when the stack goes because their data would go with them, and an identity that may use them. */
@@ -41,7 +44,7 @@ export async function aksResources(
   );
   const container = new storage.BlobContainer(
     `${name}-store`,
-    { accountName: kept.name, resourceGroupName, containerName: "checkpoints" },
+    { accountName: kept.name, resourceGroupName, containerName },
     lasting,
   );
   const identity = await storeIdentity(name, { store, scope: kept.id }, options);
@@ -69,7 +72,7 @@ async function storeIdentity(
     `${name}-store`,
     {
       ...{ resourceGroupName, resourceName: identity.name, issuer: issuerUrl },
-      subject: `system:serviceaccount:${account.namespace}:${account.serviceAccount}`,
+      subject: `system:serviceaccount:${systemNamespace}:${controllerName}`,
       audiences: ["api://AzureADTokenExchange"],
     },
     options,
@@ -82,9 +85,18 @@ async function storeIdentity(
     },
     options,
   );
-  return {
-    "UserAssignedIdentity/store": identity,
-    "FederatedIdentityCredential/store": credential,
-    "RoleAssignment/store": right,
-  };
+  return { [identityName]: identity, "FederatedIdentityCredential/store": credential, "RoleAssignment/store": right };
+}
+
+const identityName = "UserAssignedIdentity/store";
+
+/** The store as the controllers are told of it; who they are is known when all is there that they need. */
+export function aksStore({ store }: AksStackArgs, made: Promise<Record<string, CustomResource>>): RametStore {
+  if (store === undefined) return {};
+  const clientId = output(made).apply((resources) => {
+    const identity = resources[identityName] as UserAssignedIdentity;
+    const ofStore = Object.keys(resources).filter((key) => key.endsWith("/store"));
+    return all([identity.clientId, all(ofStore.map((key) => resources[key]?.id))]).apply(([known]) => known);
+  });
+  return { azure: { account: store.account, container: containerName, clientId } };
 }

@@ -4,7 +4,7 @@ import { installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.
 import type { RametStore } from "../ramet-store.ts";
 import { refusal } from "../refusal.ts";
 import type { Manifest } from "./manifest.ts";
-import { aksResources } from "./aks.ts";
+import { aksResources, aksStore } from "./aks.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { eksResources, type EksStackArgs } from "./eks.ts";
 import { gkeResources, gkeStore } from "./gke.ts";
@@ -31,10 +31,11 @@ export async function cloudResources(
 
 /** The store that a cloud is asked for, as `RametRuntime` takes it; an empty one where none is. */
 export function cloudStore(
-  { cloud, gke = {} }: SnapshotStackArgs,
+  { cloud, gke = {}, aks = {} }: SnapshotStackArgs,
   made: Promise<Record<string, CustomResource>>,
 ): RametStore {
-  return cloud === "gke" ? gkeStore(gke, made) : {};
+  if (cloud === "gke") return gkeStore(gke, made);
+  return cloud === "aks" ? aksStore(aks, made) : {};
 }
 
 /** What of a cloud is ours, for the next look: an add-on cannot be annotated. */

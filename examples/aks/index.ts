@@ -1,5 +1,5 @@
 import { Config } from "@pulumi/pulumi";
-import { SnapshotStack } from "ramet";
+import { RametRuntime, SnapshotStack } from "ramet";
 
 const config = new Config();
 const stack = new SnapshotStack("snapshots", {
@@ -16,6 +16,13 @@ const stack = new SnapshotStack("snapshots", {
     },
   },
 });
+// The controllers keep checkpoints in that account, as the identity that the stack has made for them.
+const ramet = new RametRuntime("ramet", {
+  image: config.require("image"),
+  cellImage: config.require("cellImage"),
+  store: stack.store,
+});
 
 export const classes = stack.classNames;
 export const missing = stack.facts.missing;
+export const mode = ramet.mode;

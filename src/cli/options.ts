@@ -2,7 +2,8 @@ import { InvalidArgumentError, Option, type Command } from "commander";
 import { parseDuration } from "../api/duration.ts";
 
 /** How the store in a bucket is named, of each cloud. */
-export const storeAddresses = "s3://bucket/prefix?region=…&endpoint=…&path-style=true, gs://bucket/prefix";
+export const storeAddresses =
+  "s3://bucket/prefix?region=…&endpoint=…&path-style=true, gs://bucket/prefix, azblob://container/prefix?account=…";
 
 /** Which cluster and which namespace. */
 export function withClusterFlags(command: Command): Command {

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { RametError } from "../api/errors.ts";
 import { parseImageReference } from "../api/image-reference.ts";
 import { parseStoreAddress } from "../api/store-address.ts";
-import { accessFields, type RemoteStore } from "./remote-store.ts";
+import { accessFields, identities, identityFields, type RemoteStore } from "./remote-store.ts";
 
 /** Texts and counts that a Pulumi program does not know yet are of its own types. */
 export interface InstallOptions<Text = string, Count = number> {
@@ -28,15 +28,14 @@ export interface MountedStore<Text = string> {
 /** The fields that can be wrong, by their paths. */
 export type InstallField = keyof typeof fields;
 
+type FieldNames = Readonly<Record<InstallField, string>>;
+
 /**
  * Install options as a person has given them.
  * @param fieldNames what the person calls a field
  * @throws RametError `InvalidArgument`, naming the first that is not legal
  */
-export function parseInstallOptions(
-  { store, ...given }: InstallOptions,
-  fieldNames: Readonly<Record<InstallField, string>>,
-): InstallOptions {
+export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNames: FieldNames): InstallOptions {
   const legal = <Field extends InstallField>(field: Field, value: unknown) =>
     parseInstallField(field, value, fieldNames[field]);
   return {
@@ -46,18 +45,21 @@ export function parseInstallOptions(
     replicas: legal("replicas", given.replicas),
     store:
       "address" in store
-        ? legalRemote(store, legal)
+        ? legalRemote(store, fieldNames)
         : { directory: legal("store.directory", store.directory), claim: legal("store.claim", store.claim) },
   };
 }
 
-function legalRemote(
-  store: RemoteStore,
-  legal: (field: `store.${keyof RemoteStore}`, value: unknown) => string,
-): RemoteStore {
+function legalRemote(store: RemoteStore, fieldNames: FieldNames): RemoteStore {
+  const legal = (field: keyof RemoteStore) =>
+    parseInstallField(`store.${field}`, store[field], fieldNames[`store.${field}`]);
   const given = accessFields.filter((field) => store[field] !== undefined);
-  const access = Object.fromEntries(given.map((field) => [field, legal(`store.${field}`, store[field])]));
-  return { address: legal("store.address", store.address), ...access };
+  const parsed = { ...Object.fromEntries(given.map((field) => [field, legal(field)])), address: legal("address") };
+  const { driver } = parseStoreAddress(parsed.address);
+  const foreign = identityFields.find((field) => store[field] !== undefined && identities[field].driver !== driver);
+  if (foreign === undefined) return parsed;
+  const why = `${fieldNames[`store.${foreign}`]} is for a store of another cloud than ${parsed.address}`;
+  throw new RametError("InvalidArgument", why);
 }
 
 /** One of them. @throws RametError `InvalidArgument` */
@@ -102,6 +104,8 @@ const ServiceAccount = z.string().regex(/^[-.a-z0-9]+@[-.:a-z0-9]+\.gserviceacco
   error: ({ input }) => `is no email of a Google service account: ${JSON.stringify(input)}`,
 });
 
+const EntraId = z.guid({ error: ({ input }) => `is no id of Entra ID: ${JSON.stringify(input)}` });
+
 const fields = {
   namespace: Label,
   image: Image,
@@ -112,5 +116,7 @@ const fields = {
   "store.address": StoreAddress,
   "store.roleArn": RoleArn,
   "store.serviceAccount": ServiceAccount,
+  "store.clientId": EntraId,
+  "store.tenantId": EntraId,
   "store.secret": ObjectName,
 };

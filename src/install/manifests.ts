@@ -1,7 +1,7 @@
 import { renderCrds } from "../api/crd.ts";
 import { controllerName as name, systemNamespace } from "../api/system-names.ts";
 import type { InstallOptions } from "./install-options.ts";
-import { identityAnnotations } from "./remote-store.ts";
+import { identityAnnotations, identityLabels } from "./remote-store.ts";
 import { clusterRights, ruleOf, systemRights } from "./rights.ts";
 import { disruptionBudget, powerless, spreadOverMachines } from "./standing-by.ts";
 
@@ -84,6 +84,7 @@ function roles({ namespace }: InNamespace): Manifest[] {
 }
 
 function deployment({ namespace, annotations, replicas, ...options }: InstallOptions<unknown, unknown>): Manifest {
+  const ofPods = "address" in options.store ? identityLabels(options.store) : {};
   return {
     apiVersion: "apps/v1",
     kind: "Deployment",
@@ -91,7 +92,7 @@ function deployment({ namespace, annotations, replicas, ...options }: InstallOpt
     spec: {
       replicas,
       selector: { matchLabels: labels },
-      template: { metadata: { labels }, spec: pod(options) },
+      template: { metadata: { labels: { ...labels, ...ofPods } }, spec: pod(options) },
     },
   };
 }

@@ -8,6 +8,10 @@ export interface RemoteStore<Text = string> {
   roleArn?: Text | undefined;
   /** Of Google Cloud Storage: the email of a Google service account for which the controllers' service account stands. */
   serviceAccount?: Text | undefined;
+  /** Of Azure: the client id of a managed identity that the controllers' service account takes (AKS workload identity). */
+  clientId?: Text | undefined;
+  /** Of Azure: the identity's tenant. The cluster's, where it is not said. */
+  tenantId?: Text | undefined;
   /** A Secret of the namespace whose keys are the variables that the store's client reads, such as `AWS_ACCESS_KEY_ID`. */
   secret?: Text | undefined;
 }
@@ -16,9 +20,11 @@ export interface RemoteStore<Text = string> {
 export const identities = {
   roleArn: { driver: "s3", annotation: "eks.amazonaws.com/role-arn" },
   serviceAccount: { driver: "gcs", annotation: "iam.gke.io/gcp-service-account" },
+  clientId: { driver: "azure", annotation: "azure.workload.identity/client-id" },
+  tenantId: { driver: "azure", annotation: "azure.workload.identity/tenant-id" },
 } as const satisfies { [Field in keyof RemoteStore]?: { driver: StoreLocation["driver"]; annotation: string } };
 
-const identityFields = Object.keys(identities) as (keyof typeof identities)[];
+export const identityFields = Object.keys(identities) as (keyof typeof identities)[];
 
 /** All fields but the address. */
 export const accessFields = [...identityFields, "secret"] as const;
@@ -28,4 +34,9 @@ export function identityAnnotations(store: RemoteStore<unknown>): Record<string,
   const given = identityFields.filter((field) => store[field] !== undefined);
   // Texts of a program that are not known yet are of its own type.
   return Object.fromEntries(given.map((field) => [identities[field].annotation, store[field] as string]));
+}
+
+/** What the controllers' Pods say of themselves to the cloud. */
+export function identityLabels(store: RemoteStore<unknown>): Record<string, string> {
+  return store.clientId === undefined ? {} : { "azure.workload.identity/use": "true" };
 }

@@ -2,6 +2,9 @@ import { isDeepStrictEqual } from "node:util";
 import type { Difference, ResourceProvider } from "./resource-provider.ts";
 import type { Values } from "./values.ts";
 
+/** Of a managed identity: whoever uses it looks that it is a client id. */
+export const identityClientId = "5e7f0c4a-0000-4000-8000-57a4d15c11e7";
+
 /**
  * Resources of `aws`, `gcp` and `azure-native`: a stand-in that makes nothing. It answers what was wished, and in place of what only a
  * cloud could say (identities, ARNs, addresses) texts that show where they come from. That a cloud would take the wishes, it does not prove.
@@ -33,7 +36,8 @@ export class CloudResources implements ResourceProvider {
     const account = this.#type.startsWith("gcp:serviceaccount/account:")
       ? { email, member: `serviceAccount:${email}` }
       : {};
-    return Promise.resolve({ id: made.id, outputs: { ...made, ...account, ...inputs } });
+    const outputs = { ...made, clientId: identityClientId, ...account, ...inputs };
+    return Promise.resolve({ id: made.id, outputs });
   }
 
   update(_id: string, old: Values, news: Values): Promise<Values> {

@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { z } from "zod";
+import { controllerName, systemNamespace } from "../../src/api/system-names.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { upstreamCrds } from "../../components/snapshot-stack/upstream-crds.ts";
 import { crdNames, installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import { identityClientId } from "../engine/cloud-resources.ts";
 import type { RunResult } from "../engine/engine.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { refs, StackWorld } from "./stack-world.ts";
@@ -145,14 +148,26 @@ it("verifies GKE, and declares classes, a bucket, who may use it, and controller
   expect(await state()).toContain("gs://p-ramet-checkpoints");
 });
 
-it("verifies AKS, and declares classes, an account and an identity that may use it", async () => {
+it("treats a cluster of any cloud as any other, and leaves its CRDs to whom they belong", async () => {
+  const { engine } = await example("generic", { driver: "diskplugin.csi.alibabacloud.com" });
+  const preview = await engine.preview();
+  expect(preview.succeeded).toBe(true);
+  expect(made(preview)).toContain("deployment snapshot-controller");
+  expect(made(preview).filter((one) => one.startsWith("customresourcedefinition"))).toEqual([]);
+});
+
+// The last one: the CRDs of sandboxes stay in the cluster, and would be taken for those of ACS.
+it("verifies AKS, and declares classes, an account, an identity that may use it, and controllers that do", async () => {
   await look({ "kubernetes.azure.com/cluster": "nodes" });
   await world.driver("disk.csi.azure.com");
-  const named = { storageAccount: "checkpoints", resourceGroup: "agents", location: "westeurope" };
+  const named = { storageAccount: "agents", resourceGroup: "agents", location: "westeurope", ...images };
   const { engine } = await example("aks", { ...named, subscriptionId: "s", issuerUrl: "https://issuer.example/" });
   const preview = await engine.preview();
   expect(preview.text).not.toMatch(/error/);
-  expect(made(preview).sort()).toEqual([
+  expect(made(preview)).toContain("deployment ramet-Deployment/ramet-controller");
+  const up = await engine.up();
+  expect(up.text).not.toMatch(/error/);
+  expect(withoutRamet(made(up)).sort()).toEqual([
     "blobcontainer snapshots-store",
     "federatedidentitycredential snapshots-store",
     "roleassignment snapshots-store",
@@ -161,14 +176,42 @@ it("verifies AKS, and declares classes, an account and an identity that may use 
     "volumesnapshotclass azure-disk-checkpoint-retain",
     "volumesnapshotclass azure-disk-clone-delete",
   ]);
+  const { account, pod } = await controllers();
+  expect(account.metadata.annotations).toEqual({ "azure.workload.identity/client-id": identityClientId });
+  expect(pod.metadata.labels).toMatchObject({ "azure.workload.identity/use": "true" });
+  expect(pod.spec.containers[0]?.args).toEqual(
+    expect.arrayContaining(["--store", "azblob://checkpoints?account=agents"]),
+  );
 });
 
-it("treats a cluster of any cloud as any other, and leaves its CRDs to whom they belong", async () => {
-  const { engine } = await example("generic", { driver: "diskplugin.csi.alibabacloud.com" });
-  const preview = await engine.preview();
-  expect(preview.succeeded).toBe(true);
-  expect(made(preview)).toContain("deployment snapshot-controller");
-  expect(made(preview).filter((one) => one.startsWith("customresourcedefinition"))).toEqual([]);
+const images = { image: "registry.example/ramet:1", cellImage: "registry.example/ramet-cell:1" };
+
+function withoutRamet(steps: string[]): string[] {
+  return steps.filter((one) => !/ ramet-[A-Z]/.test(one));
+}
+
+/** What stands in the cluster of the controllers: who they are, and what they are started with. */
+async function controllers() {
+  const name = { namespace: systemNamespace, name: controllerName };
+  const account = await world.client.resource(serviceAccounts).get(name);
+  const { spec } = Deployment.parse(await world.client.resource(refs.deployments).get(name));
+  return { account, pod: spec.template };
+}
+
+const serviceAccounts = {
+  group: "",
+  version: "v1",
+  plural: "serviceaccounts",
+  kind: "ServiceAccount",
+  namespaced: true,
+};
+const Deployment = z.object({
+  spec: z.object({
+    template: z.object({
+      metadata: z.object({ labels: z.record(z.string(), z.string()) }),
+      spec: z.object({ containers: z.array(z.object({ args: z.array(z.string()) })) }),
+    }),
+  }),
 });
 
 /** The node by which the cluster shows what it is. */

@@ -16,6 +16,8 @@ export function manifestsCommand(program: Command, act: Act): void {
     .option("--store <address>", `where checkpoints are kept: ${storeAddresses}`)
     .option("--store-role-arn <arn>", "of S3: the IAM role with which the controllers reach it (IRSA)")
     .option("--store-service-account <email>", "of Google: the email of the service account as which they do")
+    .option("--store-client-id <id>", "of Azure: the managed identity with which they do (AKS workload identity)")
+    .option("--store-tenant-id <id>", "of Azure: that identity's tenant (default: the cluster's)")
     .option("--store-secret <name>", "or a Secret with the keys, named as the store's variables of the environment")
     .addOption(
       new Option("--store-directory <folder>", "in place of an address, the folder where checkpoints are kept")

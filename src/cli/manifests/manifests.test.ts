@@ -58,6 +58,29 @@ it("has a store in Google Cloud Storage by its address, and the service account 
   expect(pod?.containers[0]?.args).toEqual(expect.arrayContaining(["--store", address]));
 });
 
+it("has a store in Azure by its address, and the identity that AKS gives the controllers", async () => {
+  const address = "azblob://checkpoints/ramet?account=agents";
+  const [clientId, tenantId] = ["11111111-2222-4333-8444-555555555555", "66666666-7777-4888-8999-000000000000"];
+  const { stdout, stderr } = await run(
+    "--store",
+    address,
+    "--store-client-id",
+    clientId,
+    "--store-tenant-id",
+    tenantId,
+  );
+  expect(stderr).toBe("");
+  const documents = parseAllDocuments(stdout).map((document) => document.toJS() as Installed);
+  const account = documents.find(({ kind }) => kind === "ServiceAccount");
+  expect(account?.metadata.annotations).toEqual({
+    "azure.workload.identity/client-id": clientId,
+    "azure.workload.identity/tenant-id": tenantId,
+  });
+  const template = documents.find(({ kind }) => kind === "Deployment")?.spec?.template;
+  expect(template?.metadata.labels).toMatchObject({ "azure.workload.identity/use": "true" });
+  expect(template?.spec.containers[0]?.args).toEqual(expect.arrayContaining(["--store", address]));
+});
+
 it("takes the keys of a store from a Secret, which is the user's to make", async () => {
   const { stdout, stderr } = await run(
     "--store",
@@ -77,6 +100,14 @@ it.each([
   [["--store", "gs://checkpoints", "--store-service-account", "r@example.com"], "--store-service-account is no email"],
   [["--store", "s3://checkpoints", "--store-secret", "No_Name"], '--store-secret is no object\'s name: "No_Name"'],
   [["--store", "s3://checkpoints", "--store-claim", "c"], "--store-claim"],
+  [
+    ["--store", "azblob://checkpoints?account=agents", "--store-client-id", "me"],
+    "--store-client-id is no id of Entra ID",
+  ],
+  [
+    ["--store", "azblob://checkpoints?account=agents", "--store-role-arn", "arn:aws:iam::123456789012:role/ramet"],
+    "--store-role-arn is for a store of another cloud",
+  ],
   [["--store-secret", "keys"], "are for a store that --store names"],
 ])("%j is wrong usage", async (args, message) => {
   const { exitCode, stdout, stderr } = await run(...args);
@@ -135,7 +166,12 @@ it("writes over nobody's files", async () => {
 interface Installed {
   kind: string;
   metadata: { annotations?: object };
-  spec?: { template?: { spec: { volumes?: unknown; containers: { args: string[]; envFrom?: unknown }[] } } };
+  spec?: {
+    template?: {
+      metadata: { labels?: object };
+      spec: { volumes?: unknown; containers: { args: string[]; envFrom?: unknown }[] };
+    };
+  };
 }
 
 interface Placed {

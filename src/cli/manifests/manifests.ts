@@ -17,6 +17,8 @@ export interface ManifestsOptions {
   store?: string;
   storeRoleArn?: string;
   storeServiceAccount?: string;
+  storeClientId?: string;
+  storeTenantId?: string;
   storeSecret?: string;
   storeDirectory: string;
   storeClaim: string;
@@ -43,6 +45,8 @@ function storeOf(options: ManifestsOptions): InstallOptions["store"] {
   const access = {
     roleArn: options.storeRoleArn,
     serviceAccount: options.storeServiceAccount,
+    clientId: options.storeClientId,
+    tenantId: options.storeTenantId,
     secret: options.storeSecret,
   };
   if (address !== undefined) return { address, ...access };
@@ -76,5 +80,7 @@ const flagNames = {
   "store.address": "--store",
   "store.roleArn": "--store-role-arn",
   "store.serviceAccount": "--store-service-account",
+  "store.clientId": "--store-client-id",
+  "store.tenantId": "--store-tenant-id",
   "store.secret": "--store-secret",
 };
