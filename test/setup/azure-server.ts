@@ -1,17 +1,14 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { connect } from "node:net";
-import { once } from "node:events";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ContainerClient, StorageSharedKeyCredential } from "@azure/storage-blob";
 import type { AzureLocation } from "../../src/api/azure-address.ts";
-import { systemClock } from "../../src/kube/clock.ts";
 import type { KeyPair } from "../../src/local/control-plane/certificate.ts";
-import { startChild, type Child } from "../../src/local/control-plane/child.ts";
+import type { Child } from "../../src/local/control-plane/child.ts";
 import { freePort } from "../../src/local/control-plane/free-port.ts";
-import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 import { speakAsAzure } from "./azure-words.ts";
 import { acquireAzurite } from "./azurite.ts";
+import { startLoopbackServer } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
 
 const account = "checkpoints";
@@ -73,32 +70,14 @@ interface Place {
 async function startOnce({ program, dir, port, tls }: Place): Promise<Child> {
   const [cert, privateKey] = [join(dir, "certificate.pem"), join(dir, "key.pem")];
   if (tls !== undefined) await Promise.all([writeFile(cert, tls.certificate), writeFile(privateKey, tls.key)]);
-  const child = await startChild({
-    program: process.execPath,
+  return startLoopbackServer({
+    ...{ what: "Azurite", program: process.execPath, dir, port },
     args: [
       program,
       ...["--blobHost", "127.0.0.1", "--blobPort", String(port), "--location", join(dir, "data")],
       ...["--silent", "--disableTelemetry", "--disableProductStyleUrl", "--skipApiVersionCheck"],
       ...(tls === undefined ? [] : ["--oauth", "basic", "--cert", cert, "--key", privateKey]),
     ],
-    cwd: dir,
     environment: { AZURITE_ACCOUNTS: `${account}:${key}` },
-    logPath: join(dir, "server.log"),
-    clock: systemClock,
   });
-  const [what, timeoutMilliseconds] = ["Azurite", 30_000];
-  await waitUntilReady(child, { what, timeoutMilliseconds, clock: systemClock, ready: () => accepts(port) });
-  return child;
-}
-
-async function accepts(port: number): Promise<boolean> {
-  const socket = connect(port, "127.0.0.1");
-  try {
-    await once(socket, "connect");
-    return true;
-  } catch {
-    return false;
-  } finally {
-    socket.destroy();
-  }
 }

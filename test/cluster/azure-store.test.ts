@@ -1,0 +1,6 @@
+import type { AzureLocation } from "../../src/api/azure-address.ts";
+import { azureBucket } from "../../src/store/objects/azure.ts";
+import { azureCloud } from "../contract/store/azure-cloud.ts";
+import { objectsStore } from "./objects-store.ts";
+
+objectsStore(azureCloud, (location) => azureBucket(location as AzureLocation));
