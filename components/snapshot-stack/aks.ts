@@ -1,9 +1,10 @@
 import type { UserAssignedIdentity } from "@pulumi/azure-native/managedidentity/index.js";
 import type { CustomResource, CustomResourceOptions, Input } from "@pulumi/pulumi";
-import { all, interpolate, output } from "@pulumi/pulumi";
+import { interpolate } from "@pulumi/pulumi";
 import { controllerName, systemNamespace } from "../../src/api/system-names.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { RametStore } from "../ramet-store.ts";
+import { whenStored } from "./when-stored.ts";
 
 /** What Azure is asked for. The driver and its controller are AKS' own. */
 export interface AksStackArgs {
@@ -93,10 +94,6 @@ const identityName = "UserAssignedIdentity/store";
 /** The store as the controllers are told of it; who they are is known when all is there that they need. */
 export function aksStore({ store }: AksStackArgs, made: Promise<Record<string, CustomResource>>): RametStore {
   if (store === undefined) return {};
-  const clientId = output(made).apply((resources) => {
-    const identity = resources[identityName] as UserAssignedIdentity;
-    const ofStore = Object.keys(resources).filter((key) => key.endsWith("/store"));
-    return all([identity.clientId, all(ofStore.map((key) => resources[key]?.id))]).apply(([known]) => known);
-  });
+  const clientId = whenStored(made, (resources) => (resources[identityName] as UserAssignedIdentity).clientId);
   return { azure: { account: store.account, container: containerName, clientId } };
 }

@@ -7,6 +7,7 @@ import type { Manifest } from "./manifest.ts";
 import { aksResources, aksStore } from "./aks.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { eksResources, type EksStackArgs } from "./eks.ts";
+import { eksStore } from "./eks-store.ts";
 import { gkeResources, gkeStore } from "./gke.ts";
 
 /** What the cloud is asked for. @throws RunError for what is missing of its arguments, or its package */
@@ -31,11 +32,21 @@ export async function cloudResources(
 
 /** The store that a cloud is asked for, as `RametRuntime` takes it; an empty one where none is. */
 export function cloudStore(
-  { cloud, gke = {}, aks = {} }: SnapshotStackArgs,
+  { cloud, eks, gke = {}, aks = {} }: SnapshotStackArgs,
   made: Promise<Record<string, CustomResource>>,
 ): RametStore {
-  if (cloud === "gke") return gkeStore(gke, made);
-  return cloud === "aks" ? aksStore(aks, made) : {};
+  switch (cloud) {
+    case "eks":
+      return eks === undefined ? {} : eksStore(eks, made);
+    case "gke":
+      return gkeStore(gke, made);
+    case "aks":
+      return aksStore(aks, made);
+    case "acs":
+    case "generic":
+    case "local":
+      return {};
+  }
 }
 
 /** What of a cloud is ours, for the next look: an add-on cannot be annotated. */

@@ -1,9 +1,11 @@
 import type { CustomResource, CustomResourceOptions, Input } from "@pulumi/pulumi";
 import { all, jsonStringify, output, type Output } from "@pulumi/pulumi";
 import { cloudPackage } from "../cloud-package.ts";
+import { policy, trust, type EksIdentity } from "./eks-identity.ts";
+import { eksStoreResources, type EksStackStore } from "./eks-store.ts";
 
-/** What EKS is asked for. */
-export interface EksStackArgs {
+/** What EKS is asked for. `identity` says how the driver and the controllers get their roles. */
+export interface EksStackArgs extends EksIdentity {
   /** The name of the cluster. */
   clusterName: Input<string>;
   /**
@@ -11,10 +13,6 @@ export interface EksStackArgs {
    * @default false
    */
   autoMode?: boolean;
-  /** How the driver gets its rights. IRSA needs `oidcProviderArn`. @default "podIdentity" */
-  identity?: "podIdentity" | "irsa";
-  /** The cluster's OpenID Connect provider in IAM, for IRSA. */
-  oidcProviderArn?: Input<string>;
   /**
    * The managed policy of the driver's role. `account`: volumes and snapshots of all clusters of the account that bear the driver's tag
    * (AmazonEBSCSIDriverPolicyV2). `cluster`: those of this cluster alone, which others cannot restore until they are tagged anew
@@ -23,7 +21,9 @@ export interface EksStackArgs {
   scope?: "account" | "cluster";
   /** Keys with which volumes and snapshots are encrypted, where that is not the account's own key of EBS. */
   kmsKeyArns?: Input<string>[];
-  /** Of the role, the add-ons, and all volumes and snapshots that the driver makes. */
+  /** A bucket for checkpoints, and the right to it for the controllers' service account. @default none */
+  store?: EksStackStore;
+  /** Of the roles, the add-ons, the bucket, and all volumes and snapshots that the driver makes. */
   tags?: Record<string, Input<string>>;
   /** @default that which EKS takes for the cluster's version */
   versions?: { driver?: Input<string>; snapshotController?: Input<string> };
@@ -38,10 +38,27 @@ export const addonNames = {
 } as const;
 const account = { namespace: "kube-system", serviceAccount: "ebs-csi-controller-sa" };
 
-/** The add-ons that a plan has EKS install, and the role of the driver. */
+interface EksWish {
+  args: EksStackArgs;
+  /** The add-ons that are not there yet. */
+  addons: readonly string[];
+  before: readonly CustomResource[];
+}
+
+/** The add-ons that a plan has EKS install, the role of the driver, and the store. */
 export async function eksResources(
   name: string,
-  { args, addons, before }: { args: EksStackArgs; addons: readonly string[]; before: readonly CustomResource[] },
+  wish: EksWish,
+  options: CustomResourceOptions,
+): Promise<Record<string, CustomResource>> {
+  const { store, ...args } = wish.args;
+  const addons = await addonResources(name, wish, options);
+  return store === undefined ? addons : { ...addons, ...(await eksStoreResources(name, { ...args, store }, options)) };
+}
+
+async function addonResources(
+  name: string,
+  { args, addons, before }: EksWish,
   options: CustomResourceOptions,
 ): Promise<Record<string, CustomResource>> {
   const eks = await cloudPackage("@pulumi/aws", () => import("@pulumi/aws/eks/index.js"));
@@ -93,7 +110,7 @@ async function driverRole(name: string, args: EksStackArgs, options: CustomResou
     `${name}-ebs-csi`,
     // Pod Identity tells of the cluster by itself; for IRSA the cluster's policy reads it from the role.
     {
-      assumeRolePolicy: driverTrust(args),
+      assumeRolePolicy: trust(args, account),
       tags: { ...tags, ...(scope === "cluster" && { "eks-cluster-name": clusterName }) },
     },
     options,
@@ -118,21 +135,6 @@ const managedPolicies = {
   cluster: "AmazonEBSCSIDriverEKSClusterScopedPolicy",
 } as const;
 
-/** Only the driver's own service account may take the role. */
-export function driverTrust({ identity = "podIdentity", oidcProviderArn }: EksStackArgs): Output<string> {
-  if (identity === "podIdentity") {
-    const Principal = { Service: "pods.eks.amazonaws.com" };
-    return policy([{ Effect: "Allow", Principal, Action: ["sts:AssumeRole", "sts:TagSession"] }]);
-  }
-  return output(oidcProviderArn ?? "").apply((arn) => {
-    const issuer = arn.replace(/^.*:oidc-provider\//, "");
-    const subject = `system:serviceaccount:${account.namespace}:${account.serviceAccount}`;
-    const Condition = { StringEquals: { [`${issuer}:aud`]: "sts.amazonaws.com", [`${issuer}:sub`]: subject } };
-    const Principal = { Federated: arn };
-    return policy([{ Effect: "Allow", Principal, Action: "sts:AssumeRoleWithWebIdentity", Condition }]);
-  });
-}
-
 /** What the managed policies leave out: a grant of a key goes to EBS alone. */
 function keyPolicy(arns: Input<string>[]): Output<string> {
   return all(arns).apply((Resource) =>
@@ -144,8 +146,4 @@ function keyPolicy(arns: Input<string>[]): Output<string> {
       },
     ]),
   );
-}
-
-function policy(Statement: readonly Record<string, unknown>[]): Output<string> {
-  return jsonStringify({ Version: "2012-10-17", Statement });
 }

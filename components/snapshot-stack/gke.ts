@@ -1,9 +1,10 @@
 import type { Account } from "@pulumi/gcp/serviceaccount/index.js";
 import type { CustomResource, CustomResourceOptions, Input } from "@pulumi/pulumi";
-import { all, interpolate, output } from "@pulumi/pulumi";
+import { interpolate } from "@pulumi/pulumi";
 import { controllerName, systemNamespace } from "../../src/api/system-names.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { RametStore } from "../ramet-store.ts";
+import { whenStored } from "./when-stored.ts";
 
 /** What Google Cloud is asked for. The driver and its controller are GKE's own. */
 export interface GkeStackArgs {
@@ -66,10 +67,6 @@ const accountName = "Account/store";
 /** The store as the controllers are told of it; who they are is known when all is there that they need. */
 export function gkeStore({ store }: GkeStackArgs, made: Promise<Record<string, CustomResource>>): RametStore {
   if (store === undefined) return {};
-  const serviceAccount = output(made).apply((resources) => {
-    const account = resources[accountName] as Account;
-    const ofStore = Object.keys(resources).filter((key) => key.includes("/store"));
-    return all([account.email, all(ofStore.map((key) => resources[key]?.id))]).apply(([known]) => known);
-  });
+  const serviceAccount = whenStored(made, (resources) => (resources[accountName] as Account).email);
   return { gcs: { bucket: store.bucket, serviceAccount } };
 }

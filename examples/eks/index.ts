@@ -1,5 +1,5 @@
 import { Config } from "@pulumi/pulumi";
-import { SnapshotStack } from "ramet";
+import { RametRuntime, SnapshotStack } from "ramet";
 
 const config = new Config();
 const stack = new SnapshotStack("snapshots", {
@@ -9,6 +9,7 @@ const stack = new SnapshotStack("snapshots", {
     // Other clusters of the account cannot restore what this one has taken.
     scope: "cluster",
     tags: { "cost-center": config.get("costCenter") ?? "agents" },
+    store: { bucket: config.require("bucket") },
   },
   classes: [
     {
@@ -17,6 +18,13 @@ const stack = new SnapshotStack("snapshots", {
     },
   ],
 });
+// The controllers keep checkpoints in that bucket, with the role that the stack has made for them.
+const ramet = new RametRuntime("ramet", {
+  image: config.require("image"),
+  cellImage: config.require("cellImage"),
+  store: stack.store,
+});
 
 export const classes = stack.classNames;
 export const missing = stack.facts.missing;
+export const mode = ramet.mode;

@@ -4,6 +4,8 @@ import type { Values } from "./values.ts";
 
 /** Of a managed identity: whoever uses it looks that it is a client id. */
 export const identityClientId = "5e7f0c4a-0000-4000-8000-57a4d15c11e7";
+/** Of a bucket of S3, which goes into an address. */
+export const bucketRegion = "stand-in-1";
 
 /**
  * Resources of `aws`, `gcp` and `azure-native`: a stand-in that makes nothing. It answers what was wished, and in place of what only a
@@ -31,7 +33,13 @@ export class CloudResources implements ResourceProvider {
 
   create(inputs: Values): Promise<{ id: string; outputs: Values }> {
     const said = (what: string): string => `stand-in:${this.#type}:${what}`;
-    const made = { id: said("id"), arn: said("arn"), name: said("name"), principalId: said("principal") };
+    const made = {
+      id: said("id"),
+      arn: said("arn"),
+      name: said("name"),
+      principalId: said("principal"),
+      region: bucketRegion,
+    };
     const email = "stand-in@project.iam.gserviceaccount.com";
     const account = this.#type.startsWith("gcp:serviceaccount/account:")
       ? { email, member: `serviceAccount:${email}` }

@@ -1,11 +1,12 @@
 import { expect, it } from "vitest";
 import { knownValue } from "../known-value.ts";
-import { driverTrust } from "./eks.ts";
+import { trust } from "./eks-identity.ts";
 
-it("lets the driver's own service account alone take its role by IRSA", async () => {
+it("lets one service account alone take a role by IRSA", async () => {
   const oidcProviderArn = "arn:aws:iam::1:oidc-provider/oidc.eks.eu-west-1.amazonaws.com/id/A";
-  const trust = await knownValue(driverTrust({ clusterName: "prod", identity: "irsa", oidcProviderArn }));
-  expect(JSON.parse(trust ?? "")).toMatchObject({
+  const account = { namespace: "kube-system", serviceAccount: "ebs-csi-controller-sa" };
+  const text = await knownValue(trust({ identity: "irsa", oidcProviderArn }, account));
+  expect(JSON.parse(text ?? "")).toMatchObject({
     Statement: [
       {
         ...{ Action: "sts:AssumeRoleWithWebIdentity", Principal: { Federated: oidcProviderArn } },
