@@ -1,3 +1,4 @@
+import { backMemory } from "./backed-memory.ts";
 import type { CleanUp } from "./clean-up.ts";
 import type { CpuAccount } from "./cpu-account.ts";
 import type { BenchOptions } from "./options.ts";
@@ -48,13 +49,17 @@ export interface Turns {
 /** Runs the part of a turn that counts and adds its CPU time to the turn's measures. */
 export type Measured = <T>(work: () => Promise<T>) => Promise<T>;
 
-/** Takes turns, so that whatever else happens on the machine meets both sides alike; the first turn warms up and is dropped. */
+/**
+ * Takes turns, so that whatever else happens on the machine meets both sides alike; the first turn warms up and is dropped. Neither
+ * waits for the host's memory: what a clone and its files take is there, twice over.
+ */
 async function takeTurns(figure: Figure, { n, accounts, signal, ...sides }: Turns): Promise<void> {
   for (let turn = 0; turn <= n; turn++) {
     const order = turn % 2 === 0 ? (["bare", "ramet"] as const) : (["ramet", "bare"] as const);
     for (const side of order) {
       signal.throwIfAborted();
-      const measures = await oneTurn(accounts[side], (measured) => sides[side](turn, measured));
+      const memoryBytes = 2 * figure.sizeMiB * 2 ** 20;
+      const measures = await oneTurn(accounts[side], memoryBytes, (measured) => sides[side](turn, measured));
       if (turn > 0) figure[side].add(measures);
     }
     process.stderr.write(`\r${figure.name} ${figure.sizeMiB} MiB: ${turn}/${n} `);
@@ -74,11 +79,13 @@ export async function reportTurns(
 
 async function oneTurn(
   account: CpuAccount | undefined,
+  memoryBytes: number,
   turn: (measured: Measured) => Promise<Measures>,
 ): Promise<Measures> {
   await account?.join();
   let cpuSeconds = 0;
   const measures = await turn(async (work) => {
+    if (memoryBytes > 0) await backMemory(memoryBytes);
     const before = (await account?.seconds()) ?? 0;
     const result = await work();
     cpuSeconds += ((await account?.seconds()) ?? 0) - before;
