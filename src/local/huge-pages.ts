@@ -11,7 +11,7 @@ type Setting = keyof typeof wanted;
 export interface HugePages {
   shmem_enabled: string;
   defrag: string;
-  /** Whether checkpoints of large sandboxes are as fast as this machine can take them. */
+  /** Whether clones of large sandboxes are as fast as this machine can make them. */
   tuned: boolean;
 }
 
@@ -31,10 +31,10 @@ export async function readHugePages(): Promise<HugePages | undefined> {
 export function describeHugePages(pages: HugePages | undefined): string {
   if (pages === undefined) return "this kernel has no transparent huge pages";
   const present = `shmem_enabled=${pages.shmem_enabled} defrag=${pages.defrag}`;
-  if (pages.tuned) return `${present}: checkpoints of large sandboxes are fast`;
+  if (pages.tuned) return `${present}: clones of large sandboxes are fast`;
   return (
-    `${present}: with shmem_enabled=advise and defrag=defer a checkpoint of 1 GiB of memory stands still for about ` +
-    `0.2 s in place of 0.4 to 0.7 s (for the whole machine, until it restarts: ${howToTune()})`
+    `${present}: with shmem_enabled=advise and defrag=defer a clone of 1 GiB of memory answers after about ` +
+    `0.3 s in place of 0.7 s (for the whole machine, until it restarts: ${howToTune()})`
   );
 }
 
