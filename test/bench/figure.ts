@@ -31,7 +31,7 @@ export interface Figure {
   hugePages: boolean;
   ramet: Samples;
   bare: Samples;
-  /** Pairs of measures whose ratio is the figure's point: Ramet's, bare's, and the limit that the issue set. */
+  /** Pairs of measures whose ratio is the figure's point: Ramet's, bare's, and the limit that is asked. */
   ratios: { ramet: string; bare: string; limit?: number }[];
   /** Milliseconds that Ramet's measure of that name should not exceed at p50. */
   goals: Record<string, number>;
