@@ -103,15 +103,7 @@ export function decodeManifest(bytes: Uint8Array, ref: CheckpointRef, expectedDi
 
 /** As `decodeManifest`, where no recorded digest is at hand. */
 export function parseManifest(bytes: Uint8Array, ref: CheckpointRef): Manifest {
-  const value = json(bytes, ref);
-  const version = z.object({ v: z.number() }).safeParse(value);
-  if (version.success && version.data.v > manifestVersion) {
-    throw new RametError(
-      "CheckpointTooNew",
-      `checkpoint ${ref.checkpointId} cannot be read: its manifest has version ${version.data.v}, known is ${manifestVersion}`,
-      { hint: "Use the version of Ramet that took it, or a newer one." },
-    );
-  }
+  const value = versionedJson(bytes, ref, { what: "manifest", known: manifestVersion });
   const result = Manifest.safeParse(value);
   if (!result.success) throw lost(ref, `its manifest is not legal: ${issue(result.error)}`);
   const { namespace, checkpointId } = result.data;
@@ -137,11 +129,27 @@ export function lost(ref: CheckpointRef, why: string, cause?: unknown): RametErr
   });
 }
 
-function json(bytes: Uint8Array, ref: CheckpointRef): unknown {
+/**
+ * What is stored of a checkpoint, with its version in `v`. Errors: `CheckpointLost` where it is not JSON, `CheckpointTooNew` where its version
+ * is not known yet.
+ * @param of what it is called, and the newest version that this Ramet knows
+ */
+export function versionedJson(bytes: Uint8Array, ref: CheckpointRef, of: { what: string; known: number }): unknown {
+  const value = json(bytes, ref, of.what);
+  const versioned = z.object({ v: z.number() }).safeParse(value);
+  if (!versioned.success || versioned.data.v <= of.known) return value;
+  throw new RametError(
+    "CheckpointTooNew",
+    `checkpoint ${ref.checkpointId} cannot be read: its ${of.what} has version ${versioned.data.v}, known is ${of.known}`,
+    { hint: "Use the version of Ramet that took it, or a newer one." },
+  );
+}
+
+function json(bytes: Uint8Array, ref: CheckpointRef, what: string): unknown {
   try {
     return JSON.parse(Buffer.from(bytes).toString("utf8"));
   } catch (error) {
-    throw lost(ref, "its manifest is not JSON", error);
+    throw lost(ref, `its ${what} is not JSON`, error);
   }
 }
 

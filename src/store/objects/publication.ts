@@ -1,8 +1,7 @@
 import { z } from "zod";
 import { canonicalJson } from "../../api/canonical-json.ts";
-import { RametError } from "../../api/errors.ts";
 import type { CheckpointRef } from "../checkpoint-id.ts";
-import { digestOf, lost, parseManifest, sizeOf, type Manifest } from "../manifest.ts";
+import { digestOf, lost, parseManifest, sizeOf, versionedJson, type Manifest } from "../manifest.ts";
 import type { PublishedCheckpoint } from "../sessions.ts";
 import { attemptExpiry } from "./layout.ts";
 
@@ -15,7 +14,6 @@ export interface PublicationObject {
 
 const version = 1;
 
-const Versioned = z.object({ v: z.number() });
 const Stored = z.object({
   v: z.literal(version),
   attempt: z.string().refine((name) => attemptExpiry(name) !== undefined, "is no attempt's name"),
@@ -28,15 +26,7 @@ export function encodePublication(attempt: string, manifest: Manifest): Buffer {
 
 /** Errors: `CheckpointLost` where it is not legal, `CheckpointTooNew`. The manifest in it is not looked at. */
 export function decodePublication(bytes: Buffer, ref: CheckpointRef): PublicationObject {
-  const value = json(bytes, ref);
-  const versioned = Versioned.safeParse(value);
-  if (versioned.success && versioned.data.v > version) {
-    throw new RametError(
-      "CheckpointTooNew",
-      `checkpoint ${ref.checkpointId} cannot be read: its publication has version ${versioned.data.v}, known is ${version}`,
-      { hint: "Use the version of Ramet that took it, or a newer one." },
-    );
-  }
+  const value = versionedJson(bytes, ref, { what: "publication", known: version });
   const stored = Stored.safeParse(value);
   if (!stored.success) throw lost(ref, `its publication is not legal: ${stored.error.issues[0]?.message ?? "unknown"}`);
   const { attempt, manifest } = stored.data;
@@ -46,12 +36,4 @@ export function decodePublication(bytes: Buffer, ref: CheckpointRef): Publicatio
 /** What a publication makes known of its checkpoint. Errors: `CheckpointLost`, `CheckpointTooNew`. */
 export function publishedCheckpoint({ manifestBytes }: PublicationObject, ref: CheckpointRef): PublishedCheckpoint {
   return { manifestDigest: digestOf(manifestBytes), sizeBytes: sizeOf(parseManifest(manifestBytes, ref)) };
-}
-
-function json(bytes: Buffer, ref: CheckpointRef): unknown {
-  try {
-    return JSON.parse(bytes.toString("utf8"));
-  } catch (error) {
-    throw lost(ref, "its publication is not JSON", error);
-  }
 }
