@@ -1,5 +1,4 @@
 import { RametError } from "../../api/errors.ts";
-import { nameOfStore } from "../../api/store-address.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
 import { boundStore } from "../../store/bound-store.ts";
@@ -7,7 +6,7 @@ import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { isMissing, storePlace } from "../store/store-place.ts";
+import { isMissing, nameOfPlace, storePlace } from "../store/store-place.ts";
 
 /** `why`: there is none within reach, for people. */
 export type ClusterStore = { path: string; store: CheckpointStore } | { why: string };
@@ -20,7 +19,7 @@ export type ClusterStore = { path: string; store: CheckpointStore } | { why: str
  */
 export async function openClusterStore(io: Io, cluster: Cluster, path: string | undefined): Promise<ClusterStore> {
   const place = storePlace(path ?? clusterFolder(defaultClusterName, io.environment).store);
-  const root = "directory" in place ? place.directory : nameOfStore(place);
+  const root = nameOfPlace(place);
   if (isMissing(place)) {
     if (path === undefined) return { why: "it is not on this machine" };
     throw new RametError("NotFound", `There is no store at ${root}`, { hint: "Correct --store-path." });

@@ -1,10 +1,9 @@
 import { RametError } from "../../api/errors.ts";
-import { nameOfStore } from "../../api/store-address.ts";
 import { clusterFolder } from "../../local/cluster-folder.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { Io } from "../io.ts";
-import { isMissing, storePlace } from "./store-place.ts";
+import { isMissing, nameOfPlace, storePlace } from "./store-place.ts";
 
 export interface WhichStore {
   /** A folder, or an address. */
@@ -23,7 +22,7 @@ export async function openStore(
   { path, name, namespace }: WhichStore,
 ): Promise<{ store: CheckpointStore; root: string; namespaces: string[] }> {
   const place = storePlace(path ?? clusterFolder(name, io.environment).store);
-  const root = "directory" in place ? place.directory : nameOfStore(place);
+  const root = nameOfPlace(place);
   if (isMissing(place)) {
     throw new RametError("NotFound", `There is no store at ${root}`, {
       hint: path === undefined ? "Run `ramet local up`, or name a folder with --path." : "Correct --path.",
