@@ -49,16 +49,19 @@ test("of a few processes nothing is told", async () => {
   expect(watch.note()).toBe("");
 });
 
-test("of many processes the number is told that was counted last", async () => {
-  for (const count of [40, 700, 650]) await counted(count);
-  expect(watch.note()).toBe("; it had 650 processes by then: look at whether a program starts others without end");
+test("of many processes the greatest number is told", async () => {
+  for (const count of [40, 700, 20]) await counted(count);
+  expect(watch.note()).toBe("; it had 700 processes: look at whether a program starts others without end");
 });
 
-test("a guest that has not answered for long is told of, whatever it said before", async () => {
+test("a guest that has not answered for long is told of, whatever it said before and after", async () => {
   await counted(700);
   await pass(1);
   await pass(8);
-  expect(watch.note()).toMatch(/^; the sandbox had not answered for 9 s: .* without end, or at how busy its node is$/);
+  const silent = /^; the sandbox had not answered for 9 s: .* without end, or at how busy its node is$/;
+  expect(watch.note()).toMatch(silent);
+  await answered(87);
+  expect(watch.note()).toMatch(silent);
 });
 
 test("an answer that comes when the command was ended says nothing of how it was before", async () => {
@@ -66,9 +69,7 @@ test("an answer that comes when the command was ended says nothing of how it was
   await pass(1);
   await pass(8.1);
   await answered(4);
-  await pass(3);
   expect(watch.note()).toMatch(/had not answered for 9 s/);
-  expect(asked).toHaveLength(2);
 });
 
 test("what comes after the command's time does not count as silence", async () => {

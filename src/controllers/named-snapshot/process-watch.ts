@@ -3,14 +3,16 @@ import { delay, type Clock } from "../../kube/clock.ts";
 
 /**
  * Asks a sandbox again and again, while a command runs in it, how many processes there are. A program that starts others
- * without end is known by a great number, or by a guest that gets no time to answer; where the command's own time is up,
- * that is the cause.
+ * without end is known by a great number, or by a guest that gets no time to answer, whatever the last answer said: one may
+ * come through at any moment, and the end of such a program lets the guest answer at once. Where the command's own time is
+ * up, that is the cause.
  */
 export class ProcessWatch {
   readonly #clock: Clock;
   readonly #stopped = new AbortController();
   readonly #overAt: number;
-  #count = 0;
+  #mostProcesses = 0;
+  #longestSilence = 0;
   #answeredAt: number;
 
   /** @param timeoutSeconds of the command, which begins now */
@@ -27,12 +29,12 @@ export class ProcessWatch {
 
   /** What is to be told of a command whose time is up, as the end of a sentence; empty where nothing is remarkable. */
   note(): string {
-    const until = Math.min(this.#clock.monotonicMilliseconds(), this.#overAt);
-    const silentSeconds = Math.floor((until - this.#answeredAt) / 1000);
+    const silentSeconds = Math.floor(Math.max(this.#longestSilence, this.#silence()) / 1000);
     if (silentSeconds >= longSilenceSeconds) {
       return `; the sandbox had not answered for ${silentSeconds} s: ${cause}, or at how busy its node is`;
     }
-    return this.#count >= manyProcesses ? `; it had ${this.#count} processes by then: ${cause}` : "";
+    const processes = this.#mostProcesses;
+    return processes >= manyProcesses ? `; it had ${processes} processes: ${cause}` : "";
   }
 
   async #watch(guest: Pick<SandboxGuest, "list">): Promise<void> {
@@ -40,13 +42,16 @@ export class ProcessWatch {
       await delay(this.#clock, betweenCountsMilliseconds, this.#stopped.signal);
       // One that cannot be reached: what is wrong, the command's own connection tells.
       const count = await processesIn(guest).catch(() => undefined);
-      const now = this.#clock.monotonicMilliseconds();
-      // The end of such a command lets the guest answer again, which says nothing of how it was.
-      if (now >= this.#overAt) return;
       if (count === undefined) continue;
-      this.#count = count;
-      this.#answeredAt = now;
+      this.#longestSilence = Math.max(this.#longestSilence, this.#silence());
+      this.#mostProcesses = Math.max(this.#mostProcesses, count);
+      this.#answeredAt = this.#clock.monotonicMilliseconds();
     }
+  }
+
+  /** In milliseconds, since the last answer; what comes after the command's time does not count. */
+  #silence(): number {
+    return Math.min(this.#clock.monotonicMilliseconds(), this.#overAt) - this.#answeredAt;
   }
 }
 
