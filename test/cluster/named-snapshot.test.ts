@@ -179,6 +179,20 @@ test("a Secret is copied in and is nowhere else; a version says that it has it",
   expect(await world.read("secret-a", "/root/token")).toBe("hunter2");
 });
 
+test("a Secret of what a snapshot is built from is no more told than its own, and its version says that it has it", async () => {
+  await world.secret("parent-key", { token: "correct horse" });
+  const copy = { path: "/root/token", secretKeyRef: { name: "parent-key", key: "token" } };
+  await world.apply("secret-parent", { from: { template: { name: "base" } }, recipe: [{ copy }] });
+  await world.apply("secret-child", {
+    from: { snapshot: { name: "secret-parent" } },
+    recipe: [{ run: "cat /root/token; echo ' is its'" }],
+  });
+  const { status } = await world.until("secret-child", ({ status: now }) => now?.version === 1);
+  expect(status?.versions?.[0]?.secrets).toEqual(["parent-key"]);
+  expect(status?.steps?.[0]?.output).toBe("[secret] is its\n");
+  expect(JSON.stringify([status, await world.log("secret-child")])).not.toContain("correct horse");
+});
+
 test("what is followed stays until nobody follows it; then all that it made goes with it", async () => {
   await world.cluster.seen.snapshots.resource.delete({ namespace: "t", name: "web" });
   await world.until(

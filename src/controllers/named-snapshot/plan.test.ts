@@ -124,6 +124,7 @@ class StandInWorld {
       origin: { kind: "template", spec: base },
       parent: "template/base",
       copied: new Map(),
+      inheritedSecrets: [],
       secrets: [],
     };
     const succeeded = [...this.checkpoints.values()].filter(({ status }) => status?.phase === "Succeeded");

@@ -30,11 +30,12 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
   });
   if (cycle !== undefined) return { reason: "Cycle", problem: inCycle(cycle) };
   try {
-    const { source, origin, parent } = resolveSource(snapshot, lookups);
+    const { source, inheritedSecrets = [], ...from } = resolveSource(snapshot, lookups);
     if ("problem" in lookups.copied) throw lookups.copied.problem;
     const { copied } = lookups;
     const digest = snapshotDigest({ from: source, recipe: spec.recipe, copied, contents: spec.contents });
-    return { digest, origin, parent, copied, secrets: secretsOf(spec.recipe), ...(copied.size > 0 && lookAgain) };
+    const secrets = [...new Set([...inheritedSecrets, ...secretsOf(spec.recipe)])];
+    return { ...from, digest, copied, inheritedSecrets, secrets, ...(copied.size > 0 && lookAgain) };
   } catch (error) {
     return { reason: "InputMissing", problem: RametError.from(error) };
   }
@@ -47,6 +48,7 @@ interface Source {
   source: ResolvedSource;
   origin: BuildOrigin;
   parent: string;
+  inheritedSecrets?: string[];
 }
 
 function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapshot, lookups: InputLookups): Source {
@@ -61,9 +63,14 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
   }
   if (from.snapshot !== undefined) {
     const found = lookups.snapshot(from.snapshot.name) ?? missing("NamedSnapshot", from.snapshot.name, namespace);
-    const { digest, version, checkpointId } = findVersion(found, withoutUndefined(from.snapshot));
+    const { digest, version, checkpointId, secrets } = findVersion(found, withoutUndefined(from.snapshot));
     const parent = printSnapshotReference({ name: from.snapshot.name, version });
-    return { source: { snapshot: { digest } }, origin: { kind: "checkpoint", checkpointId }, parent };
+    return {
+      source: { snapshot: { digest } },
+      origin: { kind: "checkpoint", checkpointId },
+      parent,
+      ...(secrets && { inheritedSecrets: secrets }),
+    };
   }
   if (from.sandbox !== undefined) {
     const { name } = from.sandbox;
@@ -85,7 +92,7 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
 }
 
 function secretsOf(recipe: readonly RecipeStep[]): string[] {
-  return [...new Set(recipe.flatMap(({ copy }) => (copy?.secretKeyRef === undefined ? [] : [copy.secretKeyRef.name])))];
+  return recipe.flatMap(({ copy }) => (copy?.secretKeyRef === undefined ? [] : [copy.secretKeyRef.name]));
 }
 
 function withoutUndefined({

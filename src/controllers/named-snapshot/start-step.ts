@@ -51,7 +51,7 @@ export function startStep(
     attemptId(builder.metadata.uid, index),
     async () => {
       // Before the step, so that nothing has been done where they cannot be read.
-      const secrets = await copiedSecrets(client, snapshot, index, closing);
+      const secrets = await copiedSecrets(client, { snapshot, index, wanted }, closing);
       return concealing(await runStep(wish, around), secrets);
     },
     () => {

@@ -46,6 +46,9 @@ export interface Wanted {
   /** As a version tells it: `template/python`, `python@3`. */
   parent: string;
   copied: ReadonlyMap<number, CopiedContent>;
+  /** Names of the Secrets that are in what it is built from. */
+  inheritedSecrets: string[];
+  /** These, and those that its recipe copies. */
   secrets: string[];
   /** When to look again at what no informer tells of. */
   lookAgainAfterMilliseconds?: number;
