@@ -19,6 +19,8 @@ const shared = {
   format: "esm",
   target: "node22.19",
   sourcemap: true,
+  // Names and lines are what a stack trace needs; the sources of the clouds' clients are twice as much as the programs.
+  sourcesContent: false,
   logLevel: "warning",
 };
 
