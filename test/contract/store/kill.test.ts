@@ -4,13 +4,11 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { directoryStore } from "../../../src/store/directory/store.ts";
 import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
-import { namespace, type Order } from "./order.ts";
+import type { Order } from "./order.ts";
 import { publish, restore } from "./harness.ts";
 import { runChild } from "./run-child.ts";
+import { expectSound as expectStoreSound, files, publishNeighbour, victim } from "./victim.ts";
 
-const files = { "checkpoint.img": "state", "pages.img": "p".repeat(100_000), "pages_meta.img": "meta" };
-const neighbour = { namespace, checkpointId: "neighbour" };
-const victim = { namespace, checkpointId: "victim" };
 const now = Date.now;
 
 let root: string;
@@ -20,8 +18,7 @@ let neighbourDigest: string;
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), "ramet-store-kill-"));
   store = directoryStore({ root });
-  // Shares one file with the victim, so that shared content is in play.
-  ({ manifestDigest: neighbourDigest } = await publish({ store, now }, neighbour, { "checkpoint.img": "state" }));
+  neighbourDigest = await publishNeighbour(store);
 });
 afterEach(() => rm(root, { recursive: true }));
 
@@ -30,12 +27,8 @@ async function killAt(operation: Order["operation"], step: string, time = 1): Pr
   expect(await runChild(order)).toBe(`at ${step}`);
 }
 
-/** What must hold after any crash: the neighbour is whole, the store is sound, and a sweep leaves no rests. */
-async function expectSound(contentBytes: number): Promise<void> {
-  expect(await restore({ store, now }, neighbour, neighbourDigest)).toEqual({ "checkpoint.img": "state" });
-  expect((await store.scrub()).damaged).toEqual([]);
-  await store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: -60_000 });
-  expect(await store.usage(namespace)).toMatchObject({ contentBytes, stagingBytes: 0 });
+function expectSound(contentBytes: number): Promise<void> {
+  return expectStoreSound(store, { sweeper: store, olderThanMilliseconds: -60_000, neighbourDigest }, contentBytes);
 }
 
 test.each([

@@ -8,12 +8,10 @@ import { storeAt } from "../../../src/store/store-at.ts";
 import type { ObjectServer } from "../../setup/object-server.ts";
 import type { CloudUnderTest } from "./cloud-under-test.ts";
 import { publish, restore } from "./harness.ts";
-import { namespace, type Order } from "./order.ts";
+import type { Order } from "./order.ts";
 import { runChild } from "./run-child.ts";
+import { expectSound as expectStoreSound, files, publishNeighbour, victim } from "./victim.ts";
 
-const files = { "checkpoint.img": "state", "pages.img": "p".repeat(100_000), "pages_meta.img": "meta" };
-const neighbour = { namespace, checkpointId: "neighbour" };
-const victim = { namespace, checkpointId: "victim" };
 const later = 2 * 3_600_000;
 const now = Date.now;
 
@@ -37,7 +35,7 @@ export function objectsKilled(cloud: CloudUnderTest): void {
       place = await server.makePlace();
       store = await storeAt(place);
       sweeper = await storeAt(place, { now: () => now() + later });
-      ({ manifestDigest: neighbourDigest } = await publish({ store, now }, neighbour, { "checkpoint.img": "state" }));
+      neighbourDigest = await publishNeighbour(store);
     });
     afterEach(() => rm(root, { recursive: true }));
 
@@ -46,12 +44,8 @@ export function objectsKilled(cloud: CloudUnderTest): void {
       expect(await runChild(operation === "sweep" ? order : { ...order, later: 0 })).toBe(`at ${step}`);
     }
 
-    /** What must hold after any crash: the neighbour is whole, the store is sound, and a sweep leaves no rests. */
-    async function expectSound(contentBytes: number): Promise<void> {
-      expect(await restore({ store, now }, neighbour, neighbourDigest)).toEqual({ "checkpoint.img": "state" });
-      expect((await store.scrub()).damaged).toEqual([]);
-      await sweeper.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: 3_600_000 });
-      expect(await store.usage(namespace)).toMatchObject({ contentBytes, stagingBytes: 0 });
+    function expectSound(contentBytes: number): Promise<void> {
+      return expectStoreSound(store, { sweeper, olderThanMilliseconds: 3_600_000, neighbourDigest }, contentBytes);
     }
 
     test.each([
