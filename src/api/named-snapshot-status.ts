@@ -44,7 +44,9 @@ export const SnapshotVersion = z.object({
     .array(z.string())
     .meta({ "x-kubernetes-list-type": "atomic" })
     .optional()
-    .describe("Secrets that its recipe, or that of a version it was built from, has copied into it: every clone holds them."),
+    .describe(
+      "Secrets that its recipe, or that of a version it was built from, has copied into it: every clone holds them.",
+    ),
 });
 export type SnapshotVersion = z.infer<typeof SnapshotVersion>;
 

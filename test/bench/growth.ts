@@ -57,7 +57,8 @@ async function oneRound(cluster: LocalCluster, name: string): Promise<void> {
 }
 
 async function idlePoint(cluster: LocalCluster, round: number): Promise<GrowthPoint> {
-  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  // The next spare cell is there by then.
+  await new Promise((resolve) => setTimeout(resolve, 5_000));
   const each = async (value: (pid: number) => Promise<number>): Promise<Record<PartName, number>> => {
     const entries = partNames.map(async (name) => [name, await value(cluster.part(name) ?? 0)] as const);
     return Object.fromEntries(await Promise.all(entries)) as Record<PartName, number>;

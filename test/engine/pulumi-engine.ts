@@ -43,7 +43,12 @@ export class PulumiEngine implements Engine {
     return this.#run((stack, told) => stack.preview({ ...told, ...this.#judge }));
   }
 
-  up(): Promise<RunResult> {
+  /** Where policies judge, a preview comes first, as `pulumi up` has it: the Automation API leaves it out. */
+  async up(): Promise<RunResult> {
+    if (this.#options.policyPack !== undefined) {
+      const preview = await this.preview();
+      if (!preview.succeeded) return preview;
+    }
     return this.#run((stack, told) => stack.up({ ...told, ...this.#judge }));
   }
 

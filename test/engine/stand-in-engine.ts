@@ -38,7 +38,12 @@ export class StandInEngine implements Engine {
     return this.#run(true);
   }
 
-  up(): Promise<RunResult> {
+  /** Where policies judge, a preview comes first, as the command line always has it. */
+  async up(): Promise<RunResult> {
+    if (this.#options.policyPack !== undefined) {
+      const preview = await this.preview();
+      if (!preview.succeeded) return preview;
+    }
     return this.#run(false);
   }
 

@@ -60,8 +60,8 @@ it("fails a preview, and says all that is wrong without repeating a secret", asy
 it("stops an update before anything is made", async () => {
   const { succeeded, lines } = await world.engine.with({ policyPack }).up();
   expect(succeeded).toBe(false);
-  expect(lines.join("\n")).toContain("a mandatory policy is violated");
-  expect(await world.state()).not.toMatch(/"custom": true/);
+  expect(lines.join("\n")).toContain("error: pool: [ramet-bounded-replicas]");
+  await expect(world.state()).rejects.toThrow("ENOENT");
 });
 
 it("takes the settings of a stack, and says what it cannot know yet", async () => {

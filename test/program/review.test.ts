@@ -7,6 +7,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { z } from "zod";
 import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
 import { sandboxSetKind } from "../../src/api/sandbox-set.ts";
+import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
 import { version } from "../../src/api/kind.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -65,6 +66,17 @@ it("fails in a pull request that breaks a rule, and says which", async () => {
   );
 });
 
+it("stops an update that breaks a rule before anything is made, whoever's rights it has", async () => {
+  await world.edit("replicas: 3", "replicas: 51");
+  const up = await world.engine.with({ policyPack }).up();
+  await world.edit("replicas: 51", "replicas: 3");
+  expect(up.succeeded).toBe(false);
+  expect(up.text).toContain("error: pool: [ramet-bounded-replicas]");
+  for (const kind of [sandboxTemplateKind, namedSnapshotKind, sandboxSetKind]) {
+    expect(await resourceOf(kind).list({ namespace })).toMatchObject({ items: [] });
+  }
+});
+
 it("cannot carry it out with the previewer's rights", async () => {
   const up = await world.engine.with({ kubeconfig: previewer }).up();
   expect(up.succeeded).toBe(false);
@@ -107,14 +119,14 @@ async function serve(digest: string): Promise<void> {
   });
 }
 
-async function say(kind: { group: string; plural: string; kind: string }, of: string, status: object): Promise<void> {
-  const resource = client.resource({
-    group: kind.group,
-    version,
-    plural: kind.plural,
-    kind: kind.kind,
-    namespaced: true,
-  });
+type Kind = Record<"group" | "plural" | "kind", string>;
+
+function resourceOf({ group, plural, kind }: Kind) {
+  return client.resource({ group, version, plural, kind, namespaced: true });
+}
+
+async function say(kind: Kind, of: string, status: object): Promise<void> {
+  const resource = resourceOf(kind);
   const at = { namespace, name: of };
   await expect.poll(() => resource.find(at), { timeout: 60_000 }).toBeDefined();
   const { metadata } = await resource.get(at);
