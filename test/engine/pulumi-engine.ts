@@ -10,6 +10,7 @@ import {
 } from "@pulumi/pulumi/automation/index.js";
 import { parse, stringify } from "yaml";
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
+import { judgedUp } from "./judged-up.ts";
 import { EventRecord } from "./event-record.ts";
 import { killIn } from "./program-processes.ts";
 import { renderSteps } from "./render-steps.ts";
@@ -43,13 +44,9 @@ export class PulumiEngine implements Engine {
     return this.#run((stack, told) => stack.preview({ ...told, ...this.#judge }));
   }
 
-  /** Where policies judge, a preview comes first, as `pulumi up` has it: the Automation API leaves it out. */
-  async up(): Promise<RunResult> {
-    if (this.#options.policyPack !== undefined) {
-      const preview = await this.preview();
-      if (!preview.succeeded) return preview;
-    }
-    return this.#run((stack, told) => stack.up({ ...told, ...this.#judge }));
+  /** The Automation API leaves out the preview that the command begins with. */
+  up(): Promise<RunResult> {
+    return judgedUp(this, this.#options, () => this.#run((stack, told) => stack.up({ ...told, ...this.#judge })));
   }
 
   refresh(): Promise<RunResult> {

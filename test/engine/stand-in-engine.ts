@@ -6,6 +6,7 @@ import { CloudResources } from "./cloud-resources.ts";
 import { Deployment } from "./deployment.ts";
 import { DynamicProviderProcess } from "./dynamic-provider-process.ts";
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
+import { judgedUp } from "./judged-up.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
 import { serveMonitor } from "./monitor-server.ts";
 import { PolicyPackProcess, type Judged } from "./policy-pack-process.ts";
@@ -38,13 +39,8 @@ export class StandInEngine implements Engine {
     return this.#run(true);
   }
 
-  /** Where policies judge, a preview comes first, as the command line always has it. */
-  async up(): Promise<RunResult> {
-    if (this.#options.policyPack !== undefined) {
-      const preview = await this.preview();
-      if (!preview.succeeded) return preview;
-    }
-    return this.#run(false);
+  up(): Promise<RunResult> {
+    return judgedUp(this, this.#options, () => this.#run(false));
   }
 
   async refresh(): Promise<RunResult> {
