@@ -1,9 +1,6 @@
-import { z } from "zod";
 import type { NamedSnapshot } from "../../api/named-snapshot.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { ObjectMeta } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
-import { keyedContent } from "./keyed-content.ts";
+import { keyedContent, secretContents } from "./keyed-content.ts";
 import type { Wanted } from "./state.ts";
 
 /**
@@ -21,14 +18,9 @@ export async function copiedSecrets(
   const refs = spec.recipe.slice(0, index).flatMap(({ copy }) => copy?.secretKeyRef ?? []);
   const own = refs.map(async (secret) => {
     const { bytes } = await keyedContent(client, namespace, { secret }, signal);
-    return [bytes.toString("utf8")];
+    return [bytes];
   });
-  const secrets = client.resource(coreResources.secrets, (value) => Secret.parse(value));
-  const inherited = wanted.inheritedSecrets.map(async (name) => {
-    const found = await secrets.find({ namespace, name }, { signal });
-    return Object.values(found?.data ?? {}).map((base64) => Buffer.from(base64, "base64").toString("utf8"));
-  });
-  return (await Promise.all([...own, ...inherited])).flat();
+  const inherited = wanted.inheritedSecrets.map((name) => secretContents(client, { namespace, name }, signal));
+  const contents = await Promise.all([...own, ...inherited]);
+  return contents.flat().map((bytes) => bytes.toString("utf8"));
 }
-
-const Secret = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });

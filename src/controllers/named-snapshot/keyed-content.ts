@@ -5,7 +5,7 @@ import type { KeyRef } from "../../api/recipe-copy.ts";
 import { secretIdentity, type CopiedContent } from "../../api/snapshot-inputs.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
+import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
 
 export interface KeyedContent {
   bytes: Buffer;
@@ -29,13 +29,32 @@ export async function keyedContent(
   const isSecret = "secret" in source;
   const { name, key } = isSecret ? source.secret : source.configMap;
   const ref = isSecret ? coreResources.secrets : coreResources.configMaps;
-  const found = await client.resource(ref, (value) => Keyed.parse(value)).find({ namespace, name }, { signal });
+  const found = await findKeyed(client, ref, { namespace, name }, signal);
   if (found === undefined) throw missing(`The ${ref.kind} ${name}`, namespace);
   const text = found.data?.[key];
   const base64 = found.binaryData?.[key] ?? (isSecret ? text : undefined);
   if (base64 === undefined && text === undefined) throw missing(`The key ${key} of the ${ref.kind} ${name}`, namespace);
   const bytes = base64 === undefined ? Buffer.from(text ?? "") : Buffer.from(base64, "base64");
   return { bytes, identity: identityOf(isSecret, found.metadata, bytes) };
+}
+
+/** The content of every key of a Secret; none where it does not exist. */
+export async function secretContents(
+  client: KubeClient,
+  at: { namespace: string; name: string },
+  signal?: AbortSignal,
+): Promise<Buffer[]> {
+  const found = await findKeyed(client, coreResources.secrets, at, signal);
+  return Object.values(found?.data ?? {}).map((base64) => Buffer.from(base64, "base64"));
+}
+
+function findKeyed(
+  client: KubeClient,
+  ref: ResourceRef,
+  at: { namespace: string; name: string },
+  signal: AbortSignal | undefined,
+): Promise<Keyed | undefined> {
+  return client.resource(ref, (value) => Keyed.parse(value)).find(at, { signal });
 }
 
 function identityOf(isSecret: boolean, metadata: ObjectMeta, bytes: Buffer): CopiedContent {
@@ -51,3 +70,4 @@ function missing(what: string, namespace: string): RametError {
 
 const Data = z.record(z.string(), z.string()).nullish();
 const Keyed = z.looseObject({ metadata: ObjectMeta, data: Data, binaryData: Data });
+type Keyed = z.infer<typeof Keyed>;

@@ -69,7 +69,9 @@ test("an answer that comes when the command was ended says nothing of how it was
   await pass(1);
   await pass(8.1);
   await answered(4);
+  await pass(3);
   expect(watch.note()).toMatch(/had not answered for 9 s/);
+  expect(asked).toHaveLength(2);
 });
 
 test("what comes after the command's time does not count as silence", async () => {

@@ -38,7 +38,7 @@ export class ProcessWatch {
   }
 
   async #watch(guest: Pick<SandboxGuest, "list">): Promise<void> {
-    while (!this.#stopped.signal.aborted) {
+    while (!this.#stopped.signal.aborted && this.#clock.monotonicMilliseconds() < this.#overAt) {
       await delay(this.#clock, betweenCountsMilliseconds, this.#stopped.signal);
       // One that cannot be reached: what is wrong, the command's own connection tells.
       const count = await processesIn(guest).catch(() => undefined);

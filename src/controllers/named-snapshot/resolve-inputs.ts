@@ -63,13 +63,14 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
   }
   if (from.snapshot !== undefined) {
     const found = lookups.snapshot(from.snapshot.name) ?? missing("NamedSnapshot", from.snapshot.name, namespace);
-    const { digest, version, checkpointId, secrets } = findVersion(found, withoutUndefined(from.snapshot));
+    const wish = withoutUndefined(from.snapshot);
+    const { digest, version, checkpointId, secrets: inheritedSecrets = [] } = findVersion(found, wish);
     const parent = printSnapshotReference({ name: from.snapshot.name, version });
     return {
       source: { snapshot: { digest } },
       origin: { kind: "checkpoint", checkpointId },
       parent,
-      ...(secrets && { inheritedSecrets: secrets }),
+      inheritedSecrets,
     };
   }
   if (from.sandbox !== undefined) {
