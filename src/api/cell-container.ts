@@ -15,9 +15,11 @@ const cellCapabilities = [
   "SYS_PTRACE", // runsc: systrap attaches to the processes that carry the sandbox's threads
   "SETUID", // runsc: the sentry runs as nobody
   "SETGID", // the same, for its groups
+  "SETFCAP", // runsc: the gofer's user namespace maps root, which Linux allows since 5.12 to who has this
   "SETPCAP", // runsc: drops what it no longer needs from the bounding set
   "DAC_OVERRIDE", // runsc's gofer: files of the image that only their owner may read
   "CHOWN", // runsc's gofer: files that the sandbox makes in a volume belong to the sandbox's users
+  "NET_BIND_SERVICE", // link: the sandbox's resolver, port 53 of the gateway namespace
   "NET_RAW", // link and runsc: packet sockets on the veth pair's ends
 ] as const;
 
@@ -54,7 +56,7 @@ export function cellContainer(container: Container, config: CellConfig, image: s
     readinessProbe: container.readinessProbe ? inSandbox(container.readinessProbe) : cellReadiness,
     ...(lifecycle && {
       lifecycle: {
-        ...(postStart && { postStart: inSandbox(postStart) }),
+        ...(postStart && { postStart: inSandbox(postStart, "--at-start") }),
         ...(preStop && { preStop: inSandbox(preStop) }),
       },
     }),
@@ -109,7 +111,10 @@ function probe(name: "startupProbe" | "livenessProbe", handler: Handler | undefi
 }
 
 /** A command of a probe or hook is meant for the sandbox, and the kubelet starts it beside the cell: the cell passes it on. */
-function inSandbox(handler: Handler): Handler {
+function inSandbox(handler: Handler, ...options: string[]): Handler {
   if (handler.exec === undefined) return handler;
-  return { ...handler, exec: { command: ["ramet", "cell", "exec", "--", ...(handler.exec.command ?? [])] } };
+  return {
+    ...handler,
+    exec: { command: ["ramet", "cell", "exec", ...options, "--", ...(handler.exec.command ?? [])] },
+  };
 }

@@ -105,7 +105,7 @@ test("probes, hooks, resources, volumes and grace keep their meaning", () => {
     resources: { limits: { memory: "1Gi" } },
     readinessProbe: { tcpSocket: { port: 8000 }, periodSeconds: 3 },
     livenessProbe: { exec: { command: ["ramet", "cell", "exec", "--", "true"] } },
-    lifecycle: { postStart: { exec: { command: ["ramet", "cell", "exec", "--", "/start"] } } },
+    lifecycle: { postStart: { exec: { command: ["ramet", "cell", "exec", "--at-start", "--", "/start"] } } },
   });
   expect(main(made).volumeMounts?.[0]).toEqual({
     name: "v",
@@ -133,9 +133,11 @@ test("the cell has these powers and no other", () => {
           "SYS_PTRACE",
           "SETUID",
           "SETGID",
+          "SETFCAP",
           "SETPCAP",
           "DAC_OVERRIDE",
           "CHOWN",
+          "NET_BIND_SERVICE",
           "NET_RAW",
         ],
         "drop": [

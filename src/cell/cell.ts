@@ -79,6 +79,11 @@ export class Cell {
     return this.#states.now;
   }
 
+  /** @see GuestIdentity.accessToken */
+  get accessToken(): string | undefined {
+    return this.#identity.accessToken;
+  }
+
   /** Calls `listener` at each change of the state; what is returned ends that. */
   onChange(listener: (state: CellState) => void): () => void {
     return this.#states.onChange(listener);

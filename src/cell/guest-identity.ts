@@ -20,6 +20,11 @@ export class GuestIdentity {
     return this.#generation;
   }
 
+  /** What the guest asks callers for; absent before it has an identity, and while it takes one. */
+  get accessToken(): string | undefined {
+    return this.#identity?.accessToken;
+  }
+
   /** Whether the guest has said that it has taken this one. */
   has(identity: Identity): boolean {
     return isDeepStrictEqual(identity, this.#identity);

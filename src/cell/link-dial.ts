@@ -1,7 +1,13 @@
 import { connect, type Socket } from "node:net";
+import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { RametError } from "../api/errors.ts";
 import { JsonLine, LinkDialAnswer, linkError } from "./link-wire.ts";
+
+/** Where link's Unix socket is. */
+export function linkSocket(directory: string): string {
+  return join(directory, "link.sock");
+}
 
 export interface DialOptions {
   /** The cell's own connection: passes while the gate is shut, is not cut by it, and may reach the guest's control port. */

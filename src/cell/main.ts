@@ -7,6 +7,7 @@ import { cellPort } from "../api/cell.ts";
 import { RametError } from "../api/errors.ts";
 import { cellSetting, forecastEnvironment, knownPaths } from "./cell-setting.ts";
 import { Cell } from "./cell.ts";
+import { serveAccess } from "./container-access.ts";
 import { EntrypointLog } from "./entrypoint-log.ts";
 import { layGroundwork } from "./groundwork.ts";
 import { rehearse } from "./rehearse.ts";
@@ -37,7 +38,9 @@ async function main(): Promise<number> {
   const cell = new Cell({ setting, log, groundwork, report });
   const server = cellServer({ cell, verifier: tokenVerifier(config.publicKey, config.sandbox.uid), logPath: log.path });
   const ended = untilEnd(cell);
+  // A node of ours reads the cell's state; a kubelet starts its commands in the cell's container.
   if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile);
+  else await serveAccess(paths.directory, cell);
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => void cell.terminate(`the cell was asked to end (${signal})`));
   // Whoever knows the Pod's address calls at once; meanwhile the sandbox is made.

@@ -5,6 +5,7 @@ import { GuestControl } from "./client/guest-control.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import type { Forecast } from "./forecast.ts";
 import { layGroundwork, type Groundwork } from "./groundwork.ts";
+import { linkSocket } from "./link-dial.ts";
 import type { Link } from "./link.ts";
 import { Occupants } from "./occupants.ts";
 import { layPlace, removePlace, type SandboxPlace } from "./sandbox-place.ts";
@@ -66,7 +67,7 @@ export class Surroundings {
     const groundwork = given ?? layGroundwork({ link: paths.link, directory, report });
     const making = this.#makePlace(groundwork);
     const link = await groundwork.link.serve({
-      socket: `${directory}/link.sock`,
+      socket: linkSocket(directory),
       listen,
       ports: container.ports,
       egress: config.egress,

@@ -51,7 +51,7 @@ describe("ramet", () => {
     expect((await promisify(execFile)(process.execPath, args)).stdout).toBe(`${version}\n`);
   });
 
-  it.each(paths.filter((path) => path !== "ramet snapshot logs" && path !== "ramet sandbox exec"))(
+  it.each(paths.filter((path) => path !== "ramet snapshot logs" && !path.endsWith(" exec")))(
     "%s answers --version, which its help does not name",
     async (path) => {
       const command = path.split(" ").slice(1);
@@ -63,11 +63,12 @@ describe("ramet", () => {
     },
   );
 
-  it("leaves --version to the command that has one, and to the one that is to run in a sandbox", async () => {
+  it("leaves --version to the command that has one, and to those that are to run in a sandbox", async () => {
     expect((await run("snapshot", "logs", "a", "--version", "last")).stderr).toContain("--version");
     const { exitCode, stderr, stdout } = await run("sandbox", "exec", "a", "python3", "--version");
     expect(stderr).toContain("unknown option '--version'");
     expect([exitCode, stdout]).toEqual([2, ""]);
+    expect(await run("cell", "exec", "python3", "--version")).toMatchObject({ exitCode: 2, stdout: "" });
   });
 
   it.each(paths)("%s has help", async (path) => {

@@ -6,13 +6,38 @@ import type { ControllerOptions } from "./controller.ts";
 /** What runs in the cluster: `ramet controller` and `ramet cell`. */
 export function serverCommands(program: Command, act: Act): void {
   controllerCommand(program, act);
-  program
+  cellCommand(program, act);
+}
+
+function cellCommand(program: Command, act: Act): void {
+  const cell = program
     .command("cell")
     .description("Run the cell of a sandbox Pod. Its setting comes from the environment.")
     .action(
       act(async () => {
         const { runCell } = await import("./cell.ts");
         return runCell;
+      }),
+    );
+  cell
+    .command("exec")
+    .description("Run a command of a kubelet's probe or hook in the sandbox whose cell runs in this container.")
+    .argument("<command...>", "the command and its arguments, after --")
+    .option("--at-start", "wait for the sandbox; do nothing in one that goes on from a checkpoint")
+    .action(
+      act(async (command: [string, ...string[]], options: { atStart?: boolean }) => {
+        const { execBesideCell } = await import("./cell-exec.ts");
+        return (io) => execBesideCell(io, { ...options, command });
+      }),
+    );
+  cell
+    .command("setup")
+    .description("Put the programs that a cell runs (gVisor, guest, link) into a folder, for the cell's image.")
+    .argument("<folder>", "where they go; a cell looks in /usr/local/bin")
+    .action(
+      act(async (folder: string) => {
+        const { setUpCell } = await import("./cell-setup.ts");
+        return (io) => setUpCell(io, folder);
       }),
     );
 }

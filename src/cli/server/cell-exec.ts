@@ -1,0 +1,40 @@
+import { RametError } from "../../api/errors.ts";
+import { cellSetting } from "../../cell/cell-setting.ts";
+import type { GuestClient } from "../../cell/client/guest-client.ts";
+import { guestBeside } from "../../cell/container-access.ts";
+import { delay } from "../../kube/clock.ts";
+import { exitCodes } from "../exit-codes.ts";
+import type { Io } from "../io.ts";
+import { runCommand } from "../sandbox/run-command.ts";
+
+export interface CellExecOptions {
+  command: [string, ...string[]];
+  /** Wait for the sandbox, and do nothing in a clone: what the command did for the source is in what the clone goes on from. */
+  atStart?: boolean;
+}
+
+const pollMilliseconds = 50;
+
+/** `ramet cell exec`: what a kubelet runs in the cell's container for a probe or hook, in the sandbox instead. */
+export async function execBesideCell(io: Io, { command, atStart = false }: CellExecOptions): Promise<number> {
+  const { config, paths } = cellSetting(io.environment);
+  if (atStart && config.start === "wait") return exitCodes.ok;
+  const guest = atStart ? await startedGuest(io, paths.directory) : await guestBeside(paths.directory, io.signal);
+  return runCommand(io, guest, { command, terminal: undefined });
+}
+
+/** Whoever started the command bounds how long it may take. */
+async function startedGuest(io: Io, directory: string): Promise<GuestClient> {
+  for (;;) {
+    try {
+      const guest = await guestBeside(directory, io.signal);
+      await guest.listProcesses();
+      return guest;
+    } catch (error) {
+      if (!notYet.has(RametError.from(error).code)) throw error;
+      await delay(io.clock, pollMilliseconds, io.signal);
+    }
+  }
+}
+
+const notYet: ReadonlySet<string> = new Set(["SandboxNotReady", "GuestUnreachable", "Unavailable"]);

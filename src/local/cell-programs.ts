@@ -1,0 +1,32 @@
+import { cp, mkdir, realpath } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { RametError } from "../api/errors.ts";
+import { acquireTools, type AcquireOptions } from "./tools/acquire-tools.ts";
+
+const names = ["runsc", "ramet-guest", "ramet-link"] as const;
+
+/**
+ * Puts the programs that a cell runs into a folder: gVisor with those of its own that it finds beside it, guest and link.
+ * What is there is replaced.
+ * @throws RametError `ToolMissing`, `InvalidArgument` when the folder cannot be written to, `Canceled`
+ */
+export async function placeCellPrograms(
+  folder: string,
+  options: Pick<AcquireOptions<string>, "clock" | "signal" | "progress">,
+): Promise<string[]> {
+  const tools = await acquireTools({ ...options, names });
+  const beside = join(dirname(await realpath(tools.runsc)), "gvisor-bin");
+  try {
+    await mkdir(folder, { recursive: true });
+    for (const name of names) await cp(await realpath(tools[name]), join(folder, name));
+    await cp(beside, join(folder, basename(beside)), { recursive: true }).catch(unlessMissing);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new RametError("InvalidArgument", `Writing to ${folder} failed: ${why}`, { cause: error });
+  }
+  return names.map((name) => join(folder, name));
+}
+
+function unlessMissing(error: unknown): void {
+  if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error;
+}
