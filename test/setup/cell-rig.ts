@@ -26,6 +26,8 @@ export interface RunningCell {
   process: ChildProcess;
   directory: string;
   identity: Identity;
+  /** With which it was started. */
+  environment: NodeJS.ProcessEnv;
   /** What the cell itself had to tell, line by line. */
   told: string[];
 }
@@ -76,19 +78,20 @@ export class CellRig {
       publicKey: this.#key.publicKey,
       templateDigest: options.templateDigest ?? `sha256:${"0".repeat(64)}`,
     });
+    const environment = {
+      PATH: process.env["PATH"],
+      NODE_NO_WARNINGS: "1",
+      RAMET_CELL: JSON.stringify(config),
+      RAMET_CELL_LISTEN: ip,
+      RAMET_CELL_DIRECTORY: directory,
+      RAMET_RUNSC: this.#tools.runsc,
+      RAMET_GUEST: this.#tools["ramet-guest"],
+      RAMET_LINK: this.#tools["ramet-link"],
+      ...options.environment,
+    };
     const child = spawn(this.#tools["ramet-link"], ["pod", "--", ...builtPrograms.cell], {
       stdio: ["ignore", "pipe", "pipe"],
-      env: {
-        PATH: process.env["PATH"],
-        NODE_NO_WARNINGS: "1",
-        RAMET_CELL: JSON.stringify(config),
-        RAMET_CELL_LISTEN: ip,
-        RAMET_CELL_DIRECTORY: directory,
-        RAMET_RUNSC: this.#tools.runsc,
-        RAMET_GUEST: this.#tools["ramet-guest"],
-        RAMET_LINK: this.#tools["ramet-link"],
-        ...options.environment,
-      },
+      env: environment,
     });
     const told: string[] = [];
     for (const stream of [child.stdout, child.stderr])
@@ -97,6 +100,7 @@ export class CellRig {
       address: { ip, sandboxUid: uid },
       process: child,
       directory,
+      environment,
       told,
       identity: {
         sandboxId: `test--${options.name}`,
