@@ -14,6 +14,7 @@ import { RametError } from "../src/api/errors.ts";
 import { systemNamespace } from "../src/api/system-names.ts";
 import type { InstallOptions } from "../src/install/install-options.ts";
 import { controllerManifests, lastingManifests, storeIsNotMounted, type Manifest } from "../src/install/manifests.ts";
+import { privateRanges } from "../src/install/private-ranges.ts";
 import { declaredByAnnotation, findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
@@ -36,6 +37,11 @@ export interface RametRuntimeArgs {
   cellImage?: Input<string>;
   /** How many controllers stand by; one of them works. @default 2 */
   replicas?: Input<number>;
+  /**
+   * IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach; `[]` lets them reach all.
+   * @default the private ranges: 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12 and 192.168.0.0/16
+   */
+  clusterRanges?: readonly Input<string>[];
   /** Changes each object that is declared, for what no argument says. */
   transform?: { object?: (manifest: Manifest) => Manifest };
 }
@@ -102,7 +108,7 @@ export class RametRuntime extends ComponentResource<Found> {
 
 /** @throws RunError naming what is missing */
 function installOptions(
-  { image, cellImage, replicas = 2, store }: RametRuntimeArgs,
+  { image, cellImage, replicas = 2, store, clusterRanges = privateRanges }: RametRuntimeArgs,
   owner: string,
 ): ProgramInstallOptions {
   const place = installedStore(store);
@@ -116,6 +122,7 @@ function installOptions(
     image: legalField("image", image),
     cellImage: legalField("cellImage", cellImage),
     replicas: legalField("replicas", replicas),
+    clusterRanges: clusterRanges.map((range) => legalField("clusterRanges", range)),
     store: place,
     namespace: systemNamespace,
     annotations: { [declaredByAnnotation]: owner },

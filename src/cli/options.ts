@@ -1,3 +1,4 @@
+import { isIPv4 } from "node:net";
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { parseDuration } from "../api/duration.ts";
 
@@ -49,6 +50,13 @@ function timeoutMilliseconds(text: string): number {
   const milliseconds = parsed(() => parseDuration(text, "--timeout"));
   if (milliseconds < 0) throw new InvalidArgumentError("It must not be negative.");
   return milliseconds === 0 ? Infinity : milliseconds;
+}
+
+/** Collects ranges of IPv4, such as `10.0.0.0/8`. */
+export function collectRange(text: string, before: readonly string[] = []): string[] {
+  const [, address = "", bits] = /^([\d.]+)\/(\d{1,2})$/.exec(text) ?? [];
+  if (!isIPv4(address) || Number(bits) > 32) throw new InvalidArgumentError("Write it as 10.0.0.0/8.");
+  return [...before, text];
 }
 
 /** Collects `--env NAME=VALUE` over and over. */

@@ -30,6 +30,8 @@ export interface RunControllersOptions {
   /** What every sandbox's DNS relay asks and its outbound proxy allows. */
   dns?: CellPodOptions["dns"];
   egress?: CellPodOptions["egress"];
+  /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach. @default none */
+  clusterRanges?: string[];
   /** Unlike every other candidate's; absent: there is no other, and no lease is taken. */
   leaderElection?: { identity: string };
   /** Bring the CRDs to this version first. @default false */
@@ -90,7 +92,7 @@ async function work(
   found: Pick<ControllerParts, "backend" | "credentials" | "informers">,
   signal: AbortSignal,
 ): Promise<void> {
-  const { client, cellImage, dns, egress, metrics, log = silentLog, onReady } = options;
+  const { client, cellImage, dns, egress, clusterRanges, metrics, log = silentLog, onReady } = options;
   const { clock, random } = client;
   const { informers, backend } = found;
   const events = new EventRecorder({
@@ -103,7 +105,7 @@ async function work(
     ...found,
     client,
     cache: createCache(informers),
-    podOptions: { cellImage, ...(dns && { dns }), ...(egress && { egress }) },
+    podOptions: { cellImage, ...(dns && { dns }), ...(egress && { egress }), ...(clusterRanges && { clusterRanges }) },
     sandboxWrites: new OwnWrites(informers.sandboxes),
     ...{ events, clock, random, log },
     ...(metrics && { metrics }),

@@ -17,6 +17,8 @@ export interface InstallOptions<Text = string, Count = number> {
   /** How many controllers stand by; one of them works. */
   replicas: Count;
   store: MountedStore<Text> | RemoteStore<Text>;
+  /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach. */
+  clusterRanges: readonly Text[];
 }
 
 /** A PersistentVolumeClaim of the namespace, and where it is mounted. */
@@ -43,6 +45,7 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     image: legal("image", given.image),
     cellImage: legal("cellImage", given.cellImage),
     replicas: legal("replicas", given.replicas),
+    clusterRanges: given.clusterRanges.map((range) => legal("clusterRanges", range)),
     store:
       "address" in store
         ? legalRemote(store, fieldNames)
@@ -111,6 +114,7 @@ const fields = {
   image: Image,
   cellImage: Image,
   replicas: z.int("must be a whole number").min(1, "must be at least 1"),
+  clusterRanges: z.cidrv4({ error: ({ input }) => `is no range of IPv4: ${JSON.stringify(input)}` }),
   "store.directory": Directory,
   "store.claim": ObjectName,
   "store.address": StoreAddress,

@@ -97,7 +97,9 @@ function deployment({ namespace, annotations, replicas, ...options }: InstallOpt
   };
 }
 
-function pod({ image, cellImage, store }: Pick<InstallOptions<unknown, unknown>, "image" | "cellImage" | "store">) {
+type OfPod = Pick<InstallOptions<unknown, unknown>, "image" | "cellImage" | "store" | "clusterRanges">;
+
+function pod({ image, cellImage, store, clusterRanges }: OfPod) {
   const mounted = "address" in store ? undefined : store;
   return {
     serviceAccountName: name,
@@ -117,6 +119,7 @@ function pod({ image, cellImage, store }: Pick<InstallOptions<unknown, unknown>,
           "--leader-elect",
           ...("address" in store ? ["--store", store.address] : ["--store-directory", store.directory]),
           ...["--cell-image", cellImage],
+          ...clusterRanges.flatMap((range) => ["--cluster-range", range]),
           ...["--metrics-port", String(metricsPort), "--metrics-address", "0.0.0.0"],
         ],
         ports: [{ name: "metrics", containerPort: metricsPort }],

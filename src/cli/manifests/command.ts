@@ -1,7 +1,8 @@
 import { Option, type Command } from "commander";
 import { systemNamespace } from "../../api/system-names.ts";
+import { privateRanges } from "../../install/private-ranges.ts";
 import type { Act } from "../act.ts";
-import { storeAddresses, wholeNumber } from "../options.ts";
+import { collectRange, storeAddresses, wholeNumber } from "../options.ts";
 import type { ManifestsOptions } from "./manifests.ts";
 
 /** `ramet manifests`. */
@@ -13,6 +14,12 @@ export function manifestsCommand(program: Command, act: Act): void {
     .requiredOption("--cell-image <image>", "the image with the cell, gVisor, guest and link")
     .option("-n, --namespace <name>", "the namespace of the controllers", systemNamespace)
     .option("--replicas <number>", "how many controllers stand by; one of them works", wholeNumber, 2)
+    .option(
+      "--cluster-range <cidr...>",
+      `IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach (default: ${privateRanges.join(" ")})`,
+      collectRange,
+    )
+    .option("--no-cluster-range", "let sandboxes reach them")
     .option("--store <address>", `where checkpoints are kept: ${storeAddresses}`)
     .option("--store-role-arn <arn>", "of S3: the IAM role with which the controllers reach it (IRSA)")
     .option("--store-service-account <email>", "of Google: the email of the service account as which they do")

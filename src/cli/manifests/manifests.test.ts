@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { allManifests } from "../../install/manifests.ts";
+import { privateRanges } from "../../install/private-ranges.ts";
 import { clusterRights, systemRights } from "../../install/rights.ts";
 import { memoryIo } from "../memory-io.ts";
 import { runProgram } from "../program.ts";
@@ -15,7 +16,7 @@ afterEach(() => rm(folder, { recursive: true, force: true }));
 const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/cell:1"];
 const options = {
   ...{ image: "registry.example/ramet:1", cellImage: "registry.example/cell:1", namespace: "ramet-system" },
-  ...{ replicas: 2, store: { directory: "/var/lib/ramet", claim: "ramet-store" } },
+  ...{ replicas: 2, store: { directory: "/var/lib/ramet", claim: "ramet-store" }, clusterRanges: privateRanges },
 };
 
 async function run(...args: string[]) {
@@ -30,6 +31,18 @@ it.each(["1.1", "1.2"] as const)("prints what is declared, for readers of YAML %
   const printed = parseAllDocuments(stdout, { version }).map((document) => document.toJS() as unknown);
   expect(printed).toEqual(allManifests(options));
   expect(stderr).toContain("The PersistentVolumeClaim ramet-store in the namespace ramet-system is yours to make");
+});
+
+it("keeps sandboxes from the private ranges, from those that are said, or from none", async () => {
+  const ranges = async (...args: string[]) => {
+    const documents = parseAllDocuments((await run(...args)).stdout).map((document) => document.toJS() as Installed);
+    const given = documents.find(({ kind }) => kind === "Deployment")?.spec?.template?.spec.containers[0]?.args ?? [];
+    return given.filter((_, at) => given[at - 1] === "--cluster-range");
+  };
+  expect(await ranges()).toEqual(privateRanges);
+  expect(await ranges("--cluster-range", "10.1.0.0/16", "10.2.0.0/16")).toEqual(["10.1.0.0/16", "10.2.0.0/16"]);
+  expect(await ranges("--no-cluster-range")).toEqual([]);
+  expect(await run("--cluster-range", "10.0.0.300/8")).toMatchObject({ exitCode: 2, stdout: "" });
 });
 
 it("has a store in S3 by its address, with no volume, a role, and no warning", async () => {

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { RametError } from "../../api/errors.ts";
 import { parseInstallOptions, type InstallOptions } from "../../install/install-options.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
+import { privateRanges } from "../../install/private-ranges.ts";
 import { accessFields } from "../../install/remote-store.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, writeAll, type Io } from "../io.ts";
@@ -13,6 +14,8 @@ export interface ManifestsOptions {
   cellImage: string;
   namespace: string;
   replicas: number;
+  /** `false`: none. @default private ranges */
+  clusterRange?: readonly string[] | false;
   /** An address, in place of folder and claim. */
   store?: string;
   storeRoleArn?: string;
@@ -28,7 +31,9 @@ export interface ManifestsOptions {
 /** `ramet manifests`: what installs the controllers, to stdout or into a folder. Asks no cluster. */
 export async function printManifests(io: Io, options: ManifestsOptions): Promise<number> {
   const { out } = options;
-  const wanted = parseInstallOptions({ ...options, store: storeOf(options) }, flagNames);
+  const { clusterRange = privateRanges } = options;
+  const clusterRanges = clusterRange === false ? [] : clusterRange;
+  const wanted = parseInstallOptions({ ...options, clusterRanges, store: storeOf(options) }, flagNames);
   const manifests = allManifests(wanted);
   if (out === undefined) await writeAll(io.stdout, `${mark}.\n${renderManifests(manifests)}`);
   else {
@@ -75,6 +80,7 @@ const flagNames = {
   image: "--image",
   cellImage: "--cell-image",
   replicas: "--replicas",
+  clusterRanges: "--cluster-range",
   "store.directory": "--store-directory",
   "store.claim": "--store-claim",
   "store.address": "--store",

@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { storeAddresses, wholeNumber } from "../options.ts";
+import { collectRange, storeAddresses, wholeNumber } from "../options.ts";
 import type { Act } from "../act.ts";
 import type { ControllerOptions } from "./controller.ts";
 
@@ -54,6 +54,7 @@ function controllerCommand(program: Command, act: Act): void {
     .option("--metrics-port <port>", "serve /metrics, /healthz and /readyz there (default: nothing)", wholeNumber)
     .option("--metrics-address <ip>", "the address of that port", "127.0.0.1")
     .option("--dns-upstream <ip...>", "what sandboxes' DNS questions are passed on to (default: the Pod's resolvers)")
+    .option("--cluster-range <cidr...>", "IPv4 ranges that sandboxes do not reach (default: none)", collectRange)
     .option("--concurrency <number>", "how many objects of a kind are worked on at once (default: 16)", wholeNumber)
     .option(
       "--step-cache-bytes <number>",

@@ -28,6 +28,7 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   metricsPort?: number;
   metricsAddress: string;
   dnsUpstream?: string[];
+  clusterRange?: string[];
   concurrency?: number;
   stepCacheBytes?: number;
   logLevel: string;
@@ -46,7 +47,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
     onRequest: metrics.onRequest,
   });
   const { metricsPort: port, metricsAddress: address, installCrds, concurrency, leaderElect, dnsUpstream } = options;
-  const { stepCacheBytes } = options;
+  const { stepCacheBytes, clusterRange } = options;
   const health = port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry });
   try {
     await runControllers({
@@ -54,6 +55,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
       store,
       cellImage: options.cellImage,
       ...(dnsUpstream === undefined ? {} : { dns: { upstreams: dnsUpstream } }),
+      ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
       ...(installCrds === undefined ? {} : { installCrds }),
       ...(concurrency === undefined ? {} : { concurrency }),
       // Not the host's name alone: a Pod that is restarted in place is another candidate.
