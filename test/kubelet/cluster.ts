@@ -1,0 +1,234 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { once } from "node:events";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import { systemClock as clock } from "../../src/kube/clock.ts";
+import { startChild, type Child } from "../../src/local/control-plane/child.ts";
+import { etcdEndpoint, startEtcd } from "../../src/local/control-plane/etcd.ts";
+import { writeKubeconfig } from "../../src/local/control-plane/kubeconfig.ts";
+import { openPki } from "../../src/local/control-plane/pki.ts";
+import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
+import { runProgram } from "../../src/local/tools/run-program.ts";
+import type { NodeToolName } from "./node-tools.ts";
+
+/** What main.ts has made before the namespaces. */
+export interface ClusterSetting {
+  dir: string;
+  /** The name of the control group below which the kubelet has its own. */
+  cgroup: string;
+  /** The folder of CNI's plugins. */
+  cni: string;
+  tools: Record<NodeToolName | "etcd" | "kube-apiserver" | "versitygw", string>;
+  /** OCI archives. */
+  images: string[];
+}
+
+export interface KubeletCluster {
+  kubeconfig: string;
+  /** Of an S3 server that Pods reach, with the bucket `checkpoints`. */
+  s3: { endpoint: string; environment: { AWS_ACCESS_KEY_ID: string; AWS_SECRET_ACCESS_KEY: string } };
+  kubectl(...args: string[]): Promise<string>;
+  apply(manifest: string): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Of the bridge that Pods are on, where they find this machine. */
+const gateway = "10.88.0.1";
+/** Of the Service `kubernetes`. There is no kube-proxy: the API server itself listens there. */
+const kubernetesAddress = "10.96.0.1";
+
+/** A cluster of one node, in the network, mount and process namespaces that main.ts has made: a real kubelet, containerd and runc. */
+export async function startCluster(setting: ClusterSetting): Promise<KubeletCluster> {
+  const { dir, tools } = setting;
+  const children: Child[] = [];
+  const start = async (program: keyof typeof tools, args: string[], environment?: Record<string, string>) => {
+    const logPath = join(dir, `${program}.log`);
+    const child = await startChild({
+      program: tools[program],
+      args,
+      cwd: dir,
+      logPath,
+      clock,
+      ...(environment && { environment }),
+    });
+    children.push(child);
+    return child;
+  };
+  const untilReady = (child: Child, what: string, ready: () => Promise<boolean>) =>
+    waitUntilReady(child, { what, ready, timeoutMilliseconds: 120_000, clock });
+
+  await makeNetwork();
+  await makeMounts(dir);
+  const pki = await openPki(join(dir, "pki"), () => clock.now());
+  const admin = await pki.issueTo("admin", { commonName: "admin", organizations: ["system:masters"], use: "client" });
+  const hosts = ["127.0.0.1", gateway, kubernetesAddress, "kubernetes.default.svc"];
+  const serving = await pki.issueTo("api-server", { commonName: "kube-apiserver", use: "server", hosts });
+  const kubeconfig = join(dir, "kubeconfig");
+  await writeKubeconfig(kubeconfig, { name: "kubelet", server: "https://127.0.0.1:443", ca: pki.ca, client: admin });
+  const kubectl = async (...args: string[]): Promise<string> => {
+    const { stdout } = await runProgram(tools.kubectl, ["--kubeconfig", kubeconfig, ...args], { cwd: dir });
+    return stdout;
+  };
+  const answers = (...args: string[]) =>
+    kubectl(...args).then(
+      (printed) => printed !== "",
+      () => false,
+    );
+
+  children.push(await startEtcd({ program: tools.etcd, dir, durable: false, clock }));
+  const apiServer = await start("kube-apiserver", [
+    `--etcd-servers=${etcdEndpoint}`,
+    ...["--secure-port=443", "--bind-address=0.0.0.0", `--advertise-address=${gateway}`],
+    "--service-cluster-ip-range=10.96.0.0/16",
+    ...[`--tls-cert-file=${serving.certificatePath}`, `--tls-private-key-file=${serving.keyPath}`],
+    ...[`--client-ca-file=${pki.caPath}`, "--authorization-mode=Node,RBAC", "--anonymous-auth=false"],
+    ...[`--kubelet-client-certificate=${admin.certificatePath}`, `--kubelet-client-key=${admin.keyPath}`],
+    "--kubelet-preferred-address-types=InternalIP",
+    "--service-account-issuer=https://kubernetes.default.svc",
+    `--service-account-key-file=${pki.serviceAccountKeyPath}`,
+    `--service-account-signing-key-file=${pki.serviceAccountKeyPath}`,
+  ]);
+  await untilReady(apiServer, "the API server", () => answers("get", "--raw", "/readyz"));
+  await start("kube-controller-manager", [
+    ...[`--kubeconfig=${kubeconfig}`, "--leader-elect=false", "--use-service-account-credentials"],
+    ...[`--root-ca-file=${pki.caPath}`, `--service-account-private-key-file=${pki.serviceAccountKeyPath}`],
+  ]);
+  await start("kube-scheduler", [`--kubeconfig=${kubeconfig}`, "--leader-elect=false"]);
+  const environment = { PATH: `${join(tools["containerd-shim-runc-v2"], "..")}:${process.env["PATH"] ?? ""}` };
+  const containerd = await start("containerd", ["--config", await containerdSetting(setting)], environment);
+  const ctr = ["--address", containerdSocket, "--namespace", "k8s.io"];
+  const ctrWorks = (...args: string[]) =>
+    runProgram(tools.ctr, [...ctr, ...args]).then(
+      () => true,
+      () => false,
+    );
+  await untilReady(containerd, "containerd", () => ctrWorks("version"));
+  for (const image of setting.images) await runProgram(tools.ctr, [...ctr, "images", "import", image]);
+  const kubelet = await start("kubelet", [
+    ...[`--config=${await kubeletSetting(setting, pki.caPath)}`, `--kubeconfig=${kubeconfig}`],
+    ...["--hostname-override=node-a", `--node-ip=${gateway}`, `--root-dir=${dir}/kubelet`],
+    `--cert-dir=${dir}/kubelet-pki`,
+  ]);
+  await untilReady(kubelet, "the node", async () =>
+    (await kubectl("get", "nodes").catch(() => "")).includes(" Ready "),
+  );
+  const s3 = await startS3(dir, start, untilReady);
+  return {
+    ...{ kubeconfig, kubectl, s3 },
+    apply: async (manifest) => {
+      const path = join(dir, "applied.yaml");
+      await writeFile(path, manifest);
+      await kubectl("apply", "-f", path);
+    },
+    stop: async () => {
+      for (const child of children.reverse()) await child.stop();
+    },
+  };
+}
+
+async function makeNetwork(): Promise<void> {
+  const ip = (...args: string[]) => runProgram("ip", args);
+  await ip("link", "set", "lo", "up");
+  await ip("address", "add", `${kubernetesAddress}/32`, "dev", "lo");
+  await ip("link", "add", bridge, "type", "bridge");
+  await ip("address", "add", `${gateway}/16`, "dev", bridge);
+  await ip("link", "set", bridge, "up");
+  await writeFile("/proc/sys/net/ipv4/ip_forward", "1");
+}
+
+const bridge = "cni0";
+
+/** Sockets and states of the node's programs go with the mounts. What the kubelet mounts for a Pod has to be seen in its containers. */
+async function makeMounts(dir: string): Promise<void> {
+  await runProgram("mount", ["-t", "tmpfs", "tmpfs", "/run"]);
+  const kubelet = join(dir, "kubelet");
+  await mkdir(kubelet);
+  await runProgram("mount", ["--bind", kubelet, kubelet]);
+  await runProgram("mount", ["--make-rshared", kubelet]);
+}
+
+const containerdSocket = "/run/containerd/containerd.sock";
+
+async function containerdSetting({ dir, cni }: ClusterSetting): Promise<string> {
+  const network = {
+    cniVersion: "1.0.0",
+    name: "pods",
+    plugins: [
+      {
+        ...{ type: "bridge", bridge, isGateway: true, hairpinMode: true },
+        ipam: { type: "host-local", ranges: [[{ subnet: "10.88.0.0/16" }]], routes: [{ dst: "0.0.0.0/0" }] },
+      },
+    ],
+  };
+  await mkdir(join(dir, "cni"));
+  await writeFile(join(dir, "cni", "10-pods.conflist"), JSON.stringify(network));
+  const path = join(dir, "containerd.toml");
+  const text = `version = 3
+root = "${dir}/containerd"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "localhost/pause:test"
+[plugins."io.containerd.cri.v1.runtime"]
+  # A machine on which not even root may lower a score.
+  restrict_oom_score_adj = true
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["${cni}"]
+  conf_dir = "${dir}/cni"
+`;
+  await writeFile(path, text);
+  return path;
+}
+
+async function kubeletSetting({ dir, cgroup }: ClusterSetting, clientCAFile: string): Promise<string> {
+  const path = join(dir, "kubelet.yaml");
+  const resolvConf = join(dir, "resolv.conf");
+  await writeFile(resolvConf, `nameserver ${gateway}\n`);
+  const setting = {
+    apiVersion: "kubelet.config.k8s.io/v1beta1",
+    kind: "KubeletConfiguration",
+    authentication: { anonymous: { enabled: false }, x509: { clientCAFile } },
+    ...{ cgroupDriver: "cgroupfs", cgroupRoot: `/${cgroup}`, failCgroupV1: false, failSwapOn: false },
+    containerRuntimeEndpoint: `unix://${containerdSocket}`,
+    // What it may not set of the machine, as in a container or without CAP_SYS_RESOURCE, it goes without.
+    featureGates: { KubeletInUserNamespace: true },
+    evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
+    ...{ podLogsDir: join(dir, "pod-logs"), resolvConf, clusterDNS: [gateway], makeIPTablesUtilChains: false },
+    enforceNodeAllocatable: [],
+  };
+  await writeFile(path, stringify(setting));
+  return path;
+}
+
+async function startS3(
+  dir: string,
+  start: (program: "versitygw", args: string[], environment: Record<string, string>) => Promise<Child>,
+  untilReady: (child: Child, what: string, ready: () => Promise<boolean>) => Promise<void>,
+): Promise<KubeletCluster["s3"]> {
+  const port = 7070;
+  const environment = { AWS_ACCESS_KEY_ID: "test", AWS_SECRET_ACCESS_KEY: "a-secret-of-the-test-server" };
+  for (const folder of ["buckets/checkpoints", "sidecar"]) await mkdir(join(dir, "s3", folder), { recursive: true });
+  const server = await start(
+    "versitygw",
+    [
+      `--port=${gateway}:${port}`,
+      "--keep-alive",
+      "--quiet",
+      "posix",
+      `--sidecar=${dir}/s3/sidecar`,
+      `${dir}/s3/buckets`,
+    ],
+    { ROOT_ACCESS_KEY_ID: environment.AWS_ACCESS_KEY_ID, ROOT_SECRET_ACCESS_KEY: environment.AWS_SECRET_ACCESS_KEY },
+  );
+  await untilReady(server, "the S3 server", () => accepts(gateway, port));
+  return { endpoint: `http://${gateway}:${port}`, environment };
+}
+
+async function accepts(host: string, port: number): Promise<boolean> {
+  const socket = connect(port, host);
+  return once(socket, "connect")
+    .then(
+      () => true,
+      () => false,
+    )
+    .finally(() => socket.destroy());
+}

@@ -1,0 +1,133 @@
+import { access, mkdir, realpath } from "node:fs/promises";
+import { homedir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { cacheFolder } from "../../src/local/tools/cache-folder.ts";
+import { findGo } from "../../src/local/tools/go-build.ts";
+import { runProgram } from "../../src/local/tools/run-program.ts";
+import { ensurePythonImage } from "../../src/local/images/python-image.ts";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** What the cluster calls its images: those of images/Dockerfile, a template's, and the one that holds a Pod's namespaces. */
+export const imageNames = {
+  controller: "localhost/ramet:test",
+  cell: "localhost/ramet-cell:test",
+  python: "localhost/python:test",
+  pause: "localhost/pause:test",
+} as const;
+
+/**
+ * Builds the images and writes each as an OCI archive into `folder`. `images/Dockerfile` is built as users build it, but for its bases:
+ * where no registry is in reach, a Debian with Node, and one with Go, stand in for `node:22-bookworm-slim` and `golang:1.26-bookworm`.
+ */
+export async function buildImages(folder: string, progress: (line: string) => void): Promise<string[]> {
+  const buildah = await openBuildah();
+  const python = await ensurePythonImage({ progress });
+  const bases = {
+    debian: imageNames.python,
+    node: "localhost/ramet-base-node:test",
+    go: "localhost/ramet-base-go:test",
+  };
+  progress("images: the bases");
+  await buildah.compose(bases.debian, "scratch", [[python.rootPath, "/"]]);
+  const link = ["ln", "-s", "../lib/node_modules/npm/bin/npm-cli.js", "/usr/local/bin/npm"];
+  await buildah.compose(bases.node, bases.debian, await nodeFiles(), { run: link });
+  await buildah.compose(bases.go, bases.debian, [[await goRoot(), "/usr/local/go"]]);
+  // Of what holds a Pod's namespaces a node asks no more than that it goes on.
+  await buildah.compose(imageNames.pause, bases.debian, [], { entrypoint: ["sleep", "infinity"] });
+  for (const target of ["controller", "cell"] as const) {
+    progress(`images: ${target}, from images/Dockerfile`);
+    await buildah.build(target, imageNames[target], bases);
+  }
+  const archives = Object.values(imageNames).map((name, index) => ({ name, path: join(folder, `${index}.tar`) }));
+  for (const { name, path } of archives) await buildah.run("push", "--quiet", name, `oci-archive:${path}:${name}`);
+  return archives.map(({ path }) => path);
+}
+
+interface Buildah {
+  run(...args: string[]): Promise<string>;
+  /** An image of another one's files and more. */
+  compose(name: string, from: string, files: [string, string][], more?: Composition): Promise<void>;
+  build(target: string, name: string, bases: { node: string; go: string }): Promise<void>;
+}
+
+interface Composition {
+  /** A command that is run in it once. */
+  run?: string[];
+  entrypoint?: string[];
+}
+
+/** Buildah with a storage of its own in the cache, which makes what has not changed only once. */
+async function openBuildah(): Promise<Buildah> {
+  const storage = join(cacheFolder(), "test-images");
+  await mkdir(storage, { recursive: true });
+  const run = async (...args: string[]): Promise<string> => {
+    const places = ["--root", join(storage, "root"), "--runroot", join(storage, "run"), "--storage-driver", "overlay"];
+    const { stdout } = await runProgram("buildah", [...places, ...args], {
+      cwd: root,
+      what: `buildah ${args[0] ?? ""}`,
+    });
+    return stdout.trim();
+  };
+  return {
+    run,
+    async compose(name, from, files, more = {}) {
+      const container = await run("from", "--pull-never", from);
+      for (const [source, target] of files) await run("copy", "--quiet", container, source, target);
+      if (more.run) await run("run", "--isolation", "chroot", container, "--", ...more.run);
+      const path = "/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+      const settings = ["--env", `PATH=${path}`, ...certificates().flatMap((entry) => ["--env", entry])];
+      await run(
+        "config",
+        ...settings,
+        ...(more.entrypoint ? ["--entrypoint", JSON.stringify(more.entrypoint)] : []),
+        container,
+      );
+      await run("commit", "--quiet", "--rm", container, name);
+    },
+    async build(target, name, { node, go }) {
+      const bases = ["--build-arg", `NODE_IMAGE=${node}`, "--build-arg", `GO_IMAGE=${go}`];
+      const dockerfile = ["--file", "images/Dockerfile", "--ignorefile", "images/Dockerfile.dockerignore"];
+      const how = ["--isolation", "chroot", "--layers", "--pull-never", ...(await machineSettings())];
+      await run("build", ...how, ...bases, ...dockerfile, "--target", target, "--tag", name, ".");
+    },
+  };
+}
+
+/** How npm and Go get at their registries from this machine is how they do in a build, and what they have they need not get again. */
+async function machineSettings(): Promise<string[]> {
+  const home = homedir();
+  const paths = [".npmrc", ".config/go", ".cache/ramet"].map((path) => join(home, path));
+  const authority = process.env["NODE_EXTRA_CA_CERTS"];
+  const there = await Promise.all(
+    [...paths, ...(authority === undefined ? [] : [authority])].map((path) =>
+      access(path).then(
+        () => [path],
+        () => [],
+      ),
+    ),
+  );
+  return there.flat().flatMap((path) => ["--volume", `${path}:${path}`]);
+}
+
+function certificates(): string[] {
+  const authority = process.env["NODE_EXTRA_CA_CERTS"];
+  return authority === undefined ? [] : [`NODE_EXTRA_CA_CERTS=${authority}`, `SSL_CERT_FILE=${authority}`];
+}
+
+/** This very Node, and the npm that is on the PATH. */
+async function nodeFiles(): Promise<[string, string][]> {
+  const { stdout } = await runProgram("which", ["npm"]);
+  const npm = dirname(dirname(await realpath(stdout.trim())));
+  return [
+    [process.execPath, "/usr/local/bin/node"],
+    [npm, "/usr/local/lib/node_modules/npm"],
+  ];
+}
+
+async function goRoot(): Promise<string> {
+  const go = (await findGo(process.env)) ?? "go";
+  const { stdout } = await runProgram(go, ["env", "GOROOT"], { cwd: dirname(root) });
+  return stdout.trim();
+}

@@ -1,0 +1,204 @@
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { builtPrograms } from "../setup/built-package.ts";
+import { startCluster, type ClusterSetting, type KubeletCluster } from "./cluster.ts";
+import { imageNames } from "./images.ts";
+
+const setting = JSON.parse(process.env["RAMET_TEST_KUBELET"] ?? "{}") as ClusterSetting;
+const long = { timeout: 90_000, interval: 250 };
+
+/**
+ * What `ramet manifests` prints, on a real kubelet with containerd and runc, the images built from images/Dockerfile, a store in S3.
+ * It does not prove what clouds add: their CNI, their AppArmor and seccomp, several nodes, control groups of version 2.
+ */
+describe("installed by ramet manifests on a node of Kubernetes", () => {
+  let cluster: KubeletCluster;
+
+  beforeAll(async () => {
+    cluster = await startCluster(setting);
+  });
+  afterAll(() => cluster.stop());
+
+  /** The command line, as a user types it. @returns what it printed on stdout */
+  async function ramet(...args: string[]): Promise<string> {
+    const [program, ...own] = builtPrograms.ramet;
+    const env = { ...process.env, KUBECONFIG: cluster.kubeconfig };
+    return (await promisify(execFile)(program, [...own, ...args], { env })).stdout.trim();
+  }
+
+  const kubectl = (...args: string[]): Promise<string> => cluster.kubectl(...args);
+  const inSandbox = (name: string, script: string): Promise<string> =>
+    ramet("sandbox", "exec", name, "--", "sh", "-c", script);
+  const readyPods = async (...selector: string[]): Promise<number> => {
+    const path = '{range .items[*].status.conditions[?(@.type=="Ready")]}{.status}{"\\n"}{end}';
+    const printed = await kubectl("get", "pods", ...selector, "-o", `jsonpath=${path}`);
+    return printed.split("\n").filter((line) => line === "True").length;
+  };
+  const controllers = ["-n", "ramet-system", "-l", "app.kubernetes.io/name=ramet"];
+  const leader = (): Promise<string> =>
+    kubectl("get", "lease", "-n", "ramet-system", "ramet-controllers", "-o", "jsonpath={.spec.holderIdentity}");
+
+  test("two controllers run with the declared rights alone, and one of them leads", async () => {
+    const folder = join(setting.dir, "kustomization");
+    const { endpoint, environment } = cluster.s3;
+    const store = [
+      "--store",
+      `s3://checkpoints/ramet?endpoint=${encodeURIComponent(endpoint)}`,
+      "--store-secret",
+      "s3",
+    ];
+    await ramet(
+      "manifests",
+      "--image",
+      imageNames.controller,
+      "--cell-image",
+      imageNames.cell,
+      ...store,
+      "--out",
+      folder,
+    );
+    await kubectl("create", "namespace", "ramet-system");
+    const variables = Object.entries({ ...environment, AWS_REGION: "us-east-1" });
+    const literals = variables.map(([name, value]) => `--from-literal=${name}=${value}`);
+    await kubectl("create", "secret", "generic", "s3", "-n", "ramet-system", ...literals);
+    await kubectl("apply", "-k", folder);
+    await expect.poll(() => readyPods(...controllers), long).toBe(2);
+    await expect.poll(leader, long).toMatch(/^ramet-controller-/);
+    const logs = await kubectl("logs", ...controllers, "--tail=-1");
+    expect(logs).toContain("the controllers run");
+    expect(logs).not.toMatch(/forbidden/i);
+  });
+
+  test("a sandbox has its init container, sidecar, volumes, variables, probes and hooks", async () => {
+    await cluster.apply(template("whole", wholePod));
+    await ramet("sandbox", "create", "--template", "whole", "--name", "whole");
+    await expect.poll(() => readyPods("-l", "agents.kruise.io/sandbox-name=whole"), long).toBe(1);
+    expect(await inSandbox("whole", "cat /shared/init /started; uname -r")).toMatch(
+      /^from-init\nnode-a given\n\S*gvisor$/,
+    );
+    // What the machine itself reaches, and Ramet's own Pods.
+    const reach = `python3 -c 'import urllib.request as r; r.urlopen("${cluster.s3.endpoint}", timeout=5)' 2>&1 | tail -1`;
+    expect(await inSandbox("whole", reach)).toContain("Connection reset by peer");
+    await ramet("sandbox", "rm", "whole");
+    await expect
+      .poll(() => kubectl("get", "pods", "--field-selector=metadata.name=whole", "-o", "name"), long)
+      .toBe("");
+  });
+
+  test("a clone goes on from a checkpoint in S3, with its memory, and the source goes on too", async () => {
+    await cluster.apply(template("counting", countingPod));
+    await ramet("sandbox", "create", "--template", "counting", "--name", "source");
+    await expect.poll(() => inSandbox("source", "cat /count"), long).toMatch(/^[1-9]/);
+    await inSandbox("source", "echo kept > /my-file; : > /pause; sleep 0.3");
+    const before = Number(await inSandbox("source", "cat /count"));
+    const id = await ramet("checkpoint", "create", "source");
+    await ramet("sandbox", "create", "--from", id, "--name", "clone");
+    expect(await inSandbox("clone", "hostname; cat /my-file /count")).toBe(`clone\nkept\n${before}`);
+    await inSandbox("clone", "rm /pause");
+    await expect.poll(async () => Number(await inSandbox("clone", "cat /count")), long).toBeGreaterThan(before);
+    expect(Number(await inSandbox("source", "cat /count"))).toBe(before);
+  });
+
+  test("a set is warmed, and a claim has a version of a named snapshot go on in it", async () => {
+    await cluster.apply(snapshotAndSet);
+    await expect
+      .poll(() => kubectl("get", "namedsnapshot", "data", "-o", "jsonpath={.status.version}"), long)
+      .toBe("1");
+    await expect
+      .poll(() => kubectl("get", "sandboxset", "pool", "-o", "jsonpath={.status.availableReplicas}"), long)
+      .toBe("2");
+    const name = await ramet("claim", "pool", "--from", "data");
+    expect(await inSandbox(name, "cat /data/seed; tail -1 /data/rows")).toBe("a,b\n1000");
+  });
+
+  test("when the leader's Pod is deleted the other takes over, and sandboxes run on", async () => {
+    const [before = ""] = (await leader()).split("_");
+    await kubectl("delete", "pod", "-n", "ramet-system", before, "--now");
+    await expect.poll(leader, long).not.toMatch(new RegExp(`^(${before}.*|)$`));
+    const name = await ramet("claim", "pool");
+    expect(await inSandbox(name, "hostname")).toBe(name);
+    expect(await inSandbox("clone", "cat /my-file")).toBe("kept");
+  });
+
+  test("what removes the manifests leaves no controller, and CRDs and sandboxes stay", async () => {
+    await kubectl("delete", "deployment", "-n", "ramet-system", "ramet-controller");
+    await expect.poll(() => readyPods(...controllers), long).toBe(0);
+    expect(await kubectl("get", "sandbox", "clone", "-o", "name")).toContain("clone");
+    expect(await readyPods("--field-selector=metadata.name=clone")).toBe(1);
+  });
+});
+
+function template(name: string, spec: object): string {
+  const kind = {
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "SandboxTemplate",
+    metadata: { name, namespace: "default" },
+  };
+  return JSON.stringify({ ...kind, spec: { template: { spec: { terminationGracePeriodSeconds: 5, ...spec } } } });
+}
+
+const resources = { requests: { cpu: "50m", memory: "64Mi" }, limits: { cpu: "1", memory: "512Mi" } };
+const sandbox = { name: "sandbox", image: imageNames.python, resources };
+
+const shell = (script: string): string[] => ["sh", "-c", script];
+const shared = [{ name: "shared", mountPath: "/shared" }];
+
+const wholePod = {
+  initContainers: [
+    { name: "init", image: imageNames.python, command: shell("echo from-init > /shared/init"), volumeMounts: shared },
+  ],
+  containers: [
+    {
+      ...sandbox,
+      command: ["python3", "-m", "http.server", "8000"],
+      ports: [{ containerPort: 8000 }],
+      env: [
+        { name: "NODE", valueFrom: { fieldRef: { fieldPath: "spec.nodeName" } } },
+        { name: "GIVEN", value: "given" },
+      ],
+      readinessProbe: { exec: { command: ["test", "-e", "/started"] }, periodSeconds: 1, timeoutSeconds: 5 },
+      livenessProbe: { httpGet: { path: "/", port: 8000 }, periodSeconds: 2 },
+      lifecycle: {
+        postStart: { exec: { command: shell("echo $NODE $GIVEN > /started") } },
+        preStop: { exec: { command: shell("echo stopped > /shared/stop") } },
+      },
+      volumeMounts: [...shared, { name: "own", mountPath: "/own" }],
+    },
+    { name: "sidecar", image: imageNames.python, command: ["sleep", "infinity"], volumeMounts: shared },
+  ],
+  volumes: [
+    { name: "shared", emptyDir: {} },
+    { name: "own", emptyDir: { sizeLimit: "10Mi" } },
+  ],
+};
+
+const counting = "i=0; while :; do [ -e /pause ] || { i=$((i+1)); echo $i > /count; }; sleep 0.1; done";
+const countingPod = { containers: [{ ...sandbox, command: shell(counting) }] };
+
+const snapshotAndSet = [
+  JSON.parse(template("python", { containers: [{ ...sandbox, command: ["sleep", "infinity"] }] })) as object,
+  {
+    ...{ apiVersion: "ramet.dev/v1alpha1", kind: "NamedSnapshot", metadata: { name: "data", namespace: "default" } },
+    spec: {
+      from: { template: { name: "python" } },
+      recipe: [
+        { copy: { path: "/data/seed", content: "a,b\n" } },
+        { run: "seq 1000 > /data/rows" },
+        { start: "python3 -m http.server 8001" },
+        { waitFor: { port: 8001 } },
+      ],
+    },
+  },
+  {
+    ...{
+      apiVersion: "agents.kruise.io/v1alpha1",
+      kind: "SandboxSet",
+      metadata: { name: "pool", namespace: "default" },
+    },
+    spec: { replicas: 2, templateRef: { name: "python" } },
+  },
+]
+  .map((object) => JSON.stringify(object))
+  .join("\n---\n");

@@ -1,0 +1,63 @@
+// `npm run test:kubelet`: the installed controllers and sandboxes on a node of Kubernetes, with a real kubelet, containerd and runc. All of
+// it runs in namespaces of its own (network, processes, mounts), and ends with them.
+import { spawnSync } from "node:child_process";
+import { mkdir, mkdtemp, rm, rmdir } from "node:fs/promises";
+import { globSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { acquirePinned, acquireTools } from "../../src/local/tools/acquire-tools.ts";
+import { setup as buildPackage } from "../setup/built-package.ts";
+import { pinnedTestTool } from "../setup/pinned-tools.ts";
+import { buildImages } from "./images.ts";
+import { cniFolder, missingNeeds } from "./needs.ts";
+import { nodeToolNames, pinnedNodeTool } from "./node-tools.ts";
+import type { ClusterSetting } from "./cluster.ts";
+
+const progress = (line: string): void => {
+  console.error(line);
+};
+
+const missing = await missingNeeds();
+if (missing.length > 0) {
+  console.error(`No kubelet can be run here. What is missing: ${missing.join(", ")}.`);
+  console.error("On Debian: apt-get install buildah runc containernetworking-plugins iproute2, and be root.");
+  process.exit(1);
+}
+buildPackage();
+const dir = await mkdtemp(join(tmpdir(), "ramet-kubelet-"));
+const cgroup = `ramet-test-${process.pid}`;
+try {
+  const setting: ClusterSetting = {
+    ...{ dir, cgroup, cni: (await cniFolder()) ?? "" },
+    tools: {
+      ...(await acquireTools({ names: ["etcd", "kube-apiserver"], progress })),
+      ...(await acquirePinned(pinnedTestTool, { names: ["versitygw"], progress })),
+      ...(await acquirePinned(pinnedNodeTool, { names: nodeToolNames, progress })),
+    },
+    images: await buildImages(dir, progress),
+  };
+  await Promise.all(cgroupFolders().map((folder) => mkdir(folder)));
+  const inside = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+  const vitest = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/kubelet/vitest.config.ts"];
+  const { status } = spawnSync("unshare", [...inside, process.execPath, ...vitest, ...process.argv.slice(2)], {
+    stdio: "inherit",
+    env: { ...process.env, RAMET_TEST_KUBELET: JSON.stringify(setting) },
+  });
+  process.exitCode = status ?? 1;
+} finally {
+  if (process.env["RAMET_TEST_KEEP"] === undefined) await rm(dir, { recursive: true, force: true });
+  for (const folder of cgroupFolders()) await removeGroup(folder);
+}
+
+/** Where the kubelet's groups go: with version 1 of control groups in each hierarchy. */
+function cgroupFolders(): string[] {
+  const hierarchies = globSync("/sys/fs/cgroup/*/cgroup.procs").map((path) => join(path, ".."));
+  const isUnified = globSync("/sys/fs/cgroup/cgroup.controllers").length > 0;
+  return (isUnified ? ["/sys/fs/cgroup"] : hierarchies).map((folder) => join(folder, cgroup));
+}
+
+/** Those below it first. Nothing runs in them any more. */
+async function removeGroup(folder: string): Promise<void> {
+  for (const below of globSync(`${folder}/*/`)) await removeGroup(below);
+  await rmdir(folder).catch(() => undefined);
+}

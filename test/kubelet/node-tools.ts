@@ -1,0 +1,34 @@
+import { join } from "node:path";
+import type { Tool } from "../../src/local/tools/tool.ts";
+
+const kubernetes = { version: "1.36.3", module: "kubelet", folder: "k8s.io/kubernetes/cmd", coldSeconds: 120 };
+const containerd = {
+  ...{ version: "2.4.2", module: "containerd" },
+  ...{ folder: "github.com/containerd/containerd/v2/cmd", coldSeconds: 60 },
+};
+
+const pinned = {
+  kubelet: kubernetes,
+  "kube-controller-manager": kubernetes,
+  "kube-scheduler": kubernetes,
+  kubectl: kubernetes,
+  containerd,
+  "containerd-shim-runc-v2": containerd,
+  ctr: containerd,
+} as const;
+
+/** A program of a node, or of the rest of a cluster; its module's version stands in `test/tools/{kubelet,containerd}/go.mod`. */
+export type NodeToolName = keyof typeof pinned;
+
+export const nodeToolNames = Object.keys(pinned) as NodeToolName[];
+
+export function pinnedNodeTool(name: NodeToolName): Promise<Tool> {
+  const { version, folder, coldSeconds, ...from } = pinned[name];
+  const module = join(import.meta.dirname, "..", "tools", from.module);
+  const symbol = "k8s.io/component-base/version";
+  const set: Record<string, string> =
+    folder === kubernetes.folder
+      ? { [`${symbol}.gitVersion`]: `v${version}`, [`${symbol}.gitMajor`]: "1", [`${symbol}.gitMinor`]: "36" }
+      : {};
+  return Promise.resolve({ name, version, build: { module, package: `${folder}/${name}`, set, coldSeconds } });
+}
