@@ -28,9 +28,7 @@ export interface KubeletCluster {
   kubeconfig: string;
   /** Of an S3 server that Pods reach, with the bucket `checkpoints`. */
   s3: { endpoint: string; environment: { AWS_ACCESS_KEY_ID: string; AWS_SECRET_ACCESS_KEY: string } };
-  kubectl(...args: string[]): Promise<string>;
-  apply(manifest: string): Promise<void>;
-  stop(): Promise<void>;
+  stop: () => Promise<void>;
 }
 
 /** Of the bridge that Pods are on, where they find this machine. */
@@ -115,12 +113,7 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
   );
   const s3 = await startS3(dir, start, untilReady);
   return {
-    ...{ kubeconfig, kubectl, s3 },
-    apply: async (manifest) => {
-      const path = join(dir, "applied.yaml");
-      await writeFile(path, manifest);
-      await kubectl("apply", "-f", path);
-    },
+    ...{ kubeconfig, s3 },
     stop: async () => {
       for (const child of children.reverse()) await child.stop();
     },

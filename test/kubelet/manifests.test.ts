@@ -1,12 +1,9 @@
-import { execFile } from "node:child_process";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { builtPrograms } from "../setup/built-package.ts";
-import { startCluster, type ClusterSetting, type KubeletCluster } from "./cluster.ts";
+import { beforeAll, describe, expect, test } from "vitest";
 import { imageNames } from "./images.ts";
+import { controllers, makeStoreSecret, openWorld, type World } from "./world.ts";
 
-const setting = JSON.parse(process.env["RAMET_TEST_KUBELET"] ?? "{}") as ClusterSetting;
 const long = { timeout: 90_000, interval: 250 };
 
 /**
@@ -14,72 +11,42 @@ const long = { timeout: 90_000, interval: 250 };
  * It does not prove what clouds add: their CNI, their AppArmor and seccomp, several nodes, control groups of version 2.
  */
 describe("installed by ramet manifests on a node of Kubernetes", () => {
-  let cluster: KubeletCluster;
+  let world: World;
+  let folder: string;
 
   beforeAll(async () => {
-    cluster = await startCluster(setting);
+    world = await openWorld();
+    folder = join(world.folder, "kustomization");
   });
-  afterAll(() => cluster.stop());
 
-  /** The command line, as a user types it. @returns what it printed on stdout */
-  async function ramet(...args: string[]): Promise<string> {
-    const [program, ...own] = builtPrograms.ramet;
-    const env = { ...process.env, KUBECONFIG: cluster.kubeconfig };
-    return (await promisify(execFile)(program, [...own, ...args], { env })).stdout.trim();
-  }
-
-  const kubectl = (...args: string[]): Promise<string> => cluster.kubectl(...args);
-  const inSandbox = (name: string, script: string): Promise<string> =>
-    ramet("sandbox", "exec", name, "--", "sh", "-c", script);
-  const readyPods = async (...selector: string[]): Promise<number> => {
-    const path = '{range .items[*].status.conditions[?(@.type=="Ready")]}{.status}{"\\n"}{end}';
-    const printed = await kubectl("get", "pods", ...selector, "-o", `jsonpath=${path}`);
-    return printed.split("\n").filter((line) => line === "True").length;
-  };
-  const controllers = ["-n", "ramet-system", "-l", "app.kubernetes.io/name=ramet"];
-  const leader = (): Promise<string> =>
-    kubectl("get", "lease", "-n", "ramet-system", "ramet-controllers", "-o", "jsonpath={.spec.holderIdentity}");
+  const ramet: World["ramet"] = (...args) => world.ramet(...args);
+  const kubectl: World["kubectl"] = (...args) => world.kubectl(...args);
+  const inSandbox: World["inSandbox"] = (...args) => world.inSandbox(...args);
+  const readyPods: World["readyPods"] = (...args) => world.readyPods(...args);
 
   test("two controllers run with the declared rights alone, and one of them leads", async () => {
-    const folder = join(setting.dir, "kustomization");
-    const { endpoint, environment } = cluster.s3;
-    const store = [
-      "--store",
-      `s3://checkpoints/ramet?endpoint=${encodeURIComponent(endpoint)}`,
-      "--store-secret",
-      "s3",
-    ];
-    await ramet(
-      "manifests",
-      "--image",
-      imageNames.controller,
-      "--cell-image",
-      imageNames.cell,
-      ...store,
-      "--out",
-      folder,
-    );
-    await kubectl("create", "namespace", "ramet-system");
-    const variables = Object.entries({ ...environment, AWS_REGION: "us-east-1" });
-    const literals = variables.map(([name, value]) => `--from-literal=${name}=${value}`);
-    await kubectl("create", "secret", "generic", "s3", "-n", "ramet-system", ...literals);
+    const address = `s3://checkpoints/ramet?endpoint=${encodeURIComponent(world.s3.endpoint)}`;
+    const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell];
+    await ramet("manifests", ...images, "--store", address, "--store-secret", "s3", "--out", folder);
+    await kubectl("apply", "-f", join(folder, "namespace.yaml"));
+    await makeStoreSecret(world);
     await kubectl("apply", "-k", folder);
     await expect.poll(() => readyPods(...controllers), long).toBe(2);
-    await expect.poll(leader, long).toMatch(/^ramet-controller-/);
+    await expect.poll(() => world.leader(), long).toMatch(/^ramet-controller-/);
     const logs = await kubectl("logs", ...controllers, "--tail=-1");
     expect(logs).toContain("the controllers run");
     expect(logs).not.toMatch(/forbidden/i);
   });
 
   test("a sandbox has its init container, sidecar, volumes, variables, probes and hooks", async () => {
-    await cluster.apply(template("whole", wholePod));
+    await world.apply(template("whole", wholePod));
     await ramet("sandbox", "create", "--template", "whole", "--name", "whole");
     await expect.poll(() => readyPods("-l", "agents.kruise.io/sandbox-name=whole"), long).toBe(1);
     expect(await inSandbox("whole", "cat /shared/init /started; uname -r")).toMatch(
       /^from-init\nnode-a given\n\S*gvisor$/,
     );
     // What the machine itself reaches, and Ramet's own Pods.
-    const reach = `python3 -c 'import urllib.request as r; r.urlopen("${cluster.s3.endpoint}", timeout=5)' 2>&1 | tail -1`;
+    const reach = `python3 -c 'import urllib.request as r; r.urlopen("${world.s3.endpoint}", timeout=5)' 2>&1 | tail -1`;
     expect(await inSandbox("whole", reach)).toContain("Connection reset by peer");
     await ramet("sandbox", "rm", "whole");
     await expect
@@ -88,7 +55,7 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
   });
 
   test("a clone goes on from a checkpoint in S3, with its memory, and the source goes on too", async () => {
-    await cluster.apply(template("counting", countingPod));
+    await world.apply(template("counting", countingPod));
     await ramet("sandbox", "create", "--template", "counting", "--name", "source");
     await expect.poll(() => inSandbox("source", "cat /count"), long).toMatch(/^[1-9]/);
     await inSandbox("source", "echo kept > /my-file; : > /pause; sleep 0.3");
@@ -102,7 +69,7 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
   });
 
   test("a set is warmed, and a claim has a version of a named snapshot go on in it", async () => {
-    await cluster.apply(snapshotAndSet);
+    await world.apply(snapshotAndSet);
     await expect
       .poll(() => kubectl("get", "namedsnapshot", "data", "-o", "jsonpath={.status.version}"), long)
       .toBe("1");
@@ -114,16 +81,18 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
   });
 
   test("when the leader's Pod is deleted the other takes over, and sandboxes run on", async () => {
-    const [before = ""] = (await leader()).split("_");
+    const [before = ""] = (await world.leader()).split("_");
     await kubectl("delete", "pod", "-n", "ramet-system", before, "--now");
-    await expect.poll(leader, long).not.toMatch(new RegExp(`^(${before}.*|)$`));
+    await expect.poll(() => world.leader(), long).not.toMatch(new RegExp(`^(${before}.*|)$`));
     const name = await ramet("claim", "pool");
     expect(await inSandbox(name, "hostname")).toBe(name);
     expect(await inSandbox("clone", "cat /my-file")).toBe("kept");
   });
 
-  test("what removes the manifests leaves no controller, and CRDs and sandboxes stay", async () => {
-    await kubectl("delete", "deployment", "-n", "ramet-system", "ramet-controller");
+  test("what is removed again leaves CRDs, and sandboxes run on", async () => {
+    const lasting = ["custom-resource-definition.yaml", "namespace.yaml", "kustomization.yaml"];
+    const files = (await readdir(folder)).filter((name) => !lasting.includes(name));
+    await kubectl("delete", ...files.flatMap((name) => ["-f", join(folder, name)]));
     await expect.poll(() => readyPods(...controllers), long).toBe(0);
     expect(await kubectl("get", "sandbox", "clone", "-o", "name")).toContain("clone");
     expect(await readyPods("--field-selector=metadata.name=clone")).toBe(1);

@@ -1,0 +1,61 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { inject } from "vitest";
+import { runProgram } from "../../src/local/tools/run-program.ts";
+import { builtPrograms } from "../setup/built-package.ts";
+import type { GivenCluster } from "./start-cluster.ts";
+
+/** The cluster as a user has it: by `kubectl` and `ramet`. Both return what was printed on stdout. */
+export interface World extends Pick<GivenCluster, "kubeconfig" | "s3"> {
+  /** A folder of this test's own. */
+  folder: string;
+  kubectl: (...args: string[]) => Promise<string>;
+  apply: (manifest: string) => Promise<void>;
+  ramet: (...args: string[]) => Promise<string>;
+  inSandbox: (name: string, script: string) => Promise<string>;
+  /** How many Pods of those are Ready. */
+  readyPods: (...selector: string[]) => Promise<number>;
+  /** The identity of the controllers that work. */
+  leader: () => Promise<string>;
+}
+
+export const controllers = ["-n", "ramet-system", "-l", "app.kubernetes.io/name=ramet"];
+
+export async function openWorld(): Promise<World> {
+  const { kubeconfig, s3, dir, kubectl: program } = inject("cluster");
+  const folder = await mkdtemp(join(dir, "test-"));
+  const kubectl = async (...args: string[]): Promise<string> =>
+    (await runProgram(program, ["--kubeconfig", kubeconfig, ...args])).stdout;
+  const ramet = async (...args: string[]): Promise<string> => {
+    const [node, ...own] = builtPrograms.ramet;
+    const env = { ...process.env, KUBECONFIG: kubeconfig };
+    return (await promisify(execFile)(node, [...own, ...args], { env })).stdout.trim();
+  };
+  return {
+    ...{ kubeconfig, s3, folder, kubectl, ramet },
+    apply: async (manifest) => {
+      const path = join(folder, "applied.yaml");
+      await writeFile(path, manifest);
+      await kubectl("apply", "-f", path);
+    },
+    inSandbox: (name, script) => ramet("sandbox", "exec", name, "--", "sh", "-c", script),
+    readyPods: async (...selector) => {
+      const path = '{range .items[*].status.conditions[?(@.type=="Ready")]}{.status}{"\\n"}{end}';
+      const printed = await kubectl("get", "pods", ...selector, "-o", `jsonpath=${path}`);
+      return printed.split("\n").filter((line) => line === "True").length;
+    },
+    leader: () =>
+      kubectl("get", "lease", "-n", "ramet-system", "ramet-controllers", "-o", "jsonpath={.spec.holderIdentity}"),
+  };
+}
+
+/** Makes the Secret by which the controllers reach the store. */
+export async function makeStoreSecret({ kubectl, s3 }: World): Promise<void> {
+  const variables = Object.entries({ ...s3.environment, AWS_REGION: "us-east-1" });
+  const literals = variables.map(([name, value]) => `--from-literal=${name}=${value}`);
+  const missing = "--ignore-not-found";
+  await kubectl("delete", "secret", "s3", "-n", "ramet-system", missing);
+  await kubectl("create", "secret", "generic", "s3", "-n", "ramet-system", ...literals);
+}
