@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { access, mkdir, realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
@@ -24,30 +25,33 @@ export const imageNames = {
 export async function buildImages(folder: string, progress: (line: string) => void): Promise<string[]> {
   const buildah = await openBuildah();
   const python = await ensurePythonImage({ progress });
-  const bases = {
-    debian: imageNames.python,
-    node: "localhost/ramet-base-node:test",
-    go: "localhost/ramet-base-go:test",
-  };
+  const go = await goRoot();
+  const key = digestOf([python.digest, process.version, go.version, ...certificates()]);
+  const base = (name: string): string => `localhost/ramet-base-${name}:${key}`;
+  const bases = { debian: base("debian"), node: base("node"), go: base("go") };
   progress("images: the bases");
   await buildah.compose(bases.debian, "scratch", [[python.rootPath, "/"]]);
   const link = ["ln", "-s", "../lib/node_modules/npm/bin/npm-cli.js", "/usr/local/bin/npm"];
   await buildah.compose(bases.node, bases.debian, await nodeFiles(), { run: link });
-  await buildah.compose(bases.go, bases.debian, [[await goRoot(), "/usr/local/go"]]);
+  await buildah.compose(bases.go, bases.debian, [[go.path, "/usr/local/go"]]);
   // Of what holds a Pod's namespaces a node asks no more than that it goes on.
-  await buildah.compose(imageNames.pause, bases.debian, [], { entrypoint: ["sleep", "infinity"] });
+  await buildah.compose(base("pause"), bases.debian, [], { entrypoint: ["sleep", "infinity"] });
+  await buildah.run("tag", bases.debian, imageNames.python);
+  await buildah.run("tag", base("pause"), imageNames.pause);
   for (const target of ["controller", "cell"] as const) {
     progress(`images: ${target}, from images/Dockerfile`);
     await buildah.build(target, imageNames[target], bases);
   }
   const archives = Object.values(imageNames).map((name, index) => ({ name, path: join(folder, `${index}.tar`) }));
   for (const { name, path } of archives) await buildah.run("push", "--quiet", name, `oci-archive:${path}:${name}`);
+  // What earlier runs built, and nothing is made from.
+  await buildah.run("rmi", "--prune");
   return archives.map(({ path }) => path);
 }
 
 interface Buildah {
   run(...args: string[]): Promise<string>;
-  /** An image of another one's files and more. */
+  /** An image of another one's files and more, where there is none of that name. */
   compose(name: string, from: string, files: [string, string][], more?: Composition): Promise<void>;
   build(target: string, name: string, bases: { node: string; go: string }): Promise<void>;
 }
@@ -73,6 +77,7 @@ async function openBuildah(): Promise<Buildah> {
   return {
     run,
     async compose(name, from, files, more = {}) {
+      if ((await run("images", "--quiet", "--filter", `reference=${name}`)) !== "") return;
       const container = await run("from", "--pull-never", from);
       for (const [source, target] of files) await run("copy", "--quiet", container, source, target);
       if (more.run) await run("run", "--isolation", "chroot", container, "--", ...more.run);
@@ -126,8 +131,13 @@ async function nodeFiles(): Promise<[string, string][]> {
   ];
 }
 
-async function goRoot(): Promise<string> {
+async function goRoot(): Promise<{ path: string; version: string }> {
   const go = (await findGo(process.env)) ?? "go";
-  const { stdout } = await runProgram(go, ["env", "GOROOT"], { cwd: dirname(root) });
-  return stdout.trim();
+  const { stdout } = await runProgram(go, ["env", "GOROOT", "GOVERSION"], { cwd: dirname(root) });
+  const [path = "", version = ""] = stdout.trim().split("\n");
+  return { path, version };
+}
+
+function digestOf(parts: string[]): string {
+  return createHash("sha256").update(parts.join("\n")).digest("hex").slice(0, 16);
 }
