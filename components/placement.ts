@@ -1,4 +1,15 @@
-import { Config, getOrganization, getProject, getStack, type Input, type Output, output } from "@pulumi/pulumi";
+import {
+  Config,
+  getOrganization,
+  getProject,
+  getStack,
+  output,
+  type ComponentResource,
+  type Input,
+  type Output,
+  type URN,
+} from "@pulumi/pulumi";
+import { knownValue } from "./known-value.ts";
 
 /** Where an object goes, and what it is called there. */
 export interface PlacementArgs {
@@ -21,4 +32,22 @@ export function placementOf(resourceName: string, args: PlacementArgs): Placemen
 /** Which resource of which stack declares an object, so that a second one is refused. */
 export function ownerOf(resourceName: string): string {
   return [getOrganization(), getProject(), getStack(), resourceName].join("/");
+}
+
+/** `ownerOf` a component as it is called now, and after that as its aliases say that it was called before. */
+export async function ownersOf(component: ComponentResource, name: string): Promise<[string, ...string[]]> {
+  const { __aliases: aliases } = component as unknown as Aliased;
+  const urns = await Promise.all(aliases.map(knownValue));
+  return [ownerOf(name), ...urns.flatMap((urn) => (urn === undefined ? [] : ownerOfUrn(urn)))];
+}
+
+/** `urn:pulumi:STACK::PROJECT::TYPE::NAME` */
+function ownerOfUrn(urn: URN): string {
+  const [stack = "", project = "", , ...name] = urn.replace(/^urn:pulumi:/, "").split("::");
+  return [getOrganization(), project, stack, name.join("::")].join("/");
+}
+
+/** What every resource of Pulumi's has, beside what its types tell: its aliases, as URNs. */
+interface Aliased {
+  __aliases: Input<URN>[];
 }

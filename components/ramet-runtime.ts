@@ -15,11 +15,12 @@ import { systemNamespace } from "../src/api/system-names.ts";
 import type { InstallOptions } from "../src/install/install-options.ts";
 import { controllerManifests, lastingManifests, storeIsNotMounted, type Manifest } from "../src/install/manifests.ts";
 import { privateRanges } from "../src/install/private-ranges.ts";
-import { declaredByAnnotation, findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
+import { ownerAnnotation } from "../provider/handlers/owner.ts";
+import { findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
 import { legalField } from "./legal-field.ts";
-import { ownerOf } from "./placement.ts";
+import { ownersOf } from "./placement.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
 import { refusal } from "./refusal.ts";
 
@@ -27,8 +28,8 @@ export interface RametRuntimeArgs {
   /** Where checkpoints are kept: in a bucket, or in a folder. Controllers that are adopted keep the store that they were started with. */
   store: RametStore;
   /**
-   * `install` declares the controllers, `adopt` takes those that run, and `auto` adopts where another than this program has
-   * started them. @default "auto"
+   * `install` declares the controllers, `adopt` takes those that run, and `auto` adopts where something else than a program has
+   * started them; those that another resource of a program declares are adopted by `adopt` alone. @default "auto"
    */
   mode?: RuntimeMode;
   /** The image with the command `ramet`. Needed to install. */
@@ -82,11 +83,11 @@ export class RametRuntime extends ComponentResource<Found> {
       environment: process.env,
     };
     const { mode = "auto" } = args;
-    const owner = ownerOf(args.name);
-    const planned = await findRuntime(around, systemNamespace)
-      .then((facts) => planRuntime(mode, facts, owner))
+    const owners = await ownersOf(this, args.name);
+    const planned = await findRuntime(around)
+      .then((facts) => planRuntime(mode, facts, owners))
       .catch((error: unknown) => this.#unseen(mode, RametError.from(error)));
-    return { mode: planned, objects: planned === "install" ? this.#install(args, owner) : {} };
+    return { mode: planned, objects: planned === "install" ? this.#install(args, owners[0]) : {} };
   }
 
   #install(args: RametRuntimeArgs & { name: string }, owner: string): Found["objects"] {
@@ -125,7 +126,7 @@ function installOptions(
     clusterRanges: clusterRanges.map((range) => legalField("clusterRanges", range)),
     store: place,
     namespace: systemNamespace,
-    annotations: { [declaredByAnnotation]: owner },
+    annotations: { [ownerAnnotation]: owner },
   };
 }
 

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { RametError } from "../../src/api/errors.ts";
 import type { KubeObject, ObjectName } from "../../src/kube/object.ts";
 import { apiStatusOf } from "../../src/kube/status-error.ts";
@@ -7,6 +8,19 @@ const fieldManager = "ramet-pulumi";
 
 /** On an object that a program declares: which resource of which stack it is, so that no two declare the same one. */
 export const ownerAnnotation = "ramet.dev/pulumi-resource";
+
+/**
+ * Which resource of a program declares an object, as its mark says; where somebody has taken that away, that Pulumi has written the
+ * object. Undefined: no program declares it.
+ */
+export function declaredBy({ metadata }: KubeObject): string | undefined {
+  const marked = metadata.annotations?.[ownerAnnotation];
+  if (marked !== undefined) return marked;
+  const { managedFields } = Written.parse(metadata);
+  return managedFields.some(({ manager }) => manager?.startsWith("pulumi"))
+    ? "a Pulumi program that left no name"
+    : undefined;
+}
 
 /**
  * How an object may be written: what this resource has declared before is taken back from whoever has changed it since, which
@@ -37,3 +51,7 @@ export function explainConflict(error: unknown, kind: string, { namespace = "", 
     cause: error,
   });
 }
+
+const Written = z.looseObject({
+  managedFields: z.array(z.looseObject({ manager: z.string().optional() })).default([]),
+});

@@ -7,6 +7,15 @@ export const credentialsSecret = "ramet-cell-key";
 /** What the controllers' Deployment, service account and roles are called. */
 export const controllerName = "ramet-controller";
 
+/** On the controllers' Deployment and its Pods. */
+export const controllerLabels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "controller" };
+
+/** The lease there by which one of several controllers works. A single one, as on one machine, takes none. */
+export const controllersLease = "ramet-controllers";
+
+/** On the node of a cluster on one machine, which brings its controllers. */
+export const localNodeLabels = { "node.kubernetes.io/instance-type": "ramet-local" };
+
 /**
  * With what the names of templates begin that a cluster brings, so that a name without it is free for the user's own: who
  * declares an object by Pulumi is refused one that is there already.

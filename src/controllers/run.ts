@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import type { CellPodOptions } from "../api/cell-pod.ts";
-import { systemNamespace } from "../api/system-names.ts";
+import { controllersLease, systemNamespace } from "../api/system-names.ts";
 import { cellBackend, type CellBackendOptions } from "../backends/cell.ts";
 import { clusterStore } from "../backends/cluster-store.ts";
 import { runController } from "../kube/controller.ts";
@@ -61,7 +61,7 @@ export async function runControllers(options: RunControllersOptions): Promise<vo
   }
   await createSystemNamespace(client, signal);
   const { identity } = leaderElection;
-  const lease = { client, namespace: systemNamespace, name: "ramet-controllers", identity, log };
+  const lease = { client, namespace: systemNamespace, name: controllersLease, identity, log };
   await runWhileLeading(lease, (leading) => lead(options, leading), signal);
 }
 

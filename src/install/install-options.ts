@@ -8,7 +8,7 @@ import { accessFields, identities, identityFields, type RemoteStore } from "./re
 export interface InstallOptions<Text = string, Count = number> {
   /** Of the controllers. Their lease and the key of the cells are in `ramet-system` in any case. */
   namespace: string;
-  /** Of the controllers' Deployment: who declares it. */
+  /** Of the controllers' Deployment and ClusterRole: who declares them. */
   annotations?: Record<string, string>;
   /** The image with the command `ramet`. */
   image: Text;

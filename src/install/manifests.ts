@@ -1,5 +1,5 @@
 import { renderCrds } from "../api/crd.ts";
-import { controllerName as name, systemNamespace } from "../api/system-names.ts";
+import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/system-names.ts";
 import type { InstallOptions } from "./install-options.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
 import { clusterRights, ruleOf, systemRights } from "./rights.ts";
@@ -57,7 +57,6 @@ export function controllerManifests(options: InstallOptions<unknown, unknown>): 
 
 type InNamespace = Pick<InstallOptions, "namespace">;
 
-const labels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "controller" };
 const metricsPort = 9464;
 
 function serviceAccount({ namespace, store }: Pick<InstallOptions<unknown, unknown>, "namespace" | "store">): Manifest {
@@ -69,14 +68,15 @@ function serviceAccount({ namespace, store }: Pick<InstallOptions<unknown, unkno
   };
 }
 
-function roles({ namespace }: InNamespace): Manifest[] {
+function roles({ namespace, annotations }: Pick<InstallOptions, "namespace" | "annotations">): Manifest[] {
   const apiVersion = "rbac.authorization.k8s.io/v1";
   const apiGroup = "rbac.authorization.k8s.io";
   const subjects = [{ kind: "ServiceAccount", name, namespace }];
+  const everywhere = { name, ...(annotations !== undefined && { annotations }) };
   const inSystem = { name, namespace: systemNamespace };
   const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
   return [
-    { apiVersion, kind: "ClusterRole", metadata: { name }, rules: clusterRights.map(ruleOf) },
+    { apiVersion, kind: "ClusterRole", metadata: everywhere, rules: clusterRights.map(ruleOf) },
     { apiVersion, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
     { apiVersion, kind: "Role", metadata: inSystem, rules: systemRights.map(ruleOf) },
     { apiVersion, kind: "RoleBinding", metadata: inSystem, ...bound("Role") },

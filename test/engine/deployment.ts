@@ -13,6 +13,8 @@ export interface Wish {
   /** With marks for secrets and unknown values. */
   inputs: Values;
   dependencies: string[];
+  /** The URNs that it may have had before. */
+  aliases: string[];
   additionalSecrets: string[];
   retainOnDelete: boolean;
 }
@@ -91,13 +93,23 @@ export class Deployment {
     const secrets = [...new Set([...secretProperties(wish.inputs), ...wish.additionalSecrets])];
     const inputs = unmarked(wish.inputs) as Values;
     const provider = wish.custom ? this.#options.providerOf(wish.type) : undefined;
-    const old = this.#options.state.get(urn);
+    const old = this.#before(urn, wish.aliases);
     const { type, name, custom, parent, dependencies, retainOnDelete } = wish;
     const base = { urn, type, name, custom, parent, dependencies, retainOnDelete, secrets, initErrors: [] };
     const checked = provider === undefined ? inputs : await provider.check(old?.inputs ?? {}, inputs);
     await this.#options.judge({ urn, type, name, inputs: checked });
     if (provider === undefined) return this.#take({ ...base, id: old?.id ?? "", inputs, outputs: inputs }, old);
     return this.#carryOut({ ...base, id: old?.id ?? "", inputs: checked, outputs: checked }, old, provider);
+  }
+
+  /** What the state has of it, under the name that it has or had. */
+  #before(urn: string, aliases: readonly string[]): ResourceState | undefined {
+    const { state, preview } = this.#options;
+    const old = [urn, ...aliases].map((each) => state.get(each)).find((each) => each !== undefined);
+    if (old === undefined || old.urn === urn) return old;
+    this.#registered.add(old.urn);
+    if (!preview) state.rename(old, urn);
+    return { ...old, urn };
   }
 
   registerOutputs(urn: string, outputs: Values): void {

@@ -91,6 +91,7 @@ function wishOf(request: Registration): Wish {
     parent: request.getParent(),
     custom: request.getCustom(),
     inputs: toValues(request.getObject()),
+    aliases: request.getAliasurnsList(),
     dependencies: request.getDependenciesList(),
     additionalSecrets: request.getAdditionalsecretoutputsList(),
     retainOnDelete: request.getRetainondelete() ?? false,

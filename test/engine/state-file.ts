@@ -65,6 +65,11 @@ export class StateFile {
     this.put(resource);
   }
 
+  rename(old: ResourceState, urn: string): void {
+    this.#resources.delete(old.urn);
+    this.put({ ...old, urn });
+  }
+
   remove(resource: ResourceState): void {
     if (!this.#replaced.delete(resource)) this.#resources.delete(resource.urn);
     this.#save();

@@ -47,6 +47,15 @@ it("deletes in the next run what an interrupted one has replaced", async () => {
   expect(asked.at(-1)).toBe("delete base b");
 });
 
+it("takes up under another name what an alias says that it was", async () => {
+  await run([thing("before", {})]);
+  const { steps } = await run([
+    { ...thing("after", {}), inputs: { name: "before" }, aliases: ["urn:pulumi:s::p::t::before"] },
+  ]);
+  expect(steps.map(({ operation, name }) => `${operation} ${name}`)).toEqual(["same after"]);
+  expect((await run([thing("after", {})])).steps.map(({ operation }) => operation)).toEqual(["update"]);
+});
+
 /** One run of a program; not to its end: as when it is killed before anything is deleted. */
 async function run(wishes: Wish[], { untilEnd = true } = {}): Promise<Deployment> {
   const state = new StateFile(join(folder, "state.json"), "a passphrase");
@@ -59,7 +68,7 @@ async function run(wishes: Wish[], { untilEnd = true } = {}): Promise<Deployment
 
 function thing(name: string, inputs: Record<string, unknown>, dependsOn: string[] = []): Wish {
   const dependencies = dependsOn.map((other) => `urn:pulumi:s::p::t::${other}`);
-  const rest = { parent: "", custom: true, additionalSecrets: [], retainOnDelete: false };
+  const rest = { parent: "", custom: true, additionalSecrets: [], aliases: [], retainOnDelete: false };
   return { type: "t", name, inputs: { name, ...inputs }, dependencies, ...rest };
 }
 

@@ -6,10 +6,14 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { z } from "zod";
+import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { apiVersion } from "../../src/api/kind.ts";
 import { kinds } from "../../src/api/kinds.ts";
+import { controllersLease, localNodeLabels, systemNamespace } from "../../src/api/system-names.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
+import { microTime } from "../../src/kube/lease.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
+import type { RunResult } from "../engine/engine.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { tokenOf, writeKubeconfig } from "../setup/service-accounts.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
@@ -67,14 +71,78 @@ it("gives the controllers the rights that they need", async () => {
   }
 });
 
-it("leaves CRDs and the namespace when it is removed, and refuses what others run", async () => {
+it("removes nothing when somebody has deleted the Deployment, and brings it back after a refresh", async () => {
+  const { items } = await client.resource(deployments).list();
+  await client.resource(deployments).delete(items[0]?.metadata ?? { name: "" });
+  const up = await world.engine.up();
+  expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+  expect(removed(up)).toEqual([]);
+  await world.engine.refresh();
+  expect((await world.engine.up()).succeeded).toBe(true);
+  expect((await client.resource(deployments).list()).items).toHaveLength(1);
+});
+
+it("refuses to go on under another name, and does with an alias", async () => {
+  await world.edit('new RametRuntime("ramet"', 'new RametRuntime("renamed"');
+  const refused = await world.engine.up();
+  expect(refused.succeeded).toBe(false);
+  expect(refused.text).toContain(
+    "declared by organization/program/test/ramet, and this is organization/program/test/renamed",
+  );
+  expect((await client.resource(deployments).list()).items).toHaveLength(1);
+  const aliases = '{ aliases: ["urn:pulumi:test::program::ramet:index:RametRuntime::ramet"] }';
+  await world.edit(`${transform},\n}`, `${transform},\n}, ${aliases}`);
+  const up = await world.engine.up();
+  expect(up.text).not.toMatch(/error/);
+  expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+  expect(removed(up)).toEqual([]);
+  const [deployment] = (await client.resource(deployments).list()).items;
+  expect(deployment?.metadata.annotations).toMatchObject({
+    [ownerAnnotation]: "organization/program/test/renamed",
+  });
+});
+
+it("refuses to adopt what it has declared", async () => {
+  await world.edit(transform, `mode: "adopt", ${transform}`);
+  const refused = await world.engine.up();
+  await world.edit(`mode: "adopt", ${transform}`, transform);
+  expect(refused.succeeded).toBe(false);
+  expect(refused.text).toMatch(/adopting them would remove them/);
+});
+
+it("leaves CRDs and the namespace when it is removed, and installs again after that", async () => {
   expect((await world.engine.destroy()).succeeded).toBe(true);
   const crds = await client.resource(coreResources.crds).list();
   expect(crds.items).toHaveLength(kinds.length);
   expect((await client.resource(deployments).list()).items).toEqual([]);
-  // The key of the cells says that controllers have run here, and nobody declares them now.
+  expect((await world.engine.preview()).outputs).toMatchObject({ mode: "install" });
+  await world.edit(transform, `mode: "adopt", ${transform}`);
+  expect((await world.engine.preview()).text).toMatch(/nothing to adopt/);
+  await world.edit(`mode: "adopt", ${transform}`, transform);
+});
+
+it("adopts controllers that have no Deployment, by their lease or their machine", async () => {
+  const at = { namespace: systemNamespace, name: controllersLease };
+  const held = (renewTime: Date) =>
+    client.resource(coreResources.leases).mergePatch(at, {
+      spec: { holderIdentity: "somebody", renewTime: microTime(renewTime) },
+    });
+  await held(new Date());
+  expect((await world.engine.preview()).outputs).toMatchObject({ mode: "adopt" });
+  await held(new Date(Date.now() - 3_600_000));
+  expect((await world.engine.preview()).outputs).toMatchObject({ mode: "install" });
+  const metadata = { name: "machine", labels: localNodeLabels };
+  await client.resource(coreResources.nodes).create({ apiVersion: "v1", kind: "Node", metadata });
   expect((await world.engine.preview()).outputs).toMatchObject({ mode: "adopt" });
 });
+
+const transform = "transform: { object: notAwaited }";
+
+/** Which objects a run has removed. */
+function removed({ steps }: RunResult): string[] {
+  const objects = steps.filter(({ type }) => type.startsWith("kubernetes:"));
+  return objects.filter(({ operation }) => /delete|retain|replace/.test(operation)).map(({ name }) => name);
+}
 
 /** A kubeconfig with a token of the controllers' service account. */
 async function asController(): Promise<string> {

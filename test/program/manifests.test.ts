@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { z } from "zod";
-import { declaredByAnnotation } from "../../provider/handlers/runtime/find-runtime.ts";
+import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { memoryIo } from "../../src/cli/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import type { Manifest } from "../../src/install/manifests.ts";
@@ -112,7 +112,7 @@ function byName(objects: readonly object[]): object {
 /** Without what only a program says: who declares it, and how Pulumi's plugin is to treat it. */
 function withoutPulumi({ metadata: { annotations = {}, ...metadata }, ...manifest }: Manifest): Manifest {
   const others = Object.entries(annotations).filter(
-    ([name]) => name !== declaredByAnnotation && !name.startsWith("pulumi.com/"),
+    ([name]) => name !== ownerAnnotation && !name.startsWith("pulumi.com/"),
   );
   const kept = others.length === 0 ? {} : { annotations: Object.fromEntries(others) };
   return { ...manifest, metadata: { ...metadata, ...kept } };

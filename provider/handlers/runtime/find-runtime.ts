@@ -1,45 +1,86 @@
+import { z } from "zod";
 import { renderCrds } from "../../../src/api/crd.ts";
-import { controllerName, credentialsSecret } from "../../../src/api/system-names.ts";
+import {
+  controllerLabels,
+  controllerName,
+  controllersLease,
+  localNodeLabels,
+  systemNamespace,
+} from "../../../src/api/system-names.ts";
+import { RametError } from "../../../src/api/errors.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
-import { coreResources } from "../../../src/kube/resource-ref.ts";
+import { keyOf, ObjectMeta, type KubeObject } from "../../../src/kube/object.ts";
+import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import type { HandlerParts } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
+import { declaredBy } from "../owner.ts";
 
 /** What there is of Ramet's runtime in a cluster. */
 export interface RuntimeFacts {
-  /** Whether controllers have run here, which leaves the key of their cells, or are about to. */
-  hasController: boolean;
-  /** Who declares the controllers' Deployment, where that is a program; absent: nobody, or something else. */
-  declaredBy?: string;
+  /** What shows that controllers run here, or are about to: `the Deployment ramet-system/ramet-controller`. */
+  sign?: string;
+  /** What of the controllers' objects a program declares. */
+  declared?: Declared;
   /** The CRDs that are not there. */
   missingCrds: string[];
   /** The CRDs that are there and lack something that this version needs. */
   otherCrds: string[];
 }
 
-/** On the Deployment: which resource of which stack declares it. */
-export const declaredByAnnotation = "ramet.dev/pulumi-resource";
+export interface Declared {
+  /** Which resource of which stack does. */
+  by: string;
+  /** The object that says so, as `kubectl` is told of it. */
+  object: string;
+}
 
 /** Looks, and changes nothing. @throws RametError when the cluster cannot be reached or may not be read */
-export function findRuntime(
-  around: Pick<HandlerParts, "configuration" | "environment">,
-  namespace: string,
-): Promise<RuntimeFacts> {
+export function findRuntime(around: Pick<HandlerParts, "configuration" | "environment">): Promise<RuntimeFacts> {
   return withCluster(around, async (client) => {
     const signal = AbortSignal.timeout(lookMilliseconds);
-    const secret = await client
-      .resource(coreResources.secrets)
-      .find({ namespace, name: credentialsSecret }, { signal });
-    // A cluster on one machine serves no Deployments.
-    const deployment = await client.resource(deployments).find({ namespace, name: controllerName }, { signal });
-    const declaredBy = deployment?.metadata.annotations?.[declaredByAnnotation];
+    const deployment = await controllersDeployment(client, signal);
+    const sign =
+      deployment === undefined ? await otherSign(client, signal) : `the Deployment ${keyOf(deployment.metadata)}`;
+    const declared = await declaredOf(client, deployment, signal);
     return {
-      hasController: secret !== undefined || deployment !== undefined,
-      ...(declaredBy !== undefined && { declaredBy }),
+      ...(sign !== undefined && { sign }),
+      ...(declared !== undefined && { declared }),
       ...(await crdsIn(client, signal)),
     };
   });
+}
+
+/** In whatever namespace. A cluster on one machine serves no Deployments. */
+async function controllersDeployment(client: KubeClient, signal: AbortSignal): Promise<KubeObject | undefined> {
+  const [deployment] = await listed(client, deployments, { labelSelector: selectorOf(controllerLabels), signal });
+  return deployment;
+}
+
+/** Of controllers without a Deployment: the lease that one of them renews, and the machine that brings them. */
+async function otherSign(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
+  const at = { namespace: systemNamespace, name: controllersLease };
+  const lease = await client.resource(coreResources.leases, (value) => Lease.parse(value)).find(at, { signal });
+  const { holderIdentity, renewTime } = lease?.spec ?? {};
+  const isFresh = Date.parse(renewTime ?? "") > client.clock.now().getTime() - freshMilliseconds;
+  if (holderIdentity && isFresh) return `the holder of the Lease ${keyOf(at)}, ${holderIdentity}`;
+  const [node] = await listed(client, coreResources.nodes, { labelSelector: selectorOf(localNodeLabels), signal });
+  return node && `the cluster on one machine with the node ${node.metadata.name}`;
+}
+
+/** By the Deployment, and where somebody has deleted that, by what has stayed. */
+async function declaredOf(
+  client: KubeClient,
+  deployment: KubeObject | undefined,
+  signal: AbortSignal,
+): Promise<Declared | undefined> {
+  const role = await client.resource(clusterRoles).find({ name: controllerName }, { signal });
+  const marked = [deployment, role].find((object) => object !== undefined && declaredBy(object) !== undefined);
+  const by = marked && declaredBy(marked);
+  if (marked === undefined || by === undefined) return undefined;
+  const { namespace, name } = marked.metadata;
+  const kind = marked === role ? "clusterrole" : "deployment";
+  return { by, object: `${kind} ${name}${namespace === undefined ? "" : ` --namespace ${namespace}`}` };
 }
 
 async function crdsIn(
@@ -61,11 +102,38 @@ async function crdsIn(
   };
 }
 
-const deployments = {
-  group: "apps",
+/** None where the API server does not serve them. */
+async function listed(
+  client: KubeClient,
+  ref: ResourceRef,
+  options: { labelSelector: string; signal: AbortSignal },
+): Promise<KubeObject[]> {
+  try {
+    return (await client.resource(ref).list(options)).items;
+  } catch (error) {
+    if (RametError.from(error).code === "NotFound") return [];
+    throw error;
+  }
+}
+
+function selectorOf(labels: Record<string, string>): string {
+  return Object.entries(labels)
+    .map(([label, value]) => `${label}=${value}`)
+    .join(",");
+}
+
+const deployments = { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
+const clusterRoles = {
+  group: "rbac.authorization.k8s.io",
   version: "v1",
-  plural: "deployments",
-  kind: "Deployment",
-  namespaced: true,
-} as const;
+  plural: "clusterroles",
+  kind: "ClusterRole",
+  namespaced: false,
+};
+const Lease = z.looseObject({
+  metadata: ObjectMeta,
+  spec: z.looseObject({ holderIdentity: z.string().nullish(), renewTime: z.string().nullish() }).optional(),
+});
 const lookMilliseconds = 10_000;
+/** It is renewed every 5 s and good for 15; clocks may differ. Who gives it up leaves it without a holder. */
+const freshMilliseconds = 60_000;

@@ -1,30 +1,59 @@
 import { RametError } from "../../../src/api/errors.ts";
-import type { RuntimeFacts } from "./find-runtime.ts";
+import { ownerAnnotation } from "../owner.ts";
+import type { Declared, RuntimeFacts } from "./find-runtime.ts";
 
 export type RuntimeMode = "auto" | "install" | "adopt";
 
 /**
- * Whether this program declares the controllers or takes those that run: a pure function of what was found.
- * @param owner which resource of which stack asks
+ * Whether this program declares the controllers or takes those that run: a pure function of what was found. What a program has
+ * declared and declares no more is removed; so whoever may have declared the controllers under an earlier name adopts them only
+ * when told to, and what is its own it never does.
+ * @param owners which resource of which stack asks, and under which names it did before
  * @throws RametError saying why neither can be
  */
-export function planRuntime(mode: RuntimeMode, facts: RuntimeFacts, owner: string): "install" | "adopt" {
-  const isOurs = facts.declaredBy === owner;
-  const others = facts.hasController && !isOurs;
-  if (mode === "install" && others) throw runsAlready(facts);
-  if (mode === "install" || (mode === "auto" && !others)) return "install";
-  if (!facts.hasController) {
-    throw new RametError("NotFound", "No controllers of Ramet run in this cluster, so there is nothing to adopt", {
-      hint: 'Set mode to "install", or start them: ramet local up for one machine',
-    });
+export function planRuntime(
+  mode: RuntimeMode,
+  facts: RuntimeFacts,
+  owners: readonly [string, ...string[]],
+): "install" | "adopt" {
+  const { sign, declared } = facts;
+  if (declared !== undefined && owners.includes(declared.by)) {
+    if (mode === "adopt") throw itsOwn();
+    return "install";
   }
+  if (declared !== undefined && mode !== "adopt") throw ofAnother(declared, owners[0]);
+  if (sign === undefined) {
+    if (mode === "adopt") throw nothingThere();
+    return "install";
+  }
+  if (mode === "install") throw runsAlready(sign);
   if (facts.missingCrds.length + facts.otherCrds.length > 0) throw otherVersion(facts);
   return "adopt";
 }
 
-function runsAlready({ declaredBy }: RuntimeFacts): RametError {
-  const who = declaredBy ?? "something else than a Pulumi program";
-  return new RametError("AlreadyExists", `Controllers of Ramet run in this cluster already, declared by ${who}`, {
+function nothingThere(): RametError {
+  return new RametError("NotFound", "No controllers of Ramet run in this cluster, so there is nothing to adopt", {
+    hint: 'Set mode to "install", or start them: ramet local up for one machine',
+  });
+}
+
+function itsOwn(): RametError {
+  const what = "This resource has declared the controllers in this cluster, and adopting them would remove them";
+  const hint = `Leave mode out. To give them to another, first take them out of this stack's state (pulumi state delete), and the annotation ${ownerAnnotation} from them`;
+  return new RametError("Conflict", what, { hint });
+}
+
+function ofAnother({ by, object }: Declared, owner: string): RametError {
+  const what = `Controllers of Ramet in this cluster are declared by ${by}, and this is ${owner}`;
+  const hint =
+    'If that is another resource, set mode to "adopt", since two would work against each other. ' +
+    "If that is this one under an earlier name, adopting would remove them: give it the option aliases if it was renamed in the program, " +
+    `and otherwise say so by: kubectl annotate --overwrite ${object} ${ownerAnnotation}=${owner}`;
+  return new RametError("AlreadyExists", what, { hint });
+}
+
+function runsAlready(sign: string): RametError {
+  return new RametError("AlreadyExists", `Controllers of Ramet run in this cluster already: ${sign}`, {
     hint: 'Two would work against each other: set mode to "adopt", or remove them first',
   });
 }

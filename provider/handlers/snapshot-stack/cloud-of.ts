@@ -1,3 +1,4 @@
+import { localNodeLabels } from "../../../src/api/system-names.ts";
 import type { Finding } from "./finding.ts";
 import type { StackSeen } from "./stack-seen.ts";
 
@@ -67,7 +68,7 @@ const byNode: readonly NodeMark[] = [
   },
   {
     cloud: "local",
-    fits: ({ labels }) => labels["node.kubernetes.io/instance-type"] === "ramet-local",
+    fits: ({ labels }) => Object.entries(localNodeLabels).every(([label, value]) => labels[label] === value),
     says: "the instance type ramet-local",
   },
 ];

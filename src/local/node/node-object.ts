@@ -1,4 +1,5 @@
 import { cpus, hostname, release, totalmem } from "node:os";
+import { localNodeLabels } from "../../api/system-names.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { microTime } from "../../kube/lease.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
@@ -27,7 +28,7 @@ export async function writeNode(client: KubeClient, facts: NodeFacts, ready: Nod
         "kubernetes.io/hostname": facts.name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": architecture(),
-        "node.kubernetes.io/instance-type": "ramet-local",
+        ...localNodeLabels,
       },
     },
   };
