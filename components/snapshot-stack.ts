@@ -14,10 +14,12 @@ import type { ErrorCode } from "../src/api/error-codes.ts";
 import { RametError } from "../src/api/errors.ts";
 import { ownerAnnotation } from "../provider/handlers/owner.ts";
 import { refuseFor, type Finding } from "../provider/handlers/snapshot-stack/finding.ts";
-import { planStack, type StackPlan, type StackWish } from "../provider/handlers/snapshot-stack/plan-stack.ts";
+import { planStack, type StackPlan } from "../provider/handlers/snapshot-stack/plan-stack.ts";
 import { factsOf, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 import { nothingSeen, type StackSeen } from "../provider/handlers/snapshot-stack/stack-seen.ts";
+import type { StackWish } from "../provider/handlers/snapshot-stack/stack-wish.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
+import { ownersOf } from "./placement.ts";
 import type { RametStore } from "./ramet-store.ts";
 import { refusal } from "./refusal.ts";
 import type { SnapshotStackArgs } from "./snapshot-stack/args.ts";
@@ -68,7 +70,7 @@ export class SnapshotStack extends ComponentResource<Made> {
     // Once it has its URN, what it depends on is there: a driver that is looked for, say.
     await new Promise((resolve) => this.urn.apply(resolve));
     const classes = classesFor(args);
-    const wish = wishOf(args.name, args, classes);
+    const wish = wishOf(await ownersOf(this, args.name), args, classes);
     const seen = await this.#look(args);
     const plan = planStack(wish, seen ?? nothingSeen);
     if (seen !== undefined) this.#judge(args, plan.findings);
@@ -102,7 +104,7 @@ export class SnapshotStack extends ComponentResource<Made> {
     args: Args,
     { wish, plan, classes }: { wish: StackWish; plan: StackPlan; classes: readonly DeclaredClass[] },
   ): Promise<Made["objects"]> {
-    const annotations = { [ownerAnnotation]: wish.owner };
+    const annotations = { [ownerAnnotation]: wish.owners[0] };
     // They stay when the stack goes: with them all snapshots would.
     const component = { name: args.name, transform: this.#transform, parent: this };
     const crds = declareAll(component, await crdManifests(plan, annotations), declareLasting);

@@ -2,8 +2,7 @@ import { runtime } from "@pulumi/pulumi";
 import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
 import { podIdentityAgent } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import { driverNames } from "../../provider/handlers/snapshot-stack/class-parameters.ts";
-import type { AddonWish, StackWish } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
-import { ownerOf } from "../placement.ts";
+import type { AddonWish, StackWish } from "../../provider/handlers/snapshot-stack/stack-wish.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { addonNames, type EksStackArgs } from "./eks.ts";
 import { controllerName } from "./controller-manifests.ts";
@@ -15,10 +14,14 @@ export function classesFor({ cloud, classes, eks }: SnapshotStackArgs): Declared
   return (classes ?? own).flatMap(classesOf);
 }
 
-export function wishOf(name: string, args: SnapshotStackArgs, classes: readonly DeclaredClass[]): StackWish {
+export function wishOf(
+  owners: StackWish["owners"],
+  args: SnapshotStackArgs,
+  classes: readonly DeclaredClass[],
+): StackWish {
   const { cloud, mode = "auto", groupSnapshots = false, controller } = args;
   return {
-    ...{ cloud, mode, groupSnapshots, owner: ownerOf(name) },
+    ...{ cloud, mode, groupSnapshots, owners },
     controller: { namespace: controller?.namespace ?? controllerNamespace, name: controllerName },
     classes: classes.map(({ name: className, driver, isDefault }) => ({ name: className, driver, isDefault })),
     addons: cloud === "eks" ? eksAddons(args.eks) : [],

@@ -42,6 +42,19 @@ export function declarerOf({ metadata }: KubeObject, asker: string): string {
   return metadata.annotations?.[ownerAnnotation] ?? asker;
 }
 
+/**
+ * What to do where another resource declares what can be declared once: what a program declares no more is removed, so a resource that has
+ * got another name must not leave to its old one what is its own.
+ * @param object as `kubectl` is told of it
+ */
+export function otherOrEarlier(owner: string, object: string): string {
+  return (
+    'If that is another resource, set mode to "adopt", since two would work against each other. ' +
+    "If that is this one under an earlier name, adopting would remove what it has declared: give it the option aliases if it was renamed in the program, " +
+    `and otherwise say so by: kubectl annotate --overwrite ${object} ${ownerAnnotation}=${owner}`
+  );
+}
+
 /** The error of an apply that was refused because somebody else holds a field, with what to do. */
 export function explainConflict(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
   const known = RametError.from(error);

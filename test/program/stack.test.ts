@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
-import { planStack, type StackWish } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
+import { planStack } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
+import type { StackWish } from "../../provider/handlers/snapshot-stack/stack-wish.ts";
 import { crdNames } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
 import type { EbsSnapshotOptions } from "../../components/snapshot-stack/snapshot-class.ts";
@@ -56,6 +57,11 @@ it("declares CRDs, controller and classes, and says afterwards what is there", a
   });
   const again = await world.up(generic);
   expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
+  // Under another name it would take its own for another's, and Pulumi would remove that.
+  const renamed = planStack(wish({ owners: ["organization/program/test/renamed"], classes: [] }), await world.look());
+  expect(renamed.findings.filter(({ weight }) => weight === "refuse")).toMatchObject([
+    { what: expect.stringContaining(`belongs to the Pulumi resource ${owner} (Deployment`) as string },
+  ]);
 });
 
 it("has upstream's CRDs judge snapshots", async () => {
@@ -190,7 +196,7 @@ function wish(wished: Partial<StackWish>): StackWish {
   const plain = classes.map((name) => ({ name, driver: hostpath, isDefault: false }));
   const controller = { namespace: "kube-system", name: "snapshot-controller" };
   const asked = { cloud: "generic", mode: "auto", groupSnapshots: false, addons: [], driversMayCome: false } as const;
-  return { ...asked, owner, controller, classes: plain, ...wished };
+  return { ...asked, owners: [owner], controller, classes: plain, ...wished };
 }
 
 function snapshot(name: string, source: Record<string, string>) {

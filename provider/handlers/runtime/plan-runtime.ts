@@ -1,5 +1,5 @@
 import { RametError } from "../../../src/api/errors.ts";
-import { ownerAnnotation } from "../owner.ts";
+import { otherOrEarlier, ownerAnnotation } from "../owner.ts";
 import type { Declared, RuntimeFacts } from "./find-runtime.ts";
 
 export type RuntimeMode = "auto" | "install" | "adopt";
@@ -45,11 +45,7 @@ function itsOwn(): RametError {
 
 function ofAnother({ by, object }: Declared, owner: string): RametError {
   const what = `Controllers of Ramet in this cluster are declared by ${by}, and this is ${owner}`;
-  const hint =
-    'If that is another resource, set mode to "adopt", since two would work against each other. ' +
-    "If that is this one under an earlier name, adopting would remove them: give it the option aliases if it was renamed in the program, " +
-    `and otherwise say so by: kubectl annotate --overwrite ${object} ${ownerAnnotation}=${owner}`;
-  return new RametError("AlreadyExists", what, { hint });
+  return new RametError("AlreadyExists", what, { hint: otherOrEarlier(owner, object) });
 }
 
 function runsAlready(sign: string): RametError {

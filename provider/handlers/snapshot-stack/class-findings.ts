@@ -9,7 +9,7 @@ export interface ClassWish {
 }
 
 interface Wish {
-  owner: string;
+  owners: readonly string[];
   classes: readonly ClassWish[];
   addons: readonly { driver?: string }[];
   /** Whether a driver that is not there may still come before the classes do. */
@@ -17,12 +17,12 @@ interface Wish {
 }
 
 /** What is in the way of the classes that are wished, and of those that are there. */
-export function classFindings({ classes, owner, addons, driversMayCome }: Wish, seen: StackSeen): Finding[] {
+export function classFindings({ classes, owners, addons, driversMayCome }: Wish, seen: StackSeen): Finding[] {
   const brought = addons.flatMap(({ driver }) => driver ?? []);
   const absent = [...new Set(classes.map(({ driver }) => driver))]
     .filter((driver) => ![...seen.drivers, ...brought].includes(driver))
     .filter(() => !seen.unread.includes("csidrivers"));
-  const others = seen.classes.filter(({ declaredBy }) => declaredBy !== owner);
+  const others = seen.classes.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
   return [
     ...absent.map((driver) => ({
       ...absentDriver(driver, seen.drivers),

@@ -1,16 +1,20 @@
 import type { Cloud } from "./cloud-of.ts";
 import type { Finding } from "./finding.ts";
-import { controllerLease, crdNames, type StackSeen } from "./stack-seen.ts";
+import { controllerLease, crdNames, type ControllerSeen, type StackSeen } from "./stack-seen.ts";
 
 /** Whether exactly one controller works, as far as that can be seen. */
 export function controllerFindings(
-  { cloud }: { cloud: Cloud },
+  { cloud, owners }: { cloud: Cloud; owners: readonly string[] },
   plan: { controller: boolean; addons: readonly string[] },
   { controllers, leases, crds }: Pick<StackSeen, "controllers" | "leases" | "crds">,
 ): Finding[] {
   const [first] = controllers;
   if (first !== undefined) {
-    return controllers.some(({ isAvailable }) => isAvailable) ? [] : [idle(`${first.namespace}/${first.name}`)];
+    const others = controllers.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
+    return [
+      ...(controllers.some(({ isAvailable }) => isAvailable) ? [] : [idle(`${first.namespace}/${first.name}`)]),
+      ...(plan.controller ? others.map(second) : []),
+    ];
   }
   const [lease] = leases;
   if (lease !== undefined) return plan.controller ? [hidden(lease)] : [];
@@ -25,6 +29,11 @@ function idle(place: string): Finding {
   const [namespace = ""] = place.split("/");
   const how = `See why: kubectl describe pods --namespace ${namespace} --selector app.kubernetes.io/name=snapshot-controller`;
   return { code: "Unavailable", what, how, weight: "tell" };
+}
+
+function second({ namespace, name, manager }: ControllerSeen): Finding {
+  const what = `the Deployment ${namespace}/${name} of ${manager} is a second snapshot-controller, and two work against each other`;
+  return { code: "Conflict", what, how: "Remove one of the two", weight: "tell" };
 }
 
 /** Two would work against each other, and one that was removed a moment ago looks the same. */

@@ -1,15 +1,16 @@
 import { expect, it } from "vitest";
 import type { Finding } from "./finding.ts";
 import { refuseFor } from "./finding.ts";
-import { planStack, type StackWish } from "./plan-stack.ts";
-import { crdNames, nothingSeen, type CrdSeen, type StackSeen } from "./stack-seen.ts";
+import { planStack } from "./plan-stack.ts";
+import { crdNames, nothingSeen, type ControllerSeen, type CrdSeen, type StackSeen } from "./stack-seen.ts";
+import type { StackWish } from "./stack-wish.ts";
 
 const wish: StackWish = {
   ...{
     cloud: "generic",
     mode: "auto",
     groupSnapshots: false,
-    owner: "me",
+    owners: ["me", "before"],
     classes: [],
     addons: [],
     driversMayCome: false,
@@ -27,6 +28,42 @@ it("declares what is not there and what it has declared, and nothing else", () =
   expect(planStack(wish, { ...empty, crds: others })).toMatchObject({ crds: false, controller: true, findings: [] });
   // Of three that belong together one alone is not declared.
   expect(planStack(wish, { ...empty, crds: others.slice(0, 1) })).toMatchObject({ crds: false });
+});
+
+it("goes on with what it has declared under an earlier name, and leaves nothing to that", () => {
+  const crdsOf = (declaredBy: string) => crds(crdNames.core, { declaredBy });
+  const running = (declaredBy: string) => ({
+    ...empty,
+    crds: crdsOf(declaredBy),
+    controllers: [controller({ declaredBy })],
+  });
+  expect(planStack(wish, running("before"))).toMatchObject({ crds: true, controller: true, findings: [] });
+  const { findings } = planStack(wish, running("you"));
+  expect(findings).toMatchObject([
+    {
+      what: "A snapshot-controller is there and belongs to the Pulumi resource you (Deployment kube-system/snapshot-controller)",
+      how: expect.stringMatching(/aliases.*kubectl annotate --overwrite deployment snapshot-controller/) as string,
+      weight: "refuse",
+    },
+  ]);
+  expect(planStack({ ...wish, mode: "adopt" }, running("you"))).toMatchObject({ controller: false, findings: [] });
+  const addons = [{ addon: "snapshot-controller" }];
+  const eks = { ...empty, server: "v1.33.4-eks-1", crds: crds(crdNames.core, { manager: "an EKS add-on" }) };
+  const installed = { declaredBy: "you", addons: ["snapshot-controller"] };
+  const refused = planStack({ ...wish, cloud: "eks", addons }, { ...eks, installed }).findings;
+  expect(hows(refused)).toMatch(/kubectl annotate --overwrite configmap ramet-snapshot-stack --namespace kube-system/);
+});
+
+it("keeps its controller when a second one comes, and tells of that", () => {
+  const controllers = [
+    controller({ declaredBy: "me" }),
+    controller({ name: "csi-snapshot-controller", manager: "kubectl" }),
+  ];
+  const plan = planStack(wish, { ...empty, controllers });
+  expect(plan).toMatchObject({ controller: true, findings: [{ weight: "tell" }] });
+  expect(plan.findings[0]?.what).toMatch(
+    /kube-system\/csi-snapshot-controller of kubectl is a second snapshot-controller/,
+  );
 });
 
 it("adopts only what is there", () => {
@@ -126,6 +163,16 @@ function crds(names: readonly string[], given: Partial<CrdSeen>): CrdSeen[] {
     declaredBy: undefined,
   };
   return names.map((name) => ({ ...plain, name, ...given }));
+}
+
+function controller(given: Partial<ControllerSeen>): ControllerSeen {
+  return {
+    ...{ namespace: "kube-system", name: "snapshot-controller", image: "snapshot-controller:v8.6.0", arguments: [] },
+    ...{ selector: { "app.kubernetes.io/name": "snapshot-controller" }, isAvailable: true },
+    manager: `the Pulumi resource ${given.declaredBy ?? ""}`,
+    declaredBy: undefined,
+    ...given,
+  };
 }
 
 function hows(findings: readonly Finding[]): string {

@@ -1,0 +1,120 @@
+import type { Cloud } from "./cloud-of.ts";
+import { crdNames, installedMap, type StackSeen } from "./stack-seen.ts";
+import type { AddonWish, StackWish } from "./stack-wish.ts";
+
+/** One thing that snapshots need, of which there is one in a cluster. */
+export interface Part {
+  name: "crds" | "groupCrds" | "controller" | "addon" | "managed";
+  what: string;
+  isThere: boolean;
+  isOurs: boolean;
+  manager: string;
+  /** Where another resource of a program declares it, and it would go with that: the object that says so, as `kubectl` is told of it. */
+  marked?: string | undefined;
+  /** Whether this package can declare it. */
+  isOffered: boolean;
+  addon?: string;
+  /** How it is got where this package cannot declare it. */
+  how: string;
+}
+
+/** What a wish needs of the cluster, and who looks after each. */
+export function partsOf(wish: StackWish, seen: StackSeen): Part[] {
+  const core = crdsPart("crds", crdNames.core, wish, seen);
+  const groups = wish.groupSnapshots ? [crdsPart("groupCrds", crdNames.group, wish, seen)] : [];
+  switch (wish.cloud) {
+    case "generic":
+      return [core, ...groups, controllerPart(wish, seen)];
+    case "eks":
+      return eksParts(wish, seen);
+    case "gke":
+    case "aks":
+      return [core, ...groups];
+    case "acs":
+      return [core, ...groups, sandboxPart(seen)];
+    case "local":
+      return [];
+  }
+}
+
+function crdsPart(name: "crds" | "groupCrds", names: string[], { cloud, owners }: StackWish, seen: StackSeen): Part {
+  const found = seen.crds.filter((crd) => names.includes(crd.name));
+  const others = found.filter((crd) => !isOf(owners, crd));
+  return {
+    name,
+    what: name === "crds" ? "The set of CRDs of volume snapshots" : "The set of CRDs of volume group snapshots",
+    // Of a part of them that is another's, none is declared: they belong together.
+    isThere: cloud === "generic" ? found.length > 0 : found.length === names.length,
+    isOurs: found.length > 0 && others.length === 0,
+    manager: others[0]?.manager ?? "",
+    isOffered: cloud === "generic",
+    how: howToGet[cloud],
+  };
+}
+
+function controllerPart({ owners, cloud, mode }: StackWish, { controllers, leases }: StackSeen): Part {
+  const other = controllers.find((seen) => !isOf(owners, seen));
+  return {
+    name: "controller",
+    what: "A snapshot-controller",
+    isThere: controllers.length > 0 || (mode === "adopt" && leases.length > 0),
+    // One that has come beside it is told of; ours goes on.
+    isOurs: controllers.some((seen) => isOf(owners, seen)),
+    manager: other === undefined ? "" : `${other.manager} (Deployment ${other.namespace}/${other.name})`,
+    marked: other?.declaredBy === undefined ? undefined : `deployment ${other.name} --namespace ${other.namespace}`,
+    isOffered: true,
+    how: howToGet[cloud],
+  };
+}
+
+/** The add-on with the controller brings the CRDs too, and owns them. */
+function eksParts({ owners, addons }: StackWish, seen: StackSeen): Part[] {
+  const { installed } = seen;
+  const isOurs = installed !== undefined && isOf(owners, installed);
+  return addons.map((wish) => {
+    const { addon } = wish;
+    const { isThere, manager } = addonSeen(wish, seen);
+    return {
+      ...{ name: "addon", addon, what: `What the add-on ${addon} brings`, isOffered: true },
+      ...{ isThere, isOurs: isThere && isOurs && installed.addons.includes(addon), manager },
+      marked: !isOurs && installed?.addons.includes(addon) ? marked : undefined,
+      how: `Install the EKS add-on ${addon}, or set mode to "auto"`,
+    };
+  });
+}
+
+function isOf(owners: readonly string[], { declaredBy }: { declaredBy: string | undefined }): boolean {
+  return declaredBy !== undefined && owners.includes(declaredBy);
+}
+
+function addonSeen({ driver, daemonSet }: AddonWish, seen: StackSeen): { isThere: boolean; manager: string } {
+  const somebody = seen.installed?.declaredBy ?? "somebody else than this program";
+  if (driver !== undefined) return { isThere: seen.drivers.includes(driver), manager: somebody };
+  if (daemonSet !== undefined) return { isThere: seen.daemonSets.includes(daemonSet), manager: somebody };
+  const found = seen.controllers[0] ?? seen.crds.find(({ name }) => crdNames.core.includes(name));
+  return { isThere: found !== undefined, manager: found?.manager ?? "" };
+}
+
+const marked = `configmap ${installedMap.name} --namespace ${installedMap.namespace}`;
+
+function sandboxPart({ crds }: StackSeen): Part {
+  const found = crds.filter(({ name }) => crdNames.sandboxes.includes(name));
+  return {
+    name: "managed",
+    what: "The set of CRDs Sandbox and Checkpoint (agents.kruise.io)",
+    isThere: found.length === crdNames.sandboxes.length,
+    isOurs: false,
+    manager: found[0]?.manager ?? "",
+    isOffered: false,
+    how: "Install the component for agent sandboxes in the ACS console: it brings them and their controller",
+  };
+}
+
+const howToGet: Readonly<Record<Cloud, string>> = {
+  generic: 'Set mode to "auto" to have them installed',
+  eks: "Install the EKS add-on snapshot-controller",
+  gke: "Turn on the Compute Engine persistent disk CSI driver: gcloud container clusters update CLUSTER --update-addons=GcePersistentDiskCsiDriver=ENABLED",
+  aks: "Turn on the snapshot controller: az aks update --name CLUSTER --resource-group GROUP --enable-snapshot-controller",
+  acs: "Install the disk plugin (csi-plugin and csi-provisioner) in the ACS console",
+  local: "A cluster on one machine has no volumes that could be snapshotted",
+};

@@ -1,0 +1,28 @@
+import type { ClassWish } from "./class-findings.ts";
+import type { Cloud } from "./cloud-of.ts";
+
+export type StackMode = "auto" | "install" | "adopt";
+
+/** What a program wishes of a snapshot stack. */
+export interface StackWish {
+  cloud: Cloud;
+  mode: StackMode;
+  groupSnapshots: boolean;
+  /** Which resource of which stack asks, and under which names it did before. */
+  owners: readonly [string, ...string[]];
+  /** Where the controller is to stand. */
+  controller: { namespace: string; name: string };
+  classes: readonly ClassWish[];
+  /** The add-ons that EKS is asked for, in this order. */
+  addons: readonly AddonWish[];
+  /** Whether a driver that is not there may still come before the classes do. */
+  driversMayCome: boolean;
+}
+
+export interface AddonWish {
+  addon: string;
+  /** The CSI driver that it brings. */
+  driver?: string;
+  /** The DaemonSet that it is. */
+  daemonSet?: string;
+}
