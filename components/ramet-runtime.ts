@@ -1,15 +1,13 @@
 import {
   ComponentResource,
-  Config,
   log,
   output,
-  runtime,
+  secret,
   type ComponentResourceOptions,
   type CustomResource,
   type Input,
   type Output,
 } from "@pulumi/pulumi";
-import type { ErrorCode } from "../src/api/error-codes.ts";
 import { RametError } from "../src/api/errors.ts";
 import { systemNamespace } from "../src/api/system-names.ts";
 import type { InstallOptions } from "../src/install/install-options.ts";
@@ -19,7 +17,8 @@ import { ownerAnnotation } from "../provider/handlers/owner.ts";
 import { findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
-import { legalField } from "./legal-field.ts";
+import { legalField, refusing } from "./legal-field.ts";
+import { lookAt } from "./look-at.ts";
 import { ownersOf } from "./placement.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
 import { refusal } from "./refusal.ts";
@@ -36,6 +35,11 @@ export interface RametRuntimeArgs {
   image?: Input<string>;
   /** The image of the cell, in which sandboxes run. Needed to install. */
   cellImage?: Input<string>;
+  /**
+   * The kubeconfig, as text, of the cluster to look at, for a program that makes its cluster or a provider of its own.
+   * @default as Pulumi's Kubernetes provider finds it by itself
+   */
+  kubeconfig?: Input<string>;
   /** How many controllers stand by; one of them works. @default 2 */
   replicas?: Input<number>;
   /**
@@ -66,8 +70,10 @@ export class RametRuntime extends ComponentResource<Found> {
   readonly #transform: RametRuntimeArgs["transform"];
 
   constructor(name: string, args: RametRuntimeArgs, opts: ComponentResourceOptions = {}) {
-    const { transform, ...wished } = args;
-    super("ramet:index:RametRuntime", name, { ...wished, name }, opts);
+    const { transform, kubeconfig, ...wished } = args;
+    // What `initialize` gets is written into the state.
+    const kept = kubeconfig === undefined ? {} : { kubeconfig: secret(kubeconfig) };
+    super("ramet:index:RametRuntime", name, { ...wished, ...kept, name }, opts);
     this.#transform = transform;
     const found = this.getData();
     this.mode = output(found.then(({ mode }) => mode));
@@ -77,16 +83,16 @@ export class RametRuntime extends ComponentResource<Found> {
 
   /** Whoever depends on the component waits for this. */
   protected override async initialize(args: RametRuntimeArgs & { name: string }): Promise<Found> {
-    const configuration = new Config("kubernetes");
-    const around = {
-      configuration: { get: (key: string) => configuration.get(key.replace(/^kubernetes:/, "")) },
-      environment: process.env,
-    };
-    const { mode = "auto" } = args;
+    // Once it has its URN, what it depends on is there: the controllers that it is to adopt, say.
+    await new Promise((resolve) => this.urn.apply(resolve));
     const owners = await ownersOf(this, args.name);
-    const planned = await findRuntime(around)
-      .then((facts) => planRuntime(mode, facts, owners))
-      .catch((error: unknown) => this.#unseen(mode, RametError.from(error)));
+    const { mode = "auto", kubeconfig } = args;
+    const facts = await lookAt(this, {
+      find: findRuntime,
+      kubeconfig,
+      without: "whether controllers run is not known",
+    });
+    const planned = facts === undefined ? unseen(args) : refusing(() => planRuntime(mode, facts, owners));
     return { mode: planned, objects: planned === "install" ? this.#install(args, owners[0]) : {} };
   }
 
@@ -98,13 +104,13 @@ export class RametRuntime extends ComponentResource<Found> {
     if ("claim" in options.store) void log.warn(storeIsNotMounted, this);
     return { ...lasting, ...others };
   }
+}
 
-  /** A preview goes on without the cluster; nothing else does. */
-  #unseen(mode: RuntimeMode, error: RametError): Found["mode"] {
-    if (!runtime.isDryRun() || !unseen.has(error.code)) throw refusal(error);
-    void log.warn(`The cluster cannot be looked at, so what it needs is not shown: ${error.describe()}`, this);
-    return mode === "install" ? "install" : "adopt";
-  }
+/** What a preview shows of a cluster that it cannot see: who gives what an installation needs, means to have one. */
+function unseen({ mode = "auto", image, cellImage, store }: RametRuntimeArgs): Found["mode"] {
+  if (mode !== "auto") return mode;
+  const isEnough = image !== undefined && cellImage !== undefined && installedStore(store) !== undefined;
+  return isEnough ? "install" : "adopt";
 }
 
 /** @throws RunError naming what is missing */
@@ -129,5 +135,3 @@ function installOptions(
     annotations: { [ownerAnnotation]: owner },
   };
 }
-
-const unseen = new Set<ErrorCode>(["Unavailable", "Timeout", "NotFound", "Unauthorized"]);

@@ -10,21 +10,20 @@ import {
   type CustomResource,
   type Output,
 } from "@pulumi/pulumi";
-import type { ErrorCode } from "../src/api/error-codes.ts";
-import { RametError } from "../src/api/errors.ts";
 import { ownerAnnotation } from "../provider/handlers/owner.ts";
+import { findStack } from "../provider/handlers/snapshot-stack/find-stack.ts";
 import { refuseFor, type Finding } from "../provider/handlers/snapshot-stack/finding.ts";
 import { planStack, type StackPlan } from "../provider/handlers/snapshot-stack/plan-stack.ts";
 import { factsOf, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 import { nothingSeen, type StackSeen } from "../provider/handlers/snapshot-stack/stack-seen.ts";
 import type { StackWish } from "../provider/handlers/snapshot-stack/stack-wish.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
+import { lookAt } from "./look-at.ts";
 import { ownersOf } from "./placement.ts";
 import type { RametStore } from "./ramet-store.ts";
 import { refusal } from "./refusal.ts";
 import type { SnapshotStackArgs } from "./snapshot-stack/args.ts";
 import { cloudResources, cloudStore, installedManifests } from "./snapshot-stack/cloud-resources.ts";
-import { lookAt } from "./snapshot-stack/look.ts";
 import { controllerManifests, crdManifests } from "./snapshot-stack/manifests.ts";
 import { classManifest, type DeclaredClass } from "./snapshot-stack/snapshot-class.ts";
 import { classesFor, wishOf } from "./snapshot-stack/wish.ts";
@@ -78,16 +77,8 @@ export class SnapshotStack extends ComponentResource<Made> {
     return { objects, facts: this.#facts(args, wish, { seen, objects }) };
   }
 
-  /** A preview goes on without the cluster; nothing else does. */
-  async #look({ kubeconfig }: Args): Promise<StackSeen | undefined> {
-    try {
-      return await lookAt(kubeconfig);
-    } catch (thrown) {
-      const error = RametError.from(thrown);
-      if (!runtime.isDryRun() || !unseen.has(error.code)) throw refusal(error);
-      void log.warn(`The cluster cannot be looked at, so it is taken to be empty: ${error.describe()}`, this);
-      return undefined;
-    }
+  #look({ kubeconfig }: Args): Promise<StackSeen | undefined> {
+    return lookAt(this, { find: findStack, kubeconfig, without: "it is taken to be empty" });
   }
 
   #judge({ cloud }: Args, findings: readonly Finding[]): void {
@@ -132,5 +123,3 @@ export class SnapshotStack extends ComponentResource<Made> {
     return ids.apply(async () => facts((await this.#look(args)) ?? nothingSeen));
   }
 }
-
-const unseen = new Set<ErrorCode>(["Unavailable", "Timeout", "Canceled", "NotFound", "Unauthorized"]);

@@ -8,7 +8,8 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { HandlerParts } from "./handler.ts";
 
-type Surroundings = Pick<HandlerParts, "configuration" | "environment">;
+/** Where a cluster is found. */
+export type Surroundings = Pick<HandlerParts, "configuration" | "environment">;
 
 /**
  * Runs `use` with the cluster that Pulumi's Kubernetes provider would use by itself: the stack's `kubernetes:kubeconfig` (a

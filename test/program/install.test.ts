@@ -42,6 +42,37 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
+it("previews an installation for a cluster that is not reached", async () => {
+  const kubeconfig = await world.unreachable(plane.kubeconfigPath);
+  const preview = await world.engine.with({ kubeconfig }).preview();
+  expect(preview.text).toMatch(/cannot be looked at, so whether controllers run is not known/);
+  expect(preview).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+  expect(preview.steps.map(({ type }) => type)).toContain("kubernetes:apps/v1:Deployment");
+});
+
+it("looks at the cluster of the program's own provider, once what it depends on is there", async () => {
+  const { kubeconfigPath: path } = plane;
+  const configuration = { "program:kubeconfig": path };
+  // What it finds by itself is not the cluster that its objects go to.
+  const own = await openProgram("test/program/programs/own-provider", {
+    ...{ kubeconfig: await world.unreachable(path), configuration },
+  });
+  try {
+    const run = (told: Record<string, string>) =>
+      own.engine.with({ configuration: { ...configuration, ...told } }).preview();
+    expect((await run({})).text).toMatch(/the argument kubeconfig too \[InvalidArgument\]/);
+    expect(await run({ "program:tell": "true" })).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+    const reached = own.engine.with({ kubeconfig: path });
+    const up = await reached
+      .with({ configuration: { ...configuration, "program:tell": "true", "program:wait": "true" } })
+      .up();
+    expect(up.text).toMatch(/already: the cluster on one machine with the node machine/);
+    await reached.destroy();
+  } finally {
+    await own.remove();
+  }
+});
+
 it("declares the controllers where there are none, and goes on to declare them", async () => {
   const up = await world.engine.up();
   expect(up.text).not.toMatch(/error/);

@@ -12,8 +12,8 @@ import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { keyOf, ObjectMeta, type KubeObject } from "../../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
-import type { HandlerParts } from "../handler.ts";
-import { withCluster } from "../open-cluster.ts";
+import { lookAtCluster } from "../look-at-cluster.ts";
+import type { Surroundings } from "../open-cluster.ts";
 import { declaredBy } from "../owner.ts";
 
 /** What there is of Ramet's runtime in a cluster. */
@@ -36,9 +36,8 @@ export interface Declared {
 }
 
 /** Looks, and changes nothing. @throws RametError when the cluster cannot be reached or may not be read */
-export function findRuntime(around: Pick<HandlerParts, "configuration" | "environment">): Promise<RuntimeFacts> {
-  return withCluster(around, async (client) => {
-    const signal = AbortSignal.timeout(lookMilliseconds);
+export function findRuntime(around: Surroundings): Promise<RuntimeFacts> {
+  return lookAtCluster(around, async (client, signal) => {
     const deployment = await controllersDeployment(client, signal);
     const sign =
       deployment === undefined ? await otherSign(client, signal) : `the Deployment ${keyOf(deployment.metadata)}`;
@@ -134,6 +133,5 @@ const Lease = z.looseObject({
   metadata: ObjectMeta,
   spec: z.looseObject({ holderIdentity: z.string().nullish(), renewTime: z.string().nullish() }).optional(),
 });
-const lookMilliseconds = 10_000;
 /** It is renewed every 5 s and good for 15; clocks may differ. Who gives it up leaves it without a holder. */
 const freshMilliseconds = 60_000;

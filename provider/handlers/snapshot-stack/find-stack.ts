@@ -2,8 +2,8 @@ import type { z } from "zod";
 import { RametError } from "../../../src/api/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
-import type { HandlerParts } from "../handler.ts";
-import { withCluster } from "../open-cluster.ts";
+import { lookAtCluster } from "../look-at-cluster.ts";
+import type { Surroundings } from "../open-cluster.ts";
 import { ownerAnnotation } from "../owner.ts";
 import {
   caredFor,
@@ -39,9 +39,8 @@ import {
 } from "./stack-seen.ts";
 
 /** Looks, and changes nothing. @throws RametError when the cluster cannot be reached */
-export function findStack(around: Pick<HandlerParts, "configuration" | "environment">): Promise<StackSeen> {
-  return withCluster(around, async (client) => {
-    const signal = AbortSignal.timeout(lookMilliseconds);
+export function findStack(around: Surroundings): Promise<StackSeen> {
+  return lookAtCluster(around, async (client, signal) => {
     const unread: string[] = [];
     const look = new Look(client, signal, unread);
     // The first one alone, and tried again by the client: an unreachable cluster is told of once.
@@ -178,6 +177,5 @@ interface Place {
   name: string;
 }
 
-const lookMilliseconds = 10_000;
 /** It is renewed every 5 s and good for 15; clocks may differ. */
 const freshMilliseconds = 60_000;

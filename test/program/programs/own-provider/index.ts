@@ -1,0 +1,26 @@
+import { readFileSync } from "node:fs";
+import { core, Provider } from "@pulumi/kubernetes";
+import { Config } from "@pulumi/pulumi";
+import { RametRuntime } from "ramet";
+import { notAwaited } from "../not-awaited.mts";
+
+const config = new Config();
+const kubeconfig = readFileSync(config.require("kubeconfig"), "utf8");
+const provider = new Provider("own", { kubeconfig });
+// By its node the cluster shows that it brings controllers.
+const labels = { "node.kubernetes.io/instance-type": "ramet-local" };
+const machine = new core.v1.Node("machine", { metadata: { name: "machine", labels } }, { provider });
+const runtime = new RametRuntime(
+  "ramet",
+  {
+    mode: "install",
+    image: "registry.example/ramet:1",
+    cellImage: "registry.example/ramet-cell:1",
+    store: { directory: "/var/lib/ramet", claim: "checkpoints" },
+    transform: { object: notAwaited },
+    ...(config.getBoolean("tell") === true && { kubeconfig }),
+  },
+  { provider, ...(config.getBoolean("wait") === true && { dependsOn: machine }) },
+);
+
+export const mode = runtime.mode;
