@@ -10,6 +10,7 @@ import {
   type CustomResource,
   type Output,
 } from "@pulumi/pulumi";
+import type { Surroundings } from "../provider/handlers/open-cluster.ts";
 import { ownerAnnotation } from "../provider/handlers/owner.ts";
 import { findStack } from "../provider/handlers/snapshot-stack/find-stack.ts";
 import { refuseFor, type Finding } from "../provider/handlers/snapshot-stack/finding.ts";
@@ -26,7 +27,7 @@ import type { SnapshotStackArgs } from "./snapshot-stack/args.ts";
 import { cloudResources, cloudStore, installedManifests } from "./snapshot-stack/cloud-resources.ts";
 import { controllerManifests, crdManifests } from "./snapshot-stack/manifests.ts";
 import { classManifest, type DeclaredClass } from "./snapshot-stack/snapshot-class.ts";
-import { classesFor, wishOf } from "./snapshot-stack/wish.ts";
+import { classesFor, controllerNamespace, wishOf } from "./snapshot-stack/wish.ts";
 
 type Args = SnapshotStackArgs & { name: string };
 
@@ -77,8 +78,9 @@ export class SnapshotStack extends ComponentResource<Made> {
     return { objects, facts: this.#facts(args, wish, { seen, objects }) };
   }
 
-  #look({ kubeconfig }: Args): Promise<StackSeen | undefined> {
-    return lookAt(this, { find: findStack, kubeconfig, without: "it is taken to be empty" });
+  #look({ kubeconfig, controller }: Args): Promise<StackSeen | undefined> {
+    const find = (around: Surroundings) => findStack(around, controller?.namespace ?? controllerNamespace);
+    return lookAt(this, { find, kubeconfig, without: "it is taken to be empty" });
   }
 
   #judge({ cloud }: Args, findings: readonly Finding[]): void {

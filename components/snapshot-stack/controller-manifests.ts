@@ -1,6 +1,7 @@
 import { output, type Input } from "@pulumi/pulumi";
 import { ruleOf } from "../../src/install/rights.ts";
 import { disruptionBudget, powerless, spreadOverMachines } from "../../src/install/standing-by.ts";
+import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-objects.ts";
 import type { Manifest } from "./manifest.ts";
 import { controllerRights, groupRights, leaseRights } from "./controller-rights.ts";
 
@@ -15,9 +16,6 @@ export interface ControllerOptions {
   groupSnapshots: boolean;
 }
 
-/** Of the Deployment, its account and its Pods. */
-export const controllerName = "snapshot-controller";
-
 /** The snapshot-controller, and what it may do. */
 export function snapshotControllerManifests(options: ControllerOptions): Manifest[] {
   const { namespace, annotations } = options;
@@ -29,6 +27,7 @@ export function snapshotControllerManifests(options: ControllerOptions): Manifes
   ];
 }
 
+const { controller: controllerName, ...names } = controllerNames;
 const labels = { "app.kubernetes.io/name": controllerName };
 const metricsPort = 8080;
 
@@ -37,13 +36,13 @@ function roles({ namespace, annotations, groupSnapshots }: ControllerOptions): M
   const apiVersion = `${apiGroup}/v1`;
   const subjects = [{ kind: "ServiceAccount", name: controllerName, namespace }];
   const bound = (kind: string, name: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
-  const everywhere = { name: "snapshot-controller-runner", annotations };
-  const here = { name: "snapshot-controller-leaderelection", namespace, annotations };
+  const everywhere = { name: names.clusterRole, annotations };
+  const here = { name: names.lease, namespace, annotations };
   const rules = [...controllerRights, ...(groupSnapshots ? groupRights : [])].map(ruleOf);
   return [
     { apiVersion, kind: "ClusterRole", metadata: everywhere, rules },
     {
-      ...{ apiVersion, kind: "ClusterRoleBinding", metadata: { name: "snapshot-controller-role", annotations } },
+      ...{ apiVersion, kind: "ClusterRoleBinding", metadata: { name: names.clusterRoleBinding, annotations } },
       ...bound("ClusterRole", everywhere.name),
     },
     { apiVersion, kind: "Role", metadata: here, rules: leaseRights.map(ruleOf) },

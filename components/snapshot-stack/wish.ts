@@ -1,11 +1,11 @@
 import { runtime } from "@pulumi/pulumi";
 import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
 import { podIdentityAgent } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-objects.ts";
 import { driverNames } from "../../provider/handlers/snapshot-stack/class-parameters.ts";
 import type { AddonWish, StackWish } from "../../provider/handlers/snapshot-stack/stack-wish.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { addonNames, type EksStackArgs } from "./eks.ts";
-import { controllerName } from "./controller-manifests.ts";
 import { classesOf, type DeclaredClass, type SnapshotClassArgs } from "./snapshot-class.ts";
 
 /** @throws RunError for options of another driver */
@@ -22,7 +22,7 @@ export function wishOf(
   const { cloud, mode = "auto", groupSnapshots = false, controller } = args;
   return {
     ...{ cloud, mode, groupSnapshots, owners },
-    controller: { namespace: controller?.namespace ?? controllerNamespace, name: controllerName },
+    controller: { namespace: controller?.namespace ?? controllerNamespace, name: controllerNames.controller },
     classes: classes.map(({ name: className, driver, isDefault }) => ({ name: className, driver, isDefault })),
     addons: cloud === "eks" ? eksAddons(args.eks) : [],
     // What the stack depends on may bring a driver, and in a preview it has not come yet.

@@ -57,7 +57,7 @@ export class StackWorld {
   /** What a look at the cluster finds, without a program. */
   look(): Promise<StackSeen> {
     const environment = { KUBECONFIG: this.plane.kubeconfigPath };
-    return findStack({ configuration: { get: () => undefined }, environment });
+    return findStack({ configuration: { get: () => undefined }, environment }, "kube-system");
   }
 
   /** As another tool would write it. */

@@ -96,6 +96,25 @@ it("leaves to another manager what it owns, and names it where it would have to 
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: owner });
 });
 
+it("names all that a controller of others has left, as none of it can be made again", async () => {
+  const metadata = { name: "snapshot-controller", namespace: "kube-system" };
+  const account = { group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true };
+  const role = { group: "rbac.authorization.k8s.io", version: "v1", plural: "clusterroles", kind: "ClusterRole" };
+  await world.apply(account, { apiVersion: "v1", kind: "ServiceAccount", metadata });
+  const name = "snapshot-controller-runner";
+  const roles = { ...role, namespaced: false };
+  await world.apply(roles, { apiVersion: `${role.group}/v1`, kind: role.kind, metadata: { name }, rules: [] });
+  const { findings } = planStack(wish({}), await world.look());
+  expect(findings).toMatchObject([
+    {
+      how: `Remove it first: kubectl delete --namespace kube-system serviceaccount/snapshot-controller clusterrole/${name}`,
+      weight: "refuse",
+    },
+  ]);
+  await world.client.resource(account).delete(metadata);
+  await world.client.resource(roles).delete({ name });
+});
+
 it("sees a controller by its lease, as long as it is renewed", async () => {
   const at = { namespace: "kube-system", name: "snapshot-controller-leader" };
   const lease = (renewTime: Date) => ({

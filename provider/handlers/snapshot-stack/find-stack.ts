@@ -5,6 +5,7 @@ import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.
 import { lookAtCluster } from "../look-at-cluster.ts";
 import type { Surroundings } from "../open-cluster.ts";
 import { ownerAnnotation } from "../owner.ts";
+import { controllerObjects } from "./controller-objects.ts";
 import {
   caredFor,
   controllerSeen,
@@ -35,28 +36,48 @@ import {
   type Installed,
   type LeaseSeen,
   type NodeSeen,
+  type ObjectSeen,
   type StackSeen,
 } from "./stack-seen.ts";
 
-/** Looks, and changes nothing. @throws RametError when the cluster cannot be reached */
-export function findStack(around: Surroundings): Promise<StackSeen> {
+/**
+ * Looks, and changes nothing.
+ * @param namespace where a controller would be installed
+ * @throws RametError when the cluster cannot be reached
+ */
+export function findStack(around: Surroundings, namespace: string): Promise<StackSeen> {
   return lookAtCluster(around, async (client, signal) => {
     const unread: string[] = [];
     const look = new Look(client, signal, unread);
     // The first one alone, and tried again by the client: an unreachable cluster is told of once.
     const crds = await look.crds();
     const server = await client.version(signal);
-    const [controllers, leases, drivers, classes, webhooks, nodes, daemonSets, installed] = await Promise.all([
-      look.controllers(),
-      look.leases(),
-      look.drivers(),
-      look.classes(),
-      look.webhooks(),
-      look.nodes(),
-      look.daemonSets(),
-      look.installed(),
-    ]);
-    return { server, crds, controllers, leases, drivers, classes, webhooks, nodes, daemonSets, installed, unread };
+    const [controllers, controllerObjects, leases, drivers, classes, webhooks, nodes, daemonSets, installed] =
+      await Promise.all([
+        look.controllers(),
+        look.controllerObjects(namespace),
+        look.leases(),
+        look.drivers(),
+        look.classes(),
+        look.webhooks(),
+        look.nodes(),
+        look.daemonSets(),
+        look.installed(),
+      ]);
+    return {
+      server,
+      crds,
+      controllers,
+      controllerObjects,
+      leases,
+      drivers,
+      classes,
+      webhooks,
+      nodes,
+      daemonSets,
+      installed,
+      unread,
+    };
   });
 }
 
@@ -85,6 +106,16 @@ class Look {
     );
     const byPlace = new Map(lists.flat().map((one) => [`${one.metadata.namespace ?? ""}/${one.metadata.name}`, one]));
     return [...byPlace.values()].map(controllerSeen);
+  }
+
+  async controllerObjects(namespace: string): Promise<ObjectSeen[]> {
+    const found = await Promise.all(
+      controllerObjects(namespace).map(async ({ ref, ...at }) => {
+        const object = await this.#find(ref, Named, at);
+        return object === undefined ? [] : [{ kind: ref.kind, ...at, ...caredFor(object.metadata) }];
+      }),
+    );
+    return found.flat();
   }
 
   async leases(): Promise<LeaseSeen[]> {

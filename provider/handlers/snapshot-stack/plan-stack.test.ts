@@ -66,6 +66,17 @@ it("keeps its controller when a second one comes, and tells of that", () => {
   );
 });
 
+it("says what has to go before a controller of others can be declared", () => {
+  const kubectl = { manager: "kubectl", declaredBy: undefined };
+  const account = { kind: "ServiceAccount", namespace: "kube-system", name: "snapshot-controller", ...kubectl };
+  const seen = { ...empty, controllers: [controller(kubectl)], controllerObjects: [account] };
+  const refused = planStack({ ...wish, mode: "install" }, seen);
+  expect(refused.controller).toBe(false);
+  expect(hows(refused.findings)).toMatch(
+    /kubectl delete --namespace kube-system deployment\/snapshot-controller serviceaccount\/snapshot-controller$/,
+  );
+});
+
 it("adopts only what is there", () => {
   const { findings } = planStack({ ...wish, mode: "adopt" }, empty);
   expect(findings.map(({ what }) => what)).toEqual([

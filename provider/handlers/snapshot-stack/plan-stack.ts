@@ -3,6 +3,7 @@ import { classFindings } from "./class-findings.ts";
 import { cloudFindings, cloudOf } from "./cloud-of.ts";
 import { controllerFindings } from "./controller-findings.ts";
 import type { Finding } from "./finding.ts";
+import { leftoverFindings } from "./leftover-findings.ts";
 import { partsOf, type Part } from "./stack-parts.ts";
 import type { StackSeen } from "./stack-seen.ts";
 import type { StackWish } from "./stack-wish.ts";
@@ -36,18 +37,20 @@ export function planStack(wish: StackWish, seen: StackSeen): StackPlan {
       ...upgradeFindings(wish, plan, seen),
       ...classFindings(wish, seen),
       ...controllerFindings(wish, plan, seen),
+      ...leftoverFindings(wish, plan, seen.controllerObjects),
       ...seen.unread.map(unreadFinding),
     ],
   };
 }
 
 function choose({ mode, owners }: StackWish, part: Part): { declare: boolean; findings: Finding[] } {
-  const { what, isThere, isOurs, manager, marked, isOffered, how } = part;
+  const { what, isThere, isOurs, manager, marked, isOffered, how, handOver } = part;
   if (isThere && !isOurs) {
     const mayBeOurs = mode === "auto" && marked !== undefined;
     if (!isOffered || (mode !== "install" && !mayBeOurs)) return { declare: false, findings: [] };
-    const why = marked === undefined ? handOver : otherOrEarlier(owners[0], marked);
-    return refused({ code: "AlreadyExists", what: `${what} is there and belongs to ${manager}`, how: why });
+    const toDo =
+      marked === undefined ? `Set mode to "auto" to leave it there, or ${handOver}` : otherOrEarlier(owners[0], marked);
+    return refused({ code: "AlreadyExists", what: `${what} is there and belongs to ${manager}`, how: toDo });
   }
   if (isOffered && (isOurs || mode !== "adopt")) return { declare: true, findings: [] };
   return isThere ? { declare: false, findings: [] } : refused({ code: "NotFound", what: `${what} is not there`, how });
@@ -56,9 +59,6 @@ function choose({ mode, owners }: StackWish, part: Part): { declare: boolean; fi
 function refused(finding: Omit<Finding, "weight">): { declare: false; findings: Finding[] } {
   return { declare: false, findings: [{ ...finding, weight: "refuse" }] };
 }
-
-const handOver =
-  'Set mode to "auto" to leave them there, or have that manager give them up and annotate each with ramet.dev/pulumi-resource=ORGANIZATION/PROJECT/STACK/NAME';
 
 function unreadFinding(plural: string): Finding {
   const what = `${plural} could not be read, so what they would show is not known`;

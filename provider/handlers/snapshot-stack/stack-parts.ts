@@ -1,5 +1,7 @@
 import type { Cloud } from "./cloud-of.ts";
-import { crdNames, installedMap, type StackSeen } from "./stack-seen.ts";
+import { ownerAnnotation } from "../owner.ts";
+import { removal } from "./leftover-findings.ts";
+import { crdNames, installedMap, type ControllerSeen, type ObjectSeen, type StackSeen } from "./stack-seen.ts";
 import type { AddonWish, StackWish } from "./stack-wish.ts";
 
 /** One thing that snapshots need, of which there is one in a cluster. */
@@ -14,6 +16,8 @@ export interface Part {
   /** Whether this package can declare it. */
   isOffered: boolean;
   addon?: string;
+  /** What has to be done before a program can declare what is another's: the rest of a sentence. */
+  handOver: string;
   /** How it is got where this package cannot declare it. */
   how: string;
 }
@@ -48,11 +52,15 @@ function crdsPart(name: "crds" | "groupCrds", names: string[], { cloud, owners }
     isOurs: found.length > 0 && others.length === 0,
     manager: others[0]?.manager ?? "",
     isOffered: cloud === "generic",
+    handOver: `have that manager give it up, and then say whose it is: kubectl annotate --overwrite crd ${names.join(" ")} ${ownerAnnotation}=${owners[0]}`,
     how: howToGet[cloud],
   };
 }
 
-function controllerPart({ owners, cloud, mode }: StackWish, { controllers, leases }: StackSeen): Part {
+function controllerPart(
+  { owners, cloud, mode }: StackWish,
+  { controllers, controllerObjects, leases }: StackSeen,
+): Part {
   const other = controllers.find((seen) => !isOf(owners, seen));
   return {
     name: "controller",
@@ -63,8 +71,16 @@ function controllerPart({ owners, cloud, mode }: StackWish, { controllers, lease
     manager: other === undefined ? "" : `${other.manager} (Deployment ${other.namespace}/${other.name})`,
     marked: other?.declaredBy === undefined ? undefined : `deployment ${other.name} --namespace ${other.namespace}`,
     isOffered: true,
+    handOver: `have that manager remove it with all that it was installed with, while snapshots wait. By hand: ${removal(withRights(other, controllerObjects))}`,
     how: howToGet[cloud],
   };
+}
+
+/** A Deployment, and what is there of the rights of a controller. */
+function withRights(controller: ControllerSeen | undefined, objects: readonly ObjectSeen[]): ObjectSeen[] {
+  if (controller === undefined) return [...objects];
+  const rest = objects.filter(({ kind, name }) => kind !== "Deployment" || name !== controller.name);
+  return [{ ...controller, kind: "Deployment" }, ...rest];
 }
 
 /** The add-on with the controller brings the CRDs too, and owns them. */
@@ -78,6 +94,7 @@ function eksParts({ owners, addons }: StackWish, seen: StackSeen): Part[] {
       ...{ name: "addon", addon, what: `What the add-on ${addon} brings`, isOffered: true },
       ...{ isThere, isOurs: isThere && isOurs && installed.addons.includes(addon), manager },
       marked: !isOurs && installed?.addons.includes(addon) ? marked : undefined,
+      handOver: `have EKS give it up first, which leaves it running: aws eks delete-addon --preserve --cluster-name CLUSTER --addon-name ${addon}`,
       how: `Install the EKS add-on ${addon}, or set mode to "auto"`,
     };
   });
@@ -106,6 +123,7 @@ function sandboxPart({ crds }: StackSeen): Part {
     isOurs: false,
     manager: found[0]?.manager ?? "",
     isOffered: false,
+    handOver: "",
     how: "Install the component for agent sandboxes in the ACS console: it brings them and their controller",
   };
 }

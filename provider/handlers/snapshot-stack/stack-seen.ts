@@ -5,6 +5,8 @@ export interface StackSeen {
   /** The CRDs of external-snapshotter, and those of sandboxes and their checkpoints. */
   crds: CrdSeen[];
   controllers: ControllerSeen[];
+  /** Of what a stack would install a controller with, what is there. */
+  controllerObjects: ObjectSeen[];
   /** Leases that a controller has renewed a moment ago: also one whose Deployment cannot be seen has one. */
   leases: LeaseSeen[];
   /** The names of the CSI drivers. */
@@ -43,6 +45,14 @@ export interface ControllerSeen {
   declaredBy: string | undefined;
 }
 
+export interface ObjectSeen {
+  kind: string;
+  namespace?: string;
+  name: string;
+  manager: string;
+  declaredBy: string | undefined;
+}
+
 export interface LeaseSeen {
   namespace: string;
   holder: string;
@@ -72,6 +82,7 @@ export const nothingSeen: StackSeen = {
     server: "",
     crds: [],
     controllers: [],
+    controllerObjects: [],
     leases: [],
     drivers: [],
     classes: [],

@@ -1,0 +1,32 @@
+import type { Finding } from "./finding.ts";
+import type { ObjectSeen } from "./stack-seen.ts";
+
+/**
+ * What another has left of a controller that is no more: Pulumi's Kubernetes provider refuses to make an object that is there, and the
+ * first of them would end the update.
+ */
+export function leftoverFindings(
+  { owners }: { owners: readonly string[] },
+  plan: { controller: boolean },
+  objects: readonly ObjectSeen[],
+): Finding[] {
+  const others = objects.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
+  if (!plan.controller || others.length === 0) return [];
+  const managers = [...new Set(others.map(({ manager }) => manager))].join(" and ");
+  const what = `what a controller is installed with is there already and belongs to ${managers}: ${others.map(asText).join(", ")}`;
+  return [{ code: "AlreadyExists", what, how: `Remove it first: ${removal(others)}`, weight: "refuse" }];
+}
+
+/** The command that removes them all. */
+export function removal(objects: readonly ObjectSeen[]): string {
+  const namespace = objects.find((one) => one.namespace !== undefined)?.namespace;
+  return [
+    "kubectl delete",
+    ...(namespace === undefined ? [] : ["--namespace", namespace]),
+    ...objects.map(asText),
+  ].join(" ");
+}
+
+function asText({ kind, name }: ObjectSeen): string {
+  return `${kind.toLowerCase()}/${name}`;
+}
