@@ -27,7 +27,14 @@ it("declares what is not there and what it has declared, and nothing else", () =
   const others = crds(crdNames.core, { manager: "kubectl" });
   expect(planStack(wish, { ...empty, crds: others })).toMatchObject({ crds: false, controller: true, findings: [] });
   // Of three that belong together one alone is not declared.
-  expect(planStack(wish, { ...empty, crds: others.slice(0, 1) })).toMatchObject({ crds: false });
+  const part = planStack(wish, { ...empty, crds: others.slice(0, 1) });
+  expect(part).toMatchObject({ crds: false, findings: [{ weight: "refuse" }] });
+  expect(part.findings[0]?.what).toBe(
+    "kubectl has brought volumesnapshotclasses.snapshot.storage.k8s.io and not " +
+      "volumesnapshotcontents.snapshot.storage.k8s.io, volumesnapshots.snapshot.storage.k8s.io, which belong together",
+  );
+  const onGke = planStack({ ...wish, cloud: "gke" }, { ...empty, server: "v1.33.4-gke.1", crds: others.slice(1) });
+  expect(onGke.findings).toMatchObject([{ what: expect.stringMatching(/and not volumesnapshotclasses/) as string }]);
 });
 
 it("goes on with what it has declared under an earlier name, and leaves nothing to that", () => {

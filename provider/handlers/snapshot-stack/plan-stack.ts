@@ -2,6 +2,7 @@ import { otherOrEarlier } from "../owner.ts";
 import { classFindings } from "./class-findings.ts";
 import { cloudFindings, cloudOf } from "./cloud-of.ts";
 import { controllerFindings } from "./controller-findings.ts";
+import { crdFindings } from "./crd-findings.ts";
 import type { Finding } from "./finding.ts";
 import { leftoverFindings } from "./leftover-findings.ts";
 import { partsOf, type Part } from "./stack-parts.ts";
@@ -34,6 +35,7 @@ export function planStack(wish: StackWish, seen: StackSeen): StackPlan {
     findings: [
       ...cloudFindings(wish.cloud, cloudOf(seen)),
       ...choices.flatMap(({ findings }) => findings),
+      ...crdFindings(wish, plan, seen),
       ...upgradeFindings(wish, plan, seen),
       ...classFindings(wish, seen),
       ...controllerFindings(wish, plan, seen),

@@ -48,7 +48,7 @@ function crdsPart(name: "crds" | "groupCrds", names: string[], { cloud, owners }
     name,
     what: name === "crds" ? "The set of CRDs of volume snapshots" : "The set of CRDs of volume group snapshots",
     // Of a part of them that is another's, none is declared: they belong together.
-    isThere: cloud === "generic" ? found.length > 0 : found.length === names.length,
+    isThere: found.length > 0,
     isOurs: found.length > 0 && others.length === 0,
     manager: others[0]?.manager ?? "",
     isOffered: cloud === "generic",

@@ -26,3 +26,8 @@ export interface AddonWish {
   /** The DaemonSet that it is. */
   daemonSet?: string;
 }
+
+/** Whether it is the add-on with the controller, which brings the CRDs too. */
+export function bringsController({ driver, daemonSet }: AddonWish): boolean {
+  return driver === undefined && daemonSet === undefined;
+}

@@ -14,7 +14,6 @@ export function upgradeFindings(
   const crds = seen.crds.filter(({ name }) => declared.includes(name));
   return [
     ...(plan.crds ? serverFindings(seen.server) : []),
-    ...seen.crds.filter(({ name }) => crdNames.core.includes(name) && !declared.includes(name)).flatMap(servedFindings),
     ...crds.flatMap(storedFindings),
     ...crds.filter(({ hasConversionWebhook }) => hasConversionWebhook).map(conversionFinding),
     ...(plan.crds || plan.controller ? seen.webhooks.map(webhookFinding) : []),
@@ -30,13 +29,6 @@ function serverFindings(server: string): Finding[] {
   if (Number(major) > 1 || Number(minor) >= 25) return [];
   const what = `the API server is ${server}, and the CRDs of external-snapshotter v8 need Kubernetes 1.25`;
   return [{ ...refuse, what, how: "Bring the cluster to a newer version first" }];
-}
-
-/** Until v4 external-snapshotter had v1beta1 alone. */
-function servedFindings({ name, served, manager }: CrdSeen): Finding[] {
-  if (served.includes("v1")) return [];
-  const what = `the CRD ${name} of ${manager} serves ${served.join(", ") || "nothing"}, and snapshots are taken as v1`;
-  return [{ ...refuse, code: "NeedNotMet", what, how: "Have that manager bring it to a newer version" }];
 }
 
 /** An API server refuses a CRD without a version in which objects may still be stored. */
