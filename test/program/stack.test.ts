@@ -166,6 +166,14 @@ it("refuses what would break on the way from an older version", async () => {
     expect.stringMatching(/kubectl delete validatingwebhookconfiguration validation-webhook/),
     expect.stringMatching(/kubectl delete deployment --namespace kube-system snapshot-controller/),
   ]);
+  const others = { ...webhooks[0], name: "snapshots.backup.example" };
+  const kyverno = { ...webhook, metadata: { name: "backup" }, webhooks: [others] };
+  await world.apply(refs.webhooks, { apiVersion: "admissionregistration.k8s.io/v1", ...kyverno });
+  expect((await world.look()).webhooks).toEqual([
+    { name: "backup", isUpstreams: false },
+    { name: webhook.metadata.name, isUpstreams: true },
+  ]);
+  await world.client.resource(refs.webhooks).delete({ name: "backup" });
   await world.client.resource(refs.deployments).delete({ namespace: "kube-system", name: "snapshot-controller" });
   await world.client.resource(refs.webhooks).delete({ name: webhook.metadata.name });
 });
@@ -190,6 +198,30 @@ it("says that two classes are the default of one driver, and does not make a sec
   expect(planStack(wish({}), await world.look()).findings).toEqual([]);
   const asked = planStack(wish({ classes: [mine] }), await world.look()).findings;
   expect(asked).toMatchObject([{ what: expect.stringMatching(/\(fast, hostpath-csi/) as string, weight: "refuse" }]);
+});
+
+it("names the snapshots that the rules of its CRDs would refuse", async () => {
+  const name = "volumesnapshots.snapshot.storage.k8s.io";
+  const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
+  const versions = [{ name: "v1", served: true, storage: true, schema }];
+  // As before v8.
+  await world.client.resource(coreResources.crds).mergePatch({ name }, { spec: { versions } });
+  const broken = snapshot("broken", {});
+  await expect
+    .poll(
+      () =>
+        world.client
+          .resource(refs.snapshots)
+          .create(broken)
+          .then(() => "made", String),
+      { timeout: 10_000 },
+    )
+    .toBe("made");
+  const seen = await world.look();
+  expect(seen.breakingRules).toEqual(["volumesnapshot/default/broken"]);
+  expect(planStack(wish({}), seen).findings.find(({ weight }) => weight === "refuse")).toMatchObject({
+    what: expect.stringMatching(/could not change any more: volumesnapshot\/default\/broken$/) as string,
+  });
 });
 
 it("refuses an option that a driver does not know, in a preview too", async () => {

@@ -2,31 +2,48 @@ import type { Cloud } from "./cloud-of.ts";
 import type { Finding } from "./finding.ts";
 import { controllerLease, crdNames, type ControllerSeen, type StackSeen } from "./stack-seen.ts";
 
-/** Whether exactly one controller works, as far as that can be seen. */
+interface Wish {
+  cloud: Cloud;
+  owners: readonly string[];
+  groupSnapshots: boolean;
+}
+
+interface Plan {
+  crds: boolean;
+  controller: boolean;
+  addons: readonly string[];
+}
+
+/** Whether exactly one controller works, as far as that can be seen, and whether it goes with the CRDs. */
 export function controllerFindings(
-  { cloud, owners }: { cloud: Cloud; owners: readonly string[] },
-  plan: { controller: boolean; addons: readonly string[] },
+  wish: Wish,
+  plan: Plan,
   { controllers, leases, crds }: Pick<StackSeen, "controllers" | "leases" | "crds">,
 ): Finding[] {
-  const [first] = controllers;
-  if (first !== undefined) {
-    const others = controllers.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
-    return [
-      ...(controllers.some(({ isAvailable }) => isAvailable) ? [] : [idle(`${first.namespace}/${first.name}`)]),
-      ...(plan.controller ? others.map(second) : []),
-    ];
-  }
+  if (controllers.length > 0) return deploymentFindings(wish, plan, controllers);
   const [lease] = leases;
   if (lease !== undefined) return plan.controller ? [hidden(lease)] : [];
   // A managed cluster's may be where nobody sees it.
-  const isExpected = cloud === "generic" || cloud === "eks";
+  const isExpected = wish.cloud === "generic" || wish.cloud === "eks";
   const hasCrds = crds.some(({ name }) => crdNames.core.includes(name));
   return isExpected && hasCrds && !plan.controller && plan.addons.length === 0 ? [none] : [];
 }
 
-function idle(place: string): Finding {
-  const what = `no Pod of the Deployment ${place} is available, and snapshots wait for one`;
-  const [namespace = ""] = place.split("/");
+function deploymentFindings(
+  { owners, groupSnapshots }: Wish,
+  plan: Plan,
+  controllers: readonly ControllerSeen[],
+): Finding[] {
+  const others = controllers.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
+  return [
+    ...(controllers.some(({ isAvailable }) => isAvailable) ? [] : controllers.slice(0, 1).map(idle)),
+    ...(plan.controller ? others.map(second) : []),
+    ...(plan.crds || groupSnapshots ? others.flatMap((seen) => older(seen, groupSnapshots)) : []),
+  ];
+}
+
+function idle({ namespace, name }: ControllerSeen): Finding {
+  const what = `no Pod of the Deployment ${namespace}/${name} is available, and snapshots wait for one`;
   const how = `See why: kubectl describe pods --namespace ${namespace} --selector app.kubernetes.io/name=snapshot-controller`;
   return { code: "Unavailable", what, how, weight: "tell" };
 }
@@ -34,6 +51,18 @@ function idle(place: string): Finding {
 function second({ namespace, name, manager }: ControllerSeen): Finding {
   const what = `the Deployment ${namespace}/${name} of ${manager} is a second snapshot-controller, and two work against each other`;
   return { code: "Conflict", what, how: "Remove one of the two", weight: "tell" };
+}
+
+/** Before v8.2 groups were of the version v1alpha1, which the CRDs of v8.6 have no more; else an old one works beside new CRDs. */
+function older({ namespace, name, manager, image }: ControllerSeen, groupSnapshots: boolean): Finding[] {
+  const [, major = "", minor = ""] = /:v(\d+)\.(\d+)/.exec(image) ?? [];
+  const isOld = major !== "" && Number(major) < 8;
+  const isBeforeGroups = isOld || (major === "8" && Number(minor) < 2);
+  if (!isOld && !(groupSnapshots && isBeforeGroups)) return [];
+  const what = `the Deployment ${namespace}/${name} of ${manager} runs ${image}, older than the CRDs of v8.6 beside it`;
+  return [
+    { code: "NeedNotMet", what, how: "Have that manager bring it to v8", weight: groupSnapshots ? "refuse" : "tell" },
+  ];
 }
 
 /** Two would work against each other, and one that was removed a moment ago looks the same. */

@@ -1,11 +1,13 @@
 import type { z } from "zod";
 import { RametError } from "../../../src/api/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import { keyOf } from "../../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { lookAtCluster } from "../look-at-cluster.ts";
 import type { Surroundings } from "../open-cluster.ts";
 import { ownerAnnotation } from "../owner.ts";
 import { controllerObjects } from "./controller-objects.ts";
+import { breaksRules } from "./old-snapshots.ts";
 import {
   caredFor,
   controllerSeen,
@@ -20,8 +22,10 @@ import {
   Page,
   SnapshotClass,
   snapshotClasses,
+  oldSnapshots,
   validatingWebhooks,
   Webhooks,
+  webhookSeen,
   WithData,
 } from "./seen-objects.ts";
 import {
@@ -38,6 +42,7 @@ import {
   type NodeSeen,
   type ObjectSeen,
   type StackSeen,
+  type WebhookSeen,
 } from "./stack-seen.ts";
 
 /**
@@ -52,31 +57,17 @@ export function findStack(around: Surroundings, namespace: string): Promise<Stac
     // The first one alone, and tried again by the client: an unreachable cluster is told of once.
     const crds = await look.crds();
     const server = await client.version(signal);
-    const [controllers, controllerObjects, leases, drivers, classes, webhooks, nodes, daemonSets, installed] =
-      await Promise.all([
-        look.controllers(),
-        look.controllerObjects(namespace),
-        look.leases(),
-        look.drivers(),
-        look.classes(),
-        look.webhooks(),
-        look.nodes(),
-        look.daemonSets(),
-        look.installed(),
-      ]);
+    const [controllers, controllerObjects, leases, drivers, classes] = await Promise.all([
+      ...([look.controllers(), look.controllerObjects(namespace)] as const),
+      ...([look.leases(), look.drivers(), look.classes()] as const),
+    ]);
+    const [webhooks, breakingRules, nodes, daemonSets, installed] = await Promise.all([
+      ...([look.webhooks(), look.breakingRules(crds)] as const),
+      ...([look.nodes(), look.daemonSets(), look.installed()] as const),
+    ]);
     return {
-      server,
-      crds,
-      controllers,
-      controllerObjects,
-      leases,
-      drivers,
-      classes,
-      webhooks,
-      nodes,
-      daemonSets,
-      installed,
-      unread,
+      ...{ server, crds, controllers, controllerObjects, leases, drivers, classes },
+      ...{ webhooks, breakingRules, nodes, daemonSets, installed, unread },
     };
   });
 }
@@ -139,13 +130,26 @@ class Look {
     }));
   }
 
-  async webhooks(): Promise<string[]> {
+  async webhooks(): Promise<WebhookSeen[]> {
     const found = await this.#list(validatingWebhooks, Webhooks);
-    const judges = ({ webhooks = [] }: Webhooks): boolean =>
-      webhooks.some(({ rules = [] }) =>
-        rules.some(({ apiGroups }) => apiGroups.some((group) => group.endsWith("snapshot.storage.k8s.io"))),
-      );
-    return found.filter(judges).map(({ metadata }) => metadata.name);
+    return found.map(webhookSeen).filter((webhook) => webhook !== undefined);
+  }
+
+  /** All are read only where a stack would bring the rules: there may be tens of thousands. */
+  async breakingRules(crds: readonly CrdSeen[]): Promise<string[]> {
+    const refs = oldSnapshots.filter(({ plural, group }) =>
+      crds.some(
+        ({ name, hasRules, declaredBy }) => name === `${plural}.${group}` && !hasRules && declaredBy !== undefined,
+      ),
+    );
+    const found = await Promise.all(
+      refs.map(async (ref) => {
+        const objects = await this.#list(ref, Named);
+        const broken = objects.filter((object) => breaksRules({ ...object, kind: ref.kind }));
+        return broken.map(({ metadata }) => `${ref.kind.toLowerCase()}/${keyOf(metadata)}`);
+      }),
+    );
+    return found.flat();
   }
 
   /** A few say where the cluster is. */

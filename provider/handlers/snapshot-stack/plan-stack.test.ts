@@ -167,6 +167,44 @@ it("refuses what would break on the way from an older version, and says how to g
   expect(hows(planStack(wish, { ...empty, crds: unserved }).findings)).toMatch(/Have that manager bring it/);
 });
 
+it("refuses upstream's webhook, and only tells of another's", () => {
+  const webhooks = [
+    { name: "validation-webhook.snapshot.storage.k8s.io", isUpstreams: true },
+    { name: "kyverno", isUpstreams: false },
+  ];
+  const { findings } = planStack(wish, { ...empty, webhooks });
+  expect(findings.map(({ weight }) => weight)).toEqual(["refuse", "tell"]);
+});
+
+it("says what the rules of v8 would break, and what its controller does otherwise", () => {
+  const old = crds(crdNames.core, { declaredBy: "me", hasRules: false });
+  expect(planStack(wish, { ...empty, crds: old }).findings).toMatchObject([
+    { how: expect.stringMatching(/allow-volume-mode-change=true/) as string, weight: "tell" },
+  ]);
+  const { findings } = planStack(wish, { ...empty, crds: old, breakingRules: ["volumesnapshot/default/a"] });
+  expect(findings).toMatchObject([
+    { what: expect.stringMatching(/: volumesnapshot\/default\/a$/) as string, weight: "refuse" },
+    { weight: "tell" },
+  ]);
+});
+
+it("tells of an older controller beside its CRDs, and refuses it and older CRDs for groups", () => {
+  const v6 = controller({ manager: "kubectl", image: "snapshot-controller:v6.3.3" });
+  const seen = { ...empty, controllers: [v6] };
+  expect(planStack(wish, seen)).toMatchObject({ crds: true, controller: false, findings: [{ weight: "tell" }] });
+  const groups = { ...wish, groupSnapshots: true };
+  expect(planStack(groups, seen).findings).toMatchObject([{ weight: "refuse" }]);
+  const v8 = controller({ manager: "kubectl" });
+  expect(planStack(groups, { ...empty, controllers: [v8] }).findings).toEqual([]);
+  const alpha = crds(crdNames.group, { manager: "kubectl", served: ["v1alpha1"], stored: ["v1alpha1"] });
+  const { findings } = planStack(groups, { ...empty, crds: alpha });
+  expect(findings).toHaveLength(3);
+  expect(findings[0]).toMatchObject({
+    what: expect.stringMatching(/of kubectl serves v1alpha1, and snapshots are taken as v1 or v1beta2/) as string,
+    weight: "refuse",
+  });
+});
+
 it("tells what it could not read", () => {
   const { findings } = planStack(wish, { ...empty, unread: ["nodes"] });
   expect(findings).toMatchObject([{ code: "Forbidden", weight: "tell" }]);
@@ -177,6 +215,7 @@ function crds(names: readonly string[], given: Partial<CrdSeen>): CrdSeen[] {
     served: ["v1"],
     stored: ["v1"],
     hasConversionWebhook: false,
+    hasRules: true,
     manager: "kubectl",
     declaredBy: undefined,
   };

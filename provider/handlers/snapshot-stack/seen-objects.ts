@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { ownerAnnotation } from "../owner.ts";
 import { ManagedMetadata, managerOf } from "./manager-of.ts";
-import type { ControllerSeen, CrdSeen } from "./stack-seen.ts";
+import type { ControllerSeen, CrdSeen, WebhookSeen } from "./stack-seen.ts";
 
 export function crdSeen({ metadata, spec, status }: Crd): CrdSeen {
   return {
@@ -10,6 +10,7 @@ export function crdSeen({ metadata, spec, status }: Crd): CrdSeen {
     served: spec.versions.filter(({ served }) => served).map(({ name }) => name),
     stored: status?.storedVersions ?? [],
     hasConversionWebhook: spec.conversion?.strategy === "Webhook",
+    hasRules: JSON.stringify(spec.versions).includes('"x-kubernetes-validations"'),
     ...caredFor(metadata),
   };
 }
@@ -28,6 +29,19 @@ export function controllerSeen({ metadata, spec, status }: Deployment): Controll
   };
 }
 
+/** Undefined: it judges no snapshots. */
+export function webhookSeen({ metadata: { name }, webhooks = [] }: Webhooks): WebhookSeen | undefined {
+  const judges = webhooks.filter(({ rules = [] }) =>
+    rules.some(({ apiGroups }) => apiGroups.some((group) => group.endsWith("snapshot.storage.k8s.io"))),
+  );
+  if (judges.length === 0) return undefined;
+  const services = judges.map(({ clientConfig }) => clientConfig?.service?.name ?? "");
+  return { name, isUpstreams: [name, ...services].some((each) => upstreamsWebhook.test(each)) };
+}
+
+/** In upstream's manifests and its charts: of the configuration, and of the service behind it. */
+const upstreamsWebhook = /^validation-webhook\.snapshot\.storage\.k8s\.io$|snapshot-validation-(service|webhook)/;
+
 export function caredFor(metadata: ManagedMetadata): { manager: string; declaredBy: string | undefined } {
   return { manager: managerOf(metadata), declaredBy: metadata.annotations?.[ownerAnnotation] };
 }
@@ -38,6 +52,10 @@ const cluster = (group: string, plural: string, kind: string): ResourceRef => ({
 });
 export const csiDrivers = cluster("storage.k8s.io", "csidrivers", "CSIDriver");
 export const snapshotClasses = cluster("snapshot.storage.k8s.io", "volumesnapshotclasses", "VolumeSnapshotClass");
+export const oldSnapshots = [
+  { ...cluster("snapshot.storage.k8s.io", "volumesnapshots", "VolumeSnapshot"), namespaced: true },
+  cluster("snapshot.storage.k8s.io", "volumesnapshotcontents", "VolumeSnapshotContent"),
+];
 export const validatingWebhooks = cluster(
   "admissionregistration.k8s.io",
   "validatingwebhookconfigurations",
@@ -58,7 +76,14 @@ export const Lease = Named.extend({
 });
 export const SnapshotClass = Named.extend({ driver: z.string(), deletionPolicy: z.string() });
 export const Webhooks = Named.extend({
-  webhooks: z.array(z.looseObject({ rules: z.array(z.looseObject({ apiGroups: Strings })).optional() })).optional(),
+  webhooks: z
+    .array(
+      z.looseObject({
+        rules: z.array(z.looseObject({ apiGroups: Strings })).optional(),
+        clientConfig: z.looseObject({ service: z.looseObject({ name: z.string() }).optional() }).optional(),
+      }),
+    )
+    .optional(),
 });
 export type Webhooks = z.infer<typeof Webhooks>;
 export const Crd = Named.extend({

@@ -12,8 +12,10 @@ export interface StackSeen {
   /** The names of the CSI drivers. */
   drivers: string[];
   classes: ClassSeen[];
-  /** Webhooks that judge snapshots; external-snapshotter has none since v8.2. */
-  webhooks: string[];
+  /** Webhooks that judge snapshots. */
+  webhooks: WebhookSeen[];
+  /** Where CRDs of a stack have no rules yet: what there is that those of v8 refuse, as `kind/name` or `kind/namespace/name`. */
+  breakingRules: string[];
   nodes: NodeSeen[];
   /** Of those of EKS' add-ons that are DaemonSets, which are there. */
   daemonSets: string[];
@@ -30,6 +32,8 @@ export interface CrdSeen {
   /** The versions in which objects may still be stored. */
   stored: string[];
   hasConversionWebhook: boolean;
+  /** Whether its schema has rules beside types, as those of snapshots and their contents since v8. */
+  hasRules: boolean;
   manager: string;
   declaredBy: string | undefined;
 }
@@ -51,6 +55,12 @@ export interface ObjectSeen {
   name: string;
   manager: string;
   declaredBy: string | undefined;
+}
+
+export interface WebhookSeen {
+  name: string;
+  /** Whether it is external-snapshotter's own, which there is none of since v8.2. */
+  isUpstreams: boolean;
 }
 
 export interface LeaseSeen {
@@ -87,6 +97,7 @@ export const nothingSeen: StackSeen = {
     drivers: [],
     classes: [],
     webhooks: [],
+    breakingRules: [],
     nodes: [],
     daemonSets: [],
     unread: [],

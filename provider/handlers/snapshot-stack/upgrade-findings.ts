@@ -1,5 +1,5 @@
 import type { Finding } from "./finding.ts";
-import { crdNames, type CrdSeen, type StackSeen } from "./stack-seen.ts";
+import { crdNames, type CrdSeen, type StackSeen, type WebhookSeen } from "./stack-seen.ts";
 
 /**
  * What stands in the way of external-snapshotter v8.6 where an older one was: taken from the changelogs of v7.0 to v8.6. Nothing
@@ -17,6 +17,8 @@ export function upgradeFindings(
     ...crds.flatMap(storedFindings),
     ...crds.filter(({ hasConversionWebhook }) => hasConversionWebhook).map(conversionFinding),
     ...(plan.crds || plan.controller ? seen.webhooks.map(webhookFinding) : []),
+    ...(plan.crds && seen.breakingRules.length > 0 ? [brokenFinding(seen.breakingRules)] : []),
+    ...(plan.controller && seen.crds.some(isBeforeRules) ? [modeFinding] : []),
     ...(plan.controller ? selectorFindings(controller, seen) : []),
   ];
 }
@@ -52,10 +54,36 @@ function conversionFinding({ name }: CrdSeen): Finding {
 }
 
 /** A webhook whose server is gone refuses every snapshot. */
-function webhookFinding(name: string): Finding {
+function webhookFinding({ name, isUpstreams }: WebhookSeen): Finding {
+  if (!isUpstreams) {
+    const what = `the ValidatingWebhookConfiguration ${name} judges snapshots too: while its server is away, it may refuse all of them`;
+    return { code: "Conflict", what, how: "Leave it if it is wanted", weight: "tell" };
+  }
   const what = `the ValidatingWebhookConfiguration ${name} judges snapshots, and external-snapshotter has no such webhook since v8.2`;
   return { ...refuse, what, how: `Delete it before its server: kubectl delete validatingwebhookconfiguration ${name}` };
 }
+
+/** Reading them goes on, and every change is refused, also that which ends a deletion. */
+function brokenFinding(objects: readonly string[]): Finding {
+  const named = objects.slice(0, 5).join(", ");
+  const more = objects.length > 5 ? ` and ${objects.length - 5} more` : "";
+  const what = `the CRDs of v8.6 have rules that what is there breaks, and then could not change any more: ${named}${more}`;
+  const how =
+    "Repair or delete each: exactly one source, no empty class name, and in a content the name and namespace of its snapshot";
+  return { ...refuse, what, how };
+}
+
+function isBeforeRules({ name, hasRules }: CrdSeen): boolean {
+  return name.startsWith("volumesnapshotcontents.") && !hasRules;
+}
+
+/** `--prevent-volume-mode-conversion` is the default since v7. */
+const modeFinding: Finding = {
+  code: "Conflict",
+  what: "since external-snapshotter v7 a restore that changes a volume's mode (Filesystem, Block) is refused",
+  how: "Where one is meant to, annotate its VolumeSnapshotContent with snapshot.storage.kubernetes.io/allow-volume-mode-change=true",
+  weight: "tell",
+};
 
 /** A Deployment's selector cannot be changed; until v7 upstream selected by the label `app`. */
 function selectorFindings(at: { namespace: string; name: string }, { controllers }: StackSeen): Finding[] {
