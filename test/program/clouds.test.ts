@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { z } from "zod";
 import { controllerName, systemNamespace } from "../../src/api/system-names.ts";
+import { microTime } from "../../src/kube/lease.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { upstreamCrds } from "../../components/snapshot-stack/upstream-crds.ts";
-import { crdNames, installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import { controllerLease, crdNames, installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import { bucketRegion, identityClientId } from "../engine/cloud-resources.ts";
 import type { RunResult } from "../engine/engine.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
@@ -23,7 +24,6 @@ afterAll(async () => {
   await world.close();
 });
 
-// Before those that install controllers: the CRDs of sandboxes stay in the cluster, and would be taken for those of ACS.
 it("verifies ACS, and says what it lacks", async () => {
   await look({ "alibabacloud.com/nodepool-id": "np1" });
   const { engine } = await example("acs", {});
@@ -127,7 +127,9 @@ it("verifies GKE, and declares classes, a bucket, who may use it, and controller
   const without = await engine.preview();
   expect(without.text).toMatch(/driver pd\.csi\.storage\.gke\.io, which is not there; there is ebs\.csi\.aws\.com/);
   await world.driver("pd.csi.storage.gke.io");
+  await leads(controllerLease);
   const up = await engine.up();
+  await world.client.resource(coreResources.leases).delete({ namespace: "kube-system", name: controllerLease });
   expect(up.text).not.toMatch(/error/);
   const ofStack = made(up).filter((one) => / (snapshots|pd)-/.test(one));
   expect(ofStack.sort()).toEqual([
@@ -165,7 +167,6 @@ it("treats a cluster of any cloud as any other, and leaves its CRDs to whom they
   expect(made(preview).filter((one) => one.startsWith("customresourcedefinition"))).toEqual([]);
 });
 
-// The last one: the CRDs of sandboxes stay in the cluster, and would be taken for those of ACS.
 it("verifies AKS, and declares classes, an account, an identity that may use it, and controllers that do", async () => {
   await look({ "kubernetes.azure.com/cluster": "nodes" });
   await world.driver("disk.csi.azure.com");
@@ -191,6 +192,21 @@ it("verifies AKS, and declares classes, an account, an identity that may use it,
   expect(pod.spec.containers[0]?.args).toEqual(
     expect.arrayContaining(["--store", "azblob://checkpoints?account=agents"]),
   );
+});
+
+it("tells ACS' CRDs from those that Ramet's controllers have left, and declares its classes", async () => {
+  await look({ "alibabacloud.com/nodepool-id": "np1" });
+  const { engine } = await example("acs", {});
+  expect((await engine.preview()).text).toMatch(/CRDs Sandbox and Checkpoint .* of ACS is not there/);
+  await leads("f57b9a68.kruise.io");
+  await leads(controllerLease);
+  const up = await engine.up();
+  expect(up.text).not.toMatch(/error/);
+  expect(up).toMatchObject({ succeeded: true, outputs: { facts: { cloud: { name: "acs" }, missing: [] } } });
+  expect(made(up)).toEqual([
+    "volumesnapshotclass alibaba-disk-checkpoint-retain",
+    "volumesnapshotclass alibaba-disk-clone-delete",
+  ]);
 });
 
 const eksOptions = {
@@ -234,6 +250,13 @@ async function look(labels: Record<string, string>): Promise<void> {
   const nodes = world.client.resource(coreResources.nodes);
   await nodes.delete({ name: "one" });
   await world.apply(coreResources.nodes, { apiVersion: "v1", kind: "Node", metadata: { name: "one", labels } });
+}
+
+/** As a controller does that the cloud runs where nobody sees it. */
+async function leads(name: string): Promise<void> {
+  const spec = { holderIdentity: "somebody", leaseDurationSeconds: 15, renewTime: microTime(new Date()) };
+  const metadata = { namespace: "kube-system", name };
+  await world.apply(coreResources.leases, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec });
 }
 
 async function bringCrds(fieldManager: string): Promise<void> {

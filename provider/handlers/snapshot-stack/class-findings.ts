@@ -1,4 +1,6 @@
+import type { Cloud } from "./cloud-of.ts";
 import type { Finding } from "./finding.ts";
+import { managedDriver } from "./managed-drivers.ts";
 import type { ClassSeen, StackSeen } from "./stack-seen.ts";
 
 /** One VolumeSnapshotClass that a program wishes. */
@@ -9,6 +11,7 @@ export interface ClassWish {
 }
 
 interface Wish {
+  cloud: Cloud;
   owners: readonly string[];
   classes: readonly ClassWish[];
   addons: readonly { driver?: string }[];
@@ -17,7 +20,7 @@ interface Wish {
 }
 
 /** What is in the way of the classes that are wished, and of those that are there. */
-export function classFindings({ classes, owners, addons, driversMayCome }: Wish, seen: StackSeen): Finding[] {
+export function classFindings({ cloud, classes, owners, addons, driversMayCome }: Wish, seen: StackSeen): Finding[] {
   const brought = addons.flatMap(({ driver }) => driver ?? []);
   const absent = [...new Set(classes.map(({ driver }) => driver))]
     .filter((driver) => ![...seen.drivers, ...brought].includes(driver))
@@ -25,7 +28,7 @@ export function classFindings({ classes, owners, addons, driversMayCome }: Wish,
   const others = seen.classes.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
   return [
     ...absent.map((driver) => ({
-      ...absentDriver(driver, seen.drivers),
+      ...absentDriver(driver, cloud, seen.drivers),
       weight: driversMayCome ? ("tell" as const) : ("refuse" as const),
     })),
     ...classes.flatMap(({ name }) => others.filter((other) => other.name === name).map(takenName)),
@@ -33,10 +36,12 @@ export function classFindings({ classes, owners, addons, driversMayCome }: Wish,
   ];
 }
 
-function absentDriver(driver: string, drivers: readonly string[]): Omit<Finding, "weight"> {
+function absentDriver(driver: string, cloud: Cloud, drivers: readonly string[]): Omit<Finding, "weight"> {
   const known = drivers.length === 0 ? "no CSI driver at all" : drivers.join(", ");
   const what = `a class is for the driver ${driver}, which is not there; there is ${known}`;
-  return { code: "NotFound", what, how: "Install the driver first, or leave the class out" };
+  const managed = managedDriver(cloud);
+  const how = managed?.name === driver ? managed.how : "Install the driver first, or leave the class out";
+  return { code: "NotFound", what, how };
 }
 
 function takenName({ name, manager }: ClassSeen): Finding {

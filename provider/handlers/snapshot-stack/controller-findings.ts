@@ -1,5 +1,6 @@
 import type { Cloud } from "./cloud-of.ts";
 import type { Finding } from "./finding.ts";
+import { howToGet } from "./stack-parts.ts";
 import { controllerLease, crdNames, type ControllerSeen, type StackSeen } from "./stack-seen.ts";
 
 interface Wish {
@@ -14,19 +15,28 @@ interface Plan {
   addons: readonly string[];
 }
 
-/** Whether exactly one controller works, as far as that can be seen, and whether it goes with the CRDs. */
-export function controllerFindings(
-  wish: Wish,
-  plan: Plan,
-  { controllers, leases, crds }: Pick<StackSeen, "controllers" | "leases" | "crds">,
-): Finding[] {
+/** Whether exactly one controller works, as far as that can be seen, and whether it goes with the CRDs; on ACS that of sandboxes too. */
+export function controllerFindings(wish: Wish, plan: Plan, seen: StackSeen): Finding[] {
+  return [...snapshotFindings(wish, plan, seen), ...(wish.cloud === "acs" ? sandboxFindings(seen) : [])];
+}
+
+/** Where the CRDs are not ACS' either, that is told by itself. */
+function sandboxFindings({ crds, hasSandboxController }: StackSeen): Finding[] {
+  const areThere = crds.some(({ name, isRamets }) => crdNames.sandboxes.includes(name) && !isRamets);
+  if (hasSandboxController || !areThere) return [];
+  const what = "no controller of sandboxes is seen, by its lease, and without one checkpoints wait for ever";
+  const how =
+    "See in the ACS console whether the component for agent sandboxes runs; ACS may run it where nobody sees it";
+  return [{ code: "NotFound", what, how, weight: "tell" }];
+}
+
+function snapshotFindings(wish: Wish, plan: Plan, { controllers, leases, crds }: StackSeen): Finding[] {
   if (controllers.length > 0) return deploymentFindings(wish, plan, controllers);
   const [lease] = leases;
   if (lease !== undefined) return plan.controller ? [hidden(lease)] : [];
-  // A managed cluster's may be where nobody sees it.
-  const isExpected = wish.cloud === "generic" || wish.cloud === "eks";
   const hasCrds = crds.some(({ name }) => crdNames.core.includes(name));
-  return isExpected && hasCrds && !plan.controller && plan.addons.length === 0 ? [none] : [];
+  const isExpected = wish.cloud !== "local" && hasCrds && !plan.controller && plan.addons.length === 0;
+  return isExpected ? [none(wish.cloud)] : [];
 }
 
 function deploymentFindings(
@@ -72,9 +82,12 @@ function hidden({ namespace, holder }: { namespace: string; holder: string }): F
   return { code: "AlreadyExists", what, how, weight: "refuse" };
 }
 
-const none: Finding = {
-  code: "NotFound",
-  what: "no snapshot-controller is seen, so snapshots that are asked for would wait for ever",
-  how: "Have whoever brought the CRDs of snapshots bring the controller too",
-  weight: "tell",
-};
+function none(cloud: Cloud): Finding {
+  const what =
+    "no snapshot-controller is seen, by its Deployment or its lease, and without one snapshots wait for ever";
+  const how =
+    cloud === "generic" || cloud === "eks"
+      ? "Have whoever brought the CRDs of snapshots bring the controller too"
+      : `${howToGet[cloud]}; if it is on, the cloud runs it where nobody sees it`;
+  return { code: "NotFound", what, how, weight: "tell" };
+}

@@ -34,6 +34,7 @@ import {
   defaultClassAnnotation,
   installedMap,
   podIdentityAgent,
+  sandboxLeases,
   type ClassSeen,
   type ControllerSeen,
   type CrdSeen,
@@ -57,16 +58,16 @@ export function findStack(around: Surroundings, namespace: string): Promise<Stac
     // The first one alone, and tried again by the client: an unreachable cluster is told of once.
     const crds = await look.crds();
     const server = await client.version(signal);
-    const [controllers, controllerObjects, leases, drivers, classes] = await Promise.all([
+    const [controllers, controllerObjects, leases, hasSandboxController, drivers, classes] = await Promise.all([
       ...([look.controllers(), look.controllerObjects(namespace)] as const),
-      ...([look.leases(), look.drivers(), look.classes()] as const),
+      ...([look.leases(), look.hasSandboxController(), look.drivers(), look.classes()] as const),
     ]);
     const [webhooks, breakingRules, nodes, daemonSets, installed] = await Promise.all([
       ...([look.webhooks(), look.breakingRules(crds)] as const),
       ...([look.nodes(), look.daemonSets(), look.installed()] as const),
     ]);
     return {
-      ...{ server, crds, controllers, controllerObjects, leases, drivers, classes },
+      ...{ server, crds, controllers, controllerObjects, leases, hasSandboxController, drivers, classes },
       ...{ webhooks, breakingRules, nodes, daemonSets, installed, unread },
     };
   });
@@ -109,8 +110,16 @@ class Look {
     return found.flat();
   }
 
-  async leases(): Promise<LeaseSeen[]> {
-    const fieldSelector = `metadata.name=${controllerLease}`;
+  leases(): Promise<LeaseSeen[]> {
+    return this.#fresh(controllerLease);
+  }
+
+  async hasSandboxController(): Promise<boolean> {
+    return (await Promise.all(sandboxLeases.map((name) => this.#fresh(name)))).some((found) => found.length > 0);
+  }
+
+  async #fresh(name: string): Promise<LeaseSeen[]> {
+    const fieldSelector = `metadata.name=${name}`;
     const found = await this.#list(coreResources.leases, Lease, { fieldSelector });
     const oldest = this.#client.clock.now().getTime() - freshMilliseconds;
     return found

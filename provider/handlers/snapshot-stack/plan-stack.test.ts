@@ -34,7 +34,9 @@ it("declares what is not there and what it has declared, and nothing else", () =
       "volumesnapshotcontents.snapshot.storage.k8s.io, volumesnapshots.snapshot.storage.k8s.io, which belong together",
   );
   const onGke = planStack({ ...wish, cloud: "gke" }, { ...empty, server: "v1.33.4-gke.1", crds: others.slice(1) });
-  expect(onGke.findings).toMatchObject([{ what: expect.stringMatching(/and not volumesnapshotclasses/) as string }]);
+  expect(onGke.findings.filter(({ weight }) => weight === "refuse")).toMatchObject([
+    { what: expect.stringMatching(/and not volumesnapshotclasses/) as string },
+  ]);
 });
 
 it("goes on with what it has declared under an earlier name, and leaves nothing to that", () => {
@@ -120,6 +122,45 @@ it("names how each managed cloud is had to bring what is missing", () => {
     expect.stringMatching(/^Install the disk plugin/),
   ]);
   expect(planStack({ ...wish, cloud: "local" }, empty)).toMatchObject({ crds: false, controller: false, addons: [] });
+});
+
+it("verifies driver and controller of a managed cluster, also for a stack without classes", () => {
+  const gke: StackWish = { ...wish, cloud: "gke" };
+  const there = {
+    ...empty,
+    server: "v1.33.4-gke.1",
+    crds: crds(crdNames.core, { manager: "the cluster's add-on manager" }),
+  };
+  expect(planStack(gke, there).findings).toMatchObject([
+    { what: "the driver pd.csi.storage.gke.io is not there", how: expect.stringMatching(/^Turn on/) as string },
+    { what: expect.stringMatching(/^no snapshot-controller is seen/) as string, weight: "tell" },
+  ]);
+  const leases = [{ namespace: "kube-system", holder: "pod-1" }];
+  expect(planStack(gke, { ...there, leases, drivers: ["pd.csi.storage.gke.io"] }).findings).toEqual([]);
+});
+
+it("does not take Ramet's own CRDs for those of ACS", () => {
+  const acs: StackWish = { ...wish, cloud: "acs" };
+  const core = crds(crdNames.core, { manager: "kubectl" });
+  const own = crds(crdNames.sandboxes, { isRamets: true });
+  const there = { ...empty, server: "v1.33.4-aliyun.1", drivers: ["diskplugin.csi.alibabacloud.com"] };
+  const cluster = { ...there, leases: [{ namespace: "kube-system", holder: "pod-1" }], crds: [...core, ...own] };
+  expect(planStack(acs, cluster).findings).toMatchObject([
+    { what: expect.stringMatching(/Sandbox and Checkpoint .* of ACS is not there/) as string, weight: "refuse" },
+  ]);
+  expect(planStack(acs, { ...cluster, hasSandboxController: true }).findings).toEqual([]);
+  const theirs = { ...cluster, crds: [...core, ...crds(crdNames.sandboxes, {})] };
+  expect(planStack(acs, theirs).findings).toMatchObject([
+    { what: expect.stringMatching(/^no controller of sandboxes is seen/) as string, weight: "tell" },
+  ]);
+});
+
+it("says on EKS that there are no snapshots of groups", () => {
+  const eks = { ...wish, cloud: "eks", groupSnapshots: true } as const;
+  const { findings } = planStack(eks, { ...empty, server: "v1.33.4-eks-1" });
+  expect(findings).toMatchObject([
+    { how: expect.stringMatching(/^Leave groupSnapshots out/) as string, weight: "refuse" },
+  ]);
 });
 
 it("has EKS install the add-ons that nobody else has, and goes on to", () => {
@@ -216,6 +257,7 @@ function crds(names: readonly string[], given: Partial<CrdSeen>): CrdSeen[] {
     stored: ["v1"],
     hasConversionWebhook: false,
     hasRules: true,
+    isRamets: false,
     manager: "kubectl",
     declaredBy: undefined,
   };

@@ -5,6 +5,7 @@ import { controllerFindings } from "./controller-findings.ts";
 import { crdFindings } from "./crd-findings.ts";
 import type { Finding } from "./finding.ts";
 import { leftoverFindings } from "./leftover-findings.ts";
+import { driverFindings } from "./managed-drivers.ts";
 import { partsOf, type Part } from "./stack-parts.ts";
 import type { StackSeen } from "./stack-seen.ts";
 import type { StackWish } from "./stack-wish.ts";
@@ -37,6 +38,7 @@ export function planStack(wish: StackWish, seen: StackSeen): StackPlan {
       ...choices.flatMap(({ findings }) => findings),
       ...crdFindings(wish, plan, seen),
       ...upgradeFindings(wish, plan, seen),
+      ...driverFindings(wish, seen),
       ...classFindings(wish, seen),
       ...controllerFindings(wish, plan, seen),
       ...leftoverFindings(wish, plan, seen.controllerObjects),

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { renderCrds } from "../../../src/api/crd.ts";
+import { covers } from "../../../src/kube/apply.ts";
 import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { ownerAnnotation } from "../owner.ts";
 import { ManagedMetadata, managerOf } from "./manager-of.ts";
@@ -10,9 +12,16 @@ export function crdSeen({ metadata, spec, status }: Crd): CrdSeen {
     served: spec.versions.filter(({ served }) => served).map(({ name }) => name),
     stored: status?.storedVersions ?? [],
     hasConversionWebhook: spec.conversion?.strategy === "Webhook",
+    isRamets: isRamets({ metadata, spec }),
     hasRules: JSON.stringify(spec.versions).includes('"x-kubernetes-validations"'),
     ...caredFor(metadata),
   };
+}
+
+/** Its fields are OpenKruise Agents', and more. */
+function isRamets({ metadata, spec }: Pick<Crd, "metadata" | "spec">): boolean {
+  const own = renderCrds().find((crd) => crd.metadata.name === metadata.name);
+  return own !== undefined && covers(spec, own.spec);
 }
 
 export function controllerSeen({ metadata, spec, status }: Deployment): ControllerSeen {

@@ -1,6 +1,7 @@
 import type { Cloud } from "./cloud-of.ts";
 import { ownerAnnotation } from "../owner.ts";
 import { removal } from "./leftover-findings.ts";
+import { managedDrivers } from "./managed-drivers.ts";
 import { crdNames, installedMap, type ControllerSeen, type ObjectSeen, type StackSeen } from "./stack-seen.ts";
 import type { AddonWish, StackWish } from "./stack-wish.ts";
 
@@ -30,7 +31,7 @@ export function partsOf(wish: StackWish, seen: StackSeen): Part[] {
     case "generic":
       return [core, ...groups, controllerPart(wish, seen)];
     case "eks":
-      return eksParts(wish, seen);
+      return [...eksParts(wish, seen), ...groups];
     case "gke":
     case "aks":
       return [core, ...groups];
@@ -53,9 +54,12 @@ function crdsPart(name: "crds" | "groupCrds", names: string[], { cloud, owners }
     manager: others[0]?.manager ?? "",
     isOffered: cloud === "generic",
     handOver: `have that manager give it up, and then say whose it is: kubectl annotate --overwrite crd ${names.join(" ")} ${ownerAnnotation}=${owners[0]}`,
-    how: howToGet[cloud],
+    how: name === "groupCrds" && cloud !== "generic" ? noGroups : howToGet[cloud],
   };
 }
+
+const noGroups =
+  "Leave groupSnapshots out: the drivers of block storage of EKS, GKE and AKS take none; else have whoever brings a driver that can bring the CRDs";
 
 function controllerPart(
   { owners, cloud, mode }: StackWish,
@@ -114,11 +118,14 @@ function addonSeen({ driver, daemonSet }: AddonWish, seen: StackSeen): { isThere
 
 const marked = `configmap ${installedMap.name} --namespace ${installedMap.namespace}`;
 
-function sandboxPart({ crds }: StackSeen): Part {
-  const found = crds.filter(({ name }) => crdNames.sandboxes.includes(name));
+/** Ramet's own CRDs have the same names, and say nothing of ACS. */
+function sandboxPart({ crds, hasSandboxController }: StackSeen): Part {
+  const found = crds.filter(
+    ({ name, isRamets }) => crdNames.sandboxes.includes(name) && (!isRamets || hasSandboxController),
+  );
   return {
     name: "managed",
-    what: "The set of CRDs Sandbox and Checkpoint (agents.kruise.io)",
+    what: "The set of CRDs Sandbox and Checkpoint (agents.kruise.io) of ACS",
     isThere: found.length === crdNames.sandboxes.length,
     isOurs: false,
     manager: found[0]?.manager ?? "",
@@ -128,11 +135,12 @@ function sandboxPart({ crds }: StackSeen): Part {
   };
 }
 
-const howToGet: Readonly<Record<Cloud, string>> = {
+/** How the CRDs and the controller are got. */
+export const howToGet: Readonly<Record<Cloud, string>> = {
   generic: 'Set mode to "auto" to have them installed',
   eks: "Install the EKS add-on snapshot-controller",
-  gke: "Turn on the Compute Engine persistent disk CSI driver: gcloud container clusters update CLUSTER --update-addons=GcePersistentDiskCsiDriver=ENABLED",
+  gke: managedDrivers.gke.how,
   aks: "Turn on the snapshot controller: az aks update --name CLUSTER --resource-group GROUP --enable-snapshot-controller",
-  acs: "Install the disk plugin (csi-plugin and csi-provisioner) in the ACS console",
+  acs: managedDrivers.acs.how,
   local: "A cluster on one machine has no volumes that could be snapshotted",
 };

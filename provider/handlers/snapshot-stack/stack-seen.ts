@@ -9,6 +9,8 @@ export interface StackSeen {
   controllerObjects: ObjectSeen[];
   /** Leases that a controller has renewed a moment ago: also one whose Deployment cannot be seen has one. */
   leases: LeaseSeen[];
+  /** Whether a controller of sandboxes that is not Ramet's shows itself in the same way. */
+  hasSandboxController: boolean;
   /** The names of the CSI drivers. */
   drivers: string[];
   classes: ClassSeen[];
@@ -34,6 +36,8 @@ export interface CrdSeen {
   hasConversionWebhook: boolean;
   /** Whether its schema has rules beside types, as those of snapshots and their contents since v8. */
   hasRules: boolean;
+  /** Whether it is as this version of Ramet brings it. */
+  isRamets: boolean;
   manager: string;
   declaredBy: string | undefined;
 }
@@ -94,6 +98,7 @@ export const nothingSeen: StackSeen = {
     controllers: [],
     controllerObjects: [],
     leases: [],
+    hasSandboxController: false,
     drivers: [],
     classes: [],
     webhooks: [],
@@ -122,5 +127,8 @@ export const podIdentityAgent = "eks-pod-identity-agent";
 
 /** The name of the Lease by which one of several controllers works (external-snapshotter, cmd/snapshot-controller). */
 export const controllerLease = "snapshot-controller-leader";
+
+/** The names of the Leases by which OpenKruise Agents' controller and manager work, which are ACS' (its config and cmd folders). */
+export const sandboxLeases = ["f57b9a68.kruise.io", "sandbox-manager-primary"];
 
 export const defaultClassAnnotation = "snapshot.storage.kubernetes.io/is-default-class";
