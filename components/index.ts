@@ -27,7 +27,7 @@ export { type AksStackArgs } from "./snapshot-stack/aks.ts";
 export { type EksStackArgs } from "./snapshot-stack/eks.ts";
 export { type EksStackStore } from "./snapshot-stack/eks-store.ts";
 export { type GkeStackArgs, type GkeStackStore } from "./snapshot-stack/gke.ts";
-export { type SnapshotControllerArgs, type SnapshotStackArgs } from "./snapshot-stack/args.ts";
+export { type CloudWish, type SnapshotControllerArgs, type SnapshotStackArgs } from "./snapshot-stack/args.ts";
 export {
   type AlibabaDiskSnapshotOptions,
   type AzureDiskSnapshotOptions,

@@ -8,6 +8,7 @@ import {
   unknown as unknownYet,
   type ComponentResourceOptions,
   type CustomResource,
+  type CustomResourceOptions,
   type Output,
 } from "@pulumi/pulumi";
 import type { Surroundings } from "../provider/handlers/open-cluster.ts";
@@ -103,11 +104,12 @@ export class SnapshotStack extends ComponentResource<Made> {
     const crds = declareAll(component, await crdManifests(plan, annotations), declareLasting);
     const installed = declareAll(component, installedManifests(plan.addons, annotations), declareLasting);
     const before = Object.values(installed);
-    const ofCloud = await cloudResources(args.name, { args, addons: plan.addons, before }, { parent: this });
+    const wished = { args, addons: plan.addons, before };
+    const ofCloud = await cloudResources(args.name, wished, { parent: this, ...transforming(this.#transform?.cloud) });
     const dependsOn = [...Object.values(crds), ...Object.values(ofCloud)];
     const others = [
       ...(await controllerManifests(plan, args, annotations)),
-      ...classes.map((wished) => classManifest(wished, annotations)),
+      ...classes.map((one) => classManifest(one, annotations)),
     ];
     return { ...crds, ...installed, ...ofCloud, ...declareAll(component, others, declareObject, dependsOn) };
   }
@@ -124,4 +126,12 @@ export class SnapshotStack extends ComponentResource<Made> {
     const ids = all(Object.values(objects).map(({ id }) => id));
     return ids.apply(async () => facts((await this.#look(args)) ?? nothingSeen));
   }
+}
+
+/** Pulumi applies it to each resource that is declared with these options. */
+function transforming(transform: NonNullable<SnapshotStackArgs["transform"]>["cloud"]): CustomResourceOptions {
+  if (transform === undefined) return {};
+  return {
+    transformations: [({ type, name, props, opts }) => ({ props: transform({ type, name, inputs: props }), opts })],
+  };
 }

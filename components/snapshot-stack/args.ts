@@ -1,4 +1,4 @@
-import type { Input } from "@pulumi/pulumi";
+import type { Input, Inputs } from "@pulumi/pulumi";
 import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
 import type { StackMode } from "../../provider/handlers/snapshot-stack/stack-wish.ts";
 import type { Manifest } from "./manifest.ts";
@@ -11,8 +11,9 @@ export interface SnapshotStackArgs {
   /** What the cluster is. A cluster of a cloud may also be treated as any other, with `generic`. */
   cloud: Cloud;
   /**
-   * `install` declares all that can be declared and refuses what another manager owns, `adopt` declares the classes alone, and
-   * `auto` leaves to others what they own and declares the rest. @default "auto"
+   * `auto` leaves to others what they own of CRDs, controller and add-ons, and declares the rest; `install` refuses what another manager
+   * owns; `adopt` declares none of them but what this stack has declared before. Classes and a cloud's store are declared in any case.
+   * @default "auto"
    */
   mode?: StackMode;
   /**
@@ -32,8 +33,21 @@ export interface SnapshotStackArgs {
   aks?: AksStackArgs;
   /** The controller of a `generic` cluster. */
   controller?: SnapshotControllerArgs;
-  /** Changes each object that is declared in the cluster, for what no argument says. */
-  transform?: { object?: (manifest: Manifest) => Manifest };
+  /** Changes each object that is declared in the cluster (`object`), and what a cloud is asked for (`cloud`), for what no argument says. */
+  transform?: {
+    object?: (manifest: Manifest) => Manifest;
+    /** Answers the inputs of the resource: all of them. */
+    cloud?: (wish: CloudWish) => Inputs;
+  };
+}
+
+/** A resource of a cloud's own package, before it is declared. */
+export interface CloudWish {
+  /** Such as `azure-native:storage:StorageAccount`. */
+  type: string;
+  /** Such as `snapshots-store`, which begins with the stack's own. */
+  name: string;
+  inputs: Inputs;
 }
 
 export interface SnapshotControllerArgs {

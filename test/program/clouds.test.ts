@@ -171,7 +171,10 @@ it("verifies AKS, and declares classes, an account, an identity that may use it,
   await look({ "kubernetes.azure.com/cluster": "nodes" });
   await world.driver("disk.csi.azure.com");
   const named = { storageAccount: "agents", resourceGroup: "agents", location: "westeurope", ...images };
-  const { engine } = await example("aks", { ...named, subscriptionId: "s", issuerUrl: "https://issuer.example/" });
+  const { engine, edit, state } = await example("aks", {
+    ...{ ...named, subscriptionId: "s", issuerUrl: "https://issuer.example/" },
+  });
+  await edit('cloud: "aks",', `cloud: "aks", transform: { cloud: ${locallyRedundant} },`);
   const preview = await engine.preview();
   expect(preview.text).not.toMatch(/error/);
   expect(made(preview)).toContain("deployment ramet-Deployment/ramet-controller");
@@ -186,6 +189,7 @@ it("verifies AKS, and declares classes, an account, an identity that may use it,
     "volumesnapshotclass azure-disk-checkpoint-retain",
     "volumesnapshotclass azure-disk-clone-delete",
   ]);
+  expect(await state()).toMatch(/"sku": \{\s*"name": "Standard_LRS"/);
   const { account, pod } = await controllers();
   expect(account.metadata.annotations).toEqual({ "azure.workload.identity/client-id": identityClientId });
   expect(pod.metadata.labels).toMatchObject({ "azure.workload.identity/use": "true" });
@@ -209,6 +213,9 @@ it("tells ACS' CRDs from those that Ramet's controllers have left, and declares 
   ]);
 });
 
+/** What no argument says of the storage account. */
+const locallyRedundant = `({ type, inputs }) =>
+  type === "azure-native:storage:StorageAccount" ? { ...inputs, sku: { name: "Standard_LRS" } } : inputs`;
 const eksOptions = {
   cluster: "prod",
   bucket: "agents-checkpoints",
