@@ -9,7 +9,8 @@ const kubeconfig = readFileSync(config.require("kubeconfig"), "utf8");
 const provider = new Provider("own", { kubeconfig });
 // By its node the cluster shows that it brings controllers.
 const labels = { "node.kubernetes.io/instance-type": "ramet-local" };
-const machine = new core.v1.Node("machine", { metadata: { name: "machine", labels } }, { provider });
+const annotations = { "pulumi.com/deletionPropagationPolicy": "background" };
+const machine = new core.v1.Node("machine", { metadata: { name: "machine", labels, annotations } }, { provider });
 const runtime = new RametRuntime(
   "ramet",
   {
