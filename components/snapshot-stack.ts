@@ -79,8 +79,9 @@ export class SnapshotStack extends ComponentResource<Made> {
     return { objects, facts: this.#facts(args, wish, { seen, objects }) };
   }
 
-  #look({ kubeconfig, controller }: Args): Promise<StackSeen | undefined> {
-    const find = (around: Surroundings) => findStack(around, controller?.namespace ?? controllerNamespace);
+  #look({ cloud, kubeconfig, controller }: Args): Promise<StackSeen | undefined> {
+    const namespace = cloud === "generic" ? (controller?.namespace ?? controllerNamespace) : undefined;
+    const find = (around: Surroundings) => findStack(around, namespace);
     return lookAt(this, { find, kubeconfig, without: "it is taken to be empty" });
   }
 

@@ -48,10 +48,10 @@ import {
 
 /**
  * Looks, and changes nothing.
- * @param namespace where a controller would be installed
+ * @param namespace where a controller would be installed; undefined: nowhere
  * @throws RametError when the cluster cannot be reached
  */
-export function findStack(around: Surroundings, namespace: string): Promise<StackSeen> {
+export function findStack(around: Surroundings, namespace: string | undefined): Promise<StackSeen> {
   return lookAtCluster(around, async (client, signal) => {
     const unread: string[] = [];
     const look = new Look(client, signal, unread);
@@ -100,7 +100,8 @@ class Look {
     return [...byPlace.values()].map(controllerSeen);
   }
 
-  async controllerObjects(namespace: string): Promise<ObjectSeen[]> {
+  async controllerObjects(namespace: string | undefined): Promise<ObjectSeen[]> {
+    if (namespace === undefined) return [];
     const found = await Promise.all(
       controllerObjects(namespace).map(async ({ ref, ...at }) => {
         const object = await this.#find(ref, Named, at);
