@@ -16,6 +16,11 @@ export const annotations = {
   podUid: "ramet.dev/pod-uid",
   /** On a NamedSnapshot: any text; another one than before asks for another try of a build that failed. */
   buildRequest: "ramet.dev/build-request",
+  /**
+   * On a NamedSnapshot: the digest of the inputs as whoever declares it knows them. It changes with what stands in another object, a
+   * Secret say, of which the controller would else hear later.
+   */
+  wantedDigest: "ramet.dev/wanted-digest",
   /** On a NamedSnapshot, `"true"`: the sandbox of a build that failed stays for a look inside. */
   keepBuilder: "ramet.dev/keep-builder",
   /** On the Sandbox of a build: how many steps of the recipe were in it when it was made. */

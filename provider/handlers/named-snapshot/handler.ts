@@ -73,12 +73,12 @@ async function apply(parts: HandlerParts, inputs: NamedSnapshotInputs, id: strin
     const applied = await snapshots.apply(manifestOf(inputs), claim).catch((error: unknown) => {
       throw explainConflict(error, "NamedSnapshot", at);
     });
-    const hasFailed = before?.status?.build?.failure !== undefined && before.status.build.digest === inputs.digest;
-    const request = hasFailed ? client.clock.now() : undefined;
+    const request = hasFailed(before, inputs) ? client.clock.now() : undefined;
     const from = request === undefined ? applied : await snapshots.mergePatch(at, retryPatch(request));
     try {
       const built = await untilBuilt({
-        ...{ snapshots, from, timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout") },
+        ...{ snapshots, from, digest: inputs.digest },
+        timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout"),
         ...(request && { request: request.toISOString() }),
         say: (line) => {
           parts.say(`${inputs.name}: ${withoutSecrets(line, secretsOf(inputs))}`);
@@ -90,6 +90,12 @@ async function apply(parts: HandlerParts, inputs: NamedSnapshotInputs, id: strin
       throw new InitFailed(id, outputs(inputs, last), shown(RametError.from(error), inputs));
     }
   });
+}
+
+/** Whether what is wished for has been tried. Where only the cluster knows all inputs, whatever was tried last may be it. */
+function hasFailed(before: NamedSnapshot | undefined, { digest }: NamedSnapshotInputs): boolean {
+  const { build } = before?.status ?? {};
+  return build?.failure !== undefined && (digest === undefined || build.digest === digest);
 }
 
 /** The name of one that is being removed is free only when it is gone. */

@@ -61,13 +61,14 @@ export function manifestOf(inputs: Values): NamedSnapshotManifest {
     specProperties.flatMap((property) => (inputs[property] == null ? [] : [[property, inputs[property]]])),
   );
   const { apiVersion } = namedSnapshotKind;
+  const { name, namespace, owner, digest } = inputs;
   return {
     apiVersion,
     kind: "NamedSnapshot",
     metadata: {
-      name: inputs["name"],
-      namespace: inputs["namespace"],
-      annotations: { [ownerAnnotation]: inputs["owner"] },
+      name,
+      namespace,
+      annotations: { [ownerAnnotation]: owner, ...(digest !== undefined && { [annotations.wantedDigest]: digest }) },
     },
     spec,
   } as unknown as NamedSnapshotManifest;

@@ -1,5 +1,6 @@
 import { RametError } from "../../../src/api/errors.ts";
 import type { NamedSnapshot } from "../../../src/api/named-snapshot.ts";
+import type { NamedSnapshotStatus } from "../../../src/api/named-snapshot-status.ts";
 import { findCondition } from "../../../src/kube/conditions.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { follow } from "../follow.ts";
@@ -8,6 +9,8 @@ export interface BuildToFollow {
   snapshots: ResourceClient<NamedSnapshot>;
   /** As it was answered to the write that wishes for the build. */
   from: NamedSnapshot;
+  /** Of the inputs; undefined where only the controller can compute it. */
+  digest: string | undefined;
   /** The `ramet.dev/build-request` that must have been heard of, if one was made. */
   request?: string;
   timeoutMilliseconds: number;
@@ -31,50 +34,67 @@ export async function untilBuilt(build: BuildToFollow): Promise<NamedSnapshot> {
       tell(describe(build, seen));
       return hasEnded(build, seen, clock.monotonicMilliseconds() - begun);
     },
-    lookAgainAfterMilliseconds: missingMilliseconds,
+    lookAgainAfterMilliseconds: settlingMilliseconds,
     timeoutMilliseconds,
   });
-  const building = findCondition(found?.status?.conditions, "Building");
-  if (found !== undefined && building !== undefined && harmless.has(building.reason)) return found;
-  throw notBuilt(from.metadata.name, found);
+  if (found === undefined || found.metadata.deletionTimestamp !== undefined) throw removed(from.metadata.name);
+  const building = findCondition(found.status?.conditions, "Building");
+  if (building === undefined || !harmless.has(building.reason)) throw notBuilt(found, building?.message ?? "");
+  if (building.reason === "Built" && !isWanted(build, found.status?.digest)) throw ofOtherInputs(found);
+  return found;
 }
 
 function hasEnded(wish: BuildToFollow, seen: NamedSnapshot | undefined, waited: number): boolean {
   if (seen === undefined || seen.metadata.deletionTimestamp !== undefined) return true;
   const building = findCondition(seen.status?.conditions, "Building");
-  if (building?.status !== "False" || !isHeard(wish, seen, building.reason)) return false;
-  // What was made a moment ago may not be known to the controller yet.
-  return building.reason !== "InputMissing" || waited >= missingMilliseconds;
+  if (building?.status !== "False" || !isOf(wish.from, seen.status)) return false;
+  // What was made or changed a moment ago may not be known to the controller yet.
+  return isHeard(wish, seen.status ?? {}, building.reason) ?? waited >= settlingMilliseconds;
 }
 
-function isHeard({ from, request }: BuildToFollow, { status }: NamedSnapshot, reason: string): boolean {
-  if (!isOf(from, status)) return false;
-  return request === undefined || reason === "Built" || status?.build?.request === request;
+/** Whether the status tells of this wish; undefined where it does not and may never do. */
+function isHeard(wish: BuildToFollow, status: NamedSnapshotStatus, reason: string): boolean | undefined {
+  if (reason === "InputMissing") return undefined;
+  if (reason === "Built") return isWanted(wish, status.digest) || undefined;
+  if (!failures.has(reason)) return true;
+  if (!isWanted(wish, status.build?.digest)) return undefined;
+  return wish.request === undefined || status.build?.request === wish.request;
+}
+
+/** Inputs that stand in other objects change without the spec, so the generation alone does not tell. */
+function isWanted({ digest }: BuildToFollow, found: string | undefined): boolean {
+  return digest === undefined || found === digest;
 }
 
 function isOf({ metadata }: NamedSnapshot, status: NamedSnapshot["status"]): boolean {
   return (status?.observedGeneration ?? 0) >= (metadata.generation ?? 0);
 }
 
-function notBuilt(name: string, found: NamedSnapshot | undefined): RametError {
-  if (found === undefined || found.metadata.deletionTimestamp !== undefined) {
-    return new RametError("Conflict", `The snapshot ${name} was removed while it was waited for`);
-  }
-  const building = findCondition(found.status?.conditions, "Building");
-  const { version } = found.status ?? {};
-  const serves = version === undefined ? "no version serves yet" : `version ${version} goes on serving`;
-  return new RametError("StepFailed", `The snapshot ${name} was not built, and ${serves}: ${building?.message ?? ""}`, {
+function removed(name: string): RametError {
+  return new RametError("Conflict", `The snapshot ${name} was removed while it was waited for`);
+}
+
+function notBuilt({ metadata: { name }, status }: NamedSnapshot, why: string): RametError {
+  const serves = status?.version === undefined ? "no version serves yet" : `version ${status.version} goes on serving`;
+  return new RametError("StepFailed", `The snapshot ${name} was not built, and ${serves}: ${why}`, {
     hint: `Correct the recipe, or run pulumi up again to try it once more; ramet snapshot logs ${name} prints all of it`,
   });
 }
 
-function describe({ from }: BuildToFollow, seen: NamedSnapshot | undefined): string {
+function ofOtherInputs({ metadata: { name }, status }: NamedSnapshot): RametError {
+  const what = `The snapshot ${name} serves version ${status?.version ?? "?"}, which was built from other inputs than the program's`;
+  return new RametError("Conflict", `${what}: something that it is built from has been changed in the cluster`, {
+    hint: "Run pulumi refresh, and then pulumi up again; if that changes nothing, see whether the controllers run",
+  });
+}
+
+function describe(build: BuildToFollow, seen: NamedSnapshot | undefined): string {
   // What it says of an earlier wish is no news.
-  if (seen === undefined || !isOf(from, seen.status)) return unheard;
-  const { conditions, version = "?", progress } = seen.status ?? {};
+  if (seen === undefined || !isOf(build.from, seen.status)) return unheard;
+  const { conditions, version = "?", digest, progress } = seen.status ?? {};
   const building = findCondition(conditions, "Building");
   if (building === undefined) return unheard;
-  if (building.reason === "Built") return `version ${version} serves`;
+  if (building.reason === "Built") return isWanted(build, digest) ? `version ${version} serves` : unheard;
   const done = progress === undefined ? "" : ` (${progress} steps done)`;
   return `${building.message.split("\n")[0] ?? ""}${done}`;
 }
@@ -90,4 +110,5 @@ function onChange(say: (line: string) => void): (line: string) => void {
 }
 
 const harmless = new Set(["Built", "Pinned", "Suspended"]);
-const missingMilliseconds = 20_000;
+const failures = new Set(["StepFailed", "BuilderFailed", "CaptureFailed"]);
+const settlingMilliseconds = 20_000;

@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { refOf } from "../../provider/handlers/ref-of.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../src/api/named-snapshot.ts";
+import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import type { ResourceClient } from "../../src/kube/resource-client.ts";
+import { TestCluster } from "../cluster/local-cluster.ts";
+import { ProviderWorld, type Kept } from "./provider-world.ts";
+
+/** What makes a named snapshot be built anew, and whether an update ends with that build and no other. */
+const namespace = "default";
+const template = {
+  template: { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "infinity"] }] } },
+};
+
+let cluster: TestCluster;
+let world: ProviderWorld;
+
+beforeAll(async () => {
+  cluster = await TestCluster.create();
+  await cluster.up();
+  world = await ProviderWorld.open({ kubeconfig: cluster.folder.kubeconfig });
+  await applyTemplate(template);
+});
+
+afterAll(async () => {
+  await world.close();
+  await cluster.remove();
+});
+
+it("ends with the build that another secret alone leads to, and not with the version before it", async () => {
+  const first = await world.up("namedSnapshot", withSecret("one"));
+  expect(first.outputs).toMatchObject({ version: 1, digest: first.inputs["digest"] });
+  const changed = await world.up("namedSnapshot", withSecret("two"), first);
+  expect(changed.outputs).toMatchObject({ version: 2, digest: changed.inputs["digest"] });
+  const back = await world.up("namedSnapshot", withSecret("one"), changed);
+  expect(back.outputs).toMatchObject({ version: 1, digest: first.outputs["digest"] });
+});
+
+it("says so when the cluster has other inputs than the program", async () => {
+  const first = await world.up("namedSnapshot", wish("drifted", [{ run: "true" }]));
+  await applyTemplate({ ...template, persistentContents: ["filesystem"] });
+  await until("drifted", ({ status }) => status?.version === 2);
+  await expect(world.up("namedSnapshot", wish("drifted", [{ run: "true" }]), first)).rejects.toThrow(
+    /drifted serves version 2, which was built from other inputs than the program's.*pulumi refresh/,
+  );
+  await applyTemplate(template);
+  const mended = await world.up("namedSnapshot", wish("drifted", [{ run: "true" }]), first);
+  expect(mended.outputs).toMatchObject({ version: 1, digest: first.outputs["digest"] });
+});
+
+it("asks for another try also where only the cluster knows all inputs", async () => {
+  await cluster.createSandbox("running", "import time\ntime.sleep(3600)");
+  const wished = { ...wish("opaque", [{ run: "exit 3" }]), from: { sandbox: { name: "running" } }, source: null };
+  const failed = (await world.up("namedSnapshot", wished).catch((error: unknown) => error)) as Pick<Kept, "outputs">;
+  const { build } = await statusOf("opaque");
+  const old = { id: "default/opaque", inputs: wished, outputs: failed.outputs };
+  await expect(world.up("namedSnapshot", wished, old)).rejects.toThrow(/opaque was not built/);
+  const again = (await statusOf("opaque")).build;
+  expect(again).toMatchObject({ digest: build?.digest, failure: { step: 1 } });
+  expect(again?.startedAt).not.toBe(build?.startedAt);
+});
+
+function wish(name: string, recipe: object[]): Kept["inputs"] {
+  const owner = `organization/program/test/${name}`;
+  return { name, namespace, owner, from: { template: { name: "base" } }, source: { template }, recipe, timeout };
+}
+
+function withSecret(text: string): Kept["inputs"] {
+  const copy = { path: "/etc/token", secretKeyRef: { name: "data-recipe", key: "etc_token" } };
+  return { ...wish("data", [{ copy }]), secrets: { etc_token: text }, digestKey: "" };
+}
+
+const timeout = "2 minutes";
+
+async function applyTemplate(spec: object): Promise<void> {
+  const { apiVersion } = sandboxTemplateKind;
+  const manifest = { apiVersion, kind: "SandboxTemplate", metadata: { name: "base", namespace }, spec };
+  await (await cluster.client()).resource(refOf(sandboxTemplateKind)).apply(manifest, { fieldManager: "test" });
+}
+
+async function statusOf(name: string): Promise<NonNullable<NamedSnapshot["status"]>> {
+  return (await (await snapshots()).get({ namespace, name })).status ?? {};
+}
+
+async function snapshots(): Promise<ResourceClient<NamedSnapshot>> {
+  return (await cluster.client()).resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+}
+
+async function until(name: string, isSo: (snapshot: NamedSnapshot) => boolean): Promise<void> {
+  const read = (value: unknown): NamedSnapshot => NamedSnapshot.parse(value);
+  const at = { namespace, name };
+  await cluster.until(refOf(namedSnapshotKind), at, read, (found) => found !== undefined && isSo(found));
+}
