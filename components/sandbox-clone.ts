@@ -35,7 +35,7 @@ export class SandboxClone extends dynamic.Resource {
       ...outputs,
       ...{ ...origin, ...withoutUndefined(rest) },
       ...placementOf(name, args),
-      ...{ timeout, owner: ownerOf(name) },
+      ...{ timeout, owner: ownerOf(name), portsFollow: from instanceof NamedSnapshot && args.ports === undefined },
     };
     super(sandboxCloneProvider, name, props, opts, "ramet", "SandboxClone");
   }

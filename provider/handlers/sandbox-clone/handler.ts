@@ -2,7 +2,6 @@ import { RametError } from "../../../src/api/errors.ts";
 import { Sandbox, sandboxKind } from "../../../src/api/sandbox.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import { diffByTable } from "../diff-table.ts";
 import { follow } from "../follow.ts";
 import type { CheckResult, HandlerParts, ResourceHandler, Values } from "../handler.ts";
 import { InitFailed } from "../init-failed.ts";
@@ -12,20 +11,23 @@ import { withCluster } from "../open-cluster.ts";
 import { claimFor, declarerOf, explainConflict } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../unknown.ts";
-import { manifestOf, sandboxCloneDiff, SandboxCloneInputs } from "./inputs.ts";
+import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
+import { templateOf } from "./template.ts";
 import { hasEnded, untilReady } from "./until-ready.ts";
 
 /** Clones as resources of a program. */
 export function sandboxCloneHandler(parts: HandlerParts): ResourceHandler {
   return {
     check: (_olds, news) => Promise.resolve(check(news)),
-    diff: (_id, olds, news) => Promise.resolve(diffByTable(sandboxCloneDiff, olds, news)),
+    diff: (_id, olds, news) => Promise.resolve(diffSandboxClone(olds, news)),
     create: async (values) => {
       const inputs = SandboxCloneInputs.parse(values);
       const id = `${inputs.namespace}/${inputs.name}`;
       return { id, outs: await apply(parts, inputs, id) };
     },
-    update: async (id, _olds, news) => ({ outs: await apply(parts, SandboxCloneInputs.parse(news), id) }),
+    update: async (id, olds, news) => ({
+      outs: await apply(parts, SandboxCloneInputs.parse(news), id, SandboxCloneInputs.parse(olds)),
+    }),
     read: (id, props) => read(parts, id, props),
     delete: (_id, props) => remove(parts, SandboxCloneInputs.parse(props)),
   };
@@ -52,16 +54,28 @@ function judgeSpan(inputs: Values, property: string): CheckResult["failures"] {
   }
 }
 
-/** Makes the clone, and waits until it answers. A repeat finds what the first try did. */
-async function apply(parts: HandlerParts, inputs: SandboxCloneInputs, id: string): Promise<Values> {
+/**
+ * Makes the clone, and waits until it answers. A repeat finds what the first try did.
+ * @param olds what the state holds of it
+ */
+async function apply(
+  parts: HandlerParts,
+  wished: SandboxCloneInputs,
+  id: string,
+  olds?: SandboxCloneInputs,
+): Promise<Values> {
   return withCluster(parts, async (client) => {
     const sandboxes = sandboxesOf(client);
-    const at = { namespace: inputs.namespace, name: inputs.name };
+    const at = { namespace: wished.namespace, name: wished.name };
     const before = await sandboxes.find(at);
-    const claim = claimFor(inputs.owner, before);
+    const claim = claimFor(wished.owner, before);
     // One that has ended keeps its name until it is removed.
-    if (before !== undefined && hasEnded(before)) await removeObject(sandboxes, before);
-    const manifest = manifestOf(inputs, shutdownTime(inputs, before, client.clock.now()));
+    const living = before !== undefined && hasEnded(before) ? undefined : before;
+    if (before !== undefined && living === undefined) await removeObject(sandboxes, before);
+    const inputs = living === undefined || olds === undefined ? wished : { ...wished, ports: olds.ports };
+    const template = await templateOf(client, inputs, living);
+    const ends = shutdownTime(inputs, living, client.clock.now());
+    const manifest = manifestOf(inputs, { ...template, ...(ends !== undefined && { shutdownTime: ends }) });
     const from = await sandboxes.apply(manifest, claim).catch((error: unknown) => {
       throw explainConflict(error, "Sandbox", at);
     });
@@ -79,9 +93,9 @@ async function apply(parts: HandlerParts, inputs: SandboxCloneInputs, id: string
 }
 
 /** Counted from when the sandbox was made. */
-function shutdownTime({ lifetime }: SandboxCloneInputs, before: Sandbox | undefined, now: Date): string | undefined {
+function shutdownTime({ lifetime }: SandboxCloneInputs, living: Sandbox | undefined, now: Date): string | undefined {
   if (lifetime === undefined) return undefined;
-  const from = before === undefined || hasEnded(before) ? now : new Date(before.metadata.creationTimestamp);
+  const from = living === undefined ? now : new Date(living.metadata.creationTimestamp);
   return new Date(from.getTime() + parseTimeSpan(lifetime, "lifetime")).toISOString().replace(/\.\d+Z$/, "Z");
 }
 

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { restoreFromAnnotations } from "../../../src/api/labels.ts";
-import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/pod-template.ts";
 import { sandboxKind, type SandboxManifest } from "../../../src/api/sandbox.ts";
-import type { DiffTable } from "../diff-table.ts";
+import { diffByTable, type DiffTable } from "../diff-table.ts";
+import type { DiffResult, Values } from "../handler.ts";
 import { ownerAnnotation } from "../owner.ts";
 
 const Port = z.int().min(1).max(65_535);
@@ -22,6 +22,8 @@ export const SandboxCloneInputs = z.looseObject({
   template: z.looseObject({ template: z.record(z.string(), z.unknown()).optional() }).optional(),
   /** Reachable at the sandbox's address; the first is that of the URL. */
   ports: z.array(Port).optional(),
+  /** Whether the ports are those that the recipe of the snapshot waits for, and not of the program's own choice. */
+  portsFollow: z.boolean().optional(),
   /** After which the sandbox is deleted: `8 hours`. */
   lifetime: z.string().optional(),
   timeout: z.string(),
@@ -30,38 +32,32 @@ export const SandboxCloneInputs = z.looseObject({
 export type SandboxCloneInputs = z.infer<typeof SandboxCloneInputs>;
 
 /** A clone keeps what it was made from: for anything else another one is made. */
-export const sandboxCloneDiff: DiffTable = {
+const sandboxCloneDiff: DiffTable = {
   name: "immutable",
   namespace: "immutable",
   from: "immutable",
   ports: "immutable",
   lifetime: "mutable",
+  portsFollow: "ignored",
   template: "ignored",
   timeout: "ignored",
   owner: "ignored",
 };
 
-/** The object that is applied. Without a template, the controller takes the one that was kept with the checkpoint. */
-export function manifestOf(inputs: SandboxCloneInputs, shutdownTime: string | undefined): SandboxManifest {
-  const { name, namespace, from, owner, ports = [] } = inputs;
-  const pod = inputs.template?.template;
+/** It keeps the ports of the recipe that it was made from, too, when that waits for others. */
+export function diffSandboxClone(olds: Values, news: Values): DiffResult {
+  // A state from before that was told apart is taken to follow.
+  const follows = news["portsFollow"] === true && olds["portsFollow"] !== false;
+  return diffByTable(sandboxCloneDiff, olds, follows ? { ...news, ports: olds["ports"] } : news);
+}
+
+/** The object that is applied. */
+export function manifestOf(inputs: SandboxCloneInputs, spec: SandboxManifest["spec"]): SandboxManifest {
+  const { name, namespace, from, owner } = inputs;
   return {
     apiVersion: sandboxKind.apiVersion,
     kind: "Sandbox",
     metadata: { name, namespace, annotations: { [restoreFromAnnotations[0]]: from, [ownerAnnotation]: owner } },
-    spec: {
-      ...(pod !== undefined && ports.length > 0 && { template: withPorts(parsePodTemplate(pod), ports) }),
-      ...(shutdownTime !== undefined && { shutdownTime }),
-    },
+    spec,
   };
-}
-
-/** Only declared ports are reachable at the Pod's address; a restore does not compare them. */
-function withPorts(template: PodTemplateSpec, ports: readonly number[]): PodTemplateSpec {
-  const [main, ...others] = template.spec.containers;
-  if (main === undefined) return template;
-  const known = main.ports ?? [];
-  const added = ports.filter((port) => !known.some(({ containerPort }) => containerPort === port));
-  const all = [...known, ...added.map((containerPort) => ({ containerPort }))];
-  return { ...template, spec: { ...template.spec, containers: [{ ...main, ports: all }, ...others] } };
 }

@@ -8,7 +8,7 @@ import type { CopiedContent, ResolvedSource } from "../../api/snapshot-inputs.ts
 import { printSnapshotReference } from "../../api/snapshot-reference.ts";
 import type { RecipeStep } from "../../api/recipe.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
-import { findVersion } from "./find-version.ts";
+import { findVersion } from "../../api/find-version.ts";
 
 /** What the inputs of a snapshot are looked up in. */
 export interface InputLookups {

@@ -1,6 +1,6 @@
 import { isPinnedReference, parseSnapshotReference } from "../../api/snapshot-reference.ts";
 import type { Cache } from "../cache.ts";
-import { findVersion } from "../named-snapshot/find-version.ts";
+import { findVersion } from "../../api/find-version.ts";
 
 /**
  * The checkpoint that a `restore-from` annotation on a set's template means: the one place where a set looks a reference up.

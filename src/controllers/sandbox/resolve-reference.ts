@@ -1,7 +1,7 @@
 import { RametError } from "../../api/errors.ts";
 import { isPinnedReference, parseSnapshotReference, type SnapshotReference } from "../../api/snapshot-reference.ts";
 import type { Cache } from "../cache.ts";
-import { findVersion } from "../named-snapshot/find-version.ts";
+import { findVersion } from "../../api/find-version.ts";
 import type { Informers } from "../resources.ts";
 
 /** What a `restore-from` text stands for. */

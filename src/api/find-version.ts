@@ -1,7 +1,7 @@
-import { RametError } from "../../api/errors.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { SnapshotVersion } from "../../api/named-snapshot-status.ts";
-import { printSnapshotReference, type SnapshotReference } from "../../api/snapshot-reference.ts";
+import { RametError } from "./errors.ts";
+import type { NamedSnapshot } from "./named-snapshot.ts";
+import type { SnapshotVersion } from "./named-snapshot-status.ts";
+import { printSnapshotReference, type SnapshotReference } from "./snapshot-reference.ts";
 
 /**
  * The version that a reference means now.

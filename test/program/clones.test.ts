@@ -1,0 +1,88 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { refOf } from "../../provider/handlers/ref-of.ts";
+import { Sandbox, sandboxKind } from "../../src/api/sandbox.ts";
+import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import { TestCluster } from "../cluster/local-cluster.ts";
+import { ProviderWorld, type Kept } from "./provider-world.ts";
+
+/** Clones of what a program knows by name alone, and what an update of one leaves as it is. */
+const namespace = "default";
+const template = {
+  template: { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "infinity"] }] } },
+};
+const recipe = [
+  { run: "mkdir /srv/web && echo hello > /srv/web/index.html" },
+  { start: "cd /srv/web && exec python3 -m http.server 8000" },
+  { waitFor: { port: 8000 } },
+];
+
+let cluster: TestCluster;
+let world: ProviderWorld;
+let data: Kept;
+
+beforeAll(async () => {
+  cluster = await TestCluster.create();
+  await cluster.up();
+  world = await ProviderWorld.open({ kubeconfig: cluster.folder.kubeconfig });
+  const { apiVersion } = sandboxTemplateKind;
+  const manifest = { apiVersion, kind: "SandboxTemplate", metadata: { name: "base", namespace }, spec: template };
+  await (await cluster.client()).resource(refOf(sandboxTemplateKind)).create(manifest);
+  data = await world.up("namedSnapshot", wish("data", { from: { template: { name: "base" } }, source: { template } }));
+});
+
+afterAll(async () => {
+  await world.close();
+  await cluster.remove();
+});
+
+it("opens its ports whatever it is made from, and names the first in its url", async () => {
+  const source = { snapshot: { digest: data.outputs["digest"] } };
+  await world.up("namedSnapshot", wish("child", { from: { snapshot: { name: "data" } }, source, recipe: [] }));
+  for (const from of ["data", "data@1", "child", data.outputs["checkpointId"]]) {
+    const clone = await world.up("sandboxClone", cloneWish("dev", { from }));
+    expect(await answerOf(clone.outputs["url"])).toBe("hello\n");
+    await world.delete(clone);
+  }
+});
+
+it("says what there is no template of to which a port could be added", async () => {
+  const nothing = world.up("sandboxClone", cloneWish("none", { from: "nothing" }));
+  await expect(nothing).rejects.toThrow(/Neither a checkpoint nor a named snapshot of default is called nothing/);
+  const later = world.up("sandboxClone", cloneWish("none", { from: "data@7" }));
+  await expect(later).rejects.toThrow(/data has no version data@7.*Kept are: 1/);
+});
+
+it("keeps its template and its ports when it gets another lifetime, whatever the program's template is by then", async () => {
+  const dev = await world.up("sandboxClone", cloneWish("dev", { template, portsFollow: true }));
+  const before = await sandbox("dev");
+  const later = { template: { spec: { containers: [{ name: "main", image: "another" }] } } };
+  const wished = cloneWish("dev", { template: later, ports: [9000], portsFollow: true, lifetime: "8 hours" });
+  expect(await world.preview("sandboxClone", wished, dev)).toMatchObject({ changes: true, replaces: [] });
+  const updated = await world.up("sandboxClone", wished, dev);
+  expect(updated.outputs).toMatchObject({ url: dev.outputs["url"], ports: [8000] });
+  const after = await sandbox("dev");
+  expect(after.spec).toEqual({ ...before.spec, shutdownTime: updated.outputs["shutdownTime"] });
+  expect(after.metadata.uid).toBe(before.metadata.uid);
+  await world.delete(updated);
+});
+
+function wish(name: string, more: object): Kept["inputs"] {
+  return { name, namespace, owner: ownerOf(name), recipe, timeout: "2 minutes", ...more };
+}
+
+function cloneWish(name: string, more: object): Kept["inputs"] {
+  return { name, namespace, owner: ownerOf(name), from: "data", ports: [8000], timeout: "2 minutes", ...more };
+}
+
+function ownerOf(name: string): string {
+  return `organization/program/test/${name}`;
+}
+
+async function sandbox(name: string): Promise<Sandbox> {
+  const sandboxes = (await cluster.client()).resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+  return sandboxes.get({ namespace, name });
+}
+
+async function answerOf(url: unknown): Promise<string> {
+  return (await fetch(String(url), { signal: AbortSignal.timeout(20_000) })).text();
+}
