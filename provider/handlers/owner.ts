@@ -25,12 +25,18 @@ export function declaredBy({ metadata }: KubeObject): string | undefined {
 /**
  * How an object may be written: what this resource has declared before is taken back from whoever has changed it since, which
  * a preview after a refresh shows; of what somebody else made, nothing is taken.
+ * @param owner this resource
+ * @param formerOwner what it was called when its state was written: stacks, projects and resources are renamed
  * @throws RametError `AlreadyExists` when another resource of a program declares the object
  */
-export function claimFor(owner: string, found: KubeObject | undefined): { fieldManager: string; force: boolean } {
+export function claimFor(
+  found: KubeObject | undefined,
+  owner: string,
+  formerOwner = owner,
+): { fieldManager: string; force: boolean } {
   const known = found?.metadata.annotations?.[ownerAnnotation];
   if (found === undefined || known === undefined) return { fieldManager, force: false };
-  if (known === owner) return { fieldManager, force: true };
+  if (known === owner || known === formerOwner) return { fieldManager, force: true };
   const { namespace = "", name } = found.metadata;
   throw new RametError("AlreadyExists", `${found.kind ?? "The object"} ${namespace}/${name} is declared by ${known}`, {
     hint: `Give this one another name, or remove it there first; to take it over, remove the annotation ${ownerAnnotation}`,

@@ -52,11 +52,12 @@ it("says what there is no template of to which a port could be added", async () 
   await expect(later).rejects.toThrow(/data has no version data@7.*Kept are: 1/);
 });
 
-it("keeps its template and its ports when it gets another lifetime, whatever the program's template is by then", async () => {
+it("keeps its template and its ports when its lifetime and its stack's name change, whatever the program's template is by then", async () => {
   const dev = await world.up("sandboxClone", cloneWish("dev", { template, portsFollow: true }));
   const before = await sandbox("dev");
   const later = { template: { spec: { containers: [{ name: "main", image: "another" }] } } };
-  const wished = cloneWish("dev", { template: later, ports: [9000], portsFollow: true, lifetime: "8 hours" });
+  const owner = "organization/program/prod/dev";
+  const wished = cloneWish("dev", { template: later, ports: [9000], portsFollow: true, lifetime: "8 hours", owner });
   expect(await world.preview("sandboxClone", wished, dev)).toMatchObject({ changes: true, replaces: [] });
   const updated = await world.up("sandboxClone", wished, dev);
   expect(updated.outputs).toMatchObject({ url: dev.outputs["url"], ports: [8000] });

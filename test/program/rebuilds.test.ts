@@ -60,14 +60,27 @@ it("asks for another try also where only the cluster knows all inputs", async ()
   expect(again?.startedAt).not.toBe(build?.startedAt);
 });
 
+it("is updated under the name that its stack, its project or it has got since, and taken from nobody else", async () => {
+  const kept = await world.up("namedSnapshot", withSecret("one", "renamed"));
+  const wished = { ...withSecret("two", "renamed"), owner: "organization/program/prod/other" };
+  await expect(world.up("namedSnapshot", wished)).rejects.toThrow(
+    /is declared by organization\/program\/test\/renamed/,
+  );
+  const moved = await world.up("namedSnapshot", wished, kept);
+  expect(moved.outputs).toMatchObject({ version: 2 });
+  await expect(world.up("namedSnapshot", withSecret("two", "renamed"))).rejects.toThrow(/is declared by .*prod\/other/);
+  await world.delete(moved);
+  await expect.poll(() => world.refresh(moved)).toBeUndefined();
+});
+
 function wish(name: string, recipe: object[]): Kept["inputs"] {
   const owner = `organization/program/test/${name}`;
   return { name, namespace, owner, from: { template: { name: "base" } }, source: { template }, recipe, timeout };
 }
 
-function withSecret(text: string): Kept["inputs"] {
-  const copy = { path: "/etc/token", secretKeyRef: { name: "data-recipe", key: "etc_token" } };
-  return { ...wish("data", [{ copy }]), secrets: { etc_token: text }, digestKey: "" };
+function withSecret(text: string, name = "data"): Kept["inputs"] {
+  const copy = { path: "/etc/token", secretKeyRef: { name: `${name}-recipe`, key: "etc_token" } };
+  return { ...wish(name, [{ copy }]), secrets: { etc_token: text }, digestKey: "" };
 }
 
 const timeout = "2 minutes";

@@ -29,7 +29,10 @@ export function namedSnapshotHandler(parts: HandlerParts): ResourceHandler {
       const id = `${inputs.namespace}/${inputs.name}`;
       return { id, outs: await apply(parts, inputs, id) };
     },
-    update: async (id, _olds, news) => ({ outs: await apply(parts, NamedSnapshotInputs.parse(news), id) }),
+    update: async (id, olds, news) => {
+      const { owner } = olds as { owner: string };
+      return { outs: await apply(parts, NamedSnapshotInputs.parse(news), id, owner) };
+    },
     read: (id, props) => read(parts, id, props),
     delete: (_id, props) =>
       withCluster(parts, (client) => removeSnapshot(client, NamedSnapshotInputs.parse(props), parts.say)),
@@ -61,15 +64,23 @@ async function describe(parts: HandlerParts, olds: Values, news: Values): Promis
   return `${name}: ${[...others.map((one) => `${one} changes`), text].filter((one) => one !== "").join("; ")}`;
 }
 
-/** Makes the object what is wished, and follows the build. A repeat finds what the first try did. */
-async function apply(parts: HandlerParts, inputs: NamedSnapshotInputs, id: string): Promise<Values> {
+/**
+ * Makes the object what is wished, and follows the build. A repeat finds what the first try did.
+ * @param formerOwner what the resource was called when its state was written
+ */
+async function apply(
+  parts: HandlerParts,
+  inputs: NamedSnapshotInputs,
+  id: string,
+  formerOwner?: string,
+): Promise<Values> {
   return withCluster(parts, async (client) => {
     const snapshots = snapshotsOf(client);
     const at = { namespace: inputs.namespace, name: inputs.name };
     const found = await snapshots.find(at);
-    const claim = claimFor(inputs.owner, found);
+    const claim = claimFor(found, inputs.owner, formerOwner);
     const before = found && (await unlessItGoes(snapshots, found, parts));
-    if (inputs.secrets !== undefined) await applySecret(client, inputs);
+    if (inputs.secrets !== undefined) await applySecret(client, inputs, formerOwner);
     const applied = await snapshots.apply(manifestOf(inputs), claim).catch((error: unknown) => {
       throw explainConflict(error, "NamedSnapshot", at);
     });
@@ -118,10 +129,10 @@ function secretsOf({ secrets = {} }: NamedSnapshotInputs): string[] {
   return Object.values(secrets);
 }
 
-async function applySecret(client: KubeClient, inputs: NamedSnapshotInputs): Promise<void> {
+async function applySecret(client: KubeClient, inputs: NamedSnapshotInputs, formerOwner?: string): Promise<void> {
   const secrets = client.resource(coreResources.secrets);
   const at = { namespace: inputs.namespace, name: recipeSecretName(inputs.name) };
-  const claim = claimFor(inputs.owner, await secrets.find(at));
+  const claim = claimFor(await secrets.find(at), inputs.owner, formerOwner);
   await secrets.apply(recipeSecret(inputs), claim).catch((error: unknown) => {
     throw explainConflict(error, "Secret", at);
   });

@@ -68,7 +68,7 @@ async function apply(
     const sandboxes = sandboxesOf(client);
     const at = { namespace: wished.namespace, name: wished.name };
     const before = await sandboxes.find(at);
-    const claim = claimFor(wished.owner, before);
+    const claim = claimFor(before, wished.owner, olds?.owner);
     // One that has ended keeps its name until it is removed.
     const living = before !== undefined && hasEnded(before) ? undefined : before;
     if (before !== undefined && living === undefined) await removeObject(sandboxes, before);
