@@ -73,6 +73,23 @@ it("is updated under the name that its stack, its project or it has got since, a
   await expect.poll(() => world.refresh(moved)).toBeUndefined();
 });
 
+it("goes on with a build with secrets whose first run was killed before its state knew of it", async () => {
+  const wished = withSecret("one", "killed");
+  const slow = { ...wished, recipe: [...(wished["recipe"] as object[]), { run: "sleep 2" }] };
+  world.onLine = (line) => {
+    if (line.includes("Step 2 of 2")) world.kill();
+  };
+  await expect(world.up("namedSnapshot", slow)).rejects.toThrow();
+  world.onLine = () => undefined;
+  await world.restart();
+  const next = await world.up("namedSnapshot", slow);
+  expect(next.outputs).toMatchObject({ version: 1, digest: next.inputs["digest"] });
+  expect(world.lines.join("\n")).not.toMatch(/Starting the sandbox/);
+  // Of somebody else's Secret nothing is taken.
+  const theirs = { ...slow, owner: "organization/other/test/killed" };
+  await expect(world.up("namedSnapshot", theirs)).rejects.toThrow(/is declared by/);
+});
+
 function wish(name: string, recipe: object[]): Kept["inputs"] {
   const owner = `organization/program/test/${name}`;
   return { name, namespace, owner, from: { template: { name: "base" } }, source: { template }, recipe, timeout };

@@ -8,9 +8,15 @@ import { digestOfInputs } from "./digest.ts";
 import { manifestOf } from "./inputs.ts";
 import { newDigestKey } from "./recipe-secret.ts";
 
-/** Judges a named snapshot as the API server would, and adds its digest, so that a preview shows whether it is built. */
-export function checkNamedSnapshot(olds: Values, news: Values): CheckResult {
-  const inputs = withDigestKey(olds, { ...specDefaults, ...withoutNulls(news) });
+/**
+ * Judges a named snapshot as the API server would, and adds its digest, so that a preview shows whether it is built.
+ * @param keptKey the key of the digest, where the state has none and it is kept elsewhere
+ */
+export function checkNamedSnapshot(olds: Values, news: Values, keptKey?: string): CheckResult {
+  const inputs = withDigestKey(
+    { ...olds, ...(keptKey !== undefined && { digestKey: keptKey }) },
+    { ...specDefaults, ...withoutNulls(news) },
+  );
   const failures = [...judgeManifest(inputs), ...judgeSecrets(inputs), ...judgeTimeout(inputs)];
   if (failures.length > 0) return { inputs, failures };
   const digest = digestOfInputs(inputs)?.digest ?? (isOpen(inputs) ? unknownValue : undefined);

@@ -14,6 +14,7 @@ import { checkNamedSnapshot } from "./check.ts";
 import { describeChange } from "./describe-change.ts";
 import { digestOfInputs } from "./digest.ts";
 import { manifestOf, NamedSnapshotInputs, namedSnapshotDiff, retryPatch, specProperties } from "./inputs.ts";
+import { keptDigestKey } from "./kept-digest-key.ts";
 import { lookUp, snapshotsOf } from "./look-up.ts";
 import { recipeSecret, recipeSecretName } from "./recipe-secret.ts";
 import { removeSnapshot, untilGone } from "./remove.ts";
@@ -22,7 +23,7 @@ import { untilBuilt } from "./until-built.ts";
 /** Named snapshots as resources of a program. */
 export function namedSnapshotHandler(parts: HandlerParts): ResourceHandler {
   return {
-    check: (olds, news) => Promise.resolve(checkNamedSnapshot(olds, news)),
+    check: async (olds, news) => checkNamedSnapshot(olds, news, await keptDigestKey(parts, olds, news)),
     diff: (_id, olds, news) => diff(parts, olds, news),
     create: async (values) => {
       const inputs = NamedSnapshotInputs.parse(values);

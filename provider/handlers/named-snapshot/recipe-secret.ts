@@ -18,6 +18,9 @@ export function contentDigest(secrets: Readonly<Record<string, string>>, key: st
   return `hmac-sha256:${createHmac("sha256", Buffer.from(key, "hex")).update(canonicalJson(secrets)).digest("hex")}`;
 }
 
+/** Where the key stands in the Secret, for a run that follows one that was killed; a file of that name takes its place. */
+export const digestKeyEntry = ".digest-key";
+
 export function newDigestKey(): string {
   return randomBytes(32).toString("hex");
 }
@@ -37,6 +40,11 @@ export function recipeSecret({
       namespace,
       annotations: { [ownerAnnotation]: owner, [contentDigestAnnotation]: contentDigest(secrets, digestKey) },
     },
-    data: Object.fromEntries(Object.entries(secrets).map(([key, text]) => [key, Buffer.from(text).toString("base64")])),
+    data: Object.fromEntries(
+      Object.entries({ [digestKeyEntry]: digestKey, ...secrets }).map(([key, text]) => [
+        key,
+        Buffer.from(text).toString("base64"),
+      ]),
+    ),
   };
 }
