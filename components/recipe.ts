@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { Input } from "@pulumi/pulumi";
 import { RametError } from "../src/api/errors.ts";
+import { refusal } from "./refusal.ts";
 
 /** One step of a recipe; made by the functions of this file. */
 export interface RecipeStepArgs {
@@ -109,13 +110,24 @@ export function user(name: Input<string>): RecipeStepArgs {
   return { user: name };
 }
 
+/** @throws RunError saying why its content cannot be copied */
 function textOf(path: string): string {
-  const bytes = readFileSync(path);
+  const bytes = bytesOf(path);
   const text = bytes.toString("utf8");
   if (bytes.length <= mostBytes && Buffer.from(text).equals(bytes)) return text;
-  throw new RametError("InvalidArgument", `${path} is no text of at most 256 KiB, which is what a recipe can hold`, {
-    hint: "Put it where it can be fetched, and give copy its url and sha256; or into a ConfigMap",
-  });
+  const why = `${path} is no text of at most 256 KiB, which is what a recipe can hold`;
+  const hint = "Put it where it can be fetched, and give copy its url and sha256; or into a ConfigMap";
+  throw refusal(new RametError("InvalidArgument", why, { hint }));
+}
+
+function bytesOf(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    const hint = `A path is one in the program's folder, ${process.cwd()}, or an absolute one`;
+    throw refusal(new RametError("InvalidArgument", `The file that a step copies cannot be read: ${why}`, { hint }));
+  }
 }
 
 const mostBytes = 262_144;

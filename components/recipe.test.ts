@@ -1,0 +1,49 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { RunError } from "@pulumi/pulumi";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { copy } from "./recipe.ts";
+
+let folder: string;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "ramet-recipe-"));
+});
+
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+});
+
+it("copies a text file of at most 256 KiB", () => {
+  expect(copy(file("a.py", "print(1)\n"), "/a.py")).toEqual({ copy: { path: "/a.py", content: "print(1)\n" } });
+});
+
+it("refuses in one line what it cannot copy", () => {
+  const refused = (path: string): unknown => {
+    try {
+      return copy(path, "/a");
+    } catch (error) {
+      return error;
+    }
+  };
+  const all = [
+    refused("./missing.py"),
+    refused(file("large", "a".repeat(262_145))),
+    refused(file("b", Buffer.of(255))),
+  ];
+  expect(all.map((error) => RunError.isInstance(error))).toEqual([true, true, true]);
+  expect(all.map(String)).toEqual([
+    expect.stringMatching(
+      /^\S+: The file that a step copies cannot be read: ENOENT.*missing\.py.*the program's folder/,
+    ),
+    expect.stringMatching(/large is no text of at most 256 KiB/),
+    expect.stringMatching(/b is no text of at most 256 KiB/),
+  ]);
+});
+
+function file(name: string, content: string | Buffer): string {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return path;
+}
