@@ -1,6 +1,6 @@
 import { dynamic, interpolate, secret, type CustomResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { namedSnapshotProvider } from "../provider/dynamic-provider.ts";
-import { ownerOf, placementOf, type PlacementArgs } from "./placement.ts";
+import { ownerOf, placementBeside, type PlacementArgs } from "./placement.ts";
 import type { RecipeStepArgs } from "./recipe.ts";
 import { partRecipe } from "./recipe-secrets.ts";
 import { resolveSource, type SnapshotSourceArgs } from "./snapshot-source.ts";
@@ -42,7 +42,7 @@ export class NamedSnapshot extends dynamic.Resource {
 
   constructor(name: string, args: NamedSnapshotArgs, opts?: CustomResourceOptions) {
     const { from, recipe: steps = [], timeout = "1 hour", ...rest } = args;
-    const placement = placementOf(name, args);
+    const placement = placementBeside(name, args, from);
     const { recipe, secrets, holdsSecrets } = partRecipe(steps, interpolate`${placement.name}-recipe`);
     const outputs = { version: undefined, digest: undefined, checkpointId: undefined, ports: undefined };
     const props = {

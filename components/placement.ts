@@ -1,15 +1,19 @@
 import {
+  all,
   Config,
   getOrganization,
   getProject,
   getStack,
   output,
+  Resource,
   type ComponentResource,
   type Input,
   type Output,
   type URN,
 } from "@pulumi/pulumi";
+import { RametError } from "../src/api/errors.ts";
 import { knownValue } from "./known-value.ts";
+import { refusal } from "./refusal.ts";
 
 /** Where an object goes, and what it is called there. */
 export interface PlacementArgs {
@@ -27,6 +31,25 @@ export interface Placement {
 export function placementOf(resourceName: string, args: PlacementArgs): Placement {
   const namespace = args.namespace ?? new Config("kubernetes").get("namespace") ?? "default";
   return { name: output(args.name ?? resourceName), namespace: output(namespace) };
+}
+
+/**
+ * Of what is made from another object, which has to be in the same namespace: nothing of another one can be reached.
+ * @param from what it is made from, where that is a resource of the program; in an output that is refused, a RunError is thrown
+ */
+export function placementBeside(resourceName: string, args: PlacementArgs, from: unknown): Placement {
+  const placement = placementOf(resourceName, args);
+  if (!isPlaced(from)) return placement;
+  const namespace = all([placement.namespace, from.namespace]).apply(([own, others]) => {
+    if (own === others) return own;
+    const why = `${resourceName} would be in the namespace ${own}, and what it is made from is in ${others}`;
+    throw refusal(new RametError("InvalidArgument", why, { hint: "Give both the same namespace" }));
+  });
+  return { ...placement, namespace };
+}
+
+function isPlaced(from: unknown): from is Pick<Placement, "namespace"> {
+  return Resource.isInstance(from) && "namespace" in from;
 }
 
 /** Which resource of which stack declares an object, so that a second one is refused. */

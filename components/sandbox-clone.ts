@@ -1,7 +1,7 @@
 import { dynamic, output, type CustomResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxCloneProvider } from "../provider/dynamic-provider.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
-import { ownerOf, placementOf, type PlacementArgs } from "./placement.ts";
+import { ownerOf, placementBeside, type PlacementArgs } from "./placement.ts";
 
 export interface SandboxCloneArgs extends PlacementArgs {
   /** A NamedSnapshot, or what names one: `python-data`, `python-data@7`, `python-data@sha256:…`, or a checkpoint id. */
@@ -34,7 +34,7 @@ export class SandboxClone extends dynamic.Resource {
     const props = {
       ...outputs,
       ...{ ...origin, ...withoutUndefined(rest) },
-      ...placementOf(name, args),
+      ...placementBeside(name, args, from),
       ...{ timeout, owner: ownerOf(name), portsFollow: from instanceof NamedSnapshot && args.ports === undefined },
     };
     super(sandboxCloneProvider, name, props, opts, "ramet", "SandboxClone");

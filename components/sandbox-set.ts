@@ -4,7 +4,7 @@ import { restoreFromAnnotations } from "../src/api/labels.ts";
 import { sandboxSetKind } from "../src/api/sandbox-set.ts";
 import { removedInBackground, waitingFor } from "./await.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
-import { placementOf, type PlacementArgs } from "./placement.ts";
+import { placementBeside, type PlacementArgs } from "./placement.ts";
 import type { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxSetArgs extends PlacementArgs {
@@ -30,7 +30,7 @@ export class SandboxSet extends ComponentResource {
   constructor(name: string, args: SandboxSetArgs, opts: ComponentResourceOptions = {}) {
     const { from, transform, ...wished } = args;
     super("ramet:index:SandboxSet", name, wished, opts);
-    const placement = placementOf(name, args);
+    const placement = placementBeside(name, args, from);
     const follows = from instanceof NamedSnapshot ? { [followedDigest]: from.digest } : {};
     const spec = output({ ...originOf(from), ...strategiesOf(args), replicas: args.replicas }).apply(
       (plain: Record<string, unknown>) => transform?.set?.(plain) ?? plain,

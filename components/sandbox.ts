@@ -2,7 +2,7 @@ import { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxKind } from "../src/api/sandbox.ts";
 import { removedInBackground, waitingFor } from "./await.ts";
-import { placementOf, type PlacementArgs } from "./placement.ts";
+import { placementBeside, type PlacementArgs } from "./placement.ts";
 import type { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxArgs extends PlacementArgs {
@@ -24,7 +24,7 @@ export class Sandbox extends ComponentResource {
   constructor(name: string, args: SandboxArgs, opts: ComponentResourceOptions = {}) {
     const { from, transform, ...wished } = args;
     super("ramet:index:Sandbox", name, wished, opts);
-    const placement = placementOf(name, args);
+    const placement = placementBeside(name, args, from);
     const { shutdownTime } = args;
     const spec = output({
       templateRef: { name: from.name },

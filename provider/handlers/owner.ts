@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { RametError } from "../../src/api/errors.ts";
 import type { KubeObject, ObjectName } from "../../src/kube/object.ts";
-import { apiStatusOf } from "../../src/kube/status-error.ts";
+import { apiStatusOf, type ApiStatus } from "../../src/kube/status-error.ts";
 
 /** The one field manager of what programs declare. */
 const fieldManager = "ramet-pulumi";
@@ -61,10 +61,17 @@ export function otherOrEarlier(owner: string, object: string): string {
   );
 }
 
-/** The error of an apply that was refused because somebody else holds a field, with what to do. */
-export function explainConflict(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
+/** The error of an apply that was refused because somebody else holds a field, or nobody serves the kind, with what to do. */
+export function explainRefusal(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
   const known = RametError.from(error);
-  if (known.code !== "Conflict" || apiStatusOf(known) === undefined) return known;
+  const status = apiStatusOf(known);
+  if (known.code === "NotFound" && status !== undefined && isKindMissing(status)) {
+    return new RametError("NotFound", `The cluster serves no ${kind}: Ramet's CRDs are not there`, {
+      hint: "Let this depend on a RametRuntime, which brings them; or on one machine, run: ramet local up",
+      cause: error,
+    });
+  }
+  if (known.code !== "Conflict" || status === undefined) return known;
   return new RametError("Conflict", `${kind} ${namespace}/${name} is managed by somebody else: ${known.message}`, {
     hint: "Remove the fields there (the command line's field manager is ramet-cli), or give this one another name",
     cause: error,
@@ -74,3 +81,8 @@ export function explainConflict(error: unknown, kind: string, { namespace = "", 
 const Written = z.looseObject({
   managedFields: z.array(z.looseObject({ manager: z.string().optional() })).default([]),
 });
+
+/** What is missing besides is named: `namespaces "a" not found`. Of a whole group there is no more than text. */
+function isKindMissing({ message }: ApiStatus): boolean {
+  return message === "the server could not find the requested resource" || message.startsWith("404 page not found");
+}

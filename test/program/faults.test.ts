@@ -23,7 +23,6 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "ramet-faults-"));
   plane = await startControlPlane();
   client = new KubeClient(plane.connection);
-  await installCrds(client);
   world = await ProviderWorld.open({ kubeconfig: plane.kubeconfigPath });
 });
 
@@ -32,6 +31,31 @@ afterAll(async () => {
   await client.close();
   await plane.stop();
   await rm(folder, { recursive: true, force: true });
+});
+
+it("says how to get Ramet's kinds where the cluster has none", async () => {
+  const hint = /Ramet's CRDs are not there\. Let this depend on a RametRuntime.*ramet local up/;
+  await expect(world.up("namedSnapshot", wish("data"))).rejects.toThrow(hint);
+  await expect(world.up("sandboxClone", cloneWish("dev"))).rejects.toThrow(hint);
+  await expect(world.up("sandboxClone", { ...cloneWish("dev"), ports: [8000] })).rejects.toThrow(hint);
+  await installCrds(client);
+  const elsewhere = { ...wish("data"), namespace: "nowhere" };
+  await expect(world.up("namedSnapshot", elsewhere)).rejects.toThrow(/namespaces "nowhere" not found/);
+});
+
+it("refuses what is made from something in another namespace, which it would wait for in vain", async () => {
+  const program = await openProgram("test/program/programs/apart", { kubeconfig: plane.kubeconfigPath });
+  try {
+    const kubeconfig = await program.unreachable(plane.kubeconfigPath);
+    for (const kind of ["NamedSnapshot", "SandboxSet"]) {
+      const configuration = { "program:kind": kind };
+      const preview = await program.engine.with({ kubeconfig, configuration }).preview();
+      expect(preview.succeeded).toBe(false);
+      expect(preview.text).toMatch(/apart would be in the namespace b, and what it is made from is in a\. Give both/);
+    }
+  } finally {
+    await program.remove();
+  }
 });
 
 it("previews a program in which everything is known later, on a cluster that nobody can reach", async () => {

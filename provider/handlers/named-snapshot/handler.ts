@@ -7,7 +7,7 @@ import { changedProperties, diffByTable } from "../diff-table.ts";
 import type { DiffResult, HandlerParts, ResourceHandler, Values } from "../handler.ts";
 import { InitFailed } from "../init-failed.ts";
 import { withCluster } from "../open-cluster.ts";
-import { claimFor, explainConflict } from "../owner.ts";
+import { claimFor, explainRefusal } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { withoutSecrets } from "../../../src/api/without-secrets.ts";
 import { checkNamedSnapshot } from "./check.ts";
@@ -83,7 +83,7 @@ async function apply(
     const before = found && (await unlessItGoes(snapshots, found, parts));
     if (inputs.secrets !== undefined) await applySecret(client, inputs, formerOwner);
     const applied = await snapshots.apply(manifestOf(inputs), claim).catch((error: unknown) => {
-      throw explainConflict(error, "NamedSnapshot", at);
+      throw explainRefusal(error, "NamedSnapshot", at);
     });
     const request = hasFailed(before, inputs) ? client.clock.now() : undefined;
     const from = request === undefined ? applied : await snapshots.mergePatch(at, retryPatch(request));
@@ -135,7 +135,7 @@ async function applySecret(client: KubeClient, inputs: NamedSnapshotInputs, form
   const at = { namespace: inputs.namespace, name: recipeSecretName(inputs.name) };
   const claim = claimFor(await secrets.find(at), inputs.owner, formerOwner);
   await secrets.apply(recipeSecret(inputs), claim).catch((error: unknown) => {
-    throw explainConflict(error, "Secret", at);
+    throw explainRefusal(error, "Secret", at);
   });
 }
 

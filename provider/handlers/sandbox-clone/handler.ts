@@ -8,7 +8,7 @@ import { InitFailed } from "../init-failed.ts";
 import { judge } from "../judge.ts";
 import { refOf } from "../ref-of.ts";
 import { withCluster } from "../open-cluster.ts";
-import { claimFor, declarerOf, explainConflict } from "../owner.ts";
+import { claimFor, declarerOf, explainRefusal } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../unknown.ts";
 import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
@@ -73,12 +73,13 @@ async function apply(
     const living = before !== undefined && hasEnded(before) ? undefined : before;
     if (before !== undefined && living === undefined) await removeObject(sandboxes, before);
     const inputs = living === undefined || olds === undefined ? wished : { ...wished, ports: olds.ports };
-    const template = await templateOf(client, inputs, living);
     const ends = shutdownTime(inputs, living, client.clock.now());
-    const manifest = manifestOf(inputs, { ...template, ...(ends !== undefined && { shutdownTime: ends }) });
-    const from = await sandboxes.apply(manifest, claim).catch((error: unknown) => {
-      throw explainConflict(error, "Sandbox", at);
-    });
+    const from = await templateOf(client, inputs, living)
+      .then((template) => manifestOf(inputs, { ...template, ...(ends !== undefined && { shutdownTime: ends }) }))
+      .then((manifest) => sandboxes.apply(manifest, claim))
+      .catch((error: unknown) => {
+        throw explainRefusal(error, "Sandbox", at);
+      });
     const say = (line: string): void => {
       parts.say(`${inputs.name}: ${line}`);
     };
