@@ -1,5 +1,6 @@
 import { constants } from "node:fs";
-import { access } from "node:fs/promises";
+import { access, readdir } from "node:fs/promises";
+import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import { PulumiCommand } from "@pulumi/pulumi/automation/index.js";
 
@@ -15,6 +16,14 @@ export async function missingPrograms(): Promise<string[]> {
   const started = ["pulumi-language-nodejs", "pulumi-resource-pulumi-nodejs", kubernetesPlugin];
   const found = await Promise.all(started.map(isOnPath));
   return [...pulumi, ...started.filter((_, index) => found[index] === false)];
+}
+
+/** Whether `pulumi` has its plugin for objects of Kubernetes: on the PATH, or where it puts what it has fetched itself. */
+export async function hasKubernetesPlugin(): Promise<boolean> {
+  if (await isOnPath(kubernetesPlugin)) return true;
+  const home = process.env["PULUMI_HOME"] ?? join(homedir(), ".pulumi");
+  const fetched = await readdir(join(home, "plugins")).catch((): string[] => []);
+  return fetched.some((name) => /^resource-kubernetes-v[^/]*\d$/.test(name));
 }
 
 export const kubernetesPlugin = "pulumi-resource-kubernetes";

@@ -1,9 +1,9 @@
-import { apiextensions } from "@pulumi/kubernetes";
+import { core } from "@pulumi/kubernetes";
 
 /** A hundred objects that mean nothing to anybody. */
 for (let number = 0; number < 100; number++) {
-  new apiextensions.CustomResource(`map-${number}`, {
-    ...{ apiVersion: "v1", kind: "ConfigMap", metadata: { name: `map-${number}`, namespace: "default" } },
+  new core.v1.ConfigMap(`map-${number}`, {
+    metadata: { name: `map-${number}`, namespace: "default" },
     data: { number: String(number) },
   });
 }
