@@ -1,5 +1,6 @@
 import { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
+import { digestOf } from "../src/api/digest.ts";
 import { restoreFromAnnotations } from "../src/api/labels.ts";
 import { sandboxSetKind } from "../src/api/sandbox-set.ts";
 import { removedInBackground, waitingFor } from "./await.ts";
@@ -31,14 +32,14 @@ export class SandboxSet extends ComponentResource {
     const { from, transform, ...wished } = args;
     super("ramet:index:SandboxSet", name, wished, opts);
     const placement = placementBeside(name, args, from);
-    const follows = from instanceof NamedSnapshot ? { [followedDigest]: from.digest } : {};
+    const follows = from instanceof NamedSnapshot ? from.digest : from.spec.apply(digestOf);
     const spec = output({ ...originOf(from), ...strategiesOf(args), replicas: args.replicas }).apply(
       (plain: Record<string, unknown>) => transform?.set?.(plain) ?? plain,
     );
     const { apiVersion, kind } = sandboxSetKind;
     const metadata = {
       ...placement,
-      annotations: { ...follows, ...waitingFor("Ready", "Updated"), ...removedInBackground },
+      annotations: { [followedDigest]: follows, ...waitingFor("Ready", "Updated"), ...removedInBackground },
     };
     const set = new apiextensions.CustomResource(name, { apiVersion, kind, metadata, spec }, { parent: this });
     this.name = set.metadata.name;

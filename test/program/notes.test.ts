@@ -5,8 +5,10 @@ import { z } from "zod";
 import { refOf } from "../../provider/handlers/ref-of.ts";
 import { kinds } from "../../src/api/kinds.ts";
 import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
+import { SandboxSet, sandboxSetKind } from "../../src/api/sandbox-set.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
+import type { RunResult } from "../engine/engine.ts";
 import { PulumiEngine } from "../engine/pulumi-engine.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { providerTexts } from "./provider-texts.ts";
@@ -59,6 +61,18 @@ it("knows in a preview that another secret builds anew, also what is built from 
   expect(preview.text).toMatch(/notes: secrets changes; digest .*; rebuilds from step 1 of 3/);
   expect(preview.text).toMatch(/child: digest .*; rebuilds from step 1 of 1/);
   expect(preview.text).not.toMatch(/another one/);
+});
+
+it("shows that a set rolls whose template changes, and waits for that", async () => {
+  const engine = world.engine.with({ configuration: { "program:token": token, "program:who": "me" } });
+  const sets = (await cluster.client()).resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
+  const before = await sets.get({ namespace: "default", name: "pool" });
+  expect(updated(await engine.preview())).toEqual(["other", "pool"]);
+  expect(updated(await engine.up())).toEqual(["other", "pool"]);
+  const { status } = await sets.get({ namespace: "default", name: "pool" });
+  expect(status).toMatchObject({ updatedReplicas: 1, updatedAvailableReplicas: 1 });
+  expect(status?.updateRevision).not.toBe(before.status?.updateRevision);
+  await world.engine.up();
 });
 
 it("refuses a secret where everybody could read it", async () => {
@@ -153,6 +167,10 @@ it("is destroyed with its Secret", async () => {
     await client.resource(coreResources.secrets).find({ namespace: "default", name: "notes-recipe" }),
   ).toBeUndefined();
 });
+
+function updated({ steps }: RunResult): string[] {
+  return steps.filter(({ operation }) => operation === "update").map(({ name }) => name);
+}
 
 async function names(): Promise<string[]> {
   const { items } = await (await cluster.client()).resource(snapshots).list({ namespace: "default" });

@@ -13,6 +13,7 @@ import { withoutSecrets } from "../../../src/api/without-secrets.ts";
 import { checkNamedSnapshot } from "./check.ts";
 import { describeChange } from "./describe-change.ts";
 import { digestOfInputs } from "./digest.ts";
+import { untilFollowersHear } from "./followers.ts";
 import { manifestOf, NamedSnapshotInputs, namedSnapshotDiff, retryPatch, specProperties } from "./inputs.ts";
 import { keptDigestKey } from "./kept-digest-key.ts";
 import { lookUp, snapshotsOf } from "./look-up.ts";
@@ -96,6 +97,7 @@ async function apply(
           parts.say(`${inputs.name}: ${withoutSecrets(line, secretsOf(inputs))}`);
         },
       });
+      await untilFollowersHear(client, built);
       return outputs(inputs, built);
     } catch (error) {
       const last = await snapshots.find(at).catch(() => undefined);

@@ -1,10 +1,9 @@
-import { restoreFromAnnotations } from "../../../src/api/labels.ts";
 import { namedSnapshotKind, NamedSnapshot } from "../../../src/api/named-snapshot.ts";
-import { SandboxSet, sandboxSetKind } from "../../../src/api/sandbox-set.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { refOf } from "../ref-of.ts";
 import type { SnapshotChange } from "./describe-change.ts";
+import { followersOf } from "./followers.ts";
 
 export function snapshotsOf(client: KubeClient): ResourceClient<NamedSnapshot> {
   return client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
@@ -16,18 +15,15 @@ export async function lookUp(
   { namespace, name }: { namespace: string; name: string },
   signal: AbortSignal,
 ): Promise<Pick<SnapshotChange, "kept" | "held" | "followers">> {
-  const sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
-  const [found, { items }] = await Promise.all([
+  const [found, followers] = await Promise.all([
     snapshotsOf(client).find({ namespace, name }, { signal }),
-    sets.list({ namespace, signal }),
+    followersOf(client, { namespace, name }, signal),
   ]);
   const held = found && holdOf(found);
   return {
     kept: found?.status?.versions ?? [],
     ...(held !== undefined && { held }),
-    followers: items
-      .filter(({ spec }) => restoreFromAnnotations.some((key) => annotationsOf(spec.template)[key] === name))
-      .map(({ metadata, spec }) => ({ name: metadata.name, replicas: spec.replicas })),
+    followers: followers.map(({ metadata, spec }) => ({ name: metadata.name, replicas: spec.replicas })),
   };
 }
 
@@ -37,9 +33,4 @@ function holdOf({ metadata: { name }, spec }: NamedSnapshot): string | undefined
     return `it is pinned to version ${spec.pinnedVersion}, which goes on serving until: ramet snapshot unpin ${name}`;
   }
   return spec.suspend === true ? "it is suspended: nothing is built until spec.suspend is taken away" : undefined;
-}
-
-function annotationsOf(template: Record<string, unknown> | undefined): Record<string, unknown> {
-  const metadata = template?.["metadata"] as { annotations?: Record<string, unknown> } | undefined;
-  return metadata?.annotations ?? {};
 }

@@ -1,0 +1,73 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { refOf } from "../../provider/handlers/ref-of.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../src/api/named-snapshot.ts";
+import { SandboxSet, sandboxSetKind } from "../../src/api/sandbox-set.ts";
+import { setRevision } from "../../src/api/set-revision.ts";
+import { installCrds } from "../../src/controllers/install-crds.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import type { ResourceClient } from "../../src/kube/resource-client.ts";
+import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { ProviderWorld, type Kept } from "./provider-world.ts";
+
+/** An API server without controllers: the test says what they would. */
+const at = { namespace: "default", name: "data" };
+const pool = { namespace: "default", name: "pool" };
+const checkpointId = "some-checkpoint";
+
+let plane: TestControlPlane;
+let client: KubeClient;
+let world: ProviderWorld;
+let snapshots: ResourceClient<NamedSnapshot>;
+let sets: ResourceClient<SandboxSet>;
+
+beforeAll(async () => {
+  plane = await startControlPlane();
+  client = new KubeClient(plane.connection);
+  await installCrds(client);
+  world = await ProviderWorld.open({ kubeconfig: plane.kubeconfigPath });
+  snapshots = client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
+});
+
+afterAll(async () => {
+  await world.close();
+  await client.close();
+  await plane.stop();
+});
+
+it("ends only when the sets that follow a snapshot have heard of its version", async () => {
+  const { apiVersion, kind } = sandboxSetKind;
+  const template = { metadata: { annotations: { "ramet.dev/restore-from": at.name } } };
+  const set = await sets.create({ apiVersion, kind, metadata: pool, spec: { replicas: 1, template } });
+  await sets.mergePatch(pool, { status: { replicas: 1, availableReplicas: 1, updateRevision: "before" } }, status);
+  let hasEnded = false;
+  const up = world.up("namedSnapshot", wish()).finally(() => {
+    hasEnded = true;
+  });
+  await expect.poll(() => snapshots.find(at)).toBeDefined();
+  await built();
+  await expect.poll(() => world.lines).toContain("data: version 1 serves");
+  // What does not wait has ended before the same process answers to this.
+  await world.refresh({ id: "default/data", inputs: wish(), outputs: wish() });
+  expect(hasEnded).toBe(false);
+  const updateRevision = setRevision(set, undefined, () => checkpointId).hash;
+  await sets.mergePatch(pool, { status: { updateRevision } }, status);
+  expect((await up).outputs).toMatchObject({ version: 1, checkpointId });
+});
+
+const status = { subresource: "status" };
+
+function wish(): Kept["inputs"] {
+  const source = { checkpoint: { id: checkpointId } };
+  return { ...at, owner: "organization/program/test/data", from: source, source, recipe: [], timeout: "2 minutes" };
+}
+
+/** As the controller says it. */
+async function built(): Promise<void> {
+  const { metadata } = await snapshots.get(at);
+  const digest = metadata.annotations?.["ramet.dev/wanted-digest"];
+  const lastTransitionTime = new Date().toISOString().replace(/\.\d+Z$/, "Z");
+  const building = { type: "Building", status: "False", reason: "Built", message: "", lastTransitionTime };
+  const now = { observedGeneration: metadata.generation, version: 1, digest, checkpointId, conditions: [building] };
+  await snapshots.mergePatch(at, { status: now }, status);
+}
