@@ -67,6 +67,20 @@ it("keeps its template and its ports when its lifetime and its stack's name chan
   await world.delete(updated);
 });
 
+it("shows that somebody has changed when it ends, and takes that back", async () => {
+  const wished = cloneWish("dev", { lifetime: "8 hours" });
+  const dev = await world.up("sandboxClone", wished);
+  expect((await world.refresh(dev))?.outputs).toEqual(dev.outputs);
+  const sandboxes = (await cluster.client()).resource(refOf(sandboxKind));
+  await sandboxes.mergePatch({ namespace, name: "dev" }, { spec: { shutdownTime: "2199-01-01T00:00:00Z" } });
+  const seen = await world.refresh(dev);
+  expect(seen?.outputs).toMatchObject({ shutdownTime: "2199-01-01T00:00:00Z" });
+  expect(await world.preview("sandboxClone", wished, seen ?? dev)).toMatchObject({ changes: true, replaces: [] });
+  const back = await world.up("sandboxClone", wished, seen);
+  expect(back.outputs).toMatchObject({ lifetime: "8 hours", shutdownTime: dev.outputs["shutdownTime"] });
+  await world.delete(back);
+});
+
 function wish(name: string, more: object): Kept["inputs"] {
   return { name, namespace, owner: ownerOf(name), recipe, timeout: "2 minutes", ...more };
 }

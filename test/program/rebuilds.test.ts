@@ -1,8 +1,11 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { z } from "zod";
 import { refOf } from "../../provider/handlers/ref-of.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/named-snapshot.ts";
 import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import { ObjectMeta } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
@@ -60,6 +63,25 @@ it("asks for another try also where only the cluster knows all inputs", async ()
   expect(again?.startedAt).not.toBe(build?.startedAt);
 });
 
+it("shows that the Secret of a recipe was edited or removed, and puts it right", async () => {
+  const wished = withSecret("one", "drifting");
+  const kept = await world.up("namedSnapshot", wished);
+  expect((await world.refresh(kept))?.outputs).toEqual(kept.outputs);
+  const secrets = (await cluster.client()).resource(coreResources.secrets, (value) => Secret.parse(value));
+  const at = { namespace, name: "drifting-recipe" };
+  const before = await secrets.get(at);
+  const edits = [() => secrets.mergePatch(at, { data: { etc_token: "dHdv" } }), () => secrets.delete(at)];
+  for (const edit of edits) {
+    await edit();
+    const seen = (await world.refresh(kept)) ?? kept;
+    expect(await world.preview("namedSnapshot", wished, seen)).toMatchObject({ changes: true, replaces: [] });
+    expect(world.lines.join("\n")).toMatch(/drifting: secrets changes/);
+    const again = await world.up("namedSnapshot", wished, seen);
+    expect(again.outputs).toMatchObject({ version: 1, digest: kept.outputs["digest"] });
+    expect((await secrets.get(at)).data).toEqual(before.data);
+  }
+});
+
 it("is updated under the name that its stack, its project or it has got since, and taken from nobody else", async () => {
   const kept = await world.up("namedSnapshot", withSecret("one", "renamed"));
   const wished = { ...withSecret("two", "renamed"), owner: "organization/program/prod/other" };
@@ -101,6 +123,7 @@ function withSecret(text: string, name = "data"): Kept["inputs"] {
 }
 
 const timeout = "2 minutes";
+const Secret = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()) });
 
 async function applyTemplate(spec: object): Promise<void> {
   const { apiVersion } = sandboxTemplateKind;

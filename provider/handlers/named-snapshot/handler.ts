@@ -19,6 +19,7 @@ import { keptDigestKey } from "./kept-digest-key.ts";
 import { lookUp, snapshotsOf } from "./look-up.ts";
 import { recipeSecret, recipeSecretName } from "./recipe-secret.ts";
 import { removeSnapshot, untilGone } from "./remove.ts";
+import { seenSecrets } from "./seen-secrets.ts";
 import { untilBuilt } from "./until-built.ts";
 
 /** Named snapshots as resources of a program. */
@@ -156,13 +157,16 @@ function outputs(inputs: Values, found: NamedSnapshot | undefined): Values {
 
 async function read(parts: HandlerParts, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
   const [namespace, name = ""] = id.split("/");
-  const found = await withCluster(parts, (client) => snapshotsOf(client).find({ namespace, name }));
+  const { found, secrets } = await withCluster(parts, async (client) => ({
+    found: await snapshotsOf(client).find({ namespace, name }),
+    secrets: await seenSecrets(client, NamedSnapshotInputs.parse(props)),
+  }));
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) return { id: "", props: {} };
   // What somebody has changed in the cluster shows; what the API server has filled in does not.
   const spec: Values = { ...found.spec };
   const drifted = specProperties.filter((property) => !covers(spec[property], props[property]));
-  const inputs = { ...props, ...Object.fromEntries(drifted.map((property) => [property, spec[property]])) };
-  return { id, props: outputs(inputs, found) };
+  const seen = Object.fromEntries(drifted.map((property) => [property, spec[property]]));
+  return { id, props: outputs({ ...props, ...seen, ...(secrets !== undefined && { secrets }) }, found) };
 }
 
 const lookUpMilliseconds = 5_000;

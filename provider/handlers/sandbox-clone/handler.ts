@@ -9,6 +9,7 @@ import { judge } from "../judge.ts";
 import { refOf } from "../ref-of.ts";
 import { withCluster } from "../open-cluster.ts";
 import { claimFor, declarerOf, explainRefusal } from "../owner.ts";
+import { endOf, seenLifetime } from "./lifetime.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../unknown.ts";
 import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
@@ -73,7 +74,7 @@ async function apply(
     const living = before !== undefined && hasEnded(before) ? undefined : before;
     if (before !== undefined && living === undefined) await removeObject(sandboxes, before);
     const inputs = living === undefined || olds === undefined ? wished : { ...wished, ports: olds.ports };
-    const ends = shutdownTime(inputs, living, client.clock.now());
+    const ends = endOf(inputs, living?.metadata.creationTimestamp ?? client.clock.now());
     const from = await templateOf(client, inputs, living)
       .then((template) => manifestOf(inputs, { ...template, ...(ends !== undefined && { shutdownTime: ends }) }))
       .then((manifest) => sandboxes.apply(manifest, claim))
@@ -91,13 +92,6 @@ async function apply(
       throw new InitFailed(id, outputs(inputs, last), RametError.from(error));
     }
   });
-}
-
-/** Counted from when the sandbox was made. */
-function shutdownTime({ lifetime }: SandboxCloneInputs, living: Sandbox | undefined, now: Date): string | undefined {
-  if (lifetime === undefined) return undefined;
-  const from = living === undefined ? now : new Date(living.metadata.creationTimestamp);
-  return new Date(from.getTime() + parseTimeSpan(lifetime, "lifetime")).toISOString().replace(/\.\d+Z$/, "Z");
 }
 
 function outputs(inputs: SandboxCloneInputs, found: Sandbox | undefined): Values {
@@ -121,7 +115,7 @@ async function read(parts: HandlerParts, id: string, props: Values): ReturnType<
   const found = await withCluster(parts, (client) => sandboxesOf(client).find({ namespace, name }));
   // One that has ended is of no use any more, and its name is needed for the next.
   if (found === undefined || hasEnded(found)) return { id: "", props: {} };
-  return { id, props: outputs(SandboxCloneInputs.parse(props), found) };
+  return { id, props: outputs(seenLifetime(SandboxCloneInputs.parse(props), found), found) };
 }
 
 async function remove(parts: HandlerParts, { name, namespace, owner }: SandboxCloneInputs): Promise<void> {

@@ -1,0 +1,21 @@
+import type { Sandbox } from "../../../src/api/sandbox.ts";
+import { parseTimeSpan } from "../time-span.ts";
+import type { SandboxCloneInputs } from "./inputs.ts";
+
+/** When a clone that was made then is deleted, RFC 3339; undefined: never. */
+export function endOf({ lifetime }: SandboxCloneInputs, madeAt: Date | string): string | undefined {
+  if (lifetime === undefined) return undefined;
+  const ends = new Date(madeAt).getTime() + parseTimeSpan(lifetime, "lifetime");
+  return new Date(ends).toISOString().replace(/\.\d+Z$/, "Z");
+}
+
+/** With the lifetime that somebody else has given it since. Of one that is paused, the controller has moved the end. */
+export function seenLifetime(inputs: SandboxCloneInputs, { metadata, spec }: Sandbox): SandboxCloneInputs {
+  const declared = endOf(inputs, metadata.creationTimestamp);
+  const { shutdownTime: seen, paused } = spec;
+  if (declared === undefined || declared === seen || paused === true) return inputs;
+  const { lifetime: _, ...others } = inputs;
+  if (seen === undefined) return others;
+  const seconds = (Date.parse(seen) - Date.parse(metadata.creationTimestamp)) / 1000;
+  return { ...others, lifetime: `${Math.max(1, seconds)} seconds` };
+}
