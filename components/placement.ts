@@ -12,6 +12,7 @@ import {
   type URN,
 } from "@pulumi/pulumi";
 import { RametError } from "../src/api/errors.ts";
+import { defaultNamespace } from "../provider/handlers/open-cluster.ts";
 import { knownValue } from "./known-value.ts";
 import { refusal } from "./refusal.ts";
 
@@ -19,7 +20,7 @@ import { refusal } from "./refusal.ts";
 export interface PlacementArgs {
   /** The object's name in the cluster. @default the resource's name */
   name?: Input<string>;
-  /** Its namespace. @default the stack's `kubernetes:namespace`, else `default` */
+  /** Its namespace. @default the stack's `kubernetes:namespace`, else that of the kubeconfig's context, else `default` */
   namespace?: Input<string>;
 }
 
@@ -29,8 +30,14 @@ export interface Placement {
 }
 
 export function placementOf(resourceName: string, args: PlacementArgs): Placement {
-  const namespace = args.namespace ?? new Config("kubernetes").get("namespace") ?? "default";
-  return { name: output(args.name ?? resourceName), namespace: output(namespace) };
+  return { name: output(args.name ?? resourceName), namespace: output(args.namespace ?? usualNamespace()) };
+}
+
+/** Where Pulumi's Kubernetes provider puts what names no namespace. A preview goes on without a kubeconfig. */
+function usualNamespace(): Promise<string> {
+  const configuration = new Config("kubernetes");
+  const get = (key: string): string | undefined => configuration.get(key.replace(/^kubernetes:/, ""));
+  return defaultNamespace({ configuration: { get }, environment: process.env }).catch(() => "default");
 }
 
 /**

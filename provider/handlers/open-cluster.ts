@@ -1,23 +1,17 @@
-import { access, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { homedir, tmpdir } from "node:os";
+import { access } from "node:fs/promises";
+import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import { RametError } from "../../src/api/errors.ts";
 import { inClusterConnection, type Connection } from "../../src/kube/connection.ts";
 import { systemClock } from "../../src/kube/clock.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { connectionFromKubeconfig, namespaceFromKubeconfig, type KubeconfigSource } from "../../src/kube/kubeconfig.ts";
 import type { HandlerParts } from "./handler.ts";
 
 /** Where a cluster is found. */
 export type Surroundings = Pick<HandlerParts, "configuration" | "environment">;
 
-/**
- * Runs `use` with the cluster that Pulumi's Kubernetes provider would use by itself: the stack's `kubernetes:kubeconfig` (a
- * path, or the text itself) and `kubernetes:context`, else `KUBECONFIG`, `~/.kube/config`, or the Pod's own service account.
- * A provider object that a program makes and hands on is not seen here: dynamic resources are told of none.
- *
- * @throws RametError `NotFound` when no kubeconfig is there
- */
+/** Runs `use` with the cluster that Pulumi's Kubernetes provider would use by itself. @throws as `connectionOf` */
 export async function withCluster<T>(around: Surroundings, use: (client: KubeClient) => Promise<T>): Promise<T> {
   const client = new KubeClient(await connectionOf(around), { userAgent: "ramet-pulumi", connections: 4 });
   try {
@@ -27,44 +21,67 @@ export async function withCluster<T>(around: Surroundings, use: (client: KubeCli
   }
 }
 
-async function connectionOf({ configuration, environment }: Surroundings): Promise<Connection> {
-  const context = configuration.get("kubernetes:context") ?? environment["PULUMI_K8S_CONTEXT"];
-  const read = (path: string): Promise<Connection> =>
-    connectionFromKubeconfig({ path, ...(context !== undefined && { context }) });
-  const given = configuration.get("kubernetes:kubeconfig");
-  if (given === undefined) return usualConnection(environment, read);
-  return isText(given) ? fromText(given, read) : read(given.replace(/^~(?=\/)/, homedir()));
+/** The namespace in which Pulumi's Kubernetes provider puts what names none. */
+export async function defaultNamespace(around: Surroundings): Promise<string> {
+  const configured = given(around, "namespace");
+  if (configured !== undefined) return configured;
+  const source = await sourceOf(around);
+  if (source !== undefined) return (await namespaceFromKubeconfig({ ...source, ...choiceOf(around) })) ?? "default";
+  return isInCluster(around) ? (await inCluster(around)).namespace : "default";
 }
 
-async function usualConnection(
-  environment: Surroundings["environment"],
-  read: (path: string) => Promise<Connection>,
-): Promise<Connection> {
-  const listed = (environment["KUBECONFIG"] ?? "").split(delimiter).filter((path) => path !== "");
-  const paths = listed.length > 0 ? listed : [join(environment["HOME"] ?? homedir(), ".kube", "config")];
-  for (const path of paths) if (await exists(path)) return read(path);
-  if (environment["KUBERNETES_SERVICE_HOST"] !== undefined) {
-    return inClusterConnection({ environment, clock: systemClock });
-  }
-  throw new RametError("NotFound", `No cluster is known: ${paths.join(" and ")} does not exist`, {
+/**
+ * The connection that Pulumi's Kubernetes provider would use by itself: that of the stack's `kubernetes:kubeconfig` (a path, or
+ * the text itself), `kubernetes:context` and `kubernetes:cluster`, else of `KUBECONFIG`, `~/.kube/config`, or the Pod's own service
+ * account. A provider object that a program makes and hands on is not seen here: dynamic resources are told of none.
+ *
+ * @throws RametError `NotFound` when no kubeconfig is there
+ */
+export async function connectionOf(around: Surroundings): Promise<Connection> {
+  const source = await sourceOf(around);
+  if (source !== undefined) return connectionFromKubeconfig({ ...source, ...choiceOf(around) });
+  if (isInCluster(around)) return inCluster(around);
+  throw new RametError("NotFound", `No cluster is known: ${usualPaths(around).join(" and ")} does not exist`, {
     hint: "Name a kubeconfig by KUBECONFIG or with: pulumi config set kubernetes:kubeconfig PATH",
   });
 }
 
-function isText(kubeconfig: string): boolean {
-  return kubeconfig.includes("\n") || kubeconfig.trimStart().startsWith("{");
+function choiceOf(around: Surroundings): { context?: string; cluster?: string } {
+  const [context, cluster] = [given(around, "context"), given(around, "cluster")];
+  return { ...(context !== undefined && { context }), ...(cluster !== undefined && { cluster }) };
 }
 
-/** Kubeconfigs are read from files, which credentials may be beside; this one is gone as soon as it is read. */
-async function fromText(text: string, read: (path: string) => Promise<Connection>): Promise<Connection> {
-  const folder = await mkdtemp(join(tmpdir(), "ramet-kubeconfig-"));
-  try {
-    const path = join(folder, "kubeconfig");
-    await writeFile(path, text, { mode: 0o600 });
-    return await read(path);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+/** Undefined where there is no kubeconfig. */
+async function sourceOf(around: Surroundings): Promise<KubeconfigSource | undefined> {
+  const kubeconfig = given(around, "kubeconfig");
+  if (kubeconfig !== undefined && isText(kubeconfig)) return { text: kubeconfig };
+  if (kubeconfig !== undefined) return { path: kubeconfig.replace(/^~(?=\/|$)/, homedir()) };
+  const paths = usualPaths(around);
+  const are = await Promise.all(paths.map(exists));
+  return are.includes(true) ? { path: paths.filter((_, index) => are[index]) } : undefined;
+}
+
+function usualPaths({ environment }: Surroundings): string[] {
+  const listed = (environment["KUBECONFIG"] ?? "").split(delimiter).filter((path) => path !== "");
+  return listed.length > 0 ? listed : [join(environment["HOME"] ?? homedir(), ".kube", "config")];
+}
+
+/** As the provider reads its configuration, in which what is empty is not given. */
+function given({ configuration }: Surroundings, key: string): string | undefined {
+  const value = configuration.get(`kubernetes:${key}`);
+  return value === "" ? undefined : value;
+}
+
+function isInCluster({ environment }: Surroundings): boolean {
+  return environment["KUBERNETES_SERVICE_HOST"] !== undefined;
+}
+
+function inCluster({ environment }: Surroundings): Promise<Connection> {
+  return inClusterConnection({ environment, clock: systemClock });
+}
+
+function isText(kubeconfig: string): boolean {
+  return kubeconfig.includes("\n") || kubeconfig.trimStart().startsWith("{");
 }
 
 function exists(path: string): Promise<boolean> {

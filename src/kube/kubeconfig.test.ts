@@ -1,11 +1,11 @@
-import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { stringify } from "yaml";
 import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
 import { inClusterConnection } from "./connection.ts";
-import { connectionFromKubeconfig } from "./kubeconfig.ts";
+import { connectionFromKubeconfig, namespaceFromKubeconfig } from "./kubeconfig.ts";
 
 let folder: string;
 
@@ -50,6 +50,34 @@ describe("connectionFromKubeconfig", () => {
       tlsServerName: "api",
     });
     expect(await connection.credentials.current(false)).toEqual({ cert: "CERT", key: "KEY" });
+  });
+
+  it("merges several files: of each name the first has it, and paths are relative to their own file", async () => {
+    await mkdir(join(folder, "other"));
+    await writeFile(join(folder, "other", "ca.crt"), "CA");
+    const first = join(folder, "first");
+    const other = join(folder, "other", "config");
+    const server = "https://10.0.0.9:6443";
+    await writeFile(first, stringify({ clusters: [{ name: "c", cluster: { server } }], "current-context": "" }));
+    const clusters = [
+      { name: "c", cluster: { server: "https://10.0.0.1:6443" } },
+      { name: "d", cluster: { server: "https://10.0.0.2:6443", "certificate-authority": "ca.crt" } },
+    ];
+    const contexts = [{ name: "here", context: { cluster: "c", namespace: "team-a" } }];
+    await writeFile(other, stringify({ clusters, contexts, "current-context": "here" }));
+    const path = [first, other];
+    expect(await connectionFromKubeconfig({ path })).toMatchObject({ server, namespace: "team-a" });
+    const connection = await connectionFromKubeconfig({ path, cluster: "d" });
+    expect(connection).toMatchObject({ server: "https://10.0.0.2:6443", ca: "CA", namespace: "team-a" });
+  });
+
+  it("reads a text as a file", async () => {
+    const text = await readFile(await kubeconfig({ token: "t" }), "utf8");
+    expect(await connectionFromKubeconfig({ text, context: "there" })).toMatchObject({
+      server: "https://10.0.0.2:6443",
+    });
+    expect(await namespaceFromKubeconfig({ text })).toBe("team-a");
+    expect(await namespaceFromKubeconfig({ text, context: "there" })).toBeUndefined();
   });
 
   it("reads files, relative to the kubeconfig", async () => {

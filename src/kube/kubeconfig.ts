@@ -13,38 +13,50 @@ import {
   type CredentialValues,
 } from "./credentials.ts";
 
-export interface KubeconfigOptions {
-  path: string;
-  /** @default the file's current context */
+/** Which kubeconfig, and what of it. */
+export type KubeconfigOptions = KubeconfigSource & {
+  /** @default the current context */
   context?: string;
+  /** In the place of the context's. @default the context's */
+  cluster?: string;
   clock?: Clock;
-}
+};
+
+/** Of several files, what the first of them says of a name counts, as it does for kubectl. A text may stand for a file. */
+export type KubeconfigSource = { path: string | readonly string[] } | { text: string };
 
 /**
- * Reads the connection of one context of a kubeconfig file: inline data and files, client certificates, tokens, token
- * files and exec plugins. Relative paths are relative to the file, as they are for kubectl.
+ * Reads the connection of one context of a kubeconfig: inline data and files, client certificates, tokens, token
+ * files and exec plugins. Relative paths are relative to their file, as they are for kubectl; those of a text to the working folder.
  *
  * @throws RametError `NotFound` without such a file or context, `InvalidArgument` if the file is no kubeconfig or asks
  *   for something that is not supported (user name and password, and the auth providers that Kubernetes removed in 1.26)
  */
 export async function connectionFromKubeconfig(options: KubeconfigOptions): Promise<Connection> {
-  const config = await readKubeconfig(options.path);
-  const contextName = options.context ?? config["current-context"];
-  const context = named(config.contexts, contextName, "context", options.path).context;
-  const cluster = named(config.clusters, context.cluster, "cluster", options.path).cluster;
-  const user = context.user === undefined ? {} : named(config.users, context.user, "user", options.path).user;
-
-  const folder = dirname(resolve(options.path));
+  const config = await readKubeconfig(options);
+  const context = contextIn(config, options);
+  const clusterName = options.cluster ?? context.cluster;
+  const { cluster, folder } = named(config.clusters, clusterName, "cluster", config.origin);
+  const user = context.user === undefined ? nobody : named(config.users, context.user, "user", config.origin);
   const ca = await inlineOrFile(cluster["certificate-authority-data"], cluster["certificate-authority"], folder);
   return {
     server: cluster.server.replace(/\/+$/, ""),
     namespace: context.namespace ?? "default",
-    credentials: await credentialsOf(user, folder, options.clock ?? systemClock),
+    credentials: await credentialsOf(user.user, user.folder, options.clock ?? systemClock),
     ...(ca === undefined ? {} : { ca }),
     ...(cluster["insecure-skip-tls-verify"] === true ? { insecureSkipTlsVerify: true } : {}),
     ...(cluster["tls-server-name"] === undefined ? {} : { tlsServerName: cluster["tls-server-name"] }),
     ...(cluster["proxy-url"] === undefined ? {} : { proxyUrl: cluster["proxy-url"] }),
   };
+}
+
+/** The namespace of one context of a kubeconfig; undefined where that has none. @throws as `connectionFromKubeconfig` */
+export async function namespaceFromKubeconfig(options: KubeconfigOptions): Promise<string | undefined> {
+  return contextIn(await readKubeconfig(options), options).namespace;
+}
+
+function contextIn(config: Merged, { context }: KubeconfigOptions) {
+  return named(config.contexts, context ?? config["current-context"], "context", config.origin).context;
 }
 
 const User = z.looseObject({
@@ -70,13 +82,13 @@ type User = z.infer<typeof User>;
 
 const Kubeconfig = z.looseObject({
   "current-context": z.string().default(""),
-  contexts: z.array(
+  contexts: lists(
     z.object({
       name: z.string(),
       context: z.looseObject({ cluster: z.string(), user: z.string().optional(), namespace: z.string().optional() }),
     }),
   ),
-  clusters: z.array(
+  clusters: lists(
     z.object({
       name: z.string(),
       cluster: z.looseObject({
@@ -89,29 +101,65 @@ const Kubeconfig = z.looseObject({
       }),
     }),
   ),
-  users: z.array(z.object({ name: z.string(), user: User.nullish().transform((user) => user ?? {}) })).default([]),
+  users: lists(z.object({ name: z.string(), user: User.nullish().transform((user) => user ?? {}) })),
 });
+type Kubeconfig = z.infer<typeof Kubeconfig>;
 
-async function readKubeconfig(path: string): Promise<z.infer<typeof Kubeconfig>> {
-  let text: string;
+/** Files that are merged need not have all of them. */
+function lists<T extends z.ZodType>(entry: T) {
+  return z
+    .array(entry)
+    .nullish()
+    .transform((entries) => entries ?? []);
+}
+
+/** Of several files: the entries of all of them in their order, each with the folder that its relative paths are relative to. */
+interface Merged extends Pick<Kubeconfig, "current-context" | "contexts"> {
+  clusters: (Kubeconfig["clusters"][number] & { folder: string })[];
+  users: (Kubeconfig["users"][number] & { folder: string })[];
+  /** What to call it in messages. */
+  origin: string;
+}
+
+async function readKubeconfig(source: KubeconfigSource): Promise<Merged> {
+  if ("text" in source) return merged("given as text", [{ ...parsed(source.text, "given as text"), folder: "." }]);
+  const paths = [source.path].flat();
+  const read = async (path: string) => ({ ...parsed(await textOf(path), path), folder: dirname(resolve(path)) });
+  return merged(paths.join(" and "), await Promise.all(paths.map(read)));
+}
+
+function merged(origin: string, configs: readonly (Kubeconfig & { folder: string })[]): Merged {
+  return {
+    origin,
+    "current-context": configs.map((one) => one["current-context"]).find((name) => name !== "") ?? "",
+    contexts: configs.flatMap(({ contexts }) => contexts),
+    clusters: configs.flatMap(({ clusters, folder }) => clusters.map((one) => ({ ...one, folder }))),
+    users: configs.flatMap(({ users, folder }) => users.map((one) => ({ ...one, folder }))),
+  };
+}
+
+async function textOf(path: string): Promise<string> {
   try {
-    text = await readFile(path, "utf8");
+    return await readFile(path, "utf8");
   } catch (error) {
     throw new RametError("NotFound", `The kubeconfig ${path} cannot be read: ${String(error)}`, { cause: error });
   }
+}
+
+function parsed(text: string, origin: string): Kubeconfig {
   try {
-    return Kubeconfig.parse(parse(text));
+    return Kubeconfig.parse(parse(text) ?? {});
   } catch (error) {
     const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
-    throw new RametError("InvalidArgument", `The kubeconfig ${path} is not legal: ${why}`, { cause: error });
+    throw new RametError("InvalidArgument", `The kubeconfig ${origin} is not legal: ${why}`, { cause: error });
   }
 }
 
-function named<T extends { name: string }>(entries: readonly T[], name: string, what: string, path: string): T {
+function named<T extends { name: string }>(entries: readonly T[], name: string, what: string, origin: string): T {
   const found = entries.find((entry) => entry.name === name);
   if (found !== undefined) return found;
   const known = entries.map((entry) => entry.name).join(", ");
-  throw new RametError("NotFound", `The kubeconfig ${path} has no ${what} named "${name}"`, {
+  throw new RametError("NotFound", `The kubeconfig ${origin} has no ${what} named "${name}"`, {
     hint: known === "" ? `It has no ${what} at all.` : `It has: ${known}.`,
   });
 }
@@ -155,3 +203,5 @@ async function inlineOrFile(inline: string | undefined, file: string | undefined
     });
   }
 }
+
+const nobody: Merged["users"][number] = { name: "", user: {}, folder: "." };

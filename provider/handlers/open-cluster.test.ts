@@ -1,0 +1,58 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { stringify } from "yaml";
+import { connectionOf, defaultNamespace } from "./open-cluster.ts";
+
+/** As Pulumi's Kubernetes provider reads its configuration (provider/pkg/provider of pulumi-kubernetes). */
+let folder: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "ramet-kubeconfig-"));
+  await writeFile(join(folder, "clusters"), stringify({ clusters: [cluster("a"), cluster("b")] }));
+  await writeFile(
+    join(folder, "contexts"),
+    stringify({ contexts: [context("one", "a", "team-a"), context("two", "b")] }),
+  );
+  await writeFile(join(folder, "current"), stringify({ "current-context": "one" }));
+});
+
+afterAll(() => rm(folder, { recursive: true }));
+
+it("merges the files of KUBECONFIG, of which some may be missing, and goes by the context that is asked for", async () => {
+  expect(await servers({})).toEqual(["https://a.example", "team-a"]);
+  expect(await servers({ "kubernetes:context": "two" })).toEqual(["https://b.example", "default"]);
+});
+
+it("takes kubernetes:cluster in the place of the context's, and kubernetes:namespace before its namespace", async () => {
+  expect(await servers({ "kubernetes:cluster": "b" })).toEqual(["https://b.example", "team-a"]);
+  expect(await servers({ "kubernetes:namespace": "team-b", "kubernetes:cluster": "" })).toEqual([
+    "https://a.example",
+    "team-b",
+  ]);
+});
+
+it("takes a text for a kubeconfig, and no environment variable for a context", async () => {
+  const config = { clusters: [cluster("c")], contexts: [context("three", "c", "team-c")], "current-context": "three" };
+  const configuration = { "kubernetes:kubeconfig": JSON.stringify(config) };
+  expect(await servers(configuration, { PULUMI_K8S_CONTEXT: "two" })).toEqual(["https://c.example", "team-c"]);
+});
+
+/** The server that is spoken to, and the namespace of what names none. */
+async function servers(configuration: Record<string, string>, environment = {}): Promise<string[]> {
+  const files = ["missing", "clusters", "contexts", "current"].map((name) => join(folder, name));
+  const around = {
+    configuration: { get: (key: string) => configuration[key] },
+    environment: { KUBECONFIG: files.join(delimiter), ...environment },
+  };
+  return [(await connectionOf(around)).server, await defaultNamespace(around)];
+}
+
+function cluster(name: string): object {
+  return { name, cluster: { server: `https://${name}.example` } };
+}
+
+function context(name: string, clusterName: string, namespace?: string): object {
+  return { name, context: { cluster: clusterName, ...(namespace !== undefined && { namespace }) } };
+}
