@@ -1,3 +1,7 @@
+import { output, type Input, type Output } from "@pulumi/pulumi";
+import { parseTimeSpan } from "../provider/handlers/time-span.ts";
+import { refusing } from "./legal-field.ts";
+
 /**
  * What Pulumi's Kubernetes provider waits for: all of these conditions (https://github.com/pulumi/pulumi-kubernetes/pull/3134).
  * It is an annotation of the object, and has no effect in the cluster.
@@ -11,3 +15,10 @@ export function waitingFor(...conditions: string[]): Record<string, string> {
  * it. The cluster on one machine has no such collector; Ramet's controllers remove what is theirs.
  */
 export const removedInBackground = { "pulumi.com/deletionPropagationPolicy": "background" };
+
+/** For how long Pulumi's Kubernetes provider waits, where the program says it. @throws RunError */
+export function waitingNoLonger(timeout: Input<string> | undefined): Record<string, Output<string>> {
+  if (timeout === undefined) return {};
+  const seconds = output(timeout).apply((text) => refusing(() => Math.ceil(parseTimeSpan(text, "timeout") / 1000)));
+  return { "pulumi.com/timeoutSeconds": seconds.apply(String) };
+}

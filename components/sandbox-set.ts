@@ -1,24 +1,31 @@
-import { apiextensions } from "@pulumi/kubernetes";
-import { ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
+import type { apiextensions } from "@pulumi/kubernetes";
+import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { digestOf } from "../src/api/digest.ts";
 import { restoreFromAnnotations } from "../src/api/labels.ts";
 import { sandboxSetKind } from "../src/api/sandbox-set.ts";
-import { removedInBackground, waitingFor } from "./await.ts";
+import { removedInBackground, waitingFor, waitingNoLonger } from "./await.ts";
+import { declareKind, type ObjectTransform } from "./declare-kind.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
-import type { SandboxTemplate } from "./sandbox-template.ts";
+import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxSetArgs extends PlacementArgs {
-  /** What its sandboxes are made from. It follows a NamedSnapshot: when the version moves, the set rolls. */
-  from: SandboxTemplate | NamedSnapshot;
+  /**
+   * What its sandboxes are made from: a SandboxTemplate, a NamedSnapshot, or what names one of those that are there already:
+   * `{ template: "python" }`, `"python-data"`, `"python-data@7"`, `"python-data@sha256:…"`, or a checkpoint id. It follows a
+   * NamedSnapshot without a version: when that moves, the set rolls.
+   */
+  from: SandboxTemplate | NamedSnapshot | { template: Input<string> } | Input<string>;
   /** How many ready sandboxes to hold that nobody has claimed. */
   replicas: Input<number>;
   /** How many fewer may be ready while it rolls: a number, or a percentage like `"20%"`. @default "20%" */
   maxUnavailable?: Input<number | string>;
   /** How many may be on their way at once: a number or a percentage. @default all */
   maxStarting?: Input<number | string>;
+  /** How long it may take until all are ready: `"30 minutes"`. @default what Pulumi's Kubernetes provider waits: ten minutes */
+  timeout?: Input<string>;
   /** Changes what is declared, for what no argument says. */
-  transform?: { set?: (spec: Record<string, unknown>) => Record<string, unknown> };
+  transform?: ObjectTransform;
 }
 
 /** A pool: ready sandboxes that nobody has claimed, refilled when one is claimed. */
@@ -32,16 +39,10 @@ export class SandboxSet extends ComponentResource {
     const { from, transform, ...wished } = args;
     super("ramet:index:SandboxSet", name, wished, opts);
     const placement = placementBeside(name, args, from);
-    const follows = from instanceof NamedSnapshot ? from.digest : from.spec.apply(digestOf);
-    const spec = output({ ...originOf(from), ...strategiesOf(args), replicas: args.replicas }).apply(
-      (plain: Record<string, unknown>) => transform?.set?.(plain) ?? plain,
-    );
-    const { apiVersion, kind } = sandboxSetKind;
-    const metadata = {
-      ...placement,
-      annotations: { [followedDigest]: follows, ...waitingFor("Ready", "Updated"), ...removedInBackground },
-    };
-    const set = new apiextensions.CustomResource(name, { apiVersion, kind, metadata, spec }, { parent: this });
+    const spec = { ...originOf(from), ...strategiesOf(args), replicas: args.replicas };
+    const waits = { ...waitingFor("Ready", "Updated"), ...waitingNoLonger(args.timeout) };
+    const metadata = { ...placement, annotations: { ...followed(from), ...waits, ...removedInBackground } };
+    const { object: set } = declareKind(this, name, sandboxSetKind, { metadata, spec, transform });
     this.name = set.metadata.name;
     this.namespace = placement.namespace;
     this.nodes = { set };
@@ -51,9 +52,14 @@ export class SandboxSet extends ComponentResource {
 
 /** A clone takes the template that was kept with its checkpoint. */
 function originOf(from: SandboxSetArgs["from"]): Record<string, unknown> {
-  return from instanceof NamedSnapshot
-    ? { template: { metadata: { annotations: { [restoreFromAnnotations[0]]: from.name } } } }
-    : { templateRef: { name: from.name } };
+  if (from instanceof SandboxTemplate) return { templateRef: { name: from.name } };
+  if (isTemplateName(from)) return { templateRef: { name: from.template } };
+  const reference = from instanceof NamedSnapshot ? from.name : from;
+  return { template: { metadata: { annotations: { [restoreFromAnnotations[0]]: reference } } } };
+}
+
+function isTemplateName(from: SandboxSetArgs["from"]): from is { template: Input<string> } {
+  return typeof from === "object" && "template" in from;
 }
 
 function strategiesOf({ maxUnavailable, maxStarting }: SandboxSetArgs): Record<string, unknown> {
@@ -64,4 +70,9 @@ function strategiesOf({ maxUnavailable, maxStarting }: SandboxSetArgs): Record<s
 }
 
 /** So that a preview shows that the set rolls, and `pulumi up` waits for it. It has no effect in the cluster. */
+function followed(from: SandboxSetArgs["from"]): Record<string, Output<string>> {
+  if (from instanceof NamedSnapshot) return { [followedDigest]: from.digest };
+  return from instanceof SandboxTemplate ? { [followedDigest]: from.spec.apply(digestOf) } : {};
+}
+
 const followedDigest = "ramet.dev/follows-digest";

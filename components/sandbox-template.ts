@@ -1,7 +1,8 @@
-import { apiextensions } from "@pulumi/kubernetes";
+import type { apiextensions } from "@pulumi/kubernetes";
 import { all, ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxTemplateKind } from "../src/api/sandbox-template.ts";
 import { removedInBackground } from "./await.ts";
+import { declareKind, type ObjectTransform } from "./declare-kind.ts";
 import { placementOf, type PlacementArgs } from "./placement.ts";
 import { podTemplate, type PodArgs } from "./pod-template.ts";
 
@@ -12,7 +13,7 @@ export interface SandboxTemplateArgs extends PlacementArgs, PodArgs {
    */
   persistentContents?: Input<Input<string>[]>;
   /** Changes what is declared, for what no argument says. */
-  transform?: { template?: (spec: Record<string, unknown>) => Record<string, unknown> };
+  transform?: ObjectTransform;
 }
 
 /** What sandboxes are made from. */
@@ -25,24 +26,18 @@ export class SandboxTemplate extends ComponentResource {
   declare readonly nodes: { template: apiextensions.CustomResource };
 
   constructor(name: string, args: SandboxTemplateArgs, opts: ComponentResourceOptions = {}) {
-    const { transform, ...wished } = args;
-    super("ramet:index:SandboxTemplate", name, wished, opts);
+    const { transform, ...inputs } = args;
+    super("ramet:index:SandboxTemplate", name, inputs, opts);
     const placement = placementOf(name, args);
-    const spec = all([podTemplate(args), output(args.persistentContents)]).apply(
-      ([template, persistentContents]): Record<string, unknown> => {
-        const plain: Record<string, unknown> = {
-          template,
-          ...(persistentContents !== undefined && { persistentContents }),
-        };
-        return transform?.template?.(plain) ?? plain;
-      },
+    const wished = all([podTemplate(args), output(args.persistentContents)]).apply(
+      ([pod, persistentContents]): Record<string, unknown> => ({
+        template: pod,
+        ...(persistentContents !== undefined && { persistentContents }),
+      }),
     );
-    const { apiVersion, kind } = sandboxTemplateKind;
-    const template = new apiextensions.CustomResource(
-      name,
-      { apiVersion, kind, metadata: { ...placement, annotations: removedInBackground }, spec },
-      { parent: this },
-    );
+    const metadata = { ...placement, annotations: removedInBackground };
+    const declared = declareKind(this, name, sandboxTemplateKind, { metadata, spec: wished, transform });
+    const { object: template, spec } = declared;
     // What is made from it waits until it is there.
     this.name = template.metadata.name;
     this.namespace = placement.namespace;

@@ -1,17 +1,20 @@
-import { apiextensions } from "@pulumi/kubernetes";
-import { ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
+import type { apiextensions } from "@pulumi/kubernetes";
+import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxKind } from "../src/api/sandbox.ts";
-import { removedInBackground, waitingFor } from "./await.ts";
+import { removedInBackground, waitingFor, waitingNoLonger } from "./await.ts";
+import { declareKind, type ObjectTransform } from "./declare-kind.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
-import type { SandboxTemplate } from "./sandbox-template.ts";
+import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxArgs extends PlacementArgs {
-  /** What it is made from. For one that begins with a snapshot, use a `SandboxClone`. */
-  from: SandboxTemplate;
+  /** What it is made from: a SandboxTemplate, or the name of one. For one that begins with a snapshot, use a `SandboxClone`. */
+  from: SandboxTemplate | Input<string>;
   /** When it is deleted, RFC 3339. @default never */
   shutdownTime?: Input<string>;
+  /** How long it may take until it is ready: `"5 minutes"`. @default what Pulumi's Kubernetes provider waits: ten minutes */
+  timeout?: Input<string>;
   /** Changes what is declared, for what no argument says. */
-  transform?: { sandbox?: (spec: Record<string, unknown>) => Record<string, unknown> };
+  transform?: ObjectTransform;
 }
 
 /** One sandbox, booted from a template. It keeps what it was made from when the template changes. */
@@ -25,14 +28,14 @@ export class Sandbox extends ComponentResource {
     const { from, transform, ...wished } = args;
     super("ramet:index:Sandbox", name, wished, opts);
     const placement = placementBeside(name, args, from);
-    const { shutdownTime } = args;
-    const spec = output({
-      templateRef: { name: from.name },
+    const { shutdownTime, timeout } = args;
+    const spec = {
+      templateRef: { name: from instanceof SandboxTemplate ? from.name : from },
       ...(shutdownTime !== undefined && { shutdownTime }),
-    }).apply((plain: Record<string, unknown>) => transform?.sandbox?.(plain) ?? plain);
-    const { apiVersion, kind } = sandboxKind;
-    const metadata = { ...placement, annotations: { ...waitingFor("Ready"), ...removedInBackground } };
-    const sandbox = new apiextensions.CustomResource(name, { apiVersion, kind, metadata, spec }, { parent: this });
+    };
+    const annotations = { ...waitingFor("Ready"), ...waitingNoLonger(timeout), ...removedInBackground };
+    const metadata = { ...placement, annotations };
+    const { object: sandbox } = declareKind(this, name, sandboxKind, { metadata, spec, transform });
     this.name = sandbox.metadata.name;
     this.namespace = placement.namespace;
     this.nodes = { sandbox };

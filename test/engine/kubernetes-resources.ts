@@ -10,7 +10,7 @@ import type { Values } from "./values.ts";
 
 /**
  * `kubernetes:*` resources, by server-side apply: a stand-in for `pulumi-resource-kubernetes`. It waits for what the annotation
- * `pulumi.com/waitFor` names, and for an object to be gone.
+ * `pulumi.com/waitFor` names, as long as `pulumi.com/timeoutSeconds` says, and for an object to be gone.
  */
 export class KubernetesResources implements ResourceProvider {
   readonly #client: KubeClient;
@@ -72,7 +72,7 @@ export class KubernetesResources implements ResourceProvider {
       from: applied,
       what: `${wanted.join(" and ")} of the ${manifest.kind} ${applied.metadata.name}`,
       until: (seen) => seen !== undefined && isAsWanted(seen, wanted, generation),
-      timeoutMilliseconds: 300_000,
+      timeoutMilliseconds: Number(manifest.metadata.annotations?.["pulumi.com/timeoutSeconds"] ?? 300) * 1000,
     });
     return { ...ready };
   }

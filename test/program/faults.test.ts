@@ -5,6 +5,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { refOf } from "../../provider/handlers/ref-of.ts";
 import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
+import { sandboxKind } from "../../src/api/sandbox.ts";
+import { sandboxSetKind } from "../../src/api/sandbox-set.ts";
+import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
@@ -53,6 +56,24 @@ it("refuses what is made from something in another namespace, which it would wai
       expect(preview.succeeded).toBe(false);
       expect(preview.text).toMatch(/apart would be in the namespace b, and what it is made from is in a\. Give both/);
     }
+  } finally {
+    await program.remove();
+  }
+});
+
+it("makes sets and sandboxes from what is there by name, changed as the program wishes, and waits no longer than it says", async () => {
+  const program = await openProgram("test/program/programs/by-name", { kubeconfig: plane.kubeconfigPath });
+  try {
+    expect((await program.engine.up()).succeeded).toBe(false);
+    const made = async (kind: Parameters<typeof refOf>[0], name: string) =>
+      client.resource(refOf(kind)).get({ namespace: "default", name });
+    const labels = { team: "a" };
+    expect(await made(sandboxTemplateKind, "python")).toMatchObject({ metadata: { labels } });
+    const template = { metadata: { annotations: { "ramet.dev/restore-from": "data@7" } } };
+    expect(await made(sandboxSetKind, "of-snapshot")).toMatchObject({ metadata: { labels }, spec: { template } });
+    const spec = { templateRef: { name: "theirs" } };
+    expect(await made(sandboxSetKind, "of-template")).toMatchObject({ spec });
+    expect(await made(sandboxKind, "box")).toMatchObject({ metadata: { labels }, spec });
   } finally {
     await program.remove();
   }
