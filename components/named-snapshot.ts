@@ -18,7 +18,7 @@ export interface NamedSnapshotArgs extends PlacementArgs {
   deletionPolicy?: Input<"Retain" | "Delete">;
   /** After which steps the state is captured, so that a later build can begin there. @default "EveryStep" */
   stepCache?: Input<"EveryStep" | "LastStep" | "None">;
-  /** How long a build may take: `"30 minutes"`. @default "1 hour" */
+  /** How long a build is waited for: `"30 minutes"`. A build that takes longer goes on in the cluster. @default "1 hour" */
   timeout?: Input<string>;
 }
 

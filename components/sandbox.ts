@@ -17,7 +17,7 @@ export interface SandboxArgs extends PlacementArgs {
   transform?: ObjectTransform;
 }
 
-/** One sandbox, booted from a template. It keeps what it was made from when the template changes. */
+/** One sandbox, booted from a template. When the template changes it runs on as it is, and takes the new one with a pause and resume. */
 export class Sandbox extends ComponentResource {
   declare readonly name: Output<string>;
   declare readonly namespace: Output<string>;

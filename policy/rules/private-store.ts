@@ -8,14 +8,15 @@ export const privateStore = defineRule({
   remedy: "Grant to identities, not to everybody. A bucket that holds no checkpoints is named in exempt.",
   settings: {},
   judge: (resource) => {
-    const [cloud = "", , name = ""] = resource.type.split(":");
-    return (judges.get(`${cloud} ${name}`)?.(resource.inputs) ?? []).map((what) => `everybody may use it: ${what}`);
+    const [cloud = "", module = "", name = ""] = resource.type.split(":");
+    const found = judges.get(`${cloud} ${name}`) ?? judges.get(`${cloud} ${module} ${name}`);
+    return (found?.(resource.inputs) ?? []).map((what) => `everybody may use it: ${what}`);
   },
 });
 
 type Judge = (inputs: PolicyResource["inputs"]) => string[];
 
-/** By provider and class; the module of a token has the version of the API in it with some. */
+/** By provider and class; the module of a token has the version of the API in it with some, and is needed to tell classes apart with others. */
 const judges: ReadonlyMap<string, Judge> = new Map<string, Judge>([
   // https://docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html: canned ACLs and predefined groups
   ["aws Bucket", judgeAcl],
@@ -27,6 +28,7 @@ const judges: ReadonlyMap<string, Judge> = new Map<string, Judge>([
   // https://cloud.google.com/storage/docs/access-control/making-data-public and .../access-control/lists
   ["gcp BucketIAMMember", judgeMembers],
   ["gcp BucketIAMBinding", judgeMembers],
+  ["gcp BucketIAMPolicy", judgeIamPolicy],
   ["gcp BucketAccessControl", judgeMembers],
   ["gcp DefaultObjectAccessControl", judgeMembers],
   ["gcp BucketACL", judgeAcl],
@@ -39,17 +41,28 @@ const judges: ReadonlyMap<string, Judge> = new Map<string, Judge>([
     "azure-native BlobContainer",
     ({ publicAccess }) => told(isWord(publicAccess) && publicAccess !== "None", "publicAccess"),
   ],
+  // The classic provider, with which blobs may be made public unless an account says that they may not.
+  [
+    "azure storage/account Account",
+    ({ allowNestedItemsToBePublic }) =>
+      told(allowNestedItemsToBePublic !== false, "allowNestedItemsToBePublic is not false"),
+  ],
+  [
+    "azure storage/container Container",
+    ({ containerAccessType }) =>
+      told(isWord(containerAccessType) && containerAccessType !== "private", "containerAccessType"),
+  ],
 ]);
 
 function judgeAcl(inputs: PolicyResource["inputs"]): string[] {
-  const { acl, predefinedAcl, accessControlPolicy } = Acl.parse(inputs);
+  const { acl, predefinedAcl, accessControlPolicy, grants: ofBucket = [] } = Acl.parse(inputs);
   const word = acl ?? predefinedAcl;
   const everybody = /^(?:public|authenticated)-?read/i;
-  const grants = accessControlPolicy?.grants ?? [];
+  const grantees = [...ofBucket, ...(accessControlPolicy?.grants ?? []).map(({ grantee }) => grantee)];
   return [
     ...told(word !== undefined && everybody.test(word), `the ACL ${word ?? ""}`),
     ...told(
-      grants.some(({ grantee }) => /\/(?:AllUsers|AuthenticatedUsers)$/.test(grantee?.uri ?? "")),
+      grantees.some((grantee) => /\/(?:AllUsers|AuthenticatedUsers)$/.test(grantee?.uri ?? "")),
       "a grant to a group of all users",
     ),
   ];
@@ -78,6 +91,11 @@ function judgeMembers(inputs: PolicyResource["inputs"]): string[] {
     .map(String);
 }
 
+function judgeIamPolicy({ policyData }: PolicyResource["inputs"]): string[] {
+  const { bindings } = IamPolicy.parse(typeof policyData === "string" ? JSON.parse(policyData) : policyData);
+  return bindings.flatMap(judgeMembers);
+}
+
 function told(isSo: boolean, what: string): string[] {
   return isSo ? [what] : [];
 }
@@ -86,12 +104,13 @@ function isWord(value: unknown): value is string {
   return typeof value === "string";
 }
 
+const Grantee = z.object({ uri: z.string().optional() });
 const Acl = z.object({
   acl: z.string().optional(),
   predefinedAcl: z.string().optional(),
-  accessControlPolicy: z
-    .object({ grants: z.array(z.object({ grantee: z.object({ uri: z.string().optional() }).optional() })).optional() })
-    .optional(),
+  /** Of a bucket itself, as BucketV2 has them. */
+  grants: z.array(Grantee).optional(),
+  accessControlPolicy: z.object({ grants: z.array(z.object({ grantee: Grantee.optional() })).optional() }).optional(),
 });
 const Words = z.union([z.string(), z.array(z.string())]);
 const Statement = z.object({
@@ -105,3 +124,4 @@ const Members = z.object({
   members: z.array(z.string()).optional(),
   entity: z.string().optional(),
 });
+const IamPolicy = z.object({ bindings: z.array(z.object({ members: z.array(z.string()).optional() })).default([]) });

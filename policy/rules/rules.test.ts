@@ -188,6 +188,8 @@ describe("bounded lifetimes", () => {
 describe("private store", () => {
   const block = { blockPublicAcls: true, blockPublicPolicy: true, ignorePublicAcls: true, restrictPublicBuckets: true };
   const policy = (statement: object) => JSON.stringify({ Version: "2012-10-17", Statement: [statement] });
+  const iamPolicy = (member: string) =>
+    JSON.stringify({ bindings: [{ role: "roles/storage.objectViewer", members: [member] }] });
   const open = { Effect: "Allow", Action: "s3:GetObject", Resource: "*" };
 
   it.each([
@@ -206,6 +208,13 @@ describe("private store", () => {
     ["gcp:storage/bucketAccessControl:BucketAccessControl", { entity: "allUsers" }],
     ["gcp:storage/defaultObjectAccessControl:DefaultObjectAccessControl", { entity: "allUsers" }],
     ["gcp:storage/bucketACL:BucketACL", { predefinedAcl: "publicRead" }],
+    ["gcp:storage/bucketIAMPolicy:BucketIAMPolicy", { policyData: iamPolicy("allUsers") }],
+    [
+      "aws:s3/bucketV2:BucketV2",
+      { grants: [{ type: "Group", uri: "http://acs.amazonaws.com/groups/global/AllUsers" }] },
+    ],
+    ["azure:storage/account:Account", {}],
+    ["azure:storage/container:Container", { containerAccessType: "blob" }],
     ["azure-native:storage:StorageAccount", { allowBlobPublicAccess: true }],
     ["azure-native:storage/v20230101:BlobContainer", { publicAccess: "Container" }],
   ])("refuses a %s of %j", (type, inputs) => {
@@ -225,6 +234,11 @@ describe("private store", () => {
     ["aws:s3/bucketPolicy:BucketPolicy", { policy: policy({ ...open, Effect: "Deny", Principal: "*" }) }],
     ["gcp:storage/bucketIAMMember:BucketIAMMember", { member: "serviceAccount:ramet@example.org" }],
     ["gcp:storage/bucketACL:BucketACL", { predefinedAcl: "projectPrivate" }],
+    ["gcp:storage/bucketIAMPolicy:BucketIAMPolicy", { policyData: iamPolicy("user:a@example.org") }],
+    ["aws:s3/bucketV2:BucketV2", { grants: [{ type: "CanonicalUser", id: "a", permissions: ["FULL_CONTROL"] }] }],
+    ["azure:storage/account:Account", { allowNestedItemsToBePublic: false }],
+    ["azure:storage/container:Container", { containerAccessType: "private" }],
+    ["azure:cosmosdb/account:Account", {}],
     ["azure-native:storage:StorageAccount", { allowBlobPublicAccess: false }],
     ["azure-native:storage:BlobContainer", { publicAccess: "None" }],
   ])("lets a %s of %j be", (type, inputs) => {

@@ -24,7 +24,7 @@ export const NamedSnapshotInputs = z.looseObject({
   digestKey: z.string().optional(),
   /** Whether a secret of the program stands in the recipe itself, where everybody could read it. */
   recipeHoldsSecrets: z.boolean().optional(),
-  /** How long a build may take: `30 minutes`. */
+  /** How long a build is waited for: `30 minutes`. */
   timeout: z.string(),
   /** Which resource of which stack this is. */
   owner: z.string(),
