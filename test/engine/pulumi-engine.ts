@@ -104,7 +104,9 @@ export class PulumiEngine implements Engine {
   async #configure(stack: Stack): Promise<void> {
     const { program, stack: name, configuration = {}, secretKeys = [] } = this.#options;
     const path = join(program, `Pulumi.${name}.yaml`);
-    const { config: _before, ...rest } = parse(await readFile(path, "utf8")) as Record<string, unknown>;
+    // There is none where another program's folder had the stack before.
+    const settings = parse(await readFile(path, "utf8").catch(() => "{}")) as Record<string, unknown>;
+    const { config: _before, ...rest } = settings;
     await writeFile(path, stringify(rest));
     const values = Object.entries(configuration).map(
       ([key, value]) => [key, { value, secret: secretKeys.includes(key) }] as const,

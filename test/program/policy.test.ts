@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { PolicyPackProcess } from "../engine/policy-pack-process.ts";
+import { nowhere } from "../setup/nowhere.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 /** The pack of the examples, as Pulumi's process for packs loads it; no cluster is needed to judge a program. */
@@ -88,11 +89,3 @@ it("takes the settings of a stack, and says what it cannot know yet", async () =
 
 /** Pulumi's mark of a value that a preview does not know (`sdk/nodejs/runtime/rpc.ts`). */
 const unknownValue = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
-
-const nowhere = `apiVersion: v1
-kind: Config
-current-context: nowhere
-contexts: [{ name: nowhere, context: { cluster: nowhere, user: nobody } }]
-clusters: [{ name: nowhere, cluster: { server: "http://127.0.0.1:9" } }]
-users: [{ name: nobody, user: {} }]
-`;

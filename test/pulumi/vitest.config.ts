@@ -1,8 +1,11 @@
 import { defineConfig } from "vitest/config";
 import { kubernetesPlugin, missingPrograms } from "../engine/find-pulumi.ts";
 
-/** The others declare resources of clouds, whose plugins it would need, or are about files that Pulumi never sees. */
-const programs = ["local-program", "notes", "install", "stack", "review", "faults"];
+/**
+ * The others declare resources of clouds, whose plugins it would need, read a state that the stand-in wrote, or are about files that
+ * Pulumi never sees.
+ */
+const programs = ["local-program", "notes", "install", "stack", "review", "faults", "imports"];
 
 /** `npm run test:pulumi`: the programs of the project "program" once more, run by the `pulumi` that is on the PATH. */
 export default defineConfig(async () => {
@@ -13,7 +16,7 @@ export default defineConfig(async () => {
       include: [
         "test/pulumi/needs.test.ts",
         ...(isThere ? ["test/pulumi/interrupted.test.ts"] : []),
-        ...(missing.length === 0 ? programs.map((name) => `test/program/${name}.test.ts`) : []),
+        ...(missing.length === 0 ? ["test/pulumi/root-project.test.ts", ...programs.map(testOf)] : []),
       ],
       env: { RAMET_TEST_ENGINE: "pulumi" },
       globalSetup: isThere ? ["test/setup/tools.ts", "test/setup/built-package.ts"] : [],
@@ -26,3 +29,7 @@ export default defineConfig(async () => {
     },
   };
 });
+
+function testOf(program: string): string {
+  return `test/program/${program}.test.ts`;
+}

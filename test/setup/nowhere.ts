@@ -1,0 +1,8 @@
+/** A kubeconfig of a server that nobody answers for: a preview has to do without. */
+export const nowhere = `apiVersion: v1
+kind: Config
+current-context: nowhere
+contexts: [{ name: nowhere, context: { cluster: nowhere, user: nobody } }]
+clusters: [{ name: nowhere, cluster: { server: "http://127.0.0.1:9" } }]
+users: [{ name: nobody, user: {} }]
+`;
