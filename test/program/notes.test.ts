@@ -168,8 +168,10 @@ it("is destroyed with its Secret", async () => {
   ).toBeUndefined();
 });
 
+/** What is updated. A component bears the name of its object, and only some engines tell of both. */
 function updated({ steps }: RunResult): string[] {
-  return steps.filter(({ operation }) => operation === "update").map(({ name }) => name);
+  const found = steps.filter(({ operation }) => operation === "update").map(({ name }) => name);
+  return [...new Set(found)].toSorted();
 }
 
 async function names(): Promise<string[]> {
