@@ -7,6 +7,7 @@ import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { providerTexts } from "./provider-texts.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
 /** An API server without controllers: the test says what they would. */
@@ -48,7 +49,8 @@ it("ends only when the sets that follow a snapshot have heard of its version", a
   await built();
   await expect.poll(() => world.lines).toContain("data: version 1 serves");
   // What does not wait has ended before the same process answers to this.
-  await world.refresh({ id: "default/data", inputs: wish(), outputs: wish() });
+  const outputs = { ...wish(), __provider: providerTexts.namedSnapshot };
+  await world.refresh({ id: "default/data", inputs: wish(), outputs });
   expect(hasEnded).toBe(false);
   const updateRevision = setRevision(set, undefined, () => checkpointId).hash;
   await sets.mergePatch(pool, { status: { updateRevision } }, status);
