@@ -33,9 +33,9 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     await kubectl("apply", "-k", folder);
     await expect.poll(() => readyPods(...controllers), long).toBe(2);
     await expect.poll(() => world.leader(), long).toMatch(/^ramet-controller-/);
-    const logs = await kubectl("logs", ...controllers, "--tail=-1");
-    expect(logs).toContain("the controllers run");
-    expect(logs).not.toMatch(/forbidden/i);
+    const logs = (): Promise<string> => kubectl("logs", ...controllers, "--tail=-1");
+    await expect.poll(logs, long).toContain("the controllers run");
+    expect(await logs()).not.toMatch(/forbidden/i);
   });
 
   test("a sandbox has its init container, sidecar, volumes, variables, probes and hooks", async () => {
