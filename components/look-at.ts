@@ -1,8 +1,9 @@
-import { Config, log, runtime, type ComponentResource, type Input } from "@pulumi/pulumi";
+import { log, runtime, type ComponentResource, type Input } from "@pulumi/pulumi";
 import type { ErrorCode } from "../src/api/error-codes.ts";
 import { RametError } from "../src/api/errors.ts";
 import type { Surroundings } from "../provider/handlers/open-cluster.ts";
 import { knownValue } from "./known-value.ts";
+import { programSurroundings } from "./program-surroundings.ts";
 import { refusal } from "./refusal.ts";
 
 export interface Look<Seen> {
@@ -37,11 +38,8 @@ export async function lookAt<Seen>(
 }
 
 function surroundings(kubeconfig: string | undefined): Surroundings {
-  const configuration = new Config("kubernetes");
-  const get = (key: string): string | undefined => {
-    if (kubeconfig !== undefined) return key === "kubernetes:kubeconfig" ? kubeconfig : undefined;
-    return configuration.get(key.replace(/^kubernetes:/, ""));
-  };
+  if (kubeconfig === undefined) return programSurroundings();
+  const get = (key: string): string | undefined => (key === "kubernetes:kubeconfig" ? kubeconfig : undefined);
   return { configuration: { get }, environment: process.env };
 }
 

@@ -1,6 +1,5 @@
 import {
   all,
-  Config,
   getOrganization,
   getProject,
   getStack,
@@ -14,6 +13,7 @@ import {
 import { RametError } from "../src/api/errors.ts";
 import { defaultNamespace } from "../provider/handlers/open-cluster.ts";
 import { knownValue } from "./known-value.ts";
+import { programSurroundings } from "./program-surroundings.ts";
 import { refusal } from "./refusal.ts";
 
 /** Where an object goes, and what it is called there. */
@@ -35,9 +35,7 @@ export function placementOf(resourceName: string, args: PlacementArgs): Placemen
 
 /** Where Pulumi's Kubernetes provider puts what names no namespace. A preview goes on without a kubeconfig. */
 function usualNamespace(): Promise<string> {
-  const configuration = new Config("kubernetes");
-  const get = (key: string): string | undefined => configuration.get(key.replace(/^kubernetes:/, ""));
-  return defaultNamespace({ configuration: { get }, environment: process.env }).catch(() => "default");
+  return defaultNamespace(programSurroundings()).catch(() => "default");
 }
 
 /**

@@ -1,6 +1,4 @@
 import { mkdir, writeFile } from "node:fs/promises";
-import { connect } from "node:net";
-import { once } from "node:events";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { systemClock as clock } from "../../src/kube/clock.ts";
@@ -10,6 +8,7 @@ import { writeKubeconfig } from "../../src/local/control-plane/kubeconfig.ts";
 import { openPki } from "../../src/local/control-plane/pki.ts";
 import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 import { runProgram } from "../../src/local/tools/run-program.ts";
+import { accepts } from "../setup/loopback-server.ts";
 import type { NodeToolName } from "./node-tools.ts";
 
 /** What main.ts has made before the namespaces. */
@@ -214,14 +213,4 @@ async function startS3(
   );
   await untilReady(server, "the S3 server", () => accepts(gateway, port));
   return { endpoint: `http://${gateway}:${port}`, environment };
-}
-
-async function accepts(host: string, port: number): Promise<boolean> {
-  const socket = connect(port, host);
-  return once(socket, "connect")
-    .then(
-      () => true,
-      () => false,
-    )
-    .finally(() => socket.destroy());
 }

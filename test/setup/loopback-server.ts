@@ -21,12 +21,13 @@ export interface LoopbackServer {
 export async function startLoopbackServer({ what, port, dir, ...run }: LoopbackServer): Promise<Child> {
   const clock = systemClock;
   const child = await startChild({ ...run, cwd: dir, logPath: join(dir, "server.log"), clock });
-  await waitUntilReady(child, { what, timeoutMilliseconds: 30_000, clock, ready: () => accepts(port) });
+  await waitUntilReady(child, { what, timeoutMilliseconds: 30_000, clock, ready: () => accepts("127.0.0.1", port) });
   return child;
 }
 
-async function accepts(port: number): Promise<boolean> {
-  const socket = connect(port, "127.0.0.1");
+/** Whether somebody takes connections there. */
+export async function accepts(host: string, port: number): Promise<boolean> {
+  const socket = connect(port, host);
   try {
     await once(socket, "connect");
     return true;
