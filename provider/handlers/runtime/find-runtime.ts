@@ -1,20 +1,14 @@
-import { z } from "zod";
 import { renderCrds } from "../../../src/api/crd.ts";
-import {
-  controllerLabels,
-  controllerName,
-  controllersLease,
-  localNodeLabels,
-  systemNamespace,
-} from "../../../src/api/system-names.ts";
+import { controllerLabels, controllerName, localNodeLabels } from "../../../src/api/system-names.ts";
 import { RametError } from "../../../src/api/errors.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
-import { keyOf, ObjectMeta, type KubeObject } from "../../../src/kube/object.ts";
+import { keyOf, type KubeObject } from "../../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { lookAtCluster } from "../look-at-cluster.ts";
 import type { Surroundings } from "../open-cluster.ts";
 import { declaredBy } from "../owner.ts";
+import { leaseAt, liveHolder } from "./live-holder.ts";
 
 /** What there is of Ramet's runtime in a cluster. */
 export interface RuntimeFacts {
@@ -36,11 +30,11 @@ export interface Declared {
 }
 
 /** Looks, and changes nothing. @throws RametError when the cluster cannot be reached or may not be read */
-export function findRuntime(around: Surroundings): Promise<RuntimeFacts> {
-  return lookAtCluster(around, async (client, signal) => {
+export async function findRuntime(around: Surroundings): Promise<RuntimeFacts> {
+  const facts = await lookAtCluster(around, async (client, signal): Promise<RuntimeFacts> => {
     const deployment = await controllersDeployment(client, signal);
     const sign =
-      deployment === undefined ? await otherSign(client, signal) : `the Deployment ${keyOf(deployment.metadata)}`;
+      deployment === undefined ? await machineOf(client, signal) : `the Deployment ${keyOf(deployment.metadata)}`;
     const declared = await declaredOf(client, deployment, signal);
     return {
       ...(sign !== undefined && { sign }),
@@ -48,6 +42,8 @@ export function findRuntime(around: Surroundings): Promise<RuntimeFacts> {
       ...(await crdsIn(client, signal)),
     };
   });
+  const holder = facts.sign === undefined ? await liveHolder(around) : undefined;
+  return holder === undefined ? facts : { ...facts, sign: `the holder of the Lease ${keyOf(leaseAt)}, ${holder}` };
 }
 
 /** In whatever namespace. A cluster on one machine serves no Deployments. */
@@ -56,13 +52,8 @@ async function controllersDeployment(client: KubeClient, signal: AbortSignal): P
   return deployment;
 }
 
-/** Of controllers without a Deployment: the lease that one of them renews, and the machine that brings them. */
-async function otherSign(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
-  const at = { namespace: systemNamespace, name: controllersLease };
-  const lease = await client.resource(coreResources.leases, (value) => Lease.parse(value)).find(at, { signal });
-  const { holderIdentity, renewTime } = lease?.spec ?? {};
-  const isFresh = Date.parse(renewTime ?? "") > client.clock.now().getTime() - freshMilliseconds;
-  if (holderIdentity && isFresh) return `the holder of the Lease ${keyOf(at)}, ${holderIdentity}`;
+/** The machine that brings controllers of its own. */
+async function machineOf(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
   const [node] = await listed(client, coreResources.nodes, { labelSelector: selectorOf(localNodeLabels), signal });
   return node && `the cluster on one machine with the node ${node.metadata.name}`;
 }
@@ -129,9 +120,3 @@ const clusterRoles = {
   kind: "ClusterRole",
   namespaced: false,
 };
-const Lease = z.looseObject({
-  metadata: ObjectMeta,
-  spec: z.looseObject({ holderIdentity: z.string().nullish(), renewTime: z.string().nullish() }).optional(),
-});
-/** It is renewed every 5 s and good for 15; clocks may differ. Who gives it up leaves it without a holder. */
-const freshMilliseconds = 60_000;
