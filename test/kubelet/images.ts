@@ -10,19 +10,25 @@ import { ensurePythonImage } from "../../src/local/images/python-image.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** What the cluster calls its images: those of images/Dockerfile, a template's, and the one that holds a Pod's namespaces. */
+/** What the cluster calls its images: those of images/Dockerfile, a template's, the one that holds a Pod's namespaces, and external-snapshotter's. */
 export const imageNames = {
   controller: "localhost/ramet:test",
   cell: "localhost/ramet-cell:test",
   python: "localhost/python:test",
   pause: "localhost/pause:test",
+  snapshotController: "registry.k8s.io/sig-storage/snapshot-controller:v8.6.0",
 } as const;
 
 /**
  * Builds the images and writes each as an OCI archive into `folder`. `images/Dockerfile` is built as users build it, but for its bases:
  * where no registry is in reach, a Debian with Node, and one with Go, stand in for `node:22-bookworm-slim` and `golang:1.26-bookworm`.
+ * So does one with that program for external-snapshotter's image.
  */
-export async function buildImages(folder: string, progress: (line: string) => void): Promise<string[]> {
+export async function buildImages(
+  folder: string,
+  programs: { "snapshot-controller": string },
+  progress: (line: string) => void,
+): Promise<string[]> {
   const buildah = await openBuildah();
   const python = await ensurePythonImage({ progress });
   const go = await goRoot();
@@ -38,6 +44,12 @@ export async function buildImages(folder: string, progress: (line: string) => vo
   await buildah.compose(base("pause"), bases.debian, [], { entrypoint: ["sleep", "infinity"] });
   await buildah.run("tag", bases.debian, imageNames.python);
   await buildah.run("tag", base("pause"), imageNames.pause);
+  const snapshotController = base(imageNames.snapshotController.replace(/.*\/(.*):/, "$1-"));
+  const path = "/snapshot-controller";
+  await buildah.compose(snapshotController, "scratch", [[programs["snapshot-controller"], path]], {
+    entrypoint: [path],
+  });
+  await buildah.run("tag", snapshotController, imageNames.snapshotController);
   for (const target of ["controller", "cell"] as const) {
     progress(`images: ${target}, from images/Dockerfile`);
     await buildah.build(target, imageNames[target], bases);

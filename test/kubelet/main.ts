@@ -27,15 +27,13 @@ buildPackage();
 const dir = await mkdtemp(join(tmpdir(), "ramet-kubelet-"));
 const cgroup = `ramet-test-${process.pid}`;
 try {
-  const setting: ClusterSetting = {
-    ...{ dir, cgroup, cni: (await cniFolder()) ?? "" },
-    tools: {
-      ...(await acquireTools({ names: ["etcd", "kube-apiserver"], progress })),
-      ...(await acquirePinned(pinnedTestTool, { names: ["versitygw"], progress })),
-      ...(await acquirePinned(pinnedNodeTool, { names: nodeToolNames, progress })),
-    },
-    images: await buildImages(dir, progress),
+  const tools = {
+    ...(await acquireTools({ names: ["etcd", "kube-apiserver"], progress })),
+    ...(await acquirePinned(pinnedTestTool, { names: ["versitygw"], progress })),
+    ...(await acquirePinned(pinnedNodeTool, { names: nodeToolNames, progress })),
   };
+  const images = await buildImages(dir, tools, progress);
+  const setting: ClusterSetting = { ...{ dir, cgroup, tools, images }, cni: (await cniFolder()) ?? "" };
   await Promise.all(cgroupFolders().map((folder) => mkdir(folder)));
   const inside = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
   const vitest = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/kubelet/vitest.config.ts"];

@@ -7,6 +7,11 @@ const containerd = {
   ...{ folder: "github.com/containerd/containerd/v2/cmd", coldSeconds: 60 },
 };
 
+const snapshotController = {
+  ...{ version: "8.6.0", module: "snapshot-controller" },
+  ...{ folder: "github.com/kubernetes-csi/external-snapshotter/v8/cmd", coldSeconds: 130 },
+};
+
 const pinned = {
   kubelet: kubernetes,
   "kube-controller-manager": kubernetes,
@@ -15,9 +20,10 @@ const pinned = {
   containerd,
   "containerd-shim-runc-v2": containerd,
   ctr: containerd,
+  "snapshot-controller": snapshotController,
 } as const;
 
-/** A program of a node, or of the rest of a cluster; its module's version stands in `test/tools/{kubelet,containerd}/go.mod`. */
+/** A program of a node, or of the rest of a cluster; its module's version stands in `test/tools/{kubelet,containerd,snapshot-controller}/go.mod`. */
 export type NodeToolName = keyof typeof pinned;
 
 export const nodeToolNames = Object.keys(pinned) as NodeToolName[];
