@@ -1,4 +1,7 @@
 /** What a Pulumi program imports. The kinds as types and schemas, without Pulumi, are `ramet/api`. */
+export { AksStoreIdentity, type AksStoreIdentityArgs } from "./identity/aks-store-identity.ts";
+export { EksStoreIdentity, type EksStoreIdentityArgs } from "./identity/eks-store-identity.ts";
+export { GkeStoreIdentity, type GkeStoreIdentityArgs } from "./identity/gke-store-identity.ts";
 export { NamedSnapshot, type NamedSnapshotArgs } from "./named-snapshot.ts";
 export { type PlacementArgs } from "./placement.ts";
 export { type PodArgs } from "./pod-template.ts";
@@ -25,9 +28,9 @@ export { SandboxTemplate, type SandboxTemplateArgs } from "./sandbox-template.ts
 export { SnapshotStack } from "./snapshot-stack.ts";
 export { type AksStackArgs } from "./snapshot-stack/aks.ts";
 export { type EksStackArgs } from "./snapshot-stack/eks.ts";
-export { type EksStackStore } from "./snapshot-stack/eks-store.ts";
+export { type EksStackStore } from "./snapshot-stack/eks-bucket.ts";
 export { type GkeStackArgs, type GkeStackStore } from "./snapshot-stack/gke.ts";
-export { type CloudWish, type SnapshotControllerArgs, type SnapshotStackArgs } from "./snapshot-stack/args.ts";
+export { type SnapshotControllerArgs, type SnapshotStackArgs } from "./snapshot-stack/args.ts";
 export {
   type AlibabaDiskSnapshotOptions,
   type AzureDiskSnapshotOptions,
@@ -37,3 +40,4 @@ export {
 } from "./snapshot-stack/snapshot-class.ts";
 export { type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 export { type SnapshotSourceArgs } from "./snapshot-source.ts";
+export { type CloudTransform, type CloudWish } from "./transform-cloud.ts";

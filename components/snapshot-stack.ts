@@ -8,7 +8,6 @@ import {
   unknown as unknownYet,
   type ComponentResourceOptions,
   type CustomResource,
-  type CustomResourceOptions,
   type Output,
 } from "@pulumi/pulumi";
 import type { Surroundings } from "../provider/handlers/open-cluster.ts";
@@ -29,6 +28,7 @@ import { cloudResources, cloudStore, installedManifests } from "./snapshot-stack
 import { controllerManifests, crdManifests } from "./snapshot-stack/manifests.ts";
 import { classManifest, type DeclaredClass } from "./snapshot-stack/snapshot-class.ts";
 import { classesFor, controllerNamespace, wishOf } from "./snapshot-stack/wish.ts";
+import { transforming } from "./transform-cloud.ts";
 
 type Args = SnapshotStackArgs & { name: string };
 
@@ -127,12 +127,4 @@ export class SnapshotStack extends ComponentResource<Made> {
     const ids = all(Object.values(objects).map(({ id }) => id));
     return ids.apply(async () => facts((await this.#look(args)) ?? nothingSeen));
   }
-}
-
-/** Pulumi applies it to each resource that is declared with these options. */
-function transforming(transform: NonNullable<SnapshotStackArgs["transform"]>["cloud"]): CustomResourceOptions {
-  if (transform === undefined) return {};
-  return {
-    transformations: [({ type, name, props, opts }) => ({ props: transform({ type, name, inputs: props }), opts })],
-  };
 }

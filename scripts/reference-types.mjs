@@ -32,12 +32,10 @@ export function readComponents(root) {
     }
   }
   const interfaces = new Map(statements.filter(ts.isInterfaceDeclaration).map((node) => [node.name.text, node]));
+  const classes = new Map(statements.filter(ts.isClassDeclaration).map((node) => [node.name?.text, node]));
   const isExported = (node) => node.name !== undefined && exported.has(node.name.text);
   return {
-    resources: statements
-      .filter(ts.isClassDeclaration)
-      .filter(isExported)
-      .map((node) => resourceOf(node, interfaces)),
+    resources: [...classes.values()].filter(isExported).map((node) => resourceOf(node, { interfaces, classes })),
     types: new Map(
       statements
         .filter((node) => ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node))
@@ -57,9 +55,10 @@ function namesExportedBy(index) {
   return new Set(declarations.flatMap(({ exportClause }) => exportClause.elements.map(({ name }) => name.text)));
 }
 
-function resourceOf(node, interfaces) {
+function resourceOf(node, { interfaces, classes }) {
   const name = node.name.text;
-  const properties = node.members
+  const inherited = parentsOf(node).flatMap((parent) => classes.get(parent)?.members ?? []);
+  const properties = [...node.members, ...inherited]
     .filter(ts.isPropertyDeclaration)
     .filter((member) => !ts.isPrivateIdentifier(member.name));
   const args = fieldsOf(interfaces.get(`${name}Args`), interfaces);

@@ -1,6 +1,7 @@
-import type { Input, Inputs } from "@pulumi/pulumi";
+import type { Input } from "@pulumi/pulumi";
 import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
 import type { StackMode } from "../../provider/handlers/snapshot-stack/stack-wish.ts";
+import type { CloudTransform } from "../transform-cloud.ts";
 import type { Manifest } from "./manifest.ts";
 import type { AksStackArgs } from "./aks.ts";
 import type { EksStackArgs } from "./eks.ts";
@@ -36,18 +37,8 @@ export interface SnapshotStackArgs {
   /** Changes each object that is declared in the cluster (`object`), and what a cloud is asked for (`cloud`), for what no argument says. */
   transform?: {
     object?: (manifest: Manifest) => Manifest;
-    /** Answers the inputs of the resource: all of them. */
-    cloud?: (wish: CloudWish) => Inputs;
+    cloud?: CloudTransform;
   };
-}
-
-/** A resource of a cloud's own package, before it is declared. */
-export interface CloudWish {
-  /** Such as `azure-native:storage:StorageAccount`. */
-  type: string;
-  /** Such as `snapshots-store`, which begins with the stack's own. */
-  name: string;
-  inputs: Inputs;
 }
 
 export interface SnapshotControllerArgs {

@@ -7,7 +7,8 @@ import type { Manifest } from "./manifest.ts";
 import { aksResources, aksStore } from "./aks.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { eksResources, type EksStackArgs } from "./eks.ts";
-import { eksStore } from "./eks-store.ts";
+import { eksStore } from "./eks-bucket.ts";
+import { checkIdentity } from "../identity/eks-trust.ts";
 import { gkeResources, gkeStore } from "./gke.ts";
 
 /** What the cloud is asked for. @throws RunError for what is missing of its arguments, or its package */
@@ -58,13 +59,9 @@ export function installedManifests(addons: readonly string[], annotations: Recor
 }
 
 function eksArgs({ eks }: SnapshotStackArgs): EksStackArgs {
-  if (eks === undefined) throw missing("eks.clusterName", "the name of the cluster");
-  if (eks.identity === "irsa" && eks.oidcProviderArn === undefined) {
-    throw missing("eks.oidcProviderArn", "the ARN of the cluster's OpenID Connect provider in IAM");
+  if (eks === undefined) {
+    throw refusal(new RametError("InvalidArgument", "eks.clusterName is missing: the name of the cluster"));
   }
+  checkIdentity(eks, "eks.");
   return eks;
-}
-
-function missing(argument: string, what: string): Error {
-  return refusal(new RametError("InvalidArgument", `${argument} is missing: ${what}`));
 }

@@ -1,8 +1,8 @@
 import type { CustomResource, CustomResourceOptions, Input } from "@pulumi/pulumi";
 import { all, jsonStringify, output, type Output } from "@pulumi/pulumi";
 import { cloudPackage } from "../cloud-package.ts";
-import { policy, trust, type EksIdentity } from "./eks-identity.ts";
-import { eksStoreResources, type EksStackStore } from "./eks-store.ts";
+import { policy, trust, type EksIdentity } from "../identity/eks-trust.ts";
+import { eksBucketResources, type EksStackStore } from "./eks-bucket.ts";
 
 /** What EKS is asked for. `identity` says how the driver and the controllers get their roles. */
 export interface EksStackArgs extends EksIdentity {
@@ -53,7 +53,7 @@ export async function eksResources(
 ): Promise<Record<string, CustomResource>> {
   const { store, ...args } = wish.args;
   const addons = await addonResources(name, wish, options);
-  return store === undefined ? addons : { ...addons, ...(await eksStoreResources(name, { ...args, store }, options)) };
+  return store === undefined ? addons : { ...addons, ...(await eksBucketResources(name, { ...args, store }, options)) };
 }
 
 async function addonResources(

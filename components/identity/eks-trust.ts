@@ -1,4 +1,6 @@
 import { jsonStringify, output, type Input, type Output } from "@pulumi/pulumi";
+import { RametError } from "../../src/api/errors.ts";
+import { refusal } from "../refusal.ts";
 
 /** How service accounts of a cluster of EKS get roles of IAM. */
 export interface EksIdentity {
@@ -6,6 +8,13 @@ export interface EksIdentity {
   identity?: "podIdentity" | "irsa";
   /** The cluster's OpenID Connect provider in IAM, for IRSA. */
   oidcProviderArn?: Input<string>;
+}
+
+/** @param path of the arguments, as the message names them: `eks.`, or nothing @throws RunError for what is missing */
+export function checkIdentity({ identity, oidcProviderArn }: EksIdentity, path: "eks." | "" = ""): void {
+  if (identity !== "irsa" || oidcProviderArn !== undefined) return;
+  const what = "the ARN of the cluster's OpenID Connect provider in IAM";
+  throw refusal(new RametError("InvalidArgument", `${path}oidcProviderArn is missing: ${what}`));
 }
 
 export interface ServiceAccountRef {

@@ -1,6 +1,6 @@
 import { all, output, type CustomResource, type Output } from "@pulumi/pulumi";
 
-/** What is told of a cloud's store, known when everything is there that its users need: bucket, identity and rights. */
+/** What is told of a store, known when everything of what was made is there that its users need: identity, rights, and the bucket. */
 export function whenStored<T>(
   made: Promise<Record<string, CustomResource>>,
   tell: (resources: Record<string, CustomResource>) => Output<T>,

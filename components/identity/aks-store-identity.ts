@@ -1,0 +1,115 @@
+import type { UserAssignedIdentity } from "@pulumi/azure-native/managedidentity/index.js";
+import {
+  interpolate,
+  output,
+  type ComponentResourceOptions,
+  type CustomResource,
+  type CustomResourceOptions,
+  type Input,
+} from "@pulumi/pulumi";
+import { RametError } from "../../src/api/errors.ts";
+import { cloudPackage } from "../cloud-package.ts";
+import type { AzureStore, RametStore } from "../ramet-store.ts";
+import { refusal } from "../refusal.ts";
+import { controllersAccount, StoreIdentity, type StoreIdentityArgs } from "./store-identity.ts";
+import { whenStored } from "./when-stored.ts";
+
+export interface AksStoreIdentityArgs extends StoreIdentityArgs {
+  /** The id of the storage account: `/subscriptions/…/resourceGroups/…/providers/Microsoft.Storage/storageAccounts/…`. */
+  accountId: Input<string>;
+  /** The container's name. It must exist. */
+  container: Input<string>;
+  /** Below which names checkpoints are kept, such as `ramet/production`. @default the whole container */
+  prefix?: Input<string>;
+  /** Of the identity. */
+  resourceGroup: Input<string>;
+  /** Of the identity. */
+  location: Input<string>;
+  /** The cluster's OpenID Connect issuer (`oidcIssuerProfile.issuerUrl`). */
+  issuerUrl: Input<string>;
+  /** Of the identity. */
+  tags?: Record<string, Input<string>>;
+}
+
+/** On AKS: a managed identity that Ramet's controllers alone may take, with rights to a storage account that is there already. */
+export class AksStoreIdentity extends StoreIdentity<AksStoreIdentityArgs> {
+  constructor(name: string, args: AksStoreIdentityArgs, opts: ComponentResourceOptions = {}) {
+    super("ramet:index:AksStoreIdentity", name, args, opts);
+  }
+
+  protected override make(name: string, args: AksStoreIdentityArgs, options: CustomResourceOptions) {
+    const subscriptionId = output(args.accountId).apply((id) => partsOf(id).subscriptionId);
+    return aksStoreRights(name, { ...args, subscriptionId, scope: args.accountId }, options);
+  }
+
+  protected override tell(
+    { accountId, container, prefix }: AksStoreIdentityArgs,
+    made: Promise<Record<string, CustomResource>>,
+  ): RametStore {
+    const account = output(accountId).apply((id) => partsOf(id).account);
+    return azureStore({ account, container, ...(prefix !== undefined && { prefix }) }, made);
+  }
+}
+
+/** @throws RunError when it is no id of a storage account */
+function partsOf(id: string): { subscriptionId: string; account: string } {
+  const pattern =
+    /^\/subscriptions\/([^/]+)\/resourceGroups\/[^/]+\/providers\/Microsoft\.Storage\/storageAccounts\/([^/]+)$/i;
+  const [, subscriptionId, account] = pattern.exec(id) ?? [];
+  if (subscriptionId !== undefined && account !== undefined) return { subscriptionId, account };
+  const hint = "az storage account show --name ACCOUNT --query id has it";
+  throw refusal(new RametError("InvalidArgument", `accountId is not the id of a storage account: ${id}`, { hint }));
+}
+
+type AksRights = Pick<AksStoreIdentityArgs, "resourceGroup" | "location" | "issuerUrl" | "tags"> & {
+  subscriptionId: Input<string>;
+  /** The id of what it may use. */
+  scope: Input<string>;
+};
+
+/** The identity with which the controllers may use a storage account. */
+export async function aksStoreRights(
+  name: string,
+  { resourceGroup: resourceGroupName, location, issuerUrl: issuer, subscriptionId, scope, tags = {} }: AksRights,
+  options: CustomResourceOptions,
+): Promise<Record<string, CustomResource>> {
+  const load = () => import("@pulumi/azure-native/managedidentity/index.js");
+  const managedidentity = await cloudPackage("@pulumi/azure-native", load);
+  const authorization = await cloudPackage(
+    "@pulumi/azure-native",
+    () => import("@pulumi/azure-native/authorization/index.js"),
+  );
+  const identity = new managedidentity.UserAssignedIdentity(name, { resourceGroupName, location, tags }, options);
+  const { namespace, serviceAccount } = controllersAccount;
+  const credential = new managedidentity.FederatedIdentityCredential(
+    name,
+    {
+      ...{ resourceGroupName, resourceName: identity.name, issuer },
+      subject: `system:serviceaccount:${namespace}:${serviceAccount}`,
+      audiences: ["api://AzureADTokenExchange"],
+    },
+    options,
+  );
+  const right = new authorization.RoleAssignment(
+    name,
+    {
+      ...{ scope, principalId: identity.principalId, principalType: "ServicePrincipal" },
+      roleDefinitionId: interpolate`/subscriptions/${subscriptionId}/providers/Microsoft.Authorization/roleDefinitions/${blobContributor}`,
+    },
+    options,
+  );
+  return { [identityName]: identity, "FederatedIdentityCredential/store": credential, "RoleAssignment/store": right };
+}
+
+/** The built-in role "Storage Blob Data Contributor". On the account: to lend keys to sign with is a right of it, and not of containers. */
+const blobContributor = "ba92f5b4-2d11-453d-a403-e96b0029c9fe";
+const identityName = "UserAssignedIdentity/store";
+
+/** The store as the controllers are told of it. */
+export function azureStore(
+  place: Pick<AzureStore, "account" | "container" | "prefix">,
+  made: Promise<Record<string, CustomResource>>,
+): RametStore {
+  const clientId = whenStored(made, (resources) => (resources[identityName] as UserAssignedIdentity).clientId);
+  return { azure: { ...place, clientId } };
+}

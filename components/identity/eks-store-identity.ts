@@ -1,0 +1,120 @@
+import type { Role } from "@pulumi/aws/iam/index.js";
+import {
+  all,
+  interpolate,
+  output,
+  type ComponentResourceOptions,
+  type CustomResource,
+  type CustomResourceOptions,
+  type Input,
+  type Output,
+} from "@pulumi/pulumi";
+import { formatStoreAddress } from "../../src/api/store-address.ts";
+import { cloudPackage } from "../cloud-package.ts";
+import { refusing } from "../legal-field.ts";
+import type { RametStore, S3Store } from "../ramet-store.ts";
+import { checkIdentity, policy, trust, type EksIdentity } from "./eks-trust.ts";
+import { controllersAccount, StoreIdentity, type StoreIdentityArgs } from "./store-identity.ts";
+import { whenStored } from "./when-stored.ts";
+
+export interface EksStoreIdentityArgs extends EksIdentity, StoreIdentityArgs {
+  /** The name of the cluster. */
+  clusterName: Input<string>;
+  /** The bucket's name. It must exist. */
+  bucket: Input<string>;
+  /** The bucket's region. */
+  region: Input<string>;
+  /** Below which keys checkpoints are kept, such as `ramet/production`: the right to objects ends there. @default the whole bucket */
+  prefix?: Input<string>;
+  /** The key with which the bucket is encrypted. @default S3's own */
+  kmsKeyArn?: Input<string>;
+  /** Of the role and its association. */
+  tags?: Record<string, Input<string>>;
+  /** `aws-cn` in China. @default "aws" */
+  partition?: Input<string>;
+}
+
+/** On EKS: a role that Ramet's controllers alone may take, with rights to a bucket of S3 that is there already. */
+export class EksStoreIdentity extends StoreIdentity<EksStoreIdentityArgs> {
+  constructor(name: string, args: EksStoreIdentityArgs, opts: ComponentResourceOptions = {}) {
+    super("ramet:index:EksStoreIdentity", name, args, opts);
+  }
+
+  protected override make(name: string, args: EksStoreIdentityArgs, options: CustomResourceOptions) {
+    checkIdentity(args);
+    const { bucket, below } = legalPlace(args);
+    const bucketArn = interpolate`arn:${args.partition ?? "aws"}:s3:::${bucket}`;
+    return eksStoreRights(name, { ...args, bucketArn, objectsArn: interpolate`${bucketArn}/${below}` }, options);
+  }
+
+  protected override tell(
+    { bucket, region, prefix, identity }: EksStoreIdentityArgs,
+    made: Promise<Record<string, CustomResource>>,
+  ): RametStore {
+    return s3Store({ bucket, region, ...(prefix !== undefined && { prefix }) }, identity, made);
+  }
+}
+
+/** As a store's address may have it: a bucket or a prefix that is none could be a pattern that allows more. @throws RunError */
+function legalPlace({ bucket, region, prefix = "" }: EksStoreIdentityArgs): Output<{ bucket: string; below: string }> {
+  return output({ bucket, region, prefix }).apply(({ prefix: named, ...given }) => {
+    const prefixed = named === "" ? {} : { prefix: named };
+    refusing(() => formatStoreAddress({ driver: "s3", ...given, ...prefixed }));
+    return { bucket: given.bucket, below: named === "" ? "*" : `${named}/*` };
+  });
+}
+
+export interface EksRights extends EksIdentity {
+  clusterName: Input<string>;
+  bucketArn: Input<string>;
+  /** Of the bucket's objects, or those below a prefix: a pattern. */
+  objectsArn: Input<string>;
+  kmsKeyArn?: Input<string>;
+  tags?: Record<string, Input<string>>;
+}
+
+/** The role with which the controllers may use a bucket. */
+export async function eksStoreRights(
+  name: string,
+  args: EksRights,
+  options: CustomResourceOptions,
+): Promise<Record<string, CustomResource>> {
+  const iam = await cloudPackage("@pulumi/aws", () => import("@pulumi/aws/iam/index.js"));
+  const { clusterName, tags = {}, identity = "podIdentity" } = args;
+  const role = new iam.Role(name, { assumeRolePolicy: trust(args, controllersAccount), tags }, options);
+  const rights = new iam.RolePolicy(name, { role: role.name, policy: storePolicy(args) }, options);
+  const made = { [roleName]: role, "RolePolicy/store": rights };
+  if (identity === "irsa") return made;
+  const eks = await cloudPackage("@pulumi/aws", () => import("@pulumi/aws/eks/index.js"));
+  const association = new eks.PodIdentityAssociation(
+    name,
+    { clusterName, ...controllersAccount, roleArn: role.arn, tags },
+    options,
+  );
+  return { ...made, "PodIdentityAssociation/store": association };
+}
+
+const roleName = "Role/store";
+
+function storePolicy({ bucketArn, objectsArn: Resource, kmsKeyArn }: EksRights): Input<string> {
+  const Action = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"];
+  return policy([
+    { Effect: "Allow", Action, Resource },
+    { Effect: "Allow", Action: "s3:ListBucket", Resource: bucketArn },
+    ...(kmsKeyArn === undefined
+      ? []
+      : [{ Effect: "Allow", Action: ["kms:GenerateDataKey", "kms:Decrypt"], Resource: kmsKeyArn }]),
+  ]);
+}
+
+/** The store as the controllers are told of it; by Pod Identity they need not know their role. */
+export function s3Store(
+  place: Pick<S3Store, "bucket" | "region" | "prefix">,
+  identity: EksIdentity["identity"],
+  made: Promise<Record<string, CustomResource>>,
+): RametStore {
+  const told = whenStored(made, (resources) => all([output(place.bucket), (resources[roleName] as Role).arn]));
+  const bucket = told.apply(([name]) => name);
+  const roleArn = told.apply(([, arn]) => arn);
+  return { s3: { ...place, bucket, ...(identity === "irsa" && { roleArn }) } };
+}
