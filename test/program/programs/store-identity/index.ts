@@ -4,7 +4,7 @@ import { AksStoreIdentity, EksStoreIdentity, GkeStoreIdentity } from "ramet";
 const config = new Config();
 const account = config.get("account") ?? "agents";
 const group = "/subscriptions/s-1/resourceGroups/g";
-const identity = config.get("identity") as "podIdentity" | "irsa" | undefined;
+const identity = config.get<"podIdentity" | "irsa">("identity");
 
 const eks = new EksStoreIdentity("on-eks", {
   ...{ clusterName: "prod", bucket: "agents-checkpoints", region: "eu-central-1", kmsKeyArn: "arn:aws:kms:key" },
