@@ -1,6 +1,6 @@
 import { apiextensions } from "@pulumi/kubernetes";
 import { output, type ComponentResource, type Input, type Output } from "@pulumi/pulumi";
-import type { Manifest } from "../src/install/manifests.ts";
+import type { Manifest } from "../src/install/manifest.ts";
 
 /** What a component for one object of Ramet's kinds lets a program change. */
 export interface ObjectTransform {

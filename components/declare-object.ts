@@ -1,6 +1,6 @@
 import { apiextensions, core } from "@pulumi/kubernetes";
 import type { CustomResource, CustomResourceOptions, Resource } from "@pulumi/pulumi";
-import type { Manifest } from "../src/install/manifests.ts";
+import type { Manifest } from "../src/install/manifest.ts";
 
 export interface DeclaringComponent {
   /** The component's, with which the names of its resources begin. */

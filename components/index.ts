@@ -20,7 +20,7 @@ export {
 } from "./recipe.ts";
 export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
 export { type AzureStore, type GcsStore, type RametStore, type S3Store } from "./ramet-store.ts";
-export { type Manifest } from "../src/install/manifests.ts";
+export { type Manifest } from "../src/install/manifest.ts";
 export { Sandbox, type SandboxArgs } from "./sandbox.ts";
 export { SandboxClone, type SandboxCloneArgs } from "./sandbox-clone.ts";
 export { SandboxSet, type SandboxSetArgs } from "./sandbox-set.ts";

@@ -11,7 +11,8 @@ import {
 import { RametError } from "../src/api/errors.ts";
 import { systemNamespace } from "../src/api/system-names.ts";
 import type { InstallOptions } from "../src/install/install-options.ts";
-import { controllerManifests, lastingManifests, storeIsNotMounted, type Manifest } from "../src/install/manifests.ts";
+import type { Manifest } from "../src/install/manifest.ts";
+import { controllerManifests, lastingManifests, storeIsNotMounted } from "../src/install/manifests.ts";
 import { privateRanges } from "../src/install/private-ranges.ts";
 import { ownerAnnotation } from "../provider/handlers/owner.ts";
 import { findRuntime } from "../provider/handlers/runtime/find-runtime.ts";

@@ -1,2 +1,2 @@
-export type { Manifest } from "../../src/install/manifests.ts";
+export type { Manifest } from "../../src/install/manifest.ts";
 export type { Right } from "../../src/install/rights.ts";

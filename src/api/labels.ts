@@ -87,6 +87,8 @@ export const labels = {
   stepDigest: "ramet.dev/step-digest",
   /** On Pods that run a cell: `"true"`. Nodes, policies and listings select on it. */
   cell: "ramet.dev/cell",
+  /** On namespaces: `"true"` has the API server refuse `exec` and `attach` in all Pods there. */
+  denyExec: "ramet.dev/deny-exec",
 } as const;
 
 export const finalizers = {

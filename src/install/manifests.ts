@@ -1,17 +1,11 @@
 import { renderCrds } from "../api/crd.ts";
 import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/system-names.ts";
+import { cellPolicies } from "./cell-policies.ts";
 import type { InstallOptions } from "./install-options.ts";
+import type { Manifest } from "./manifest.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
 import { clusterRights, ruleOf, systemRights } from "./rights.ts";
 import { disruptionBudget, powerless, spreadOverMachines } from "./standing-by.ts";
-
-/** An object to apply. */
-export interface Manifest {
-  apiVersion: string;
-  kind: string;
-  metadata: { name: string; namespace?: string; annotations?: Record<string, string>; labels?: Record<string, string> };
-  [field: string]: unknown;
-}
 
 /** What must stay when the runtime is removed: the CRDs, with which all objects would go, and the key of running cells. */
 export function lastingManifests({ namespace }: InNamespace): Manifest[] {
@@ -52,6 +46,7 @@ export function controllerManifests(options: InstallOptions<unknown, unknown>): 
     disruptionBudget({ name, namespace: options.namespace }, labels),
     metricsService(options),
     networkPolicy(options),
+    ...cellPolicies(),
   ];
 }
 

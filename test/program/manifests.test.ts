@@ -2,12 +2,14 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { z } from "zod";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
+import { RametError } from "../../src/api/errors.ts";
+import { labels } from "../../src/api/labels.ts";
 import { memoryIo } from "../../src/cli/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import type { Manifest } from "../../src/install/manifests.ts";
+import type { Manifest } from "../../src/install/manifest.ts";
 import { covers } from "../../src/kube/apply.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import type { ResourceRef } from "../../src/kube/resource-ref.ts";
+import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
@@ -86,9 +88,46 @@ it("is taken by an API server as it is", async () => {
   }
 });
 
+it("lets nobody into a cell who may not run commands in its sandbox", async () => {
+  const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "sandboxes", labels: {} } };
+  const namespaces = client.resource(refOf(namespace));
+  await namespaces.create(namespace);
+  const account = { apiVersion: "v1", kind: "ServiceAccount", metadata: { namespace: "sandboxes", name: "default" } };
+  await client.resource(refOf(account)).apply(account, { fieldManager: "test" });
+  const at = { namespace: "sandboxes", name: "one" };
+  const pods = client.resource(coreResources.pods);
+  const spec = { containers: [{ name: "main", image: "python" }] };
+  const labelled = { metadata: { ...at, labels: { [labels.cell]: "true" } } };
+  await pods.create({ apiVersion: "v1", kind: "Pod", ...labelled, spec });
+
+  const ephemeralContainers = [{ name: "debugger", image: "busybox" }];
+  const addsContainer = () =>
+    refusal(pods.mergePatch(at, { spec: { ephemeralContainers } }, { subresource: "ephemeralcontainers" }));
+  const unmarks = () => refusal(pods.mergePatch(at, { metadata: { labels: { [labels.cell]: null } } }));
+  const options = { apiVersion: "v1", kind: "PodExecOptions", metadata: {} };
+  const enters = (how: string) => refusal(pods.postSubresource(at, how, options));
+  // An API server knows a policy some moments after it was made.
+  await expect.poll(addsContainer).toMatch(/no container may be added to it: run commands with `ramet sandbox exec`/);
+  await expect.poll(unmarks).toMatch(/its label ramet\.dev\/cell stays/);
+  expect(await refusal(pods.mergePatch(at, { metadata: { labels: { mine: "too" } } }))).toBe("");
+  // No node runs it: so far it gets.
+  expect(await enters("exec")).toMatch(/does not have a host assigned/);
+  await namespaces.mergePatch({ name: "sandboxes" }, { metadata: { labels: { [labels.denyExec]: "true" } } });
+  await expect.poll(() => enters("exec")).toMatch(/has the label ramet\.dev\/deny-exec, which is for sandboxes/);
+  expect(await enters("attach")).toMatch(/has the label ramet\.dev\/deny-exec/);
+});
+
 it("is adopted by a program, also before any of the controllers has run", async () => {
   expect(await world.engine.preview()).toMatchObject({ succeeded: true, outputs: { mode: "adopt" } });
 });
+
+/** Why it was refused; empty if it was not. */
+async function refusal(request: Promise<unknown>): Promise<string> {
+  return request.then(
+    () => "",
+    (error: unknown) => RametError.from(error).message,
+  );
+}
 
 /** What a program that is carried out declares. */
 async function declared(): Promise<object> {

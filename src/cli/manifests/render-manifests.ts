@@ -1,5 +1,5 @@
 import { Document, isNode } from "yaml";
-import type { Manifest } from "../../install/manifests.ts";
+import type { Manifest } from "../../install/manifest.ts";
 import { clusterRights, systemRights } from "../../install/rights.ts";
 
 /** A file that `kubectl apply -k` reads. */
