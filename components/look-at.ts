@@ -1,7 +1,7 @@
 import { log, runtime, type ComponentResource, type Input } from "@pulumi/pulumi";
 import type { ErrorCode } from "../src/api/error-codes.ts";
 import { RametError } from "../src/api/errors.ts";
-import type { Surroundings } from "../provider/handlers/open-cluster.ts";
+import { connectionOf, type Surroundings } from "../provider/handlers/open-cluster.ts";
 import { knownValue } from "./known-value.ts";
 import { programSurroundings } from "./program-surroundings.ts";
 import { refusal } from "./refusal.ts";
@@ -18,15 +18,17 @@ export interface Look<Seen> {
 /**
  * Looks at the cluster in which a component declares its objects, before it does; a preview goes on without the cluster.
  * @returns undefined in a preview, of a cluster that cannot be reached or is still to be made
- * @throws RunError when the cluster cannot be reached, or is not known to be the one of the component's provider
+ * @throws RunError when the cluster cannot be reached, or is not, or not known to be, the one that the objects go to
  */
 export async function lookAt<Seen>(
   component: ComponentResource,
   { find, kubeconfig, without }: Look<Seen>,
 ): Promise<Seen | undefined> {
-  if (kubeconfig === undefined && component.getProvider(anyKind) !== undefined) throw unknownCluster();
+  const hasProvider = component.getProvider(anyKind) !== undefined;
+  if (kubeconfig === undefined && hasProvider) throw unknownCluster();
   const given = kubeconfig === undefined ? undefined : await knownValue(kubeconfig);
   if (kubeconfig !== undefined && given === undefined) return undefined;
+  if (given !== undefined && !hasProvider) await refuseElsewhere(surroundings(given));
   try {
     return await find(surroundings(given));
   } catch (thrown) {
@@ -49,6 +51,21 @@ function unknownCluster(): Error {
     "The objects go to the cluster of a Kubernetes provider of the program's own, and what is there decides which they are";
   const hint = "Give the provider's kubeconfig as the argument kubeconfig too";
   return refusal(new RametError("InvalidArgument", what, { hint }));
+}
+
+/** @throws RunError when objects that no provider is named for would go to another cluster than the one that is looked at */
+async function refuseElsewhere(looked: Surroundings): Promise<void> {
+  const serverOf = (around: Surroundings): Promise<string | undefined> =>
+    connectionOf(around).then(
+      ({ server }) => server,
+      () => undefined,
+    );
+  const [wanted, usual] = await Promise.all([serverOf(looked), serverOf(programSurroundings())]);
+  // Where there is none, Pulumi's own provider says so.
+  if (wanted === undefined || usual === undefined || wanted === usual) return;
+  const what = `The argument kubeconfig is of ${wanted}, and the objects would go to ${usual}, which Pulumi uses where no provider is named`;
+  const hint = "Name a Kubernetes provider with that kubeconfig in the component's options";
+  throw refusal(new RametError("InvalidArgument", what, { hint }));
 }
 
 const anyKind = "kubernetes:core/v1:Namespace";

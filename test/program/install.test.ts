@@ -62,6 +62,8 @@ it("looks at the cluster of the program's own provider, once what it depends on 
     const run = (told: Record<string, string>) =>
       own.engine.with({ configuration: { ...configuration, ...told } }).preview();
     expect((await run({})).text).toMatch(/the argument kubeconfig too \[InvalidArgument\]/);
+    const usual = { "program:tell": "true", "program:usual": "true" };
+    expect((await run(usual)).text).toMatch(/the objects would go to https:\/\/127\.0\.0\.1:9,/);
     expect(await run({ "program:tell": "true" })).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
     const reached = own.engine.with({ kubeconfig: path });
     const up = await reached

@@ -21,7 +21,10 @@ const runtime = new RametRuntime(
     transform: { object: notAwaited },
     ...(config.getBoolean("tell") === true && { kubeconfig }),
   },
-  { provider, ...(config.getBoolean("wait") === true && { dependsOn: machine }) },
+  {
+    ...(config.getBoolean("usual") !== true && { provider }),
+    ...(config.getBoolean("wait") === true && { dependsOn: machine }),
+  },
 );
 
 export const mode = runtime.mode;
