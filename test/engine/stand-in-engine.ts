@@ -4,7 +4,7 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { CloudResources } from "./cloud-resources.ts";
 import { Deployment } from "./deployment.ts";
-import { DynamicProviderProcess } from "./dynamic-provider-process.ts";
+import { DynamicProviderOnDemand } from "./dynamic-provider-on-demand.ts";
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
 import { judgedUp } from "./judged-up.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
@@ -103,21 +103,16 @@ export class StandInEngine implements Engine {
   ): Promise<RunResult> {
     const { program: folder, project, stack, kubeconfig, configuration = {}, passphrase } = this.#options;
     const lines: string[] = [];
-    let providerPid = 0;
-    const killProvider = (): void => {
-      process.kill(providerPid, "SIGKILL");
-    };
     const onLine = (line: string): void => {
       lines.push(line);
-      this.#options.onLine?.(line, killProvider);
+      this.#options.onLine?.(line, () => void dynamic.kill());
     };
     const state = new StateFile(this.statePath, passphrase);
     const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
-    const dynamic = await DynamicProviderProcess.start({
+    const dynamic = new DynamicProviderOnDemand({
       ...{ folder, project, configuration, onLine },
       environment: this.#environment,
     });
-    providerPid = dynamic.pid;
     const { policyPack } = this.#options;
     const pack = policyPack === undefined ? undefined : await PolicyPackProcess.start(policyPack, onLine);
     const kubernetes = new KubernetesResources(client);
