@@ -2,7 +2,7 @@ import { output, type Input, type Output } from "@pulumi/pulumi";
 import { refusal } from "../refusal.ts";
 import type { Manifest } from "./manifest.ts";
 import { RametError } from "../../src/api/errors.ts";
-import type { ClassWish } from "../../provider/handlers/snapshot-stack/class-findings.ts";
+import type { ClassWish } from "../../provider/handlers/snapshot-stack/stack-wish.ts";
 import {
   classNameFor,
   classParameters,

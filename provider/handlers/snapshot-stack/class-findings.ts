@@ -2,22 +2,9 @@ import type { Cloud } from "./cloud-of.ts";
 import type { Finding } from "./finding.ts";
 import { managedDriver } from "./managed-drivers.ts";
 import type { ClassSeen, StackSeen } from "./stack-seen.ts";
+import type { ClassWish, StackWish } from "./stack-wish.ts";
 
-/** One VolumeSnapshotClass that a program wishes. */
-export interface ClassWish {
-  name: string;
-  driver: string;
-  isDefault: boolean;
-}
-
-interface Wish {
-  cloud: Cloud;
-  owners: readonly string[];
-  classes: readonly ClassWish[];
-  addons: readonly { driver?: string }[];
-  /** Whether a driver that is not there may still come before the classes do. */
-  driversMayCome: boolean;
-}
+type Wish = Pick<StackWish, "cloud" | "owners" | "classes" | "addons" | "driversMayCome">;
 
 /** What is in the way of the classes that are wished, and of those that are there. */
 export function classFindings({ cloud, classes, owners, addons, driversMayCome }: Wish, seen: StackSeen): Finding[] {

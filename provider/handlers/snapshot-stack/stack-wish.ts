@@ -1,4 +1,3 @@
-import type { ClassWish } from "./class-findings.ts";
 import type { Cloud } from "./cloud-of.ts";
 
 export type StackMode = "auto" | "install" | "adopt";
@@ -17,6 +16,13 @@ export interface StackWish {
   addons: readonly AddonWish[];
   /** Whether a driver that is not there may still come before the classes do. */
   driversMayCome: boolean;
+}
+
+/** One VolumeSnapshotClass. */
+export interface ClassWish {
+  name: string;
+  driver: string;
+  isDefault: boolean;
 }
 
 export interface AddonWish {
