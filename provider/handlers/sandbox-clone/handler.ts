@@ -9,7 +9,7 @@ import { judge } from "../judge.ts";
 import { refOf } from "../ref-of.ts";
 import { withCluster } from "../open-cluster.ts";
 import { claimFor, declarerOf, explainRefusal } from "../owner.ts";
-import { endOf, seenLifetime } from "./lifetime.ts";
+import { declareWithEnd, seenLifetime } from "./lifetime.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../unknown.ts";
 import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
@@ -74,10 +74,15 @@ async function apply(
     const living = before !== undefined && hasEnded(before) ? undefined : before;
     if (before !== undefined && living === undefined) await removeObject(sandboxes, before);
     const inputs = living === undefined || olds === undefined ? wished : { ...wished, ports: olds.ports };
-    const ends = endOf(inputs, living?.metadata.creationTimestamp ?? client.clock.now());
     const from = await templateOf(client, inputs, living)
-      .then((template) => manifestOf(inputs, { ...template, ...(ends !== undefined && { shutdownTime: ends }) }))
-      .then((manifest) => sandboxes.apply(manifest, claim))
+      .then((template) =>
+        declareWithEnd(inputs, { living, now: client.clock.now() }, (shutdownTime) =>
+          sandboxes.apply(
+            manifestOf(inputs, { ...template, ...(shutdownTime !== undefined && { shutdownTime }) }),
+            claim,
+          ),
+        ),
+      )
       .catch((error: unknown) => {
         throw explainRefusal(error, "Sandbox", at);
       });

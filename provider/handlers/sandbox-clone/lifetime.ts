@@ -2,8 +2,24 @@ import type { Sandbox } from "../../../src/api/sandbox.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import type { SandboxCloneInputs } from "./inputs.ts";
 
+/**
+ * Declares a clone that ends a lifetime after the API server made it. That time is not known beforehand, and clocks differ: one that turns out to
+ * end at another time is declared once more.
+ * @param living the clone, where it is there
+ */
+export async function declareWithEnd(
+  inputs: SandboxCloneInputs,
+  { living, now }: { living: Sandbox | undefined; now: Date },
+  declare: (shutdownTime: string | undefined) => Promise<Sandbox>,
+): Promise<Sandbox> {
+  const expected = endOf(inputs, living?.metadata.creationTimestamp ?? now);
+  const declared = await declare(expected);
+  const exact = endOf(inputs, declared.metadata.creationTimestamp);
+  return exact === expected ? declared : declare(exact);
+}
+
 /** When a clone that was made then is deleted, RFC 3339; undefined: never. */
-export function endOf({ lifetime }: SandboxCloneInputs, madeAt: Date | string): string | undefined {
+function endOf({ lifetime }: SandboxCloneInputs, madeAt: Date | string): string | undefined {
   if (lifetime === undefined) return undefined;
   const ends = new Date(madeAt).getTime() + parseTimeSpan(lifetime, "lifetime");
   return new Date(ends).toISOString().replace(/\.\d+Z$/, "Z");
