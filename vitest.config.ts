@@ -11,13 +11,13 @@ const everywhere: TestOptions = {
   env: { NODE_COMPILE_CACHE: join(tmpdir(), "node-compile-cache") },
 };
 
-/** Files that start real processes: while one waits for its own, another computes. */
+/** Files that start real processes: while one waits for its own, others compute. */
 const withProcesses: TestOptions = {
   ...everywhere,
   globalSetup: ["test/setup/tools.ts", "test/setup/built-package.ts"],
   testTimeout: 240_000,
   hookTimeout: 240_000,
-  maxWorkers: 2,
+  maxWorkers: 3,
   sequence: { groupOrder: 1 },
 };
 
