@@ -1,8 +1,9 @@
 import { z } from "zod";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { ObjectMeta } from "../../../src/kube/object.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 import type { HandlerParts, Values } from "../handler.ts";
-import { withCluster } from "../open-cluster.ts";
+import { lookAtCluster } from "../look-at-cluster.ts";
 import { declarerOf } from "../owner.ts";
 import { unknownValue } from "../unknown.ts";
 import { digestKeyEntry, recipeSecretName } from "./recipe-secret.ts";
@@ -20,10 +21,9 @@ export async function keptDigestKey(
   if (secrets === undefined || (typeof digestKey === "string" && digestKey !== "")) return undefined;
   if (!isKnown(name) || !isKnown(namespace) || !isKnown(owner)) return undefined;
   const at = { namespace, name: recipeSecretName(name) };
-  const signal = AbortSignal.timeout(lookMilliseconds);
-  const found = await withCluster(parts, (client) =>
-    client.resource(coreResources.secrets, (value) => KeyedSecret.parse(value)).find(at, { signal }),
-  ).catch(() => undefined);
+  const look = (client: KubeClient, signal: AbortSignal) =>
+    client.resource(coreResources.secrets, (value) => KeyedSecret.parse(value)).find(at, { signal });
+  const found = await lookAtCluster(parts, look, { withinMilliseconds: 5_000 }).catch(() => undefined);
   return found !== undefined && declarerOf(found, "") === owner ? found.data?.[digestKeyEntry] : undefined;
 }
 
@@ -39,4 +39,3 @@ const KeyedSecret = z.looseObject({
   metadata: ObjectMeta,
   data: z.looseObject({ [digestKeyEntry]: Key.optional() }).optional(),
 });
-const lookMilliseconds = 5_000;
