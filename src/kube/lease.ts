@@ -66,7 +66,8 @@ export async function runWhileLeading(
   }
 }
 
-const LeaseObject = z.looseObject({
+/** A lease as the API server has it. */
+export const LeaseObject = z.looseObject({
   apiVersion: z.string().optional(),
   kind: z.string().optional(),
   metadata: ObjectMeta,
@@ -78,7 +79,7 @@ const LeaseObject = z.looseObject({
     renewTime: z.string().nullish(),
   }),
 });
-type LeaseObject = z.infer<typeof LeaseObject>;
+export type LeaseObject = z.infer<typeof LeaseObject>;
 
 /** A process that ends does not wait longer for a server that hangs. */
 const releaseMilliseconds = 5_000;

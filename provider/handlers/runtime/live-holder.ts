@@ -1,8 +1,7 @@
-import { z } from "zod";
 import { controllersLease, systemNamespace } from "../../../src/api/system-names.ts";
 import { delay } from "../../../src/kube/clock.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
-import { ObjectMeta } from "../../../src/kube/object.ts";
+import { LeaseObject } from "../../../src/kube/lease.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 import { lookAtCluster } from "../look-at-cluster.ts";
 import type { Surroundings } from "../open-cluster.ts";
@@ -35,15 +34,11 @@ export function liveHolder(around: Surroundings): Promise<string | undefined> {
 
 /** Undefined where nobody holds it. */
 async function read(client: KubeClient, signal: AbortSignal): Promise<{ holder: string; renewed: number } | undefined> {
-  const leases = client.resource(coreResources.leases, (value) => Lease.parse(value));
+  const leases = client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
   const { holderIdentity: holder, renewTime } = (await leases.find(leaseAt, { signal }))?.spec ?? {};
   return holder && renewTime ? { holder, renewed: Date.parse(renewTime) } : undefined;
 }
 
-const Lease = z.looseObject({
-  metadata: ObjectMeta,
-  spec: z.looseObject({ holderIdentity: z.string().nullish(), renewTime: z.string().nullish() }).optional(),
-});
 /** What was not renewed for so long is not watched: clocks that differ by more are not reckoned with. */
 const staleMilliseconds = 60_000;
 /** A holder renews it every 5 s, and gives it up where it could not for 10. */

@@ -74,18 +74,15 @@ async function apply(
     const living = before !== undefined && hasEnded(before) ? undefined : before;
     if (before !== undefined && living === undefined) await removeObject(sandboxes, before);
     const inputs = living === undefined || olds === undefined ? wished : { ...wished, ports: olds.ports };
-    const from = await templateOf(client, inputs, living)
-      .then((template) =>
-        declareWithEnd(inputs, { living, now: client.clock.now() }, (shutdownTime) =>
-          sandboxes.apply(
-            manifestOf(inputs, { ...template, ...(shutdownTime !== undefined && { shutdownTime }) }),
-            claim,
-          ),
-        ),
-      )
-      .catch((error: unknown) => {
-        throw explainRefusal(error, "Sandbox", at);
-      });
+    const declare = async (): Promise<Sandbox> => {
+      const template = await templateOf(client, inputs, living);
+      return declareWithEnd(inputs, { living, now: client.clock.now() }, (end) =>
+        sandboxes.apply(manifestOf(inputs, { ...template, ...end }), claim),
+      );
+    };
+    const from = await declare().catch((error: unknown) => {
+      throw explainRefusal(error, "Sandbox", at);
+    });
     const say = (line: string): void => {
       parts.say(`${inputs.name}: ${line}`);
     };

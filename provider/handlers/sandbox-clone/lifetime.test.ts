@@ -12,9 +12,9 @@ const rightEnd = "2026-01-01T18:00:01Z";
 /** As an API server answers: it says when the object was made, whatever the clock of whoever asks. */
 function server() {
   const asked: (string | undefined)[] = [];
-  const declare = (shutdownTime: string | undefined): Promise<Sandbox> => {
-    asked.push(shutdownTime);
-    return Promise.resolve(sandbox({ ...(shutdownTime !== undefined && { shutdownTime }) }));
+  const declare = (end: { shutdownTime?: string }): Promise<Sandbox> => {
+    asked.push(end.shutdownTime);
+    return Promise.resolve(sandbox(end));
   };
   return { asked, declare };
 }

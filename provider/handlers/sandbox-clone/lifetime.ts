@@ -10,24 +10,24 @@ import type { SandboxCloneInputs } from "./inputs.ts";
 export async function declareWithEnd(
   inputs: SandboxCloneInputs,
   { living, now }: { living: Sandbox | undefined; now: Date },
-  declare: (shutdownTime: string | undefined) => Promise<Sandbox>,
+  declare: (end: { shutdownTime?: string }) => Promise<Sandbox>,
 ): Promise<Sandbox> {
   const expected = endOf(inputs, living?.metadata.creationTimestamp ?? now);
   const declared = await declare(expected);
   const exact = endOf(inputs, declared.metadata.creationTimestamp);
-  return exact === expected ? declared : declare(exact);
+  return exact.shutdownTime === expected.shutdownTime ? declared : declare(exact);
 }
 
-/** When a clone that was made then is deleted, RFC 3339; undefined: never. */
-function endOf({ lifetime }: SandboxCloneInputs, madeAt: Date | string): string | undefined {
-  if (lifetime === undefined) return undefined;
+/** When a clone that was made then is deleted, RFC 3339, as its object says it; one without a lifetime says nothing. */
+function endOf({ lifetime }: SandboxCloneInputs, madeAt: Date | string): { shutdownTime?: string } {
+  if (lifetime === undefined) return {};
   const ends = new Date(madeAt).getTime() + parseTimeSpan(lifetime, "lifetime");
-  return new Date(ends).toISOString().replace(/\.\d+Z$/, "Z");
+  return { shutdownTime: new Date(ends).toISOString().replace(/\.\d+Z$/, "Z") };
 }
 
 /** With the lifetime that somebody else has given it since. Of one that is paused, the controller has moved the end. */
 export function seenLifetime(inputs: SandboxCloneInputs, { metadata, spec }: Sandbox): SandboxCloneInputs {
-  const declared = endOf(inputs, metadata.creationTimestamp);
+  const { shutdownTime: declared } = endOf(inputs, metadata.creationTimestamp);
   const { shutdownTime: seen, paused } = spec;
   if (declared === undefined || declared === seen || paused === true) return inputs;
   const { lifetime: _, ...others } = inputs;
