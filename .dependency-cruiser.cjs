@@ -8,7 +8,7 @@ const allowed = {
   claim: ["api", "kube"],
   install: ["api"],
   controllers: ["api", "kube", "backends", "claim"],
-  gateway: ["api", "kube", "claim"],
+  gateway: ["api", "kube", "claim", "cell/client"],
 };
 const folderRules = Object.entries(allowed).map(([folder, targets]) => ({
   name: `${folder}-imports`,

@@ -19,6 +19,8 @@ export interface CellPodOptions {
   cellImage: string;
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: string;
+  /** The gateway's. Absent: no gateway reaches the sandbox. */
+  gatewayKey?: string;
   /** `boot` for a new sandbox, `wait` for one that is to be restored. */
   start: "boot" | "wait";
   /** Whether somebody is likely to have a checkpoint take the place of what it runs. */
@@ -47,6 +49,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
     ...(options.keepsWaiting === true && { keepsWaiting: true }),
     graceSeconds: template.spec.terminationGracePeriodSeconds,
     publicKey: options.publicKey,
+    ...(options.gatewayKey !== undefined && { gatewayKey: options.gatewayKey }),
     ...(options.dns && { dns: options.dns }),
     ...(options.egress && { egress: options.egress }),
     ...(options.clusterRanges && { clusterRanges: options.clusterRanges }),

@@ -64,6 +64,8 @@ export const CellConfig = z.strictObject({
   graceSeconds: z.number().int().min(0).default(30),
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: z.string().min(1),
+  /** The gateway's, in the same form: what it signs opens ports of the sandbox and does nothing else. */
+  gatewayKey: z.string().min(1).optional(),
   dns: z.strictObject({ upstreams: z.array(z.string()) }).default({ upstreams: [] }),
   /** IPv4 ranges of the cluster (Pods, Services, nodes): refused unless an egress rule names an address inside them. */
   clusterRanges: z.array(z.string()).default([]),

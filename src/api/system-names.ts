@@ -4,6 +4,12 @@ export const systemNamespace = "ramet-system";
 /** The Secret there that holds the credentials with which controllers speak to cells; the first of them makes it. */
 export const credentialsSecret = "ramet-cell-key";
 
+/** Under which name a private key stands in either Secret: PKCS #8 PEM. */
+export const privateKeyEntry = "private-key.pem";
+
+/** The Secret there that holds the key with which gateways open ports of sandboxes; the controllers make it. */
+export const gatewayKeySecret = "ramet-gateway-key";
+
 /** What the controllers' Deployment, service account and roles are called. */
 export const controllerName = "ramet-controller";
 

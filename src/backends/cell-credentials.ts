@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { cellKeyFromPem, guestAccessToken, newCellKeyPem, type CellKey } from "../cell/client/cell-token.ts";
 
+export { newCellKeyPem } from "../cell/client/cell-token.ts";
+
 /** What makes a controller the controller of a cluster's cells. Secret: never in a log, a status or a Pod. */
 export interface CellCredentials {
   key: CellKey;
@@ -26,4 +28,9 @@ export function cellCredentials(stored: StoredCellCredentials): CellCredentials 
   const key = cellKeyFromPem(stored.privateKeyPem);
   const clusterSecret = Buffer.from(stored.clusterSecret, "base64");
   return { key, publicKey: key.publicKey, guestToken: (sandboxUid) => guestAccessToken(clusterSecret, sandboxUid) };
+}
+
+/** As it stands in Pods, base64url of its 32 bytes. */
+export function publicKeyOf(privateKeyPem: string): string {
+  return cellKeyFromPem(privateKeyPem).publicKey;
 }

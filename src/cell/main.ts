@@ -36,7 +36,7 @@ async function main(): Promise<number> {
   const { config, paths, listen } = setting;
   const log = await (earlyLog ?? openLog(paths.directory));
   const cell = new Cell({ setting, log, groundwork, report });
-  const server = cellServer({ cell, verifier: tokenVerifier(config.publicKey, config.sandbox.uid), logPath: log.path });
+  const server = cellServer({ cell, verifier: tokenVerifier(config, config.sandbox.uid), logPath: log.path });
   const ended = untilEnd(cell);
   // A node of ours reads the cell's state; a kubelet starts its commands in the cell's container.
   if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile);

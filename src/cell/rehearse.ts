@@ -40,7 +40,7 @@ export async function rehearse(directory: string): Promise<void> {
   const scratch = join(directory, "rehearsal");
   const log = await EntrypointLog.open(scratch);
   const cell = new Cell({ setting, log, report: () => undefined });
-  const server = cellServer({ cell, verifier: tokenVerifier(publicKey, sampleUid), logPath: log.path });
+  const server = cellServer({ cell, verifier: tokenVerifier({ publicKey }, sampleUid), logPath: log.path });
   server.listen(0, "127.0.0.1");
   try {
     await once(server, "listening");

@@ -14,8 +14,10 @@ import { OwnWrites } from "../kube/own-writes.ts";
 import { createCache } from "./cache.ts";
 import { keepCollected } from "./collect/keep-collected.ts";
 import type { Controller, ControllerParts } from "./controller-parts.ts";
-import { clusterCredentials, createSystemNamespace } from "./identity.ts";
+import { clusterGatewayKey } from "./gateway-key.ts";
+import { clusterCredentials } from "./identity.ts";
 import { installCrds } from "./install-crds.ts";
+import { createSystemNamespace } from "./kept-secret.ts";
 import type { ControllersMetrics } from "./metrics.ts";
 import { createInformers, type Informers } from "./resources.ts";
 import { keepSwept } from "./sweep.ts";
@@ -67,7 +69,10 @@ export async function runControllers(options: RunControllersOptions): Promise<vo
 
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
   const { client, log = silentLog } = options;
-  const credentials = await clusterCredentials(client, signal);
+  const [credentials, gatewayKey] = await Promise.all([
+    clusterCredentials(client, signal),
+    clusterGatewayKey(client, signal),
+  ]);
   const store = await clusterStore({ client, store: options.store, log, signal });
   const backend = cellBackend({ credentials, store, clock: client.clock });
   const informers = createInformers(client, log);
@@ -77,7 +82,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   try {
     // Every controller looks into all of them, whatever it hears of: who is not listed yet is not gone.
     await Promise.all(all.map((informer) => informer.synced(signal)));
-    await work(options, { backend, credentials, informers }, signal);
+    await work(options, { backend, credentials, gatewayKey, informers }, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   } finally {
@@ -87,9 +92,13 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   }
 }
 
+interface Found extends Pick<ControllerParts, "backend" | "credentials" | "informers"> {
+  gatewayKey: string;
+}
+
 async function work(
   options: RunControllersOptions,
-  found: Pick<ControllerParts, "backend" | "credentials" | "informers">,
+  { gatewayKey, ...found }: Found,
   signal: AbortSignal,
 ): Promise<void> {
   const { client, cellImage, dns, egress, clusterRanges, metrics, log = silentLog, onReady } = options;
@@ -105,7 +114,7 @@ async function work(
     ...found,
     client,
     cache: createCache(informers),
-    podOptions: { cellImage, ...(dns && { dns }), ...(egress && { egress }), ...(clusterRanges && { clusterRanges }) },
+    podOptions: { cellImage, gatewayKey, ...(dns && { dns }), ...(egress && { egress }), ...(clusterRanges && { clusterRanges }) },
     sandboxWrites: new OwnWrites(informers.sandboxes),
     ...{ events, clock, random, log },
     ...(metrics && { metrics }),

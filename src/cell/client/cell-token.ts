@@ -10,7 +10,7 @@ import { SignJWT } from "jose";
 
 const lifeSeconds = 60;
 
-/** The controller's key pair: the private half signs calls to cells, the public half stands in their Pods. */
+/** A key pair of the controllers or of the gateways: the private half signs calls to cells, the public half stands in their Pods. */
 export interface CellKey {
   privateKey: KeyObject;
   /** base64url of the 32 bytes. */
@@ -35,7 +35,7 @@ export function signCellToken(
 ): Promise<string> {
   const digest = call.body === undefined ? {} : { bdg: createHash("sha256").update(call.body).digest("base64url") };
   return new SignJWT({ op: call.operation, ...digest })
-    .setProtectedHeader({ alg: "EdDSA" })
+    .setProtectedHeader({ alg: "EdDSA", kid: key.publicKey })
     .setAudience(call.sandboxUid)
     .setExpirationTime(Math.floor(Date.now() / 1000) + lifeSeconds)
     .sign(key.privateKey);

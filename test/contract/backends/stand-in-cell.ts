@@ -91,7 +91,7 @@ export class StandInCell {
       const body = Buffer.concat(chunks);
       const digest = body.length === 0 ? undefined : createHash("sha256").update(body).digest("base64url");
       const { publicKey, sandbox } = this.config;
-      await tokenVerifier(publicKey, sandbox.uid).verify(request.headers.authorization, operation, digest);
+      await tokenVerifier({ publicKey }, sandbox.uid).verify(request.headers.authorization, operation, digest);
       const answer = await this.#perform(operation, body.length === 0 ? {} : JSON.parse(body.toString()));
       response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
     } catch (error) {
