@@ -32,6 +32,7 @@ export const errorCodes = {
   GuestUnreachable: "The guest inside the sandbox does not answer.",
   HandoverFailed: "A clone did not take its new identity in time and was never reachable.",
   SandboxNotReady: "The sandbox is not running and ready, and the operation needs that.",
+  SandboxUnreachable: "The sandbox does not take connections at that port, or ended one before it had answered.",
   OutOfMemory: "The sandbox used more than its memory limit and was ended; its cell and its neighbours were not.",
   StepFailed:
     "A step of a named snapshot's recipe failed; the message has its number, how it ended and what it printed last.",

@@ -36,6 +36,8 @@ export const annotations = {
   rollbackTo: "ramet.dev/rollback-to",
   /** Beside it, any text; another one than before asks for the same rollback once more. */
   rollbackRequest: "ramet.dev/rollback-request",
+  /** On a Sandbox: ports, with commas between them, that a gateway lets everybody reach. */
+  publicPorts: "ramet.dev/public-ports",
   reservePausedSandboxDuration: "agents.kruise.io/reserve-paused-sandbox-duration",
   sandboxPriority: "agents.kruise.io/sandbox-priority",
   /** On a SandboxTemplate that a set wrote out, has no use for any more, and has younger ones of. */

@@ -13,6 +13,15 @@ export const gatewayKeySecret = "ramet-gateway-key";
 /** What the controllers' Deployment, service account and roles are called. */
 export const controllerName = "ramet-controller";
 
+/** What the gateways' Deployment, Service, service account and roles are called. */
+export const gatewayName = "ramet-gateway";
+
+/** For whom a token has to be made with which somebody comes to a gateway. One for the API server is refused: a gateway could use it there. */
+export const gatewayAudience = "ramet-gateway";
+
+/** On the gateways' Deployment and its Pods. */
+export const gatewayLabels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "gateway" };
+
 /** On the controllers' Deployment and its Pods. */
 export const controllerLabels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "controller" };
 

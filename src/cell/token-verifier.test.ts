@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { RametError } from "../api/errors.ts";
 import { cellKeyFromPem, newCellKeyPem, signCellToken, type CellKey } from "./client/cell-token.ts";
 import { tokenVerifier } from "./token-verifier.ts";
 
@@ -12,7 +13,7 @@ async function verdict(key: CellKey, operation: string, asked = operation, of = 
   const verified = tokenVerifier(of, sandboxUid).verify(authorization, asked);
   return verified.then(
     () => "passes",
-    (error: { code?: string }) => error.code,
+    (error: unknown) => RametError.from(error).code,
   );
 }
 

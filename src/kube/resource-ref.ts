@@ -25,6 +25,20 @@ export const coreResources = {
   },
   leases: { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true },
   events: { group: "events.k8s.io", version: "v1", plural: "events", kind: "Event", namespaced: true },
+  tokenReviews: {
+    group: "authentication.k8s.io",
+    version: "v1",
+    plural: "tokenreviews",
+    kind: "TokenReview",
+    namespaced: false,
+  },
+  subjectAccessReviews: {
+    group: "authorization.k8s.io",
+    version: "v1",
+    plural: "subjectaccessreviews",
+    kind: "SubjectAccessReview",
+    namespaced: false,
+  },
   crds: {
     group: "apiextensions.k8s.io",
     version: "v1",

@@ -10,9 +10,10 @@ export const serviceAccounts: ResourceRef = {
   namespaced: true,
 };
 
-/** A token with which somebody is a service account that is there. */
-export async function tokenOf(client: KubeClient, account: ObjectName): Promise<string> {
-  const request = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec: {} };
+/** A token with which somebody is a service account that is there. @param audience for whom. @default the API server */
+export async function tokenOf(client: KubeClient, account: ObjectName, audience?: string): Promise<string> {
+  const spec = audience === undefined ? {} : { audiences: [audience] };
+  const request = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec };
   const answer = await client.resource(serviceAccounts).postSubresource(account, "token", request);
   return Token.parse(answer).status.token;
 }

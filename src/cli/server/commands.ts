@@ -2,10 +2,12 @@ import { Option, type Command } from "commander";
 import { collectRange, storeAddresses, wholeNumber } from "../options.ts";
 import type { Act } from "../act.ts";
 import type { ControllerOptions } from "./controller.ts";
+import type { GatewayOptions } from "./gateway.ts";
 
-/** What runs in the cluster: `ramet controller` and `ramet cell`. */
+/** What runs in the cluster: `ramet controller`, `ramet gateway` and `ramet cell`. */
 export function serverCommands(program: Command, act: Act): void {
   controllerCommand(program, act);
+  gatewayCommand(program, act);
   cellCommand(program, act);
 }
 
@@ -43,16 +45,13 @@ function cellCommand(program: Command, act: Act): void {
 }
 
 function controllerCommand(program: Command, act: Act): void {
-  program
-    .command("controller")
+  withServerOptions(program.command("controller"))
     .description("Run the controllers.")
     .option("--store-directory <folder>", "a folder where checkpoints are kept; every node that runs cells has it too")
     .option("--store <address>", `or where in a bucket: ${storeAddresses}`)
     .requiredOption("--cell-image <image>", "the image with the cell, gVisor, guest and link")
     .option("--install-crds", "bring the CRDs to this version first")
     .option("--leader-elect", "run several; one of them works")
-    .option("--metrics-port <port>", "serve /metrics, /healthz and /readyz there (default: nothing)", wholeNumber)
-    .option("--metrics-address <ip>", "the address of that port", "127.0.0.1")
     .option("--dns-upstream <ip...>", "what sandboxes' DNS questions are passed on to (default: the Pod's resolvers)")
     .option("--cluster-range <cidr...>", "IPv4 ranges that sandboxes do not reach (default: none)", collectRange)
     .option("--concurrency <number>", "how many objects of a kind are worked on at once (default: 16)", wholeNumber)
@@ -60,13 +59,6 @@ function controllerCommand(program: Command, act: Act): void {
       "--step-cache-bytes <number>",
       "what captured steps of recipes may take in each namespace (default: 21474836480, 20 GiB)",
       wholeNumber,
-    )
-    .option("--kubeconfig <file>", "the kubeconfig (default: the Pod's service account, else as elsewhere)")
-    .option("--context <name>", "the kubeconfig's context (default: its current one)")
-    .addOption(
-      new Option("--log-level <level>", "how much to log, in JSON lines on stderr")
-        .choices(["debug", "info", "warn", "error"])
-        .default("info"),
     )
     .action(
       act(async (options: ControllerOptions) => {
@@ -81,5 +73,47 @@ Examples:
   $ ramet controller --store-directory /var/lib/ramet --cell-image example/cell:1 --install-crds --leader-elect
   $ ramet controller --store 's3://checkpoints/ramet?region=eu-central-1' --cell-image example/cell:1 --leader-elect
 `,
+    );
+}
+
+function gatewayCommand(program: Command, act: Act): void {
+  withServerOptions(program.command("gateway"))
+    .description("Carry traffic to ports of sandboxes, for who may reach them. Any number may run.")
+    .option("--port <port>", "where it takes HTTP and WebSockets; 0: one that is free", wholeNumber, 8080)
+    .option("--address <ip>", "the address of that port", "127.0.0.1")
+    .option(
+      "--shutdown-delay <seconds>",
+      "how long it still takes connections after SIGTERM, for balancers to hear of its end",
+      wholeNumber,
+      0,
+    )
+    .action(
+      act(async (options: GatewayOptions) => {
+        const { runGatewayProcess } = await import("./gateway.ts");
+        return (io) => runGatewayProcess(io, options);
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ ramet gateway --port 8080
+  $ token=$(kubectl create token agent --audience ramet-gateway)
+  $ curl -H "Ramet-Access-Token: $token" http://8000-default--dev.localhost:8080/
+`,
+    );
+}
+
+/** What every server that speaks to the API server has. */
+function withServerOptions(command: Command): Command {
+  return command
+    .option("--metrics-port <port>", "serve /metrics, /healthz and /readyz there (default: nothing)", wholeNumber)
+    .option("--metrics-address <ip>", "the address of that port", "127.0.0.1")
+    .option("--kubeconfig <file>", "the kubeconfig (default: the Pod's service account, else as elsewhere)")
+    .option("--context <name>", "the kubeconfig's context (default: its current one)")
+    .addOption(
+      new Option("--log-level <level>", "how much to log, in JSON lines on stderr")
+        .choices(["debug", "info", "warn", "error"])
+        .default("info"),
     );
 }

@@ -6,15 +6,13 @@ import { RametError } from "../../api/errors.ts";
 import { parseStoreAddress } from "../../api/store-address.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
 import { runControllers } from "../../controllers/run.ts";
-import { inClusterConnection, type Connection } from "../../kube/connection.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
-import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
-import { kubeconfigPath } from "../cluster/kubeconfig-path.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
+import { serverConnection } from "./connection.ts";
 import { serveHealth } from "./health.ts";
 
 export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context"> {
@@ -41,7 +39,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
   const store = await storeOf(options);
   const log = pino({ name: "controller", level: options.logLevel }, io.stderr);
   const metrics = controllersMetrics();
-  const client = new KubeClient(await connection(io, options), {
+  const client = new KubeClient(await serverConnection(io, options), {
     userAgent: "ramet-controller",
     clock: io.clock,
     onRequest: metrics.onRequest,
@@ -64,7 +62,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
       metrics,
       log,
       onReady: () => {
-        health?.setReady();
+        health?.setReady(true);
         log.info({}, "the controllers run");
       },
       signal: io.signal,
@@ -83,15 +81,4 @@ function storeOf({ storeDirectory, store }: ControllerOptions): Promise<Checkpoi
     });
   }
   return storeAt(store === undefined ? { directory: storeDirectory ?? "" } : parseStoreAddress(store));
-}
-
-/** In a Pod, its service account; else as for every other command. */
-async function connection(io: Io, { kubeconfig, context }: ControllerOptions): Promise<Connection> {
-  const { environment, clock } = io;
-  const isPod = environment["KUBERNETES_SERVICE_HOST"] !== undefined;
-  if (isPod && kubeconfig === undefined && environment["KUBECONFIG"] === undefined) {
-    return inClusterConnection({ environment, clock });
-  }
-  const path = await kubeconfigPath(environment, kubeconfig);
-  return connectionFromKubeconfig({ path, clock, ...(context === undefined ? {} : { context }) });
 }

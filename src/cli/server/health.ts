@@ -13,13 +13,13 @@ export interface HealthOptions {
 
 export interface HealthServer {
   port: number;
-  /** From now on `/readyz` answers 200. */
-  setReady(): void;
+  /** Whether `/readyz` answers 200 from now on. */
+  setReady(isReady: boolean): void;
   close(): Promise<void>;
 }
 
 /**
- * Serves `/healthz` (the process answers), `/readyz` (the controllers work) and `/metrics` (for Prometheus).
+ * Serves `/healthz` (the process answers), `/readyz` (the server works) and `/metrics` (for Prometheus).
  *
  * @throws RametError `Unavailable` when the port cannot be opened
  */
@@ -30,7 +30,7 @@ export async function serveHealth({ port, address, registry }: HealthOptions): P
       response.end("ok\n");
     },
     "/readyz": (response) => {
-      response.writeHead(ready ? 200 : 503).end(ready ? "ok\n" : "the controllers do not run yet\n");
+      response.writeHead(ready ? 200 : 503).end(ready ? "ok\n" : "not ready\n");
     },
     "/metrics": async (response) => {
       const text = await registry.metrics();
@@ -53,8 +53,8 @@ export async function serveHealth({ port, address, registry }: HealthOptions): P
   }
   return {
     port: (server.address() as AddressInfo).port,
-    setReady: () => {
-      ready = true;
+    setReady: (isReady) => {
+      ready = isReady;
     },
     close: async () => {
       server.closeAllConnections();

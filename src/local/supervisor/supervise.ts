@@ -3,6 +3,7 @@ import { RametError } from "../../api/errors.ts";
 import type { Clock } from "../../kube/clock.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import { untilAborted } from "../../kube/until-aborted.ts";
 import type { ClusterFolder } from "../cluster-folder.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
 import { writeStatus, type ClusterStatus, type PartStatus } from "../cluster-status.ts";
@@ -31,7 +32,7 @@ export async function superviseCluster(
   };
   const parts = clusterParts({ folder, setting, clock, onChange });
   const failure = await bringUp(folder, parts, report, signal).catch((error: unknown) => RametError.from(error));
-  if (failure === undefined) await aborted(signal);
+  if (failure === undefined) await untilAborted(signal);
   report.phase("stopping");
   await bringDown(parts);
   if (failure === undefined || signal.aborted) report.phase("down");
@@ -91,17 +92,4 @@ class Report {
     this.#status = { ...this.#status, ...change };
     writeStatus(this.#path, this.#status);
   }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    signal.addEventListener(
-      "abort",
-      () => {
-        resolve();
-      },
-      { once: true },
-    );
-  });
 }

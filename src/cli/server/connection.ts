@@ -1,0 +1,19 @@
+import { inClusterConnection, type Connection } from "../../kube/connection.ts";
+import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import type { ClusterOptions } from "../cluster/cluster.ts";
+import { kubeconfigPath } from "../cluster/kubeconfig-path.ts";
+import type { Io } from "../io.ts";
+
+/** In a Pod, its service account; else as for every other command. */
+export async function serverConnection(
+  io: Io,
+  { kubeconfig, context }: Pick<ClusterOptions, "kubeconfig" | "context">,
+): Promise<Connection> {
+  const { environment, clock } = io;
+  const isPod = environment["KUBERNETES_SERVICE_HOST"] !== undefined;
+  if (isPod && kubeconfig === undefined && environment["KUBECONFIG"] === undefined) {
+    return inClusterConnection({ environment, clock });
+  }
+  const path = await kubeconfigPath(environment, kubeconfig);
+  return connectionFromKubeconfig({ path, clock, ...(context === undefined ? {} : { context }) });
+}

@@ -1,0 +1,51 @@
+import { pino } from "pino";
+import { gatewayMetrics } from "../../gateway/metrics.ts";
+import { runGateway } from "../../gateway/run.ts";
+import { KubeClient } from "../../kube/kube-client.ts";
+import type { ClusterOptions } from "../cluster/cluster.ts";
+import { exitCodes } from "../exit-codes.ts";
+import type { Io } from "../io.ts";
+import { serverConnection } from "./connection.ts";
+import { serveHealth } from "./health.ts";
+
+export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "context"> {
+  port: number;
+  address: string;
+  /** Seconds. */
+  shutdownDelay: number;
+  /** Port of /healthz, /readyz and /metrics; absent: none is opened. */
+  metricsPort?: number;
+  metricsAddress: string;
+  logLevel: string;
+}
+
+/** `ramet gateway`: carries traffic to sandboxes until a signal comes. Its log is JSON lines on stderr. */
+export async function runGatewayProcess(io: Io, options: GatewayOptions): Promise<number> {
+  const { port, address, shutdownDelay, metricsPort, metricsAddress, logLevel } = options;
+  const log = pino({ name: "gateway", level: logLevel }, io.stderr);
+  const metrics = gatewayMetrics();
+  const { registry } = metrics;
+  const connection = await serverConnection(io, options);
+  const client = new KubeClient(connection, { userAgent: "ramet-gateway", clock: io.clock });
+  const health =
+    metricsPort === undefined ? undefined : await serveHealth({ port: metricsPort, address: metricsAddress, registry });
+  try {
+    await runGateway({
+      ...{ client, port, address, metrics, log },
+      shutdownDelayMilliseconds: shutdownDelay * 1000,
+      onReady: (opened) => {
+        health?.setReady(true);
+        log.info({ address, port: opened }, "the gateway takes requests");
+      },
+      onEnding: () => {
+        health?.setReady(false);
+        log.info({}, "the gateway ends");
+      },
+      signal: io.signal,
+    });
+    return exitCodes.ok;
+  } finally {
+    await health?.close();
+    await client.close();
+  }
+}

@@ -1,0 +1,98 @@
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { RametError } from "../api/errors.ts";
+import { group } from "../api/kind.ts";
+import { gatewayAudience } from "../api/system-names.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
+import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
+import { Remembered } from "./remembered.ts";
+
+/** Who may reach which sandbox. */
+export interface Access {
+  /**
+   * Passes if the API server knows the token as one for gateways, and lets its owner reach that sandbox.
+   * @param at absent: it is enough that the token is known
+   * @throws RametError `Unauthorized`, `Forbidden`; `Unavailable` while the API server does not answer
+   */
+  check(token: string | undefined, at: { namespace: string; name: string } | undefined): Promise<void>;
+}
+
+/** For so long somebody keeps a right that was taken away. */
+const freshMilliseconds = 10_000;
+/** And for so long while the API server does not answer: it is updated in less. */
+const staleMilliseconds = 300_000;
+
+/** Asks the API server who somebody is (TokenReview) and whether they may (SubjectAccessReview), so that RBAC decides. */
+export function apiServerAccess(client: KubeClient): Access {
+  const options = { clock: client.clock, freshMilliseconds, staleMilliseconds };
+  const callers = new Remembered<Caller | undefined>(options);
+  const verdicts = new Remembered<boolean>(options);
+  return {
+    async check(token, at) {
+      if (token === undefined) throw unauthorized("The request carries no token");
+      const caller = await callers.get(digestOf(token), () => whoIs(client, token));
+      if (caller === undefined) throw unauthorized("The token is not known to the API server as one for gateways");
+      if (at === undefined) return;
+      const key = JSON.stringify([caller, at.namespace, at.name]);
+      if (await verdicts.get(key, () => mayReach(client, caller, at))) return;
+      const { namespace, name } = at;
+      throw new RametError("Forbidden", `${caller.username} may not reach the sandbox ${name} in ${namespace}`, {
+        hint: `Whoever may create sandboxes/${subresource} in ${group} there may: give a Role with that verb and resource`,
+      });
+    },
+  };
+}
+
+const subresource = "proxy";
+
+function unauthorized(why: string): RametError {
+  return new RametError("Unauthorized", why, {
+    hint: `Send Ramet-Access-Token with what \`kubectl create token <service account> --audience ${gatewayAudience}\` prints`,
+  });
+}
+
+/** The token itself is kept nowhere. */
+function digestOf(token: string): string {
+  return createHash("sha256").update(token).digest("base64url");
+}
+
+async function whoIs(client: KubeClient, token: string): Promise<Caller | undefined> {
+  const spec = { token, audiences: [gatewayAudience] };
+  const { status } = TokenReview.parse(await review(client, coreResources.tokenReviews, spec));
+  // An API server that knows nothing of audiences has taken it for one of its own.
+  return status.authenticated && status.audiences.includes(gatewayAudience) ? Caller.parse(status.user) : undefined;
+}
+
+async function mayReach(
+  client: KubeClient,
+  { username, uid, groups, extra }: Caller,
+  at: { namespace: string; name: string },
+): Promise<boolean> {
+  const resourceAttributes = { ...at, group, resource: "sandboxes", subresource, verb: "create" };
+  const spec = { user: username, uid, groups, extra, resourceAttributes };
+  return AccessReview.parse(await review(client, coreResources.subjectAccessReviews, spec)).status.allowed;
+}
+
+function review(client: KubeClient, resource: ResourceRef, spec: object): Promise<unknown> {
+  const { kind } = resource;
+  const body = { apiVersion: `${resource.group}/${resource.version}`, kind, spec };
+  // Nothing comes of asking twice.
+  return client.request({ verb: "create", resource, at: {}, body, repeatable: true });
+}
+
+const Caller = z.object({
+  username: z.string(),
+  uid: z.string().optional(),
+  groups: z.array(z.string()).optional(),
+  extra: z.record(z.string(), z.array(z.string())).optional(),
+});
+type Caller = z.infer<typeof Caller>;
+
+const TokenReview = z.object({
+  status: z.object({
+    authenticated: z.boolean().default(false),
+    audiences: z.array(z.string()).default([]),
+    user: z.unknown(),
+  }),
+});
+const AccessReview = z.object({ status: z.object({ allowed: z.boolean() }) });

@@ -1,0 +1,53 @@
+import { expect, it } from "vitest";
+import { findSandbox } from "./find-sandbox.ts";
+import { readRoutedSandbox, type RoutedSandbox } from "./routed-sandbox.ts";
+
+const uid = "11111111-2222-4333-8444-555555555555";
+
+function sandboxes(...keys: string[]) {
+  const all = new Map(
+    keys.map((key): [string, RoutedSandbox] => {
+      const [namespace = "", name = ""] = key.split("/");
+      return [key, readRoutedSandbox({ metadata: { namespace, name, uid, resourceVersion: "1" } })];
+    }),
+  );
+  return { get: (key: string) => all.get(key), byUid: () => [...all.values()][0] };
+}
+
+const found = (id: string, ...keys: string[]) => {
+  const { at, sandbox } = findSandbox(sandboxes(...keys), id);
+  return [at && `${at.namespace}/${at.name}`, sandbox !== undefined];
+};
+
+it("finds by namespace and name, and by UID", () => {
+  expect(found("a--b", "a/b")).toEqual(["a/b", true]);
+  expect(found(uid, "a/b")).toEqual(["a/b", true]);
+});
+
+it("says where one would be that is not there, so that it can be asked who may know", () => {
+  expect(found("a--b")).toEqual(["a/b", false]);
+  expect(found(uid)).toEqual([undefined, false]);
+  expect(found("nothing")).toEqual([undefined, false]);
+});
+
+it("reads an id with several hyphens as the sandbox that is there, and as neither of two", () => {
+  expect(found("a--b--c", "a--b/c")).toEqual(["a--b/c", true]);
+  expect(found("a--b--c", "a/b--c")).toEqual(["a/b--c", true]);
+  expect(found("a---b", "a-/b", "a/-b")).toEqual([undefined, false]);
+  expect(() => found("a--b--c", "a--b/c", "a/b--c")).toThrow("can be read as a/b--c and as a--b/c");
+});
+
+it("opens a public port by the annotation, and none by one that cannot be read", () => {
+  const ports = (text: string) =>
+    readRoutedSandbox({
+      metadata: {
+        namespace: "a",
+        name: "b",
+        uid,
+        resourceVersion: "1",
+        annotations: { "ramet.dev/public-ports": text },
+      },
+    }).publicPorts;
+  expect(ports("8000, 3000")).toEqual([8000, 3000]);
+  for (const text of ["", "all", "8000-9000", "8000,*", "-1"]) expect(ports(text)).toEqual([]);
+});

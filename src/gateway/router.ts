@@ -1,0 +1,83 @@
+import type { IncomingMessage } from "node:http";
+import { guestClientPort } from "../api/cell.ts";
+import { RametError } from "../api/errors.ts";
+import type { ObjectStore } from "../kube/store.ts";
+import type { Access } from "./access.ts";
+import type { Destination } from "./destination.ts";
+import { findSandbox } from "./find-sandbox.ts";
+import { tokenHeader } from "./forwarded-headers.ts";
+import type { RoutedSandbox } from "./routed-sandbox.ts";
+import type { Route } from "./upstreams.ts";
+
+export interface RouterOptions {
+  sandboxes: Pick<ObjectStore<RoutedSandbox>, "get" | "byUid">;
+  access: Access;
+}
+
+/**
+ * The way of a request into a sandbox, for who may go it.
+ * @throws RametError `Unauthorized` and `Forbidden` before anything is told of the sandbox; `NotFound`, `SandboxNotReady`
+ */
+export async function routeOf(
+  { sandboxes, access }: RouterOptions,
+  { sandboxId, port }: Destination,
+  request: IncomingMessage,
+): Promise<Route> {
+  const { at, sandbox } = findSandbox(sandboxes, sandboxId);
+  if (sandbox?.publicPorts.includes(port) !== true) await access.check(tokenOf(request), at);
+  if (sandbox === undefined) {
+    throw new RametError("NotFound", `There is no sandbox ${sandboxId}`, {
+      hint: "List those that are there with: ramet sandbox ls -A",
+    });
+  }
+  if (!sandbox.isReady || sandbox.ip === undefined) {
+    const { namespace, name } = sandbox.metadata;
+    throw new RametError("SandboxNotReady", `The sandbox ${name} in ${namespace} is ${sandbox.phase}, and not ready`, {
+      hint: `See why with: ramet sandbox get ${name} -n ${namespace} -o yaml`,
+      retryable: true,
+    });
+  }
+  if (port === guestClientPort && isInternal(request.url)) {
+    throw new RametError("Forbidden", "That is for whoever runs the sandbox, and nobody reaches it through a gateway");
+  }
+  return { sandbox, port };
+}
+
+function tokenOf({ headers }: IncomingMessage): string | undefined {
+  const value = headers[tokenHeader];
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+/**
+ * What envd serves to its orchestrator alone: an image may bring its own envd in place of the guest
+ * (the routes of e2b-dev/infra's envd, 54693ff3).
+ */
+const internalPaths: ReadonlySet<string> = new Set([
+  "/init",
+  "/freeze",
+  "/unfreeze",
+  "/fsfreeze",
+  "/fsthaw",
+  "/collapse",
+  "/upgrade",
+]);
+
+/** However it is written: a server may take `//init` and `/%69nit` for it. */
+function isInternal(url = "/"): boolean {
+  const path = url.split(/[?#]/, 1)[0] ?? "";
+  const [, target = path] = /^[a-z]+:\/\/[^/]*(\/.*)$/i.exec(path) ?? [];
+  return internalPaths.has(
+    decoded(target)
+      .replaceAll(/\/+/g, "/")
+      .replace(/(?<=.)\/$/, "")
+      .toLowerCase(),
+  );
+}
+
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}

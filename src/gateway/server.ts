@@ -1,0 +1,160 @@
+import { once } from "node:events";
+import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { RametError } from "../api/errors.ts";
+import { delay, type Clock } from "../kube/clock.ts";
+import type { Log } from "../kube/log.ts";
+import { asSocket } from "./as-socket.ts";
+import { destinationOf, hint, type Destination } from "./destination.ts";
+import { forward } from "./forward.ts";
+import { forwardUpgrade } from "./forward-upgrade.ts";
+import type { GatewayMetrics } from "./metrics.ts";
+import { refuse } from "./refusal.ts";
+import { routeOf, type RouterOptions } from "./router.ts";
+import type { Route, Upstreams } from "./upstreams.ts";
+
+export interface GatewayServerOptions extends RouterOptions {
+  upstreams: Upstreams;
+  /** 0: any that is free. */
+  port: number;
+  address: string;
+  metrics: GatewayMetrics;
+  clock: Clock;
+  log: Log;
+}
+
+export interface GatewayServer {
+  port: number;
+  /** Takes no new connections; what is under way may go on for so long, and is cut then. */
+  close(drainMilliseconds: number): Promise<void>;
+}
+
+/**
+ * Serves the ports of sandboxes.
+ * @throws RametError `Unavailable` when the port cannot be opened
+ */
+export async function serveGateway(options: GatewayServerOptions): Promise<GatewayServer> {
+  const { port, address } = options;
+  const server = createServer(limits);
+  server.maxConnections = mostConnections;
+  const connections = new Set<Duplex>();
+  server
+    .on("connection", (socket: Socket) => {
+      connections.add(socket);
+      socket.once("close", () => connections.delete(socket));
+    })
+    .on("request", (request, response) => {
+      // A connection that was kept is not kept any more once the server closes.
+      response.once("close", () => {
+        if (!server.listening)
+          setImmediate(() => {
+            server.closeIdleConnections();
+          });
+      });
+      void answer(options, { request, response }, (route) => forward(options.upstreams, route, { request, response }));
+    })
+    .on("upgrade", (request, stream, head) => {
+      const socket = asSocket(stream).on("error", () => stream.destroy());
+      const response = responseOn(request, socket);
+      void answer(options, { request, response }, (route) =>
+        forwardUpgrade(options.upstreams, route, { request, socket, head, response }),
+      );
+    });
+  await listen(server, port, address);
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: async (drainMilliseconds) => {
+      const closed = once(server, "close");
+      server.close();
+      const cutting = new AbortController();
+      const cut = delay(options.clock, drainMilliseconds, cutting.signal).then(
+        () => {
+          for (const connection of connections) connection.destroy();
+        },
+        () => undefined,
+      );
+      await closed;
+      cutting.abort();
+      await cut;
+    },
+  };
+}
+
+/** More would be others' share: behind a balancer the next gateway takes them. */
+const mostConnections = 10_000;
+
+const limits = {
+  // Of the whole request: an upload takes as long as it takes.
+  requestTimeout: 0,
+  // Longer than balancers keep a connection that is not used (Google's: 600 s), so that it is theirs to end it.
+  keepAliveTimeout: 620_000,
+  // A peer that went without a word is noticed.
+  keepAlive: true,
+  keepAliveInitialDelay: 60_000,
+};
+
+interface Exchange {
+  request: IncomingMessage;
+  response: ServerResponse;
+}
+
+/** Routes a request, sends it on, and tells what came of it. What it carries is told nobody. */
+async function answer(
+  options: GatewayServerOptions,
+  { request, response }: Exchange,
+  send: (route: Route) => Promise<number>,
+): Promise<void> {
+  const { metrics, clock, log } = options;
+  const since = clock.monotonicMilliseconds();
+  let destination: Destination | undefined;
+  let status: number;
+  metrics.underWay(1);
+  try {
+    destination = destinationOf(request.headers);
+    if (destination === undefined) {
+      answerItself(request, response);
+      return;
+    }
+    status = await send(await routeOf(options, destination, request));
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (response.headersSent || response.destroyed) return;
+    status = refuse(response, error, destination);
+    const level = status === 500 ? "error" : "debug";
+    log[level]({ ...destination, status, code: error.code, error: error.message }, "a request was refused");
+  } finally {
+    metrics.underWay(-1);
+  }
+  metrics.answered(status, (clock.monotonicMilliseconds() - since) / 1000);
+}
+
+/** What names no sandbox: a balancer that asks whether the gateway is there, or somebody who has mistyped. */
+function answerItself(request: IncomingMessage, response: ServerResponse): void {
+  if (request.url === "/healthz") response.end("ok\n");
+  else refuse(response, new RametError("InvalidArgument", "The request names no sandbox", { hint }), undefined);
+}
+
+/** An answer in place of an upgrade; the connection ends with it. */
+function responseOn(request: IncomingMessage, socket: Socket): ServerResponse {
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket);
+  response.once("finish", () => {
+    response.detachSocket(socket);
+    socket.end();
+  });
+  return response;
+}
+
+async function listen(server: Server, port: number, address: string): Promise<void> {
+  server.listen(port, address);
+  try {
+    await once(server, "listening");
+  } catch (error) {
+    throw new RametError("Unavailable", `The port ${port} of ${address} cannot be opened: ${String(error)}`, {
+      hint: "Choose another one with --port",
+      cause: error,
+    });
+  }
+}

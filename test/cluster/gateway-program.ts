@@ -1,0 +1,77 @@
+/** The port of the program below, declared nowhere. */
+export const programPort = 9000;
+
+/**
+ * A program for a gateway to reach, in the standard library alone: `/headers` answers what it was asked with, `/sum` the digest of what
+ * it was sent, `/events` an event and, when `/next` was asked for, another one; `/broken` breaks off, `/ws` is a WebSocket that gives
+ * back what it gets (short messages), `/left` how many clients of `/events` have gone, and `/cookies` sets two.
+ */
+export const program = `
+import base64, hashlib, http.server, json, socketserver, threading
+go_on, left = threading.Event(), []
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def answer(self, body, headers=(), status=200):
+        self.send_response(status)
+        for name, value in headers: self.send_header(name, value)
+        self.send_header("content-length", str(len(body))); self.end_headers()
+        self.wfile.write(body)
+    def chunk(self, data):
+        self.wfile.write(b"%x\\r\\n%s\\r\\n" % (len(data), data)); self.wfile.flush()
+    def do_POST(self):
+        digest = hashlib.sha256()
+        if "content-length" in self.headers:
+            count = int(self.headers["content-length"])
+            while count > 0:
+                part = self.rfile.read(min(65536, count)); count -= len(part); digest.update(part)
+        else:
+            while (size := int(self.rfile.readline(), 16)) > 0:
+                digest.update(self.rfile.read(size)); self.rfile.readline()
+            self.rfile.readline()
+        self.answer(digest.hexdigest().encode())
+    def do_GET(self):
+        if self.path == "/headers": self.answer(json.dumps(self.headers.items()).encode())
+        elif self.path == "/cookies": self.answer(b"", [("set-cookie", "a=1"), ("set-cookie", "b=2"), ("connection", "x-own"), ("x-own", "1")])
+        elif self.path == "/next": go_on.set(); self.answer(b"")
+        elif self.path == "/left": self.answer(str(len(left)).encode())
+        elif self.path == "/events":
+            self.send_response(200); self.send_header("transfer-encoding", "chunked"); self.end_headers()
+            self.chunk(b"one")
+            go_on.wait(60); go_on.clear()
+            self.chunk(b"two"); self.chunk(b"")
+        elif self.path == "/endless":
+            self.send_response(200); self.send_header("transfer-encoding", "chunked"); self.end_headers()
+            try:
+                while True: self.chunk(b"x" * 65536)
+            except OSError: left.append(1)
+            self.close_connection = True
+        elif self.path == "/broken":
+            self.send_response(200); self.send_header("content-length", "100"); self.end_headers()
+            self.wfile.write(b"part"); self.close_connection = True
+        elif self.path == "/ws":
+            if self.headers.get("upgrade") != "websocket": return self.answer(b"no websocket", status=426)
+            if self.headers.get("x-refuse"): return self.answer(b"refused", status=418)
+            key = self.headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+            accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+            self.wfile.write(("HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Accept: %s\\r\\n\\r\\n" % accept).encode())
+            self.close_connection = True
+            while True:
+                first, second = self.rfile.read(2)
+                mask = self.rfile.read(4)
+                data = bytes(byte ^ mask[at % 4] for at, byte in enumerate(self.rfile.read(second & 127)))
+                self.wfile.write(bytes([first, len(data)]) + data)
+                if first & 15 == 8: return
+        else: self.answer(b"not here", status=404)
+    def log_message(self, *args): pass
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+Server(("", ${programPort}), Handler).serve_forever()
+`;
+
+/** A Pod template that runs it. */
+export const programTemplate = {
+  spec: {
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: "main", image: "python", command: ["python3", "-c", program] }],
+  },
+};

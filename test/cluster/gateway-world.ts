@@ -1,0 +1,87 @@
+import { request, type Dispatcher } from "undici";
+import { runGateway } from "../../src/gateway/run.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import { serviceAccounts, tokenOf } from "../setup/service-accounts.ts";
+
+/** A gateway in this process, as `ramet gateway` runs one. */
+export interface RunningGateway {
+  port: number;
+  /** Begins its end, which has come when `ended` resolves. */
+  end: () => void;
+  ended: Promise<void>;
+}
+
+export async function startGateway(client: KubeClient): Promise<RunningGateway> {
+  const abort = new AbortController();
+  const opened = Promise.withResolvers<number>();
+  const ended = runGateway({ client, port: 0, address: "127.0.0.1", signal: abort.signal, onReady: opened.resolve });
+  const port = await Promise.race([opened.promise, ended.then(() => Promise.reject(new Error("it has ended")))]);
+  return {
+    port,
+    end: () => {
+      abort.abort();
+    },
+    ended,
+  };
+}
+
+export interface Asked {
+  status: number;
+  headers: Dispatcher.ResponseData["headers"];
+  text: string;
+}
+
+export interface Question {
+  token?: string;
+  path?: string;
+  method?: string;
+  body?: string | Buffer;
+  headers?: Record<string, string>;
+}
+
+/** Asks a port of a sandbox, by the headers of E2B's SDKs. */
+export async function ask(
+  { port }: Pick<RunningGateway, "port">,
+  { id, port: inner }: { id: string; port: number },
+  { token, path = "/", method = "GET", body, headers = {} }: Question = {},
+): Promise<Asked> {
+  const own = token === undefined ? {} : { "ramet-access-token": token };
+  const answer = await request(`http://127.0.0.1:${port}${path}`, {
+    method,
+    headers: { "e2b-sandbox-id": id, "e2b-sandbox-port": String(inner), ...own, ...headers },
+    ...(body !== undefined && { body }),
+  });
+  return { status: answer.statusCode, headers: answer.headers, text: await answer.body.text() };
+}
+
+/** A new service account, and its token for gateways or whomever. */
+export async function accountToken(
+  client: KubeClient,
+  { namespace, name }: { namespace: string; name: string },
+  audience = "ramet-gateway",
+): Promise<string> {
+  const metadata = { namespace, name };
+  const manifest = { apiVersion: "v1", kind: "ServiceAccount", metadata };
+  await client.resource(serviceAccounts).apply(manifest, { fieldManager: "test" });
+  return tokenOf(client, metadata, audience);
+}
+
+/** Lets a service account of a namespace reach its sandboxes, as docs/gateway.md says. */
+export async function allowToReach(client: KubeClient, namespace: string, account: string): Promise<void> {
+  const apiVersion = "rbac.authorization.k8s.io/v1";
+  const metadata = { namespace, name: "reach-sandboxes" };
+  const rules = [{ apiGroups: ["agents.kruise.io"], resources: ["sandboxes/proxy"], verbs: ["create"] }];
+  const roleRef = { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name: metadata.name };
+  const subjects = [{ kind: "ServiceAccount", namespace, name: account }];
+  const ref = (plural: string, kind: string) => ({
+    group: roleRef.apiGroup,
+    version: "v1",
+    plural,
+    kind,
+    namespaced: true,
+  });
+  await client.resource(ref("roles", "Role")).create({ apiVersion, kind: "Role", metadata, rules });
+  await client
+    .resource(ref("rolebindings", "RoleBinding"))
+    .create({ apiVersion, kind: "RoleBinding", metadata, roleRef, subjects });
+}
