@@ -12,7 +12,7 @@ import { RametError } from "../src/api/errors.ts";
 import { systemNamespace } from "../src/api/system-names.ts";
 import type { InstallOptions } from "../src/install/install-options.ts";
 import type { Manifest } from "../src/install/manifest.ts";
-import { controllerManifests, lastingManifests, storeIsNotMounted } from "../src/install/manifests.ts";
+import { serverManifests, lastingManifests, storeIsNotMounted } from "../src/install/manifests.ts";
 import { privateRanges } from "../src/install/private-ranges.ts";
 import { ownerAnnotation } from "../provider/handlers/owner.ts";
 import { findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
@@ -32,7 +32,7 @@ export interface RametRuntimeArgs {
    * started them; those that another resource of a program declares are adopted by `adopt` alone. @default "auto"
    */
   mode?: RuntimeMode;
-  /** The image with the command `ramet`. Needed to install. */
+  /** The image with the command `ramet`, of controllers and gateways. Needed to install. */
   image?: Input<string>;
   /** The image of the cell, in which sandboxes run. Needed to install. */
   cellImage?: Input<string>;
@@ -43,6 +43,8 @@ export interface RametRuntimeArgs {
   kubeconfig?: Input<string>;
   /** How many controllers stand by; one of them works. @default 2 */
   replicas?: Input<number>;
+  /** How many gateways carry traffic to ports of sandboxes; 0: none. @default 2 */
+  gatewayReplicas?: Input<number>;
   /**
    * IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach; `[]` lets them reach all.
    * @default the private ranges: 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12 and 192.168.0.0/16
@@ -60,7 +62,7 @@ interface Found {
   objects: Record<string, CustomResource>;
 }
 
-/** Ramet's controllers in a cluster: what all other resources need. */
+/** Ramet's controllers and gateways in a cluster: what all other resources need. */
 export class RametRuntime extends ComponentResource<Found> {
   /** What was done: `install` or `adopt`. */
   declare readonly mode: Output<"install" | "adopt">;
@@ -101,7 +103,7 @@ export class RametRuntime extends ComponentResource<Found> {
     const options = installOptions(args, owner);
     const component = { name: args.name, transform: this.#transform, parent: this };
     const lasting = declareAll(component, lastingManifests(options), declareLasting);
-    const others = declareAll(component, controllerManifests(options), declareObject, Object.values(lasting));
+    const others = declareAll(component, serverManifests(options), declareObject, Object.values(lasting));
     if ("claim" in options.store) void log.warn(storeIsNotMounted, this);
     return { ...lasting, ...others };
   }
@@ -116,7 +118,7 @@ function unseen({ mode = "auto", image, cellImage, store }: RametRuntimeArgs): F
 
 /** @throws RunError naming what is missing */
 function installOptions(
-  { image, cellImage, replicas = 2, store, clusterRanges = privateRanges }: RametRuntimeArgs,
+  { image, cellImage, replicas = 2, gatewayReplicas = 2, store, clusterRanges = privateRanges }: RametRuntimeArgs,
   owner: string,
 ): ProgramInstallOptions {
   const place = installedStore(store);
@@ -130,6 +132,7 @@ function installOptions(
     image: legalField("image", image),
     cellImage: legalField("cellImage", cellImage),
     replicas: legalField("replicas", replicas),
+    gatewayReplicas: legalField("gatewayReplicas", gatewayReplicas),
     clusterRanges: clusterRanges.map((range) => legalField("clusterRanges", range)),
     store: place,
     namespace: systemNamespace,

@@ -10,12 +10,14 @@ export interface InstallOptions<Text = string, Count = number> {
   namespace: string;
   /** Of the controllers' Deployment and ClusterRole: who declares them. */
   annotations?: Record<string, string>;
-  /** The image with the command `ramet`. */
+  /** The image with the command `ramet`, of controllers and gateways. */
   image: Text;
   /** The image of the cell, in which sandboxes run. */
   cellImage: Text;
   /** How many controllers stand by; one of them works. */
   replicas: Count;
+  /** How many gateways work. */
+  gatewayReplicas: Count;
   store: MountedStore<Text> | RemoteStore<Text>;
   /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach. */
   clusterRanges: readonly Text[];
@@ -45,6 +47,7 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     image: legal("image", given.image),
     cellImage: legal("cellImage", given.cellImage),
     replicas: legal("replicas", given.replicas),
+    gatewayReplicas: legal("gatewayReplicas", given.gatewayReplicas),
     clusterRanges: given.clusterRanges.map((range) => legal("clusterRanges", range)),
     store:
       "address" in store
@@ -114,6 +117,7 @@ const fields = {
   image: Image,
   cellImage: Image,
   replicas: z.int("must be a whole number").min(1, "must be at least 1"),
+  gatewayReplicas: z.int("must be a whole number").min(0, "must be at least 0"),
   clusterRanges: z.cidrv4({ error: ({ input }) => `is no range of IPv4: ${JSON.stringify(input)}` }),
   "store.directory": Directory,
   "store.claim": ObjectName,

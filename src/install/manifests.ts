@@ -1,10 +1,13 @@
 import { renderCrds } from "../api/crd.ts";
 import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/system-names.ts";
 import { cellPolicies } from "./cell-policies.ts";
+import { gatewayManifests } from "./gateway-manifests.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
+import { metricsPort, metricsService } from "./metrics.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
-import { clusterRights, ruleOf, systemRights } from "./rights.ts";
+import { clusterRights, systemRights } from "./rights.ts";
+import { roles } from "./roles.ts";
 import { disruptionBudget, powerless, spreadOverMachines } from "./standing-by.ts";
 
 /** What must stay when the runtime is removed: the CRDs, with which all objects would go, and the key of running cells. */
@@ -30,29 +33,33 @@ function kept(objectName: string): Pick<Manifest, "metadata"> {
 
 /** All there is to apply, in an order in which each finds what it needs. */
 export function allManifests(options: InstallOptions): Manifest[] {
-  return [...lastingManifests(options), ...controllerManifests(options)];
+  return [...lastingManifests(options), ...serverManifests(options)];
 }
 
 /** What whoever installs with a store that is mounted has to know. */
 export const storeIsNotMounted =
   "Pods of sandboxes do not mount the store: on this cluster sandboxes run, and cannot be checkpointed. With a store in a bucket they can";
 
+/** The servers, what they may do, and what is kept from others. */
+export function serverManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
+  return [...controllerManifests(options), ...gatewayManifests(options), ...cellPolicies()];
+}
+
 /** The controllers, and what they may do. */
-export function controllerManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
+function controllerManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
   return [
     serviceAccount(options),
-    ...roles(options),
+    ...roles({ name, namespace: options.namespace }, rights, options.annotations),
     deployment(options),
     disruptionBudget({ name, namespace: options.namespace }, labels),
-    metricsService(options),
+    metricsService({ name, namespace: options.namespace }, labels),
     networkPolicy(options),
-    ...cellPolicies(),
   ];
 }
 
 type InNamespace = Pick<InstallOptions, "namespace">;
 
-const metricsPort = 9464;
+const rights = { everywhere: clusterRights, inSystem: systemRights };
 
 function serviceAccount({ namespace, store }: Pick<InstallOptions<unknown, unknown>, "namespace" | "store">): Manifest {
   const annotations = "address" in store ? identityAnnotations(store) : {};
@@ -61,21 +68,6 @@ function serviceAccount({ namespace, store }: Pick<InstallOptions<unknown, unkno
     kind: "ServiceAccount",
     metadata: { name, namespace, ...(Object.keys(annotations).length > 0 && { annotations }) },
   };
-}
-
-function roles({ namespace, annotations }: Pick<InstallOptions, "namespace" | "annotations">): Manifest[] {
-  const apiVersion = "rbac.authorization.k8s.io/v1";
-  const apiGroup = "rbac.authorization.k8s.io";
-  const subjects = [{ kind: "ServiceAccount", name, namespace }];
-  const everywhere = { name, ...(annotations !== undefined && { annotations }) };
-  const inSystem = { name, namespace: systemNamespace };
-  const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
-  return [
-    { apiVersion, kind: "ClusterRole", metadata: everywhere, rules: clusterRights.map(ruleOf) },
-    { apiVersion, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
-    { apiVersion, kind: "Role", metadata: inSystem, rules: systemRights.map(ruleOf) },
-    { apiVersion, kind: "RoleBinding", metadata: inSystem, ...bound("Role") },
-  ];
 }
 
 function deployment({ namespace, annotations, replicas, ...options }: InstallOptions<unknown, unknown>): Manifest {
@@ -128,16 +120,6 @@ function pod({ image, cellImage, store, clusterRanges }: OfPod) {
       },
     ],
     ...(mounted && { volumes: [{ name: "store", persistentVolumeClaim: { claimName: mounted.claim } }] }),
-  };
-}
-
-function metricsService({ namespace }: InNamespace): Manifest {
-  const ports = [{ name: "metrics", port: metricsPort, targetPort: "metrics" }];
-  return {
-    apiVersion: "v1",
-    kind: "Service",
-    metadata: { name: `${name}-metrics`, namespace, labels },
-    spec: { selector: labels, ports },
   };
 }
 

@@ -1,14 +1,16 @@
-/** One right of the controllers, and why they need it. */
+/** One right of a server, and why it needs it. */
 export interface Right {
   why: string;
   apiGroups: string[];
   resources: string[];
+  /** @default all of them */
+  resourceNames?: string[];
   verbs: string[];
 }
 
 /** As it stands in a Role, which has no place for why. */
-export function ruleOf({ apiGroups, resources, verbs }: Right) {
-  return { apiGroups, resources, verbs };
+export function ruleOf({ why: _, ...rule }: Right) {
+  return rule;
 }
 
 const kruise = "agents.kruise.io";

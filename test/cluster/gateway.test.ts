@@ -8,7 +8,7 @@ import type { Sandbox } from "../../src/api/sandbox.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 import { programPort, programTemplate as template } from "./gateway-program.ts";
-import { accountToken, allowToReach, ask, startGateway, type Question, type RunningGateway } from "./gateway-world.ts";
+import { accountToken, allowToReach, ask, startGateway, type Question, type RunningGateway } from "../setup/gateway.ts";
 
 /** A real gateway before real sandboxes, and an API server that says who may reach them. */
 let cluster: Cluster;

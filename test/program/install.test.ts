@@ -9,13 +9,24 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { z } from "zod";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { apiVersion } from "../../src/api/kind.ts";
+import { RametError } from "../../src/api/errors.ts";
 import { kinds } from "../../src/api/kinds.ts";
-import { controllersLease, localNodeLabels, systemNamespace } from "../../src/api/system-names.ts";
+import {
+  controllerName,
+  controllersLease,
+  credentialsSecret,
+  gatewayKeySecret,
+  gatewayName,
+  localNodeLabels,
+  systemNamespace,
+} from "../../src/api/system-names.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { microTime } from "../../src/kube/lease.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import type { RunResult } from "../engine/engine.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { accountToken, allowToReach, ask } from "../setup/gateway.ts";
 import { tokenOf, writeKubeconfig } from "../setup/service-accounts.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
@@ -80,7 +91,9 @@ it("declares the controllers where there are none, and goes on to declare them",
   const up = await world.engine.up();
   expect(up.text).not.toMatch(/error/);
   expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
-  const [deployment] = (await client.resource(deployments).list()).items;
+  const declared = (await client.resource(deployments).list()).items;
+  expect(declared.map(({ metadata: { name } }) => name)).toEqual([controllerName, gatewayName]);
+  const [deployment] = declared;
   expect(deployment?.metadata.annotations, "transform").toMatchObject({ "pulumi.com/skipAwait": "true" });
   const again = await world.engine.up();
   expect(again.succeeded).toBe(true);
@@ -88,7 +101,7 @@ it("declares the controllers where there are none, and goes on to declare them",
 });
 
 it("gives the controllers the rights that they need", async () => {
-  const kubeconfig = await asController();
+  const kubeconfig = await asAccount(controllerName);
   const controller = spawn(process.execPath, [
     ...[ramet, "controller", "--leader-elect", "--kubeconfig", kubeconfig],
     ...["--store-directory", join(folder, "store"), "--cell-image", "cell", "--log-level", "debug"],
@@ -105,15 +118,49 @@ it("gives the controllers the rights that they need", async () => {
   }
 });
 
+it("gives the gateways the rights that they need, and no more of the keys than their own", async () => {
+  const kubeconfig = await asAccount(gatewayName);
+  const gateway = spawn(process.execPath, [
+    ...[ramet, "gateway", "--kubeconfig", kubeconfig, "--port", "0", "--log-level", "debug"],
+  ]);
+  const log = new Log(gateway);
+  try {
+    await log.until(/the gateway takes requests/);
+    const port = Number(/"port":(\d+)/.exec(log.text)?.[1]);
+    const at = { namespace: "default", name: "caller" };
+    const token = await accountToken(client, at);
+    const asked = async () => (await ask({ port }, { id: "default--none", port: 80 }, { token })).status;
+    expect(await asked()).toBe(403);
+    await allowToReach(client, at.namespace, at.name);
+    // Nothing of that name is there; who may ask is told so.
+    await expect.poll(asked, { timeout: 60_000, interval: 1_000 }).toBe(502);
+    expect(log.text.split("\n").filter((line) => /is forbidden/i.test(line))).toEqual([]);
+  } finally {
+    gateway.kill("SIGTERM");
+    expect(await once(gateway, "exit")).toEqual([0, null]);
+  }
+  const own = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
+  const reads = (name: string) =>
+    own
+      .resource(coreResources.secrets)
+      .get({ namespace: systemNamespace, name })
+      .then(
+        () => "reads",
+        (error: unknown) => RametError.from(error).code,
+      );
+  expect([await reads(gatewayKeySecret), await reads(credentialsSecret)]).toEqual(["reads", "Forbidden"]);
+  await own.close();
+});
+
 it("removes nothing when somebody has deleted the Deployment, and brings it back after a refresh", async () => {
-  const { items } = await client.resource(deployments).list();
-  await client.resource(deployments).delete(items[0]?.metadata ?? { name: "" });
+  const at = { namespace: systemNamespace, name: controllerName };
+  await client.resource(deployments).delete(at);
   const up = await world.engine.up();
   expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
   expect(removed(up)).toEqual([]);
   await world.engine.refresh();
   expect((await world.engine.up()).succeeded).toBe(true);
-  expect((await client.resource(deployments).list()).items).toHaveLength(1);
+  expect(await client.resource(deployments).find(at)).toBeDefined();
 });
 
 it("refuses to go on under another name, and does with an alias", async () => {
@@ -129,8 +176,8 @@ it("refuses to go on under another name, and does with an alias", async () => {
   expect(up.text).not.toMatch(/error/);
   expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
   expect(removed(up)).toEqual([]);
-  const [deployment] = (await client.resource(deployments).list()).items;
-  expect(deployment?.metadata.annotations).toMatchObject({
+  const deployment = await client.resource(deployments).get({ namespace: systemNamespace, name: controllerName });
+  expect(deployment.metadata.annotations).toMatchObject({
     [ownerAnnotation]: "organization/program/test/renamed",
   });
 });
@@ -187,10 +234,10 @@ function removed({ steps }: RunResult): string[] {
   return objects.filter(({ operation }) => /delete|retain|replace/.test(operation)).map(({ name }) => name);
 }
 
-/** A kubeconfig with a token of the controllers' service account. */
-async function asController(): Promise<string> {
-  const account = { namespace: "ramet-system", name: "ramet-controller" };
-  const path = join(folder, "kubeconfig");
+/** A kubeconfig with a token of a service account that is installed. */
+async function asAccount(name: string): Promise<string> {
+  const account = { namespace: systemNamespace, name };
+  const path = join(folder, `${name}.kubeconfig`);
   await writeKubeconfig(path, { like: plane.kubeconfigPath, user: { token: await tokenOf(client, account) } });
   return path;
 }

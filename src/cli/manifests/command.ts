@@ -9,11 +9,12 @@ import type { ManifestsOptions } from "./manifests.ts";
 export function manifestsCommand(program: Command, act: Act): void {
   program
     .command("manifests")
-    .description("Print what installs the controllers in a cluster, for kubectl apply and GitOps.")
+    .description("Print what installs the controllers and gateways in a cluster, for kubectl apply and GitOps.")
     .requiredOption("--image <image>", "the image with this command")
     .requiredOption("--cell-image <image>", "the image with the cell, gVisor, guest and link")
-    .option("-n, --namespace <name>", "the namespace of the controllers", systemNamespace)
+    .option("-n, --namespace <name>", "the namespace of controllers and gateways", systemNamespace)
     .option("--replicas <number>", "how many controllers stand by; one of them works", wholeNumber, 2)
+    .option("--gateway-replicas <number>", "how many gateways work; 0: none", wholeNumber, 2)
     .option(
       "--cluster-range <cidr...>",
       `IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach (default: ${privateRanges.join(" ")})`,

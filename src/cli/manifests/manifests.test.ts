@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { allManifests } from "../../install/manifests.ts";
+import { gatewayClusterRights, gatewaySystemRights } from "../../install/gateway-rights.ts";
 import { privateRanges } from "../../install/private-ranges.ts";
 import { clusterRights, systemRights } from "../../install/rights.ts";
 import { memoryIo } from "../memory-io.ts";
@@ -16,7 +17,12 @@ afterEach(() => rm(folder, { recursive: true, force: true }));
 const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/cell:1"];
 const options = {
   ...{ image: "registry.example/ramet:1", cellImage: "registry.example/cell:1", namespace: "ramet-system" },
-  ...{ replicas: 2, store: { directory: "/var/lib/ramet", claim: "ramet-store" }, clusterRanges: privateRanges },
+  ...{
+    replicas: 2,
+    gatewayReplicas: 2,
+    store: { directory: "/var/lib/ramet", claim: "ramet-store" },
+    clusterRanges: privateRanges,
+  },
 };
 
 async function run(...args: string[]) {
@@ -130,7 +136,8 @@ it.each([
 
 it("gives each right its reason", async () => {
   const { stdout } = await run();
-  for (const { why } of [...clusterRights, ...systemRights]) expect(stdout).toContain(`# ${why}\n`);
+  const all = [...clusterRights, ...systemRights, ...gatewayClusterRights, ...gatewaySystemRights];
+  for (const { why } of all) expect(stdout).toContain(`# ${why}\n`);
 });
 
 it("keeps the lease and the key where every controller looks for them, wherever the controllers are", async () => {
@@ -149,6 +156,16 @@ it("keeps the lease and the key where every controller looks for them, wherever 
     ["RoleBinding", "ramet-system"],
     ["Deployment", "platform"],
     ["PodDisruptionBudget", "platform"],
+    ["Service", "platform"],
+    ["NetworkPolicy", "platform"],
+    ["ServiceAccount", "platform"],
+    ["ClusterRole", "ramet-gateway"],
+    ["ClusterRoleBinding", "ramet-gateway"],
+    ["Role", "ramet-system"],
+    ["RoleBinding", "ramet-system"],
+    ["Deployment", "platform"],
+    ["PodDisruptionBudget", "platform"],
+    ["Service", "platform"],
     ["Service", "platform"],
     ["NetworkPolicy", "platform"],
   ]);

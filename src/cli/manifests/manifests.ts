@@ -14,6 +14,7 @@ export interface ManifestsOptions {
   cellImage: string;
   namespace: string;
   replicas: number;
+  gatewayReplicas: number;
   /** `false`: none. @default private ranges */
   clusterRange?: readonly string[] | false;
   /** An address, in place of folder and claim. */
@@ -28,7 +29,7 @@ export interface ManifestsOptions {
   out?: string;
 }
 
-/** `ramet manifests`: what installs the controllers, to stdout or into a folder. Asks no cluster. */
+/** `ramet manifests`: what installs controllers and gateways, to stdout or into a folder. Asks no cluster. */
 export async function printManifests(io: Io, options: ManifestsOptions): Promise<number> {
   const { out } = options;
   const { clusterRange = privateRanges } = options;
@@ -80,6 +81,7 @@ const flagNames = {
   image: "--image",
   cellImage: "--cell-image",
   replicas: "--replicas",
+  gatewayReplicas: "--gateway-replicas",
   clusterRanges: "--cluster-range",
   "store.directory": "--store-directory",
   "store.claim": "--store-claim",

@@ -1,6 +1,8 @@
 import { Document, isNode } from "yaml";
+import { controllerName, gatewayName } from "../../api/system-names.ts";
+import { gatewayClusterRights, gatewaySystemRights } from "../../install/gateway-rights.ts";
 import type { Manifest } from "../../install/manifest.ts";
-import { clusterRights, systemRights } from "../../install/rights.ts";
+import { clusterRights, systemRights, type Right } from "../../install/rights.ts";
 
 /** A file that `kubectl apply -k` reads. */
 export interface ManifestFile {
@@ -29,7 +31,7 @@ export function manifestFiles(manifests: readonly Manifest[]): ManifestFile[] {
 
 function renderManifest(manifest: Manifest): string {
   const document = new Document(manifest, { aliasDuplicateObjects: false });
-  reasonsOf(manifest.kind).forEach((why, at) => {
+  reasonsOf(manifest).forEach((why, at) => {
     const rule = document.getIn(["rules", at]);
     if (isNode(rule)) rule.commentBefore = ` ${why}`;
   });
@@ -43,10 +45,16 @@ function renderDocument(document: Document): string {
   return document.toString({ lineWidth: 0 });
 }
 
-function reasonsOf(kind: string): string[] {
-  if (kind === "ClusterRole") return clusterRights.map(({ why }) => why);
-  return kind === "Role" ? systemRights.map(({ why }) => why) : [];
+function reasonsOf({ kind, metadata: { name } }: Manifest): string[] {
+  return (rights[`${kind} ${name}`] ?? []).map(({ why }) => why);
 }
+
+const rights: Readonly<Record<string, readonly Right[]>> = {
+  [`ClusterRole ${controllerName}`]: clusterRights,
+  [`Role ${controllerName}`]: systemRights,
+  [`ClusterRole ${gatewayName}`]: gatewayClusterRights,
+  [`Role ${gatewayName}`]: gatewaySystemRights,
+};
 
 function kebab(kind: string): string {
   return kind.replaceAll(/(?<=[a-z])(?=[A-Z])/g, "-").toLowerCase();

@@ -1,7 +1,7 @@
 import { request, type Dispatcher } from "undici";
 import { runGateway } from "../../src/gateway/run.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { serviceAccounts, tokenOf } from "../setup/service-accounts.ts";
+import { serviceAccounts, tokenOf } from "./service-accounts.ts";
 
 /** A gateway in this process, as `ramet gateway` runs one. */
 export interface RunningGateway {

@@ -1,0 +1,82 @@
+import { gatewayLabels as labels, gatewayName as name } from "../api/system-names.ts";
+import { gatewayClusterRights, gatewaySystemRights } from "./gateway-rights.ts";
+import type { InstallOptions } from "./install-options.ts";
+import type { Manifest } from "./manifest.ts";
+import { metricsPort, metricsService } from "./metrics.ts";
+import { roles } from "./roles.ts";
+import { disruptionBudget, powerless, spreadOverMachines } from "./standing-by.ts";
+
+type GatewayOptions = Pick<InstallOptions<unknown, unknown>, "namespace" | "image" | "gatewayReplicas">;
+
+/** The gateways, and what they may do. Each works, and none knows of another. */
+export function gatewayManifests({ namespace, image, gatewayReplicas }: GatewayOptions): Manifest[] {
+  const at = { name, namespace };
+  return [
+    { apiVersion: "v1", kind: "ServiceAccount", metadata: at },
+    ...roles(at, { everywhere: gatewayClusterRights, inSystem: gatewaySystemRights }),
+    {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata: { ...at, labels },
+      spec: {
+        replicas: gatewayReplicas,
+        selector: { matchLabels: labels },
+        template: { metadata: { labels }, spec: pod(image) },
+      },
+    },
+    disruptionBudget(at, labels),
+    {
+      apiVersion: "v1",
+      kind: "Service",
+      metadata: { ...at, labels },
+      spec: { selector: labels, ports: [{ name: "http", port: 80, targetPort: "http" }] },
+    },
+    metricsService(at, labels),
+    networkPolicy(at),
+  ];
+}
+
+const port = 8080;
+/** A balancer, or kube-proxy, has heard by then that a Pod ends. */
+const shutdownDelaySeconds = 5;
+
+function pod(image: unknown) {
+  return {
+    serviceAccountName: name,
+    // The delay, 20 s for what is under way then, and the end of the process.
+    terminationGracePeriodSeconds: 30,
+    securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: "RuntimeDefault" } },
+    topologySpreadConstraints: spreadOverMachines(labels),
+    containers: [
+      {
+        name: "gateway",
+        image,
+        args: [
+          "gateway",
+          ...["--address", "0.0.0.0", "--port", String(port)],
+          ...["--shutdown-delay", String(shutdownDelaySeconds)],
+          ...["--metrics-port", String(metricsPort), "--metrics-address", "0.0.0.0"],
+        ],
+        ports: [
+          { name: "http", containerPort: port },
+          { name: "metrics", containerPort: metricsPort },
+        ],
+        livenessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
+        readinessProbe: { httpGet: { path: "/readyz", port: "metrics" }, periodSeconds: 2 },
+        resources: { requests: { cpu: "100m", memory: "128Mi" } },
+        securityContext: powerless,
+      },
+    ],
+  };
+}
+
+/** Clients come from anywhere. It reaches the API server and cells. */
+function networkPolicy(metadata: Manifest["metadata"]): Manifest {
+  const ports = ["http", "metrics"].map((each) => ({ port: each, protocol: "TCP" }));
+  return {
+    apiVersion: "networking.k8s.io/v1",
+    kind: "NetworkPolicy",
+    metadata,
+    spec: { podSelector: { matchLabels: labels }, policyTypes: ["Ingress"], ingress: [{ ports }] },
+  };
+}
