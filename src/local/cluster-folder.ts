@@ -10,6 +10,8 @@ export interface ClusterFolder {
   /** The store's folder: the data of checkpoints. */
   store: string;
   pods: string;
+  /** Remembers at which port of 127.0.0.1 the gateway is. */
+  gatewayPort: string;
   /** What the cluster's processes are to run with; see `cluster-setting.ts`. */
   setting: string;
   status: string;
@@ -38,6 +40,7 @@ export function clusterFolder(name: string, environment: Readonly<Record<string,
     kubeconfig: join(path, "kubeconfig"),
     store: join(path, "store"),
     pods: join(path, "pods"),
+    gatewayPort: join(path, "gateway-port"),
     setting: join(path, "setting.json"),
     status: join(path, "status.json"),
     lock: join(path, "up.lock"),

@@ -5,7 +5,7 @@ import { RametError } from "../api/errors.ts";
 import type { ClusterFolder } from "./cluster-folder.ts";
 
 /** The parts of a cluster that have a log. */
-export const logParts = ["supervisor", "etcd", "api-server", "controller", "node"] as const;
+export const logParts = ["supervisor", "etcd", "api-server", "controller", "gateway", "node"] as const;
 export type LogPart = (typeof logParts)[number];
 
 export interface SendLogOptions {

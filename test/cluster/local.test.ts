@@ -6,6 +6,8 @@ import { PodFolder } from "../../src/local/node/pod-folder.ts";
 import { podProcesses } from "../../src/local/node/strays.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { identifyProcess, isProcessRunning } from "../../src/local/process-identity.ts";
+import { readPort } from "../../src/local/supervisor/kept-port.ts";
+import { accountToken, allowToReach, ask } from "../setup/gateway.ts";
 import { TestCluster } from "./local-cluster.ts";
 
 const counting = "import time\ni = 0\nwhile True:\n print('line', i); i += 1; time.sleep(0.2)";
@@ -130,6 +132,20 @@ describe("a cluster on this machine", () => {
     const kept = await cluster.untilPod("truth", ready);
     expect(kept?.status?.containerStatuses).toEqual(before?.status?.containerStatuses);
     expect(await cluster.logs("truth", "tailLines=1")).toMatch(/^line \d+\n$/);
+  });
+
+  it("has a gateway, which stays at its address when it is killed", async () => {
+    const client = await cluster.client();
+    const token = await accountToken(client, { namespace: "default", name: "agent" });
+    await allowToReach(client, "default", "agent");
+    const port = readPort(cluster.folder.gatewayPort) ?? 0;
+    // Nothing listens in the sandbox: its cell has said so.
+    const asked = async () => (await ask({ port }, { id: "default--truth", port: 9000 }, { token })).text;
+    expect(await asked()).toContain("nothing listens there");
+    const pid = cluster.pid("gateway");
+    process.kill(pid, "SIGKILL");
+    await expect.poll(() => asked().catch(() => ""), { timeout: 60_000 }).toContain("nothing listens there");
+    expect(cluster.pid("gateway")).not.toBe(pid);
   });
 
   it("tells why, when a sandbox is lost", async () => {

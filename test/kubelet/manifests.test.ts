@@ -2,7 +2,8 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { imageNames } from "./images.ts";
-import { controllers, makeStoreSecret, openWorld, type World } from "./world.ts";
+import { ask } from "../setup/gateway.ts";
+import { controllers, gateways, makeStoreSecret, openWorld, type World } from "./world.ts";
 
 const long = { timeout: 90_000, interval: 250 };
 
@@ -87,6 +88,56 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     const name = await ramet("claim", "pool");
     expect(await inSandbox(name, "hostname")).toBe(name);
     expect(await inSandbox("clone", "cat /my-file")).toBe("kept");
+  });
+
+  test("gateways carry requests to any port of a sandbox for who may reach it, also while one of them goes", async () => {
+    await expect.poll(() => readyPods(...gateways), long).toBe(2);
+    await kubectl("create", "serviceaccount", "agent");
+    await kubectl("create", "role", "reach", "--verb=create", "--resource=sandboxes.agents.kruise.io/proxy");
+    const token = (await kubectl("create", "token", "agent", "--audience=ramet-gateway")).trim();
+    const addresses = (await kubectl("get", "pods", ...gateways, "-o", "jsonpath={.items[*].status.podIP}")).split(" ");
+    await inSandbox("clone", "cd / && (python3 -m http.server 8123 >/dev/null 2>&1 &)");
+    const asked = (address: string, path = "/my-file") =>
+      ask({ address, port: 8080 }, { id: "default--clone", port: 8123 }, { token, path });
+    for (const address of addresses) expect((await asked(address)).status).toBe(403);
+    await kubectl("create", "rolebinding", "reach", "--role=reach", "--serviceaccount=default:agent");
+    for (const address of addresses) {
+      await expect.poll(() => asked(address).then(({ text }) => text), long).toBe("kept\n");
+    }
+    // By what clients of the cluster have: its Service.
+    const service = await kubectl(
+      "get",
+      "service",
+      "-n",
+      "ramet-system",
+      "ramet-gateway",
+      "-o",
+      "jsonpath={.spec.ports[0].port}",
+    );
+    expect(service).toBe("80");
+    const endpoints = () =>
+      kubectl(
+        "get",
+        "endpointslices",
+        "-n",
+        "ramet-system",
+        "-l",
+        "kubernetes.io/service-name=ramet-gateway",
+        "-o",
+        "jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].addresses[0]}",
+      );
+    expect((await endpoints()).split(" ").sort()).toEqual(addresses.sort());
+
+    const [gone = ""] = (await kubectl("get", "pods", ...gateways, "-o", "name")).split("\n");
+    const [address = ""] = (await kubectl("get", "-n", "ramet-system", gone, "-o", "jsonpath={.status.podIP}")).split(
+      " ",
+    );
+    await kubectl("delete", "-n", "ramet-system", gone, "--wait=false");
+    // It is out of the Service before it stops taking connections.
+    await expect.poll(endpoints, { timeout: 10_000, interval: 50 }).not.toContain(address);
+    expect((await asked(address)).text).toBe("kept\n");
+    await expect.poll(() => readyPods(...gateways), long).toBe(2);
+    expect(await kubectl("logs", ...gateways, "--tail=-1")).not.toMatch(/forbidden:/i);
   });
 
   test("what is removed again leaves CRDs, and sandboxes run on", async () => {

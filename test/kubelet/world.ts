@@ -21,7 +21,11 @@ export interface World extends Pick<GivenCluster, "kubeconfig" | "s3"> {
   leader: () => Promise<string>;
 }
 
-export const controllers = ["-n", "ramet-system", "-l", "app.kubernetes.io/name=ramet"];
+const component = (name: string) => [
+  ...["-n", "ramet-system", "-l", `app.kubernetes.io/name=ramet,app.kubernetes.io/component=${name}`],
+];
+export const controllers = component("controller");
+export const gateways = component("gateway");
 
 export async function openWorld(): Promise<World> {
   const { kubeconfig, s3, dir, kubectl: program } = inject("cluster");

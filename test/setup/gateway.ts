@@ -41,12 +41,12 @@ export interface Question {
 
 /** Asks a port of a sandbox, by the headers of E2B's SDKs. */
 export async function ask(
-  { port }: Pick<RunningGateway, "port">,
+  { address = "127.0.0.1", port }: { address?: string; port: number },
   { id, port: inner }: { id: string; port: number },
   { token, path = "/", method = "GET", body, headers = {} }: Question = {},
 ): Promise<Asked> {
   const own = token === undefined ? {} : { "ramet-access-token": token };
-  const answer = await request(`http://127.0.0.1:${port}${path}`, {
+  const answer = await request(`http://${address}:${port}${path}`, {
     method,
     headers: { "e2b-sandbox-id": id, "e2b-sandbox-port": String(inner), ...own, ...headers },
     ...(body !== undefined && { body }),

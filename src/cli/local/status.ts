@@ -2,6 +2,7 @@ import { clusterFolder, defaultClusterName, type ClusterFolder } from "../../loc
 import { readSetting } from "../../local/cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
+import { readPort } from "../../local/supervisor/kept-port.ts";
 import { cacheFolder, cachedToolVersion } from "../../local/tools/cache-folder.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
@@ -20,14 +21,17 @@ export async function localStatus(io: Io, { name = defaultClusterName, output }:
   const hugePages = await readHugePages();
   const phase = status?.phase ?? "down";
   const tools = await toolsOf(folder, io.environment);
+  const port = status === undefined ? undefined : readPort(folder.gatewayPort);
+  const gateway = port !== undefined && { gateway: `http://127.0.0.1:${port}` };
   if (output === "json") {
     const { kubeconfig, store, path } = folder;
-    const shown = { name, phase, path, kubeconfig, store, hugePages, tools, ...status };
+    const shown = { name, phase, path, kubeconfig, store, ...gateway, hugePages, tools, ...status };
     printLine(io.stdout, JSON.stringify(shown, undefined, 2));
   } else {
     printLine(io.stdout, `cluster ${name}: ${phase}${diedBecause(known, status)}`);
     if (status !== undefined) io.stdout.write(`\n${partTable(status)}\n${toolTable(tools)}\n`);
     printLine(io.stdout, `kubeconfig   ${folder.kubeconfig}`);
+    if (gateway !== false) printLine(io.stdout, `gateway      ${gateway.gateway}`);
     printLine(io.stdout, `data         ${folder.path}`);
     printLine(io.stdout, `huge pages   ${describeHugePages(hugePages)}`);
   }

@@ -12,7 +12,7 @@ import { openPki, type Pki } from "../control-plane/pki.ts";
 import { waitUntilReady } from "../control-plane/readiness.ts";
 import { hasSignedReady, readySignPath } from "../ready-sign.ts";
 import { freePort } from "../control-plane/free-port.ts";
-import { clusterPort } from "./cluster-port.ts";
+import { keptPort } from "./kept-port.ts";
 import { Part } from "./part.ts";
 
 /** The processes of a cluster, in the order of their start. */
@@ -21,6 +21,7 @@ export interface ClusterParts {
   apiServer: Part;
   node: Part;
   controller: Part;
+  gateway: Part;
 }
 
 export interface ClusterPartsOptions {
@@ -59,13 +60,20 @@ export function clusterParts(options: ClusterPartsOptions): ClusterParts {
       graceMilliseconds: 10_000,
       start: (signal) => startController(options, signal),
     }),
+    gateway: new Part({
+      ...shared,
+      name: "gateway",
+      // It lets what is under way come to its end, for which nobody waits here.
+      graceMilliseconds: 1_000,
+      start: (signal) => startGateway(options, signal),
+    }),
   };
 }
 
 async function serveApi({ folder, setting, clock }: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
   const pki = await openPki(join(folder.path, "pki"), () => clock.now());
   const program = setting.tools["kube-apiserver"];
-  return clusterPort(folder, async (port) => {
+  return keptPort(join(folder.path, "port"), async (port) => {
     const child = await startApiServer({ program, dir: folder.path, port, pki, clock, signal });
     await writeClusterKubeconfig(folder, pki, port);
     return child;
@@ -88,6 +96,17 @@ async function startController(options: ClusterPartsOptions, signal: AbortSignal
   ]);
   await untilReady(child, "the controller", options, { signal, ready: () => answersReady(port) });
   return child;
+}
+
+async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
+  const { folder } = options;
+  return keptPort(folder.gatewayPort, async (port) => {
+    const metricsPort = await freePort();
+    const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
+    const child = await startRamet(options, "gateway", ["gateway", "--kubeconfig", folder.kubeconfig, ...ports]);
+    await untilReady(child, "the gateway", options, { signal, ready: () => answersReady(metricsPort) });
+    return child;
+  });
 }
 
 async function startNode(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {

@@ -18,7 +18,7 @@ export interface SuperviseOptions {
 }
 
 /**
- * Keeps a local cluster running until `signal` is aborted: etcd, the API server, the controller and the node, each
+ * Keeps a local cluster running until `signal` is aborted: etcd, the API server, the controller, the gateway and the node, each
  * started again when it ends. What it knows stands in the cluster's status file, where `up`, `down` and `status` read it.
  */
 export async function superviseCluster(
@@ -50,7 +50,8 @@ async function bringUp(
   const client = new KubeClient(await connectionFromKubeconfig({ path: folder.kubeconfig }));
   try {
     // Pods of an earlier run may be at work still, so the node need not wait for the kinds.
-    await Promise.all([parts.node.run(), seedCluster(client, signal).then(() => parts.controller.run())]);
+    const servers = () => Promise.all([parts.controller.run(), parts.gateway.run()]);
+    await Promise.all([parts.node.run(), seedCluster(client, signal).then(servers)]);
   } finally {
     await client.close();
   }
@@ -59,8 +60,8 @@ async function bringUp(
 }
 
 /** In the order in which each still has what it needs: the node ends its Pods and tells the API server. */
-async function bringDown({ controller, node, apiServer, etcd }: ClusterParts): Promise<void> {
-  await controller.stop();
+async function bringDown({ controller, gateway, node, apiServer, etcd }: ClusterParts): Promise<void> {
+  await Promise.all([controller.stop(), gateway.stop()]);
   await node.stop();
   await apiServer.stop();
   await etcd.stop();

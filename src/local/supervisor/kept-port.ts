@@ -1,18 +1,16 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import type { ClusterFolder } from "../cluster-folder.ts";
 import { portWasTaken } from "../control-plane/api-server.ts";
 import { freePort } from "../control-plane/free-port.ts";
 
 const mostTries = 5;
 
 /**
- * Serves at the port that the cluster had before, so that kubeconfigs that were copied stay good; at a free one when it
+ * Serves at the port that the cluster had before, so that kubeconfigs and addresses that were copied stay good; at a free one when it
  * is new or another program has taken the port.
+ * @param path the file that remembers it
  */
-export async function clusterPort<T>(folder: ClusterFolder, serve: (port: number) => Promise<T>): Promise<T> {
-  const path = join(folder.path, "port");
-  let port = known(path) ?? (await freePort());
+export async function keptPort<T>(path: string, serve: (port: number) => Promise<T>): Promise<T> {
+  let port = readPort(path) ?? (await freePort());
   for (let attempt = 1; ; attempt += 1) {
     try {
       const result = await serve(port);
@@ -25,7 +23,8 @@ export async function clusterPort<T>(folder: ClusterFolder, serve: (port: number
   }
 }
 
-function known(path: string): number | undefined {
+/** The port that such a file remembers. */
+export function readPort(path: string): number | undefined {
   try {
     const port = Number(readFileSync(path, "utf8"));
     return Number.isInteger(port) && port > 0 ? port : undefined;
