@@ -125,14 +125,16 @@ export class CellClient {
     const giveUp = (): void => void request.destroy();
     signal?.addEventListener("abort", giveUp, { once: true });
     if (signal?.aborted === true) giveUp();
-    const upgraded = once(request, "upgrade") as Promise<[IncomingMessage, Duplex]>;
+    const upgraded = once(request, "upgrade") as Promise<[IncomingMessage, Duplex, Buffer]>;
     const refused = once(request, "response") as Promise<[IncomingMessage]>;
     ignoreLateErrors(request);
     request.end();
     try {
-      const result = await Promise.race([upgraded, refused]);
-      if (result[1] !== undefined) return result[1];
-      throw await failure(result[0]);
+      const [answer, stream, head] = await Promise.race([upgraded, refused]);
+      if (stream === undefined) throw await failure(answer);
+      // A program that speaks first may have done so with the answer.
+      stream.unshift(head);
+      return stream;
     } catch (error) {
       throw unreachable(cell, error, signal);
     } finally {

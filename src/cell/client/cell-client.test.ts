@@ -1,0 +1,28 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { expect, it } from "vitest";
+import { cellPort } from "../../api/cell.ts";
+import { CellClient } from "./cell-client.ts";
+import { cellKeyFromPem, newCellKeyPem } from "./cell-token.ts";
+
+/** An address of its own, as the port is always the same one. */
+const ip = "127.3.2.1";
+
+it("loses nothing of what a program says first, also when it comes with the answer", async () => {
+  const server = createServer().on("upgrade", (_, socket) => {
+    socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n220 mail\r\n");
+  });
+  server.listen(cellPort, ip);
+  await once(server, "listening");
+  const client = new CellClient(cellKeyFromPem(newCellKeyPem()));
+  try {
+    const stream = await client.dial({ ip, sandboxUid: "uid" }, 25);
+    const [first] = (await once(stream, "data")) as [Buffer];
+    expect(first.toString()).toBe("220 mail\r\n");
+    stream.destroy();
+  } finally {
+    client.close();
+    server.closeAllConnections();
+    server.close();
+  }
+});
