@@ -2,6 +2,7 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { Swept } from "../backends/backend.ts";
 import type { ControllerMetrics } from "../kube/controller.ts";
 import type { RequestRecord } from "../kube/kube-client.ts";
+import { requestMetrics, secondsBuckets } from "../kube/request-metrics.ts";
 import { collectionMetrics, type CollectionMetrics } from "./collect/metrics.ts";
 
 /** What the controllers measure, in the form that Prometheus reads. */
@@ -20,26 +21,9 @@ export interface SweepMetrics {
 }
 
 export function controllersMetrics(registry: Registry = new Registry()): ControllersMetrics {
-  const registers = [registry];
-  const requests = new Counter({
-    name: "ramet_api_requests_total",
-    help: "Requests to the API server.",
-    labelNames: ["verb", "resource", "subresource", "status"],
-    registers,
-  });
-  const requestSeconds = new Histogram({
-    name: "ramet_api_request_seconds",
-    help: "Until the headers of the API server's answer.",
-    labelNames: ["verb"],
-    buckets,
-    registers,
-  });
   return {
     registry,
-    onRequest: ({ verb, resource, subresource, httpStatus, milliseconds }) => {
-      requests.inc({ verb, resource: resource.plural, subresource: subresource ?? "", status: httpStatus ?? "none" });
-      requestSeconds.observe({ verb }, milliseconds / 1000);
-    },
+    onRequest: requestMetrics(registry),
     forController: controllerMetrics(registry),
     sweeps: sweepMetrics(registry),
     collections: collectionMetrics(registry),
@@ -78,7 +62,8 @@ function sweepMetrics(registry: Registry): SweepMetrics {
 function controllerMetrics(registry: Registry): (name: string) => ControllerMetrics {
   const registers = [registry];
   const labelNames = ["controller"];
-  const seconds = (name: string, help: string) => new Histogram({ name, help, labelNames, buckets, registers });
+  const seconds = (name: string, help: string) =>
+    new Histogram({ name, help, labelNames, buckets: secondsBuckets, registers });
   const depth = new Gauge({ name: "ramet_queue_depth", help: "Keys that wait.", labelNames, registers });
   const retries = new Counter({ name: "ramet_queue_retries_total", help: "Keys put back.", labelNames, registers });
   const reconciles = new Counter({
@@ -106,5 +91,3 @@ function controllerMetrics(registry: Registry): (name: string) => ControllerMetr
     },
   });
 }
-
-const buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];

@@ -73,11 +73,38 @@ async function mayReach(
   return AccessReview.parse(await review(client, coreResources.subjectAccessReviews, spec)).status.allowed;
 }
 
-function review(client: KubeClient, resource: ResourceRef, spec: object): Promise<unknown> {
-  const { kind } = resource;
-  const body = { apiVersion: `${resource.group}/${resource.version}`, kind, spec };
-  // Nothing comes of asking twice.
-  return client.request({ verb: "create", resource, at: {}, body, repeatable: true });
+/** Nobody waits longer to be let in. */
+const reviewMilliseconds = 3_000;
+
+async function review(client: KubeClient, resource: ResourceRef, spec: object): Promise<unknown> {
+  const body = { apiVersion: `${resource.group}/${resource.version}`, kind: resource.kind, spec };
+  const over = new AbortController();
+  const cancel = client.clock.schedule(reviewMilliseconds, () => {
+    over.abort();
+  });
+  try {
+    // Nothing comes of asking twice.
+    const request = { verb: "create", resource, at: {}, body, repeatable: true, signal: over.signal } as const;
+    return await client.request(request);
+  } catch (thrown) {
+    throw unanswered(RametError.from(thrown), over.signal);
+  } finally {
+    cancel();
+  }
+}
+
+/** What the API server says of the gateway is not for its client. */
+function unanswered(cause: RametError, { aborted }: AbortSignal): RametError {
+  if (!aborted && !cause.retryable) {
+    return new RametError("Internal", `The gateway could not ask who may reach the sandbox: ${cause.message}`, {
+      cause,
+    });
+  }
+  const why = aborted ? `no answer within ${reviewMilliseconds / 1000} s` : cause.message;
+  return new RametError("Unavailable", `The API server does not say who may reach the sandbox: ${why}`, {
+    cause,
+    retryable: true,
+  });
 }
 
 const Caller = z.object({

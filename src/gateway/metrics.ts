@@ -1,8 +1,12 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { RequestRecord } from "../kube/kube-client.ts";
+import { requestMetrics, secondsBuckets } from "../kube/request-metrics.ts";
 
 /** What a gateway measures, in the form that Prometheus reads. Nothing is told of single sandboxes: there are too many. */
 export interface GatewayMetrics {
   registry: Registry;
+  /** For `KubeClientOptions.onRequest`. */
+  onRequest: (record: RequestRecord) => void;
   /** @param seconds until the answer's end, or the connection's of one that was upgraded */
   answered(status: number, seconds: number): void;
   /** Of requests that are under way. */
@@ -22,7 +26,7 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
   const seconds = new Histogram({
     name: "ramet_gateway_request_seconds",
     help: "Until the end of the answer, without connections that were upgraded.",
-    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60],
+    buckets: [...secondsBuckets, 60],
     registers,
   });
   const underWay = new Gauge({
@@ -32,6 +36,7 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
   });
   return {
     registry,
+    onRequest: requestMetrics(registry),
     answered: (status, duration) => {
       requests.inc({ status });
       if (status !== 101) seconds.observe(duration);

@@ -21,7 +21,7 @@ import { workloadCommand, workloadPort } from "./workload.ts";
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
 const apiVersion = "agents.kruise.io/v1alpha1";
 export const namespace = "default";
-export const partNames = ["etcd", "api-server", "node", "controller"] as const;
+export const partNames = ["etcd", "api-server", "node", "controller", "gateway"] as const;
 export type PartName = (typeof partNames)[number];
 
 export interface SandboxWish {

@@ -12,6 +12,8 @@ import { CpuAccount } from "./cpu-account.ts";
 import type { Figure, LevelContext } from "./figure.ts";
 import { measureFork, type Fork } from "./fork.ts";
 import { forkTable } from "./fork-report.ts";
+import { measureGateway, type GatewayCosts } from "./gateway.ts";
+import { gatewayTable } from "./gateway-report.ts";
 import { LocalCluster } from "./local-cluster.ts";
 import { measureGrowth, type GrowthPoint } from "./growth.ts";
 import { allowHugePages } from "./huge-pages.ts";
@@ -118,6 +120,7 @@ interface ClusterCosts {
   claims?: ClaimTimes;
   recipe?: RecipeBuild[];
   fork?: Fork;
+  gateway?: GatewayCosts;
   pools?: PoolFill[];
   claimStorms?: ClaimStorm[];
   scale?: ScalePoint[];
@@ -152,6 +155,10 @@ async function clusterCosts(cluster: LocalCluster, context: LevelContext): Promi
   if (only.has("fork")) {
     costs.fork = await measureFork(context, cluster);
     console.log(`\n${forkTable(costs.fork)}`);
+  }
+  if (only.has("gateway")) {
+    costs.gateway = await measureGateway(cluster, n, signal);
+    console.log(`\n${gatewayTable(costs.gateway)}`);
   }
   return costs;
 }

@@ -12,6 +12,7 @@ export const figureNames = [
   "recipe",
   "pool",
   "fork",
+  "gateway",
   "scale",
   "program",
 ] as const;

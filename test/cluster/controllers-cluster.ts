@@ -7,6 +7,7 @@ import type { Sandbox } from "../../src/api/sandbox.ts";
 import { createInformers, sandboxResources, type Informers } from "../../src/controllers/resources.ts";
 import { runControllers, type RunControllersOptions } from "../../src/controllers/run.ts";
 import type { Informer } from "../../src/kube/informer.ts";
+import type { Connection } from "../../src/kube/connection.ts";
 import { KubeClient, type RequestRecord } from "../../src/kube/kube-client.ts";
 import { silentLog, type Log } from "../../src/kube/log.ts";
 import { nameOfKey, type KubeObject } from "../../src/kube/object.ts";
@@ -44,6 +45,8 @@ export interface Cluster {
   /** What a user would see; not the controllers' own caches. */
   seen: Informers;
   storePath: string;
+  /** How its administrator reaches the API server. */
+  connection: Connection;
   /** Of its administrator. */
   kubeconfigPath: string;
   /** Requests of the controllers since the last call. */
@@ -122,6 +125,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
     client,
     seen,
     storePath,
+    connection,
     kubeconfigPath: controlPlane.kubeconfigPath,
     requests: () => records.splice(0),
     startControllers,

@@ -5,6 +5,9 @@ import { Readable } from "node:stream";
 import { request, WebSocket } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Sandbox } from "../../src/api/sandbox.ts";
+import { systemClock } from "../../src/kube/clock.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { ApiLine } from "./api-line.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 import { programPort, programTemplate as template } from "./gateway-program.ts";
@@ -199,6 +202,28 @@ test("a sandbox that was paused is not ready, and is reached again when it was r
   await pause(false);
   await cluster.sandbox("t/web", ({ status }) => status?.phase === "Running");
   await expect.poll(async () => (await asked({ path: "/left" })).status, long).toBe(200);
+});
+
+test("who was let in goes on to be while the API server does not answer, and nobody else is", async () => {
+  const line = await ApiLine.open(cluster.connection.server);
+  let later = 0;
+  const clock = { ...systemClock, monotonicMilliseconds: () => systemClock.monotonicMilliseconds() + later };
+  const client = new KubeClient({ ...cluster.connection, server: line.server }, { clock });
+  const other = await startGateway(client);
+  const asking = (own: string) => ask(other, at, { token: own, path: "/left" });
+  const newcomer = await accountToken(cluster.client, { namespace, name: "agent" });
+  expect((await asking(token)).status).toBe(200);
+  line.hold();
+  // More than an answer holds for by itself.
+  later = 20_000;
+  expect((await asking(token)).status).toBe(200);
+  expect(await refusal(asking(newcomer))).toEqual([503, "Unavailable"]);
+  line.release();
+  await expect.poll(async () => (await asking(newcomer)).status, long).toBe(200);
+  other.end();
+  await other.ended;
+  await client.close();
+  await line.close();
 });
 
 test("what is under way when a gateway ends comes to its end, and nobody new is let in", async () => {

@@ -95,7 +95,9 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     await kubectl("create", "serviceaccount", "agent");
     await kubectl("create", "role", "reach", "--verb=create", "--resource=sandboxes.agents.kruise.io/proxy");
     const token = (await kubectl("create", "token", "agent", "--audience=ramet-gateway")).trim();
-    const addresses = (await kubectl("get", "pods", ...gateways, "-o", "jsonpath={.items[*].status.podIP}")).split(" ");
+    const show = (path: string, ...what: string[]) =>
+      kubectl("get", "-n", "ramet-system", ...what, "-o", `jsonpath=${path}`);
+    const addresses = (await show("{.items[*].status.podIP}", "pods", ...gateways)).split(" ");
     await inSandbox("clone", "cd / && (python3 -m http.server 8123 >/dev/null 2>&1 &)");
     const asked = (address: string, path = "/my-file") =>
       ask({ address, port: 8080 }, { id: "default--clone", port: 8123 }, { token, path });
@@ -104,38 +106,19 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     for (const address of addresses) {
       await expect.poll(() => asked(address).then(({ text }) => text), long).toBe("kept\n");
     }
-    // By what clients of the cluster have: its Service.
-    const service = await kubectl(
-      "get",
-      "service",
-      "-n",
-      "ramet-system",
-      "ramet-gateway",
-      "-o",
-      "jsonpath={.spec.ports[0].port}",
-    );
-    expect(service).toBe("80");
-    const endpoints = () =>
-      kubectl(
-        "get",
-        "endpointslices",
-        "-n",
-        "ramet-system",
-        "-l",
-        "kubernetes.io/service-name=ramet-gateway",
-        "-o",
-        "jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].addresses[0]}",
-      );
+    // What clients of the cluster have.
+    expect(await show("{.spec.ports[0].port}", "service", "ramet-gateway")).toBe("80");
+    const ready = "{.items[*].endpoints[?(@.conditions.ready==true)].addresses[0]}";
+    const endpoints = () => show(ready, "endpointslices", "-l", "kubernetes.io/service-name=ramet-gateway");
     expect((await endpoints()).split(" ").sort()).toEqual(addresses.sort());
 
     const [gone = ""] = (await kubectl("get", "pods", ...gateways, "-o", "name")).split("\n");
-    const [address = ""] = (await kubectl("get", "-n", "ramet-system", gone, "-o", "jsonpath={.status.podIP}")).split(
-      " ",
-    );
+    const address = await show("{.status.podIP}", gone);
     await kubectl("delete", "-n", "ramet-system", gone, "--wait=false");
     // It is out of the Service before it stops taking connections.
     await expect.poll(endpoints, { timeout: 10_000, interval: 50 }).not.toContain(address);
     expect((await asked(address)).text).toBe("kept\n");
+    await kubectl("wait", "-n", "ramet-system", "--for=delete", gone, "--timeout=60s");
     await expect.poll(() => readyPods(...gateways), long).toBe(2);
     expect(await kubectl("logs", ...gateways, "--tail=-1")).not.toMatch(/forbidden:/i);
   });

@@ -26,7 +26,11 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
   const metrics = gatewayMetrics();
   const { registry } = metrics;
   const connection = await serverConnection(io, options);
-  const client = new KubeClient(connection, { userAgent: "ramet-gateway", clock: io.clock });
+  const client = new KubeClient(connection, {
+    userAgent: "ramet-gateway",
+    clock: io.clock,
+    onRequest: metrics.onRequest,
+  });
   const health =
     metricsPort === undefined ? undefined : await serveHealth({ port: metricsPort, address: metricsAddress, registry });
   try {

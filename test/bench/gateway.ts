@@ -1,0 +1,107 @@
+import { Agent, request } from "undici";
+import { readPort } from "../../src/local/supervisor/kept-port.ts";
+import { accountToken, allowToReach } from "../setup/gateway.ts";
+import { namespace, type LocalCluster } from "./local-cluster.ts";
+import { summary, type Summary } from "./samples.ts";
+import { firstAnswer, workloadPort } from "./workload.ts";
+
+/** Requests to one sandbox through the gateway, and in turns with them straight to the Pod's address. */
+export interface GatewayCosts {
+  ways: GatewayWay[];
+  atOnce: number;
+}
+
+export interface GatewayWay {
+  what: string;
+  /** Milliseconds of a request whose answer is small, one at a time. */
+  direct: Summary;
+  gateway: Summary;
+  /** Requests a second, `atOnce` under way at all times. */
+  directPerSecond: number;
+  gatewayPerSecond: number;
+}
+
+const atOnce = 16;
+const requestsAtOnce = 2_000;
+
+/** @param n the number of turns, of ten requests each */
+export async function measureGateway(cluster: LocalCluster, n: number, signal: AbortSignal): Promise<GatewayCosts> {
+  const { client } = cluster.cluster;
+  const sandbox = await cluster.createSandbox({ name: "asked", command: ["python3", "-c", responder] });
+  const ip = sandbox.status?.sandboxIp ?? "";
+  await firstAnswer(ip);
+  const token = await accountToken(client, { namespace, name: "bench" });
+  await allowToReach(client, namespace, "bench");
+  const headers = {
+    ...{ "e2b-sandbox-id": `${namespace}--asked`, "e2b-sandbox-port": `${workloadPort}` },
+    "ramet-access-token": token,
+  };
+  const dispatcher = new Agent({ connections: atOnce });
+  const asking = (origin: string, path: string) => async (): Promise<void> => {
+    const answer = await request(`${origin}${path}`, { dispatcher, headers, signal });
+    const text = await answer.body.text();
+    if (text !== "answer") throw new Error(`${origin} answered ${answer.statusCode}: ${text}`);
+  };
+  const gateway = `http://127.0.0.1:${readPort(cluster.folder.gatewayPort) ?? 0}`;
+  const measure = (what: string, path: string) =>
+    measureWay(what, n * 10, { direct: asking(`http://${ip}:${workloadPort}`, path), gateway: asking(gateway, path) });
+  try {
+    // One after the other: each would take the processors from the other.
+    const kept = await measure("connections are kept", "/");
+    return { ways: [kept, await measure("the program ends each connection", "/close")], atOnce };
+  } finally {
+    await dispatcher.close();
+    await cluster.remove(cluster.cluster.sandboxes, sandbox);
+  }
+}
+
+type Sides = Record<"direct" | "gateway", () => Promise<void>>;
+
+async function measureWay(what: string, n: number, sides: Sides): Promise<GatewayWay> {
+  const times: Record<keyof Sides, number[]> = { direct: [], gateway: [] };
+  // The first ones warm up and are dropped.
+  for (let turn = -20; turn < n; turn++) {
+    for (const side of ["direct", "gateway"] as const) {
+      const since = performance.now();
+      await sides[side]();
+      if (turn >= 0) times[side].push(performance.now() - since);
+    }
+  }
+  return {
+    what,
+    direct: summary(times.direct)!,
+    gateway: summary(times.gateway)!,
+    directPerSecond: await perSecond(sides.direct),
+    gatewayPerSecond: await perSecond(sides.gateway),
+  };
+}
+
+async function perSecond(ask: () => Promise<void>): Promise<number> {
+  let left = requestsAtOnce;
+  const since = performance.now();
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      while (left-- > 0) await ask();
+    }),
+  );
+  return requestsAtOnce / ((performance.now() - since) / 1000);
+}
+
+/** Keeps connections, unlike the workload of other figures; `/close` ends its own. One write, or a small answer waits for an acknowledgement. */
+const responder = `
+import http.server, socketserver
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-length", "6")
+        if self.path == "/close": self.send_header("connection", "close")
+        self.end_headers()
+        self.wfile.write(b"answer")
+    def log_message(self, *_): pass
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+    request_queue_size = 128
+Server(("0.0.0.0", ${workloadPort}), Handler).serve_forever()
+`;
