@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { createServer, type AddressInfo, type Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { eventually } from "../../test/contract/kube/eventually.ts";
 import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
@@ -41,6 +43,26 @@ describe("KubeClient", () => {
     expect(await maps.find(at)).toBeUndefined();
     expect(server.requests[0]?.headers.authorization).toBe("Bearer secret");
   });
+
+  it("lets go at once of a request that waits for a connection", async () => {
+    // Takes connections, and has nothing to say to them: TLS does not come about.
+    const silent = createServer().listen(0, "127.0.0.1");
+    await once(silent, "listening");
+    const { port } = silent.address() as AddressInfo;
+    const client = new KubeClient(explicitConnection({ server: `https://127.0.0.1:${port}`, token: "secret" }));
+    const over = new AbortController();
+    const request = client.resource(coreResources.configMaps).get(at, { signal: over.signal });
+    const sockets: Socket[] = [];
+    silent.on("connection", (socket) => {
+      sockets.push(socket);
+      over.abort();
+    });
+    await expect(request).rejects.toMatchObject({ code: "Canceled" });
+    await client.close();
+    for (const socket of sockets) socket.destroy();
+    silent.close();
+    // And not after the ten seconds that a connection may take.
+  }, 5_000);
 
   it("reads a long list page by page, and gives each object its kind", async () => {
     for (let i = 0; i < 7; i++) server.put(`m${i}`);

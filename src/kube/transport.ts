@@ -39,7 +39,7 @@ export function createTransport(connection: Connection, options: TransportOption
   const pools = poolsByCertificate(connection, options);
   const send = async (kind: keyof Pools, request: HttpRequest): Promise<HttpResponse> => {
     const credentials = await connection.credentials.current(request.freshCredentials ?? false);
-    return pools.of(credentials)[kind].request({
+    const answer = pools.of(credentials)[kind].request({
       origin: connection.server,
       method: request.method,
       path: request.path,
@@ -54,12 +54,27 @@ export function createTransport(connection: Connection, options: TransportOption
       headersTimeout: request.headersTimeoutMilliseconds,
       bodyTimeout: request.bodyTimeoutMilliseconds,
     });
+    return request.signal === undefined ? answer : unlessAborted(answer, request.signal);
   };
   return {
     request: (request) => send("requests", request),
     stream: (request) => send("watches", request),
     close: () => pools.close(),
   };
+}
+
+/** undici heeds a signal once it has a connection, for which a request may have to wait. */
+function unlessAborted(answer: Promise<HttpResponse>, signal: AbortSignal): Promise<HttpResponse> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => {
+      reject(new Error("The request was aborted", { cause: signal.reason }));
+    };
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    answer.then(resolve, reject).finally(() => {
+      signal.removeEventListener("abort", onAbort);
+    });
+  });
 }
 
 interface Pools {
