@@ -7,14 +7,19 @@ import type { KubeClient } from "../kube/kube-client.ts";
 import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
 import { Remembered } from "./remembered.ts";
 
+interface Place {
+  namespace: string;
+  name: string;
+}
+
 /** Who may reach which sandbox. */
 export interface Access {
   /**
-   * Passes if the API server knows the token as one for gateways, and lets its owner reach that sandbox.
-   * @param at absent: it is enough that the token is known
+   * Passes if the API server knows the token as one for gateways, and lets its owner reach the sandboxes at all these places.
+   * @param places none: it is enough that the token is known
    * @throws RametError `Unauthorized`, `Forbidden`; `Unavailable` while the API server does not answer
    */
-  check(token: string | undefined, at: { namespace: string; name: string } | undefined): Promise<void>;
+  check(token: string | undefined, places: readonly Place[]): Promise<void>;
 }
 
 /** For so long somebody keeps a right that was taken away. */
@@ -28,17 +33,14 @@ export function apiServerAccess(client: KubeClient): Access {
   const callers = new Remembered<Caller | undefined>(options);
   const verdicts = new Remembered<boolean>(options);
   return {
-    async check(token, at) {
+    async check(token, places) {
       if (token === undefined) throw unauthorized("The request carries no token");
       const caller = await callers.get(digestOf(token), () => whoIs(client, token));
       if (caller === undefined) throw unauthorized("The token is not known to the API server as one for gateways");
-      if (at === undefined) return;
-      const key = JSON.stringify([caller, at.namespace, at.name]);
-      if (await verdicts.get(key, () => mayReach(client, caller, at))) return;
-      const { namespace, name } = at;
-      throw new RametError("Forbidden", `${caller.username} may not reach the sandbox ${name} in ${namespace}`, {
-        hint: `Whoever may create sandboxes/${subresource} in ${group} there may: give a Role with that verb and resource`,
-      });
+      for (const at of places) {
+        const key = JSON.stringify([caller, at.namespace, at.name]);
+        if (!(await verdicts.get(key, () => mayReach(client, caller, at)))) throw forbidden(caller, at);
+      }
     },
   };
 }
@@ -48,6 +50,12 @@ const subresource = "proxy";
 function unauthorized(why: string): RametError {
   return new RametError("Unauthorized", why, {
     hint: `Send Ramet-Access-Token with what \`kubectl create token <service account> --audience ${gatewayAudience}\` prints`,
+  });
+}
+
+function forbidden({ username }: Caller, { namespace, name }: Place): RametError {
+  return new RametError("Forbidden", `${username} may not reach the sandbox ${name} in ${namespace}`, {
+    hint: `Whoever may create sandboxes/${subresource} in ${group} there may: give a Role with that verb and resource`,
   });
 }
 
@@ -63,11 +71,7 @@ async function whoIs(client: KubeClient, token: string): Promise<Caller | undefi
   return status.authenticated && status.audiences.includes(gatewayAudience) ? Caller.parse(status.user) : undefined;
 }
 
-async function mayReach(
-  client: KubeClient,
-  { username, uid, groups, extra }: Caller,
-  at: { namespace: string; name: string },
-): Promise<boolean> {
+async function mayReach(client: KubeClient, { username, uid, groups, extra }: Caller, at: Place): Promise<boolean> {
   const resourceAttributes = { ...at, group, resource: "sandboxes", subresource, verb: "create" };
   const spec = { user: username, uid, groups, extra, resourceAttributes };
   return AccessReview.parse(await review(client, coreResources.subjectAccessReviews, spec)).status.allowed;

@@ -23,24 +23,28 @@ export function destinationOf(headers: IncomingHttpHeaders): Destination | undef
   if (id !== undefined && port !== undefined) return legal(id, port);
   if (id !== undefined || port !== undefined) {
     const [given, missing] = id === undefined ? [portHeader, idHeader] : [idHeader, portHeader];
-    throw new RametError("InvalidArgument", `The header ${given} is given without ${missing}`, { hint });
+    throw new RametError("InvalidArgument", `The header ${given} is given without ${missing}`, { hint: namingHint });
   }
   const [, ofHost, sandboxId] = /^(\d+)-([a-z0-9-]+)\./i.exec(headers.host ?? "") ?? [];
   return ofHost === undefined || sandboxId === undefined ? undefined : legal(sandboxId, ofHost);
 }
 
 /** How a request names a sandbox, for who did not. */
-export const hint =
+export const namingHint =
   "Name a sandbox and a port by the host, <port>-<namespace>--<name>.<domain>, or by the headers E2b-Sandbox-Id and E2b-Sandbox-Port";
 
 function legal(id: string, text: string): Destination {
   const sandboxId = id.toLowerCase();
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   if (!/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(sandboxId) || sandboxId.length > longestId) {
-    throw new RametError("InvalidArgument", `No sandbox can have the id ${JSON.stringify(id.slice(0, 80))}`, { hint });
+    throw new RametError("InvalidArgument", `No sandbox can have the id ${JSON.stringify(id.slice(0, 80))}`, {
+      hint: namingHint,
+    });
   }
   if (port < 1 || port > 65_535) {
-    throw new RametError("InvalidArgument", `There is no port ${JSON.stringify(text.slice(0, 80))}`, { hint });
+    throw new RametError("InvalidArgument", `There is no port ${JSON.stringify(text.slice(0, 80))}`, {
+      hint: namingHint,
+    });
   }
   if (port === guestControlPort) {
     throw new RametError("InvalidArgument", `The port ${port} of a sandbox is Ramet's own`);

@@ -4,7 +4,7 @@ import { RametError } from "../api/errors.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import type { Access } from "./access.ts";
 import type { Destination } from "./destination.ts";
-import { findSandbox } from "./find-sandbox.ts";
+import { findSandbox, type Found } from "./find-sandbox.ts";
 import { tokenHeader } from "./forwarded-headers.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
 import type { Route } from "./upstreams.ts";
@@ -23,9 +23,10 @@ export async function routeOf(
   { sandboxId, port }: Destination,
   request: IncomingMessage,
 ): Promise<Route> {
-  const { at, sandbox } = findSandbox(sandboxes, sandboxId);
-  if (sandbox?.publicPorts.includes(port) !== true) await access.check(tokenOf(request), at);
+  const { places, sandbox } = findSandbox(sandboxes, sandboxId);
+  if (sandbox?.publicPorts.includes(port) !== true) await access.check(tokenOf(request), places);
   if (sandbox === undefined) {
+    if (places.length > 1) throw ambiguous(sandboxId, places);
     throw new RametError("NotFound", `There is no sandbox ${sandboxId}`, {
       hint: "List those that are there with: ramet sandbox ls -A",
     });
@@ -41,6 +42,13 @@ export async function routeOf(
     throw new RametError("Forbidden", "That is for whoever runs the sandbox, and nobody reaches it through a gateway");
   }
   return { sandbox, port };
+}
+
+function ambiguous(id: string, places: Found["places"]): RametError {
+  const names = places.map(({ namespace, name }) => `${name} in ${namespace}`).join(" and as ");
+  return new RametError("InvalidArgument", `The id ${id} can be read as ${names}, and both are there`, {
+    hint: "Use the UID of the Sandbox instead",
+  });
 }
 
 function tokenOf({ headers }: IncomingMessage): string | undefined {

@@ -6,7 +6,7 @@ import { RametError } from "../api/errors.ts";
 import { delay, type Clock } from "../kube/clock.ts";
 import type { Log } from "../kube/log.ts";
 import { asSocket } from "./as-socket.ts";
-import { destinationOf, hint, type Destination } from "./destination.ts";
+import { destinationOf, namingHint, type Destination } from "./destination.ts";
 import { forward } from "./forward.ts";
 import { forwardUpgrade } from "./forward-upgrade.ts";
 import type { GatewayMetrics } from "./metrics.ts";
@@ -132,7 +132,12 @@ async function answer(
 /** What names no sandbox: a balancer that asks whether the gateway is there, or somebody who has mistyped. */
 function answerItself(request: IncomingMessage, response: ServerResponse): void {
   if (request.url === "/healthz") response.end("ok\n");
-  else refuse(response, new RametError("InvalidArgument", "The request names no sandbox", { hint }), undefined);
+  else
+    refuse(
+      response,
+      new RametError("InvalidArgument", "The request names no sandbox", { hint: namingHint }),
+      undefined,
+    );
 }
 
 /** An answer in place of an upgrade; the connection ends with it. */

@@ -86,6 +86,21 @@ test("a sandbox is found by its UID too, and by a host", async () => {
   expect(text).toContain(host);
 });
 
+test("an id that two sandboxes have reaches neither, and is told who may reach both", async () => {
+  await cluster.namespace("t--web");
+  const make = (own: string, name: string) =>
+    cluster.create({ apiVersion, kind: "Sandbox", metadata: { name, namespace: own }, spec: { template } });
+  await make("t", "web--a");
+  await make("t--web", "a");
+  const to = { id: "t--web--a", port: programPort };
+  await expect.poll(() => refusal(asked({}, to)), long).toEqual([403, "Forbidden"]);
+  expect(await refusal(ask(gateway, to))).toEqual([401, "Unauthorized"]);
+  await allowToReach(cluster.client, "t--web", "agent", namespace);
+  await expect
+    .poll(async () => (await asked({}, to)).text, { timeout: 60_000, interval: 1_000 })
+    .toContain("both are there");
+});
+
 test("a public port needs no token, and no other is open for that", async () => {
   // Nothing listens there: so far it gets.
   expect(await refusal(ask(gateway, { ...at, port: 8001 }))).toEqual([502, "SandboxUnreachable"]);

@@ -66,13 +66,18 @@ export async function accountToken(
   return tokenOf(client, metadata, audience);
 }
 
-/** Lets a service account of a namespace reach its sandboxes, as docs/gateway.md says. */
-export async function allowToReach(client: KubeClient, namespace: string, account: string): Promise<void> {
+/** Lets a service account, of the same namespace or another, reach the sandboxes of a namespace, as docs/gateway.md says. */
+export async function allowToReach(
+  client: KubeClient,
+  namespace: string,
+  account: string,
+  ofNamespace = namespace,
+): Promise<void> {
   const apiVersion = "rbac.authorization.k8s.io/v1";
   const metadata = { namespace, name: "reach-sandboxes" };
   const rules = [{ apiGroups: ["agents.kruise.io"], resources: ["sandboxes/proxy"], verbs: ["create"] }];
   const roleRef = { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name: metadata.name };
-  const subjects = [{ kind: "ServiceAccount", namespace, name: account }];
+  const subjects = [{ kind: "ServiceAccount", namespace: ofNamespace, name: account }];
   const ref = (plural: string, kind: string) => ({
     group: roleRef.apiGroup,
     version: "v1",
