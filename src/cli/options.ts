@@ -86,6 +86,13 @@ export function wholeNumber(text: string): number {
   return Number(text);
 }
 
+/** 0 is any port that is free. */
+export function portNumber(text: string): number {
+  const port = wholeNumber(text);
+  if (port > 65_535) throw new InvalidArgumentError("There is no such port: 65535 is the last.");
+  return port;
+}
+
 /** Commander tells of its own error class where and how the option was wrong. */
 function parsed<T>(parse: () => T): T {
   try {

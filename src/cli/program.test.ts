@@ -113,6 +113,9 @@ describe("ramet", () => {
     [["controller", "--cell-image", "b:1"], "need one store"],
     [["controller", "--cell-image", "b:1", "--store", "s3://a12", "--store-directory", "/a"], "need one store"],
     [["controller", "--cell-image", "b:1", "--store", "/a"], "begins with s3://"],
+    [["gateway", "--port", "65536"], "There is no such port"],
+    [["gateway", "--shutdown-delay", "-1"], "It must be a whole number"],
+    [["manifests", "--image", "a:1", "--cell-image", "b:1", "--gateway-replicas", "two"], "It must be a whole number"],
   ])("%j is wrong usage", async (args, message) => {
     const { exitCode, stderr, stdout } = await run(...args);
     expect(stderr).toContain(message);

@@ -7,7 +7,7 @@ import type { Log } from "../kube/log.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
-const pauseMilliseconds = 1_000;
+const pauseMilliseconds = 250;
 
 /** The key of this cluster's gateways; waits for the controllers to make it. @throws RametError `Forbidden`, `Canceled` */
 export async function gatewayKey(client: KubeClient, log: Log, signal: AbortSignal): Promise<CellKey> {
@@ -16,7 +16,8 @@ export async function gatewayKey(client: KubeClient, log: Log, signal: AbortSign
   for (let tries = 0; ; tries += 1) {
     const found = await secrets.find(at, { signal });
     if (found !== undefined) return cellKeyFromPem(Buffer.from(found.data[privateKeyEntry], "base64").toString("utf8"));
-    if (tries === 0) log.info(at, "the gateway waits for its key, which the controllers make");
+    if (tries === 0)
+      log.info({ secret: `${at.namespace}/${at.name}` }, "the gateway waits for its key, which the controllers make");
     await delay(client.clock, pauseMilliseconds, signal);
   }
 }

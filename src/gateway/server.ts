@@ -158,7 +158,7 @@ async function listen(server: Server, port: number, address: string): Promise<vo
     await once(server, "listening");
   } catch (error) {
     throw new RametError("Unavailable", `The port ${port} of ${address} cannot be opened: ${String(error)}`, {
-      hint: "Choose another one with --port",
+      hint: "Choose others with --address and --port",
       cause: error,
     });
   }

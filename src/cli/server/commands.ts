@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { collectRange, storeAddresses, wholeNumber } from "../options.ts";
+import { collectRange, portNumber, storeAddresses, wholeNumber } from "../options.ts";
 import type { Act } from "../act.ts";
 import type { ControllerOptions } from "./controller.ts";
 import type { GatewayOptions } from "./gateway.ts";
@@ -79,7 +79,7 @@ Examples:
 function gatewayCommand(program: Command, act: Act): void {
   withServerOptions(program.command("gateway"))
     .description("Carry traffic to ports of sandboxes, for who may reach them. Any number may run.")
-    .option("--port <port>", "where it takes HTTP and WebSockets; 0: one that is free", wholeNumber, 8080)
+    .option("--port <port>", "where it takes HTTP and WebSockets; 0: one that is free", portNumber, 8080)
     .option("--address <ip>", "the address of that port", "127.0.0.1")
     .option(
       "--shutdown-delay <seconds>",
@@ -107,7 +107,7 @@ Examples:
 /** What every server that speaks to the API server has. */
 function withServerOptions(command: Command): Command {
   return command
-    .option("--metrics-port <port>", "serve /metrics, /healthz and /readyz there (default: nothing)", wholeNumber)
+    .option("--metrics-port <port>", "serve /metrics, /healthz and /readyz there (default: nothing)", portNumber)
     .option("--metrics-address <ip>", "the address of that port", "127.0.0.1")
     .option("--kubeconfig <file>", "the kubeconfig (default: the Pod's service account, else as elsewhere)")
     .option("--context <name>", "the kubeconfig's context (default: its current one)")
