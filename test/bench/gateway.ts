@@ -30,8 +30,9 @@ export async function measureGateway(cluster: LocalCluster, n: number, signal: A
   const sandbox = await cluster.createSandbox({ name: "asked", command: ["python3", "-c", responder] });
   const ip = sandbox.status?.sandboxIp ?? "";
   await firstAnswer(ip);
-  const token = await accountToken(client, { namespace, name: "bench" });
-  await allowToReach(client, namespace, "bench");
+  const account = { namespace, name: "bench" };
+  const token = await accountToken(client, account);
+  await allowToReach(client, namespace, account);
   const headers = {
     ...{ "e2b-sandbox-id": `${namespace}--asked`, "e2b-sandbox-port": `${workloadPort}` },
     "ramet-access-token": token,

@@ -28,7 +28,7 @@ beforeAll(async () => {
   await cluster.namespace(namespace);
   gateway = await startGateway(cluster.client);
   token = await accountToken(cluster.client, { namespace, name: "agent" });
-  await allowToReach(cluster.client, namespace, "agent");
+  await allowToReach(cluster.client, namespace, { namespace, name: "agent" });
   await make("web", { "ramet.dev/public-ports": "8000, 8001" });
 });
 afterAll(async () => {
@@ -95,10 +95,11 @@ test("an id that two sandboxes have reaches neither, and is told who may reach b
   const to = { id: "t--web--a", port: programPort };
   await expect.poll(() => refusal(asked({}, to)), long).toEqual([403, "Forbidden"]);
   expect(await refusal(ask(gateway, to))).toEqual([401, "Unauthorized"]);
-  await allowToReach(cluster.client, "t--web", "agent", namespace);
-  await expect
-    .poll(async () => (await asked({}, to)).text, { timeout: 60_000, interval: 1_000 })
-    .toContain("both are there");
+  const both = await accountToken(cluster.client, { namespace, name: "both" });
+  await allowToReach(cluster.client, "t", { namespace, name: "both" });
+  await allowToReach(cluster.client, "t--web", { namespace, name: "both" });
+  const { status, text } = await ask(gateway, to, { token: both });
+  expect([status, text]).toEqual([400, expect.stringContaining("both are there")]);
 });
 
 test("a public port needs no token, and no other is open for that", async () => {

@@ -136,8 +136,9 @@ describe("a cluster on this machine", () => {
 
   it("has a gateway, which stays at its address when it is killed", async () => {
     const client = await cluster.client();
-    const token = await accountToken(client, { namespace: "default", name: "agent" });
-    await allowToReach(client, "default", "agent");
+    const agent = { namespace: "default", name: "agent" };
+    const token = await accountToken(client, agent);
+    await allowToReach(client, "default", agent);
     const port = readPort(cluster.folder.gatewayPort) ?? 0;
     // Nothing listens in the sandbox: its cell has said so.
     const asked = async () => (await ask({ port }, { id: "default--truth", port: 9000 }, { token })).text;

@@ -1,6 +1,8 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { request, type Dispatcher } from "undici";
 import { runGateway } from "../../src/gateway/run.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
 import { serviceAccounts, tokenOf } from "./service-accounts.ts";
 
 /** A gateway in this process, as `ramet gateway` runs one. */
@@ -66,27 +68,33 @@ export async function accountToken(
   return tokenOf(client, metadata, audience);
 }
 
-/** Lets a service account, of the same namespace or another, reach the sandboxes of a namespace, as docs/gateway.md says. */
+/** Lets a service account reach the sandboxes of a namespace, as docs/gateway.md says. */
 export async function allowToReach(
   client: KubeClient,
   namespace: string,
-  account: string,
-  ofNamespace = namespace,
+  account: { namespace: string; name: string },
 ): Promise<void> {
   const apiVersion = "rbac.authorization.k8s.io/v1";
-  const metadata = { namespace, name: "reach-sandboxes" };
+  const metadata = { namespace, name: `${account.name}-reaches-sandboxes` };
   const rules = [{ apiGroups: ["agents.kruise.io"], resources: ["sandboxes/proxy"], verbs: ["create"] }];
   const roleRef = { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name: metadata.name };
-  const subjects = [{ kind: "ServiceAccount", namespace: ofNamespace, name: account }];
-  const ref = (plural: string, kind: string) => ({
-    group: roleRef.apiGroup,
-    version: "v1",
-    plural,
-    kind,
-    namespaced: true,
+  const subjects = [{ kind: "ServiceAccount", ...account }];
+  const resource = (plural: string, kind: string) =>
+    client.resource({ group: roleRef.apiGroup, version: "v1", plural, kind, namespaced: true });
+  await resource("roles", "Role").create({ apiVersion, kind: "Role", metadata, rules });
+  await resource("rolebindings", "RoleBinding").create({
+    ...{ apiVersion, kind: "RoleBinding", metadata, roleRef, subjects },
   });
-  await client.resource(ref("roles", "Role")).create({ apiVersion, kind: "Role", metadata, rules });
-  await client
-    .resource(ref("rolebindings", "RoleBinding"))
-    .create({ apiVersion, kind: "RoleBinding", metadata, roleRef, subjects });
+  // An API server knows a right some moments after it was given, and a gateway goes by what it was told first.
+  const user = `system:serviceaccount:${account.namespace}:${account.name}`;
+  while (!(await mayReach(client, namespace, user))) await delay(20);
+}
+
+async function mayReach(client: KubeClient, namespace: string, user: string): Promise<boolean> {
+  const asked = { namespace, group: "agents.kruise.io", resource: "sandboxes", subresource: "proxy", verb: "create" };
+  const spec = { user, resourceAttributes: asked };
+  const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };
+  const resource = coreResources.subjectAccessReviews;
+  const answer = await client.request({ verb: "create", resource, at: {}, body, repeatable: true });
+  return (answer as { status: { allowed: boolean } }).status.allowed;
 }
