@@ -1,10 +1,11 @@
 import { once } from "node:events";
-import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import { createServer, ServerResponse, type IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { RametError } from "../api/errors.ts";
 import { delay, type Clock } from "../kube/clock.ts";
 import type { Log } from "../kube/log.ts";
+import { openPort } from "../kube/open-port.ts";
 import { asSocket } from "./as-socket.ts";
 import { destinationOf, namingHint, type Destination } from "./destination.ts";
 import { forward } from "./forward.ts";
@@ -61,9 +62,9 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
         forwardUpgrade(options.upstreams, route, { request, socket, head, response }),
       );
     });
-  await listen(server, port, address);
+  const opened = await openPort(server, { port, address, hint: "Choose others with --address and --port" });
   return {
-    port: (server.address() as AddressInfo).port,
+    port: opened,
     close: async (drainMilliseconds) => {
       const closed = once(server, "close");
       server.close();
@@ -150,16 +151,4 @@ function responseOn(request: IncomingMessage, socket: Socket): ServerResponse {
     socket.end();
   });
   return response;
-}
-
-async function listen(server: Server, port: number, address: string): Promise<void> {
-  server.listen(port, address);
-  try {
-    await once(server, "listening");
-  } catch (error) {
-    throw new RametError("Unavailable", `The port ${port} of ${address} cannot be opened: ${String(error)}`, {
-      hint: "Choose others with --address and --port",
-      cause: error,
-    });
-  }
 }

@@ -1,4 +1,4 @@
-/** Of Deployments of controllers that stand by for each other, whose one leader works: what both installations declare alike. */
+/** Of Deployments whose Pods stand by for each other, whether one of them works or all: what their installations declare alike. */
 
 type Labels = Record<string, string>;
 

@@ -7,7 +7,7 @@ describe("the port of a server for probes and metrics", () => {
   let server: HealthServer | undefined;
   afterEach(() => server?.close());
 
-  it("says when the server works, and what they measure", async () => {
+  it("says when the server works, and what it measures", async () => {
     const { registry } = controllersMetrics();
     server = await serveHealth({ port: 0, address: "127.0.0.1", registry });
     const at = (path: string) => fetch(`http://127.0.0.1:${server!.port}${path}`);

@@ -1,8 +1,7 @@
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import type { Registry } from "prom-client";
-import { RametError } from "../../api/errors.ts";
+import { openPort } from "../../kube/open-port.ts";
 
 export interface HealthOptions {
   /** 0: any that is free. */
@@ -42,17 +41,9 @@ export async function serveHealth({ port, address, registry }: HealthOptions): P
     if (page === undefined) response.writeHead(404).end("there are /healthz, /readyz and /metrics\n");
     else void page(response);
   });
-  server.listen(port, address);
-  try {
-    await once(server, "listening");
-  } catch (error) {
-    throw new RametError("Unavailable", `The port ${port} of ${address} cannot be opened: ${String(error)}`, {
-      hint: "Choose another one with --metrics-port.",
-      cause: error,
-    });
-  }
+  const opened = await openPort(server, { port, address, hint: "Choose another one with --metrics-port." });
   return {
-    port: (server.address() as AddressInfo).port,
+    port: opened,
     setReady: (isReady) => {
       ready = isReady;
     },
