@@ -1,9 +1,9 @@
 import { log, runtime, type ComponentResource, type Input } from "@pulumi/pulumi";
-import type { ErrorCode } from "../src/api/error-codes.ts";
-import { RametError } from "../src/api/errors.ts";
+import type { ErrorCode } from "../src/base/error-codes.ts";
+import { RametError } from "../src/base/errors.ts";
 import { connectionOf, type Surroundings } from "../provider/handlers/open-cluster.ts";
 import { knownValue } from "./known-value.ts";
-import { programSurroundings } from "./program-surroundings.ts";
+import { programSurroundings } from "./program-environment.ts";
 import { refusal } from "./refusal.ts";
 
 export interface Look<Seen> {

@@ -10,10 +10,10 @@ import {
   type Output,
   type URN,
 } from "@pulumi/pulumi";
-import { RametError } from "../src/api/errors.ts";
+import { RametError } from "../src/base/errors.ts";
 import { defaultNamespace } from "../provider/handlers/open-cluster.ts";
 import { knownValue } from "./known-value.ts";
-import { programSurroundings } from "./program-surroundings.ts";
+import { programSurroundings } from "./program-environment.ts";
 import { refusal } from "./refusal.ts";
 
 /** Where an object goes, and what it is called there. */

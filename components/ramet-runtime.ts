@@ -8,8 +8,8 @@ import {
   type Input,
   type Output,
 } from "@pulumi/pulumi";
-import { RametError } from "../src/api/errors.ts";
-import { systemNamespace } from "../src/api/system-names.ts";
+import { RametError } from "../src/base/errors.ts";
+import { systemNamespace } from "../src/api/names/system-names.ts";
 import type { InstallOptions } from "../src/install/install-options.ts";
 import type { Manifest } from "../src/install/manifest.ts";
 import { serverManifests, lastingManifests, storeIsNotMounted } from "../src/install/manifests.ts";

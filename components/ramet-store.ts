@@ -1,6 +1,6 @@
 import { output, type Input, type Output } from "@pulumi/pulumi";
-import { RametError } from "../src/api/errors.ts";
-import { formatStoreAddress, type StoreLocation } from "../src/api/store-address.ts";
+import { RametError } from "../src/base/errors.ts";
+import { formatStoreAddress, type StoreLocation } from "../src/api/store/store-address.ts";
 import type { MountedStore } from "../src/install/install-options.ts";
 import { accessFields, type RemoteStore } from "../src/install/remote-store.ts";
 import { legalField, refusing } from "./legal-field.ts";

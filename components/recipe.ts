@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { Input } from "@pulumi/pulumi";
-import { RametError } from "../src/api/errors.ts";
+import { RametError } from "../src/base/errors.ts";
 import { refusal } from "./refusal.ts";
 
 /** One step of a recipe; made by the functions of this file. */

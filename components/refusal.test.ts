@@ -1,7 +1,7 @@
 import { inspect } from "node:util";
 import { RunError } from "@pulumi/pulumi";
 import { expect, it } from "vitest";
-import { RametError } from "../src/api/errors.ts";
+import { RametError } from "../src/base/errors.ts";
 import { refusal } from "./refusal.ts";
 
 it("stays one line, whatever Pulumi hangs on it and writes into it", () => {

@@ -1,6 +1,6 @@
 import { inspect } from "node:util";
 import { RunError } from "@pulumi/pulumi";
-import { RametError } from "../src/api/errors.ts";
+import { RametError } from "../src/base/errors.ts";
 
 /** The error with which a program ends, in one line. */
 export function refusal(error: unknown): RunError {

@@ -1,8 +1,8 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
-import { digestOf } from "../src/api/digest.ts";
-import { restoreFromAnnotations } from "../src/api/labels.ts";
-import { sandboxSetKind } from "../src/api/sandbox-set.ts";
+import { digestOf } from "../src/api/cell/template-digest.ts";
+import { restoreFromAnnotations } from "../src/api/names/labels.ts";
+import { sandboxSetKind } from "../src/api/kinds/sandbox-set.ts";
 import { removedInBackground, waitingFor, waitingNoLonger } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare-kind.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";

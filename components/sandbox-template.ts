@@ -1,6 +1,6 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { all, ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
-import { sandboxTemplateKind } from "../src/api/sandbox-template.ts";
+import { sandboxTemplateKind } from "../src/api/kinds/sandbox-template.ts";
 import { removedInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare-kind.ts";
 import { placementOf, type PlacementArgs } from "./placement.ts";

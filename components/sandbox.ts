@@ -1,6 +1,6 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
-import { sandboxKind } from "../src/api/sandbox.ts";
+import { sandboxKind } from "../src/api/kinds/sandbox.ts";
 import { removedInBackground, waitingFor, waitingNoLonger } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare-kind.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";

@@ -17,7 +17,7 @@ import { refuseFor, type Finding } from "../provider/handlers/snapshot-stack/fin
 import { planStack, type StackPlan } from "../provider/handlers/snapshot-stack/plan-stack.ts";
 import { factsOf, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 import { nothingSeen, type StackSeen } from "../provider/handlers/snapshot-stack/stack-seen.ts";
-import type { StackWish } from "../provider/handlers/snapshot-stack/stack-wish.ts";
+import type { StackWish } from "../provider/handlers/snapshot-stack/stack-request.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
 import { lookAt } from "./look-at.ts";
 import { ownersOf } from "./placement.ts";
@@ -27,7 +27,7 @@ import type { SnapshotStackArgs } from "./snapshot-stack/args.ts";
 import { cloudResources, cloudStore, installedManifests } from "./snapshot-stack/cloud-resources.ts";
 import { controllerManifests, crdManifests } from "./snapshot-stack/manifests.ts";
 import { classManifest, type DeclaredClass } from "./snapshot-stack/snapshot-class.ts";
-import { classesFor, controllerNamespace, wishOf } from "./snapshot-stack/wish.ts";
+import { classesFor, controllerNamespace, wishOf } from "./snapshot-stack/stack-request.ts";
 import { transforming } from "./transform-cloud.ts";
 
 type Args = SnapshotStackArgs & { name: string };

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RametError } from "../src/api/errors.ts";
+import { RametError } from "../src/base/errors.ts";
 
 /** A resource that a program declares, as Pulumi's engine shows it to policies before anything is made. */
 export interface PolicyResource {

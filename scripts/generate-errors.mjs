@@ -1,6 +1,6 @@
-// Writes docs/errors.md from src/api/error-codes.ts; with --check it only says whether the page is up to date.
+// Writes docs/errors.md from src/base/error-codes.ts; with --check it only says whether the page is up to date.
 import { readFile, writeFile } from "node:fs/promises";
-import { errorCodes } from "../src/api/error-codes.ts";
+import { errorCodes } from "../src/base/error-codes.ts";
 
 const page = new URL("../docs/errors.md", import.meta.url);
 const text = render();
@@ -13,7 +13,7 @@ else if ((await readFile(page, "utf8").catch(() => "")) !== text) {
 
 function render() {
   const rows = Object.entries(errorCodes).map(([code, meaning]) => `### ${code}\n\n${meaning}\n`);
-  return `<!-- Made by scripts/generate-errors.mjs from src/api/error-codes.ts. -->
+  return `<!-- Made by scripts/generate-errors.mjs from src/base/error-codes.ts. -->
 
 # Errors
 

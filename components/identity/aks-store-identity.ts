@@ -7,7 +7,7 @@ import {
   type CustomResourceOptions,
   type Input,
 } from "@pulumi/pulumi";
-import { RametError } from "../../src/api/errors.ts";
+import { RametError } from "../../src/base/errors.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { AzureStore, RametStore } from "../ramet-store.ts";
 import { refusal } from "../refusal.ts";

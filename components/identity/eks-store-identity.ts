@@ -9,7 +9,7 @@ import {
   type Input,
   type Output,
 } from "@pulumi/pulumi";
-import { formatStoreAddress } from "../../src/api/store-address.ts";
+import { formatStoreAddress } from "../../src/api/store/store-address.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import { refusing } from "../legal-field.ts";
 import type { RametStore, S3Store } from "../ramet-store.ts";

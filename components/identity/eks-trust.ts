@@ -1,5 +1,5 @@
 import { jsonStringify, output, type Input, type Output } from "@pulumi/pulumi";
-import { RametError } from "../../src/api/errors.ts";
+import { RametError } from "../../src/base/errors.ts";
 import { refusal } from "../refusal.ts";
 
 /** How service accounts of a cluster of EKS get roles of IAM. */

@@ -4,7 +4,7 @@ import {
   type CustomResource,
   type CustomResourceOptions,
 } from "@pulumi/pulumi";
-import { controllerName, systemNamespace } from "../../src/api/system-names.ts";
+import { controllerName, systemNamespace } from "../../src/api/names/system-names.ts";
 import type { RametStore } from "../ramet-store.ts";
 import { transforming, type CloudTransform } from "../transform-cloud.ts";
 

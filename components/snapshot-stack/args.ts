@@ -1,6 +1,6 @@
 import type { Input } from "@pulumi/pulumi";
 import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
-import type { StackMode } from "../../provider/handlers/snapshot-stack/stack-wish.ts";
+import type { StackMode } from "../../provider/handlers/snapshot-stack/stack-request.ts";
 import type { CloudTransform } from "../transform-cloud.ts";
 import type { Manifest } from "./manifest.ts";
 import type { AksStackArgs } from "./aks.ts";

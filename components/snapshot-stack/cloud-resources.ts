@@ -1,5 +1,5 @@
 import type { CustomResource, CustomResourceOptions } from "@pulumi/pulumi";
-import { RametError } from "../../src/api/errors.ts";
+import { RametError } from "../../src/base/errors.ts";
 import { installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import type { RametStore } from "../ramet-store.ts";
 import { refusal } from "../refusal.ts";

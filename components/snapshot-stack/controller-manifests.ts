@@ -1,6 +1,6 @@
 import { output, type Input } from "@pulumi/pulumi";
 import { ruleOf } from "../../src/install/rights.ts";
-import { disruptionBudget, powerless, spreadOverMachines } from "../../src/install/standing-by.ts";
+import { disruptionBudget, powerless, spreadOverMachines } from "../../src/install/replicas.ts";
 import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-objects.ts";
 import type { Manifest } from "./manifest.ts";
 import { controllerRights, groupRights, leaseRights } from "./controller-rights.ts";

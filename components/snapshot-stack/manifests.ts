@@ -4,7 +4,7 @@ import type { StackPlan } from "../../provider/handlers/snapshot-stack/plan-stac
 import type { SnapshotStackArgs } from "./args.ts";
 import { snapshotControllerManifests } from "./controller-manifests.ts";
 import { upstreamCrds } from "./upstream-crds.ts";
-import { controllerNamespace } from "./wish.ts";
+import { controllerNamespace } from "./stack-request.ts";
 
 /** The CRDs that a plan declares. */
 export async function crdManifests(plan: StackPlan, annotations: Record<string, string>): Promise<Manifest[]> {

@@ -1,8 +1,8 @@
 import { output, type Input, type Output } from "@pulumi/pulumi";
 import { refusal } from "../refusal.ts";
 import type { Manifest } from "./manifest.ts";
-import { RametError } from "../../src/api/errors.ts";
-import type { ClassWish } from "../../provider/handlers/snapshot-stack/stack-wish.ts";
+import { RametError } from "../../src/base/errors.ts";
+import type { ClassWish } from "../../provider/handlers/snapshot-stack/stack-request.ts";
 import {
   classNameFor,
   classParameters,

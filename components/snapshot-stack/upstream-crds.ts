@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { RametError } from "../../src/api/errors.ts";
+import { RametError } from "../../src/base/errors.ts";
 import type { Manifest } from "./manifest.ts";
 
 /** The CRDs of external-snapshotter, as its Go module has them, and of which version they are. */

@@ -1,6 +1,6 @@
 import { Readable, Writable } from "node:stream";
 import { runProgram } from "../../src/cli/program.ts";
-import { systemClock } from "../../src/kube/clock.ts";
+import { systemClock } from "../../src/base/clock.ts";
 
 export interface CommandLineOptions {
   kubeconfigPath: string;

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { Cluster } from "../../src/cli/cluster/cluster.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
-import { clusterFolder } from "../../src/local/cluster-folder.ts";
+import { clusterFolder } from "../../src/local/cluster-directory.ts";
 
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
 const name = "demo";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { GuestClient } from "../../src/cell/client/guest-client.ts";
 import { withGuest } from "../../src/cli/cluster/cell-access.ts";
 import type { Cluster } from "../../src/cli/cluster/cluster.ts";

@@ -1,6 +1,6 @@
-import type { Checkpoint } from "../../src/api/checkpoint.ts";
-import type { Contents } from "../../src/api/contents.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
+import type { Contents } from "../../src/api/schema/contents.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { Cluster } from "../../src/cli/cluster/cluster.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";
 import { waitUntil } from "../../src/kube/wait-until.ts";

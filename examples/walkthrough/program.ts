@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import type { Engine, RunResult } from "../../test/engine/engine.ts";
 import { openEngine } from "../../test/engine/open-engine.ts";
-import { ProgramFolder } from "../../test/engine/program-folder.ts";
+import { ProgramFolder } from "../../test/engine/program-directory.ts";
 import { CommandLine } from "./command-line.ts";
 import { runDemo, type DemoContext } from "./run-demo.ts";
 import { SetWatch } from "./set-watch.ts";

@@ -1,4 +1,4 @@
-import type { Checkpoint } from "../../src/api/checkpoint.ts";
+import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import { Interpreter } from "./interpreter.ts";
 import { createCheckpoint, createSandbox, deleteCheckpoint } from "./objects.ts";
 import { runDemo, type DemoContext } from "./run-demo.ts";

@@ -1,5 +1,5 @@
-import { annotations, labels } from "../../src/api/labels.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import { annotations, labels } from "../../src/api/names/labels.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { Cluster } from "../../src/cli/cluster/cluster.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";
 import { Informer } from "../../src/kube/informer.ts";

@@ -1,6 +1,6 @@
 import { stringify } from "yaml";
-import type { NamedSnapshotStatus } from "../../src/api/named-snapshot-status.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { NamedSnapshotStatus } from "../../src/api/kinds/named-snapshot-status.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { CommandLine } from "./command-line.ts";
 import { runDemo, type DemoContext } from "./run-demo.ts";
 import { SetWatch } from "./set-watch.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
-import { sandboxSetKind } from "../../src/api/sandbox-set.ts";
-import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 
 /** Takes a minute to begin with where real models are loaded; here it draws a number, to be known again by. */
 const program = `

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { isPinned, parseImageReference } from "../../src/api/image-reference.ts";
-import { controllerName } from "../../src/api/system-names.ts";
+import { isPinned, parseImageReference } from "../../src/api/names/image-reference.ts";
+import { controllerName } from "../../src/api/names/system-names.ts";
 import { kruise, specOf } from "../declared.ts";
 import { defineRule, type PolicyResource } from "../rule.ts";
 

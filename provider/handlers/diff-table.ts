@@ -1,4 +1,4 @@
-import { canonicalJson } from "../../src/api/canonical-json.ts";
+import { canonicalJson } from "../../src/base/canonical-json.ts";
 import type { DiffResult, Values } from "./handler.ts";
 
 /** What a change of each property of a resource means. */

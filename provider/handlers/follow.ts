@@ -1,4 +1,4 @@
-import { RametError } from "../../src/api/errors.ts";
+import { RametError } from "../../src/base/errors.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import { waitUntil, type WaitOptions } from "../../src/kube/wait-until.ts";
 

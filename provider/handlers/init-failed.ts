@@ -1,4 +1,4 @@
-import type { RametError } from "../../src/api/errors.ts";
+import type { RametError } from "../../src/base/errors.ts";
 import type { Values } from "./handler.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { RametError } from "../../src/api/errors.ts";
+import { RametError } from "../../src/base/errors.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { withCluster, type Surroundings } from "./open-cluster.ts";
 

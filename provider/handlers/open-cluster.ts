@@ -1,9 +1,9 @@
 import { access } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
-import { RametError } from "../../src/api/errors.ts";
+import { RametError } from "../../src/base/errors.ts";
 import { inClusterConnection, type Connection } from "../../src/kube/connection.ts";
-import { systemClock } from "../../src/kube/clock.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig, namespaceFromKubeconfig, type KubeconfigSource } from "../../src/kube/kubeconfig.ts";
 import type { HandlerParts } from "./handler.ts";

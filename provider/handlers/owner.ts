@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RametError } from "../../src/api/errors.ts";
+import { RametError } from "../../src/base/errors.ts";
 import type { KubeObject, ObjectName } from "../../src/kube/object.ts";
 import { apiStatusOf, type ApiStatus } from "../../src/kube/status-error.ts";
 

@@ -1,4 +1,4 @@
-import { version, type KindNames } from "../../src/api/kind.ts";
+import { version, type KindNames } from "../../src/api/schema/kind.ts";
 import type { ResourceRef } from "../../src/kube/resource-ref.ts";
 
 /** Where the API server has the objects of one of Ramet's kinds. */

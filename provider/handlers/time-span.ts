@@ -1,5 +1,5 @@
-import { parseDuration } from "../../src/api/duration.ts";
-import { RametError } from "../../src/api/errors.ts";
+import { parseDuration } from "../../src/base/duration.ts";
+import { RametError } from "../../src/base/errors.ts";
 
 /**
  * A span of time as a program writes it, in milliseconds: `8 hours`, `30 minutes`, `1 day`, or the short form `8h`.

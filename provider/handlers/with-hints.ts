@@ -1,4 +1,4 @@
-import { RametError } from "../../src/api/errors.ts";
+import { RametError } from "../../src/base/errors.ts";
 import type { ResourceHandler } from "./handler.ts";
 
 /** Pulumi shows the message of an error alone: so what to do about it, and the code, go into that. */

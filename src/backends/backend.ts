@@ -1,7 +1,8 @@
-import type { CellState, Identity, Phases } from "../api/cell.ts";
-import type { consistencies, RametCheckpointStatus } from "../api/checkpoint.ts";
-import type { Contents } from "../api/contents.ts";
-import type { RametError } from "../api/errors.ts";
+import type { CellState, Identity } from "../api/cell/cell-api.ts";
+import type { Phases } from "../base/phases.ts";
+import type { consistencies, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
+import type { Contents } from "../api/schema/contents.ts";
+import type { RametError } from "../base/errors.ts";
 
 /**
  * One way to take and restore checkpoints. Every method can be repeated: names are given by the caller, and a repeat

@@ -1,11 +1,11 @@
-import type { CellState, Identity } from "../api/cell.ts";
-import { RametError } from "../api/errors.ts";
-import type { Grant } from "../api/grant.ts";
-import { systemClock, type Clock } from "../kube/clock.ts";
+import type { CellState, Identity } from "../api/cell/cell-api.ts";
+import { RametError } from "../base/errors.ts";
+import type { Grant } from "../api/cell/grant.ts";
+import { systemClock, type Clock } from "../base/clock.ts";
 import { CellClient, type CellAddress } from "../cell/client/cell-client.ts";
 import type { CheckpointStanding, CheckpointStore } from "../store/checkpoint-store.ts";
 import type { Backend, CheckpointHandle, CheckpointRecord, SandboxTarget, Started, Swept } from "./backend.ts";
-import { bounded, type Bound } from "./bounded.ts";
+import { bounded, type Bound } from "../base/within.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
 import { checkpointRecord } from "./checkpoint-record.ts";
 import { sandboxAccess, type SandboxAccess } from "./sandbox-access.ts";

@@ -1,5 +1,5 @@
-import type { CheckpointResult } from "../api/cell.ts";
-import { comparedParts } from "../api/restore-spec.ts";
+import type { CheckpointResult } from "../api/cell/cell-api.ts";
+import { comparedParts } from "../api/cell/restore-spec.ts";
 import { sizeOf, type Manifest } from "../store/manifest.ts";
 import type { CheckpointRecord } from "./backend.ts";
 

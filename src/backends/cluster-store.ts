@@ -1,7 +1,7 @@
-import { RametError } from "../api/errors.ts";
-import { delay } from "../kube/clock.ts";
+import { RametError } from "../base/errors.ts";
+import { delay } from "../base/clock.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import type { Log } from "../kube/log.ts";
+import type { Log } from "../base/log.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { boundStore } from "../store/bound-store.ts";
 import type { CheckpointStore } from "../store/checkpoint-store.ts";

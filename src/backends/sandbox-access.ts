@@ -1,5 +1,5 @@
-import { guestClientPort } from "../api/cell.ts";
-import { RametError } from "../api/errors.ts";
+import { guestClientPort } from "../api/cell/cell-api.ts";
+import { RametError } from "../base/errors.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import { GuestClient } from "../cell/client/guest-client.ts";
 import type { SandboxTarget } from "./backend.ts";

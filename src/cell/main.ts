@@ -1,19 +1,19 @@
-import "./jitless.ts";
+import "./setting/jitless.ts";
 import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { z } from "zod";
-import { cellPort } from "../api/cell.ts";
-import { RametError } from "../api/errors.ts";
-import { cellSetting, forecastEnvironment, knownPaths } from "./cell-setting.ts";
-import { Cell } from "./cell.ts";
-import { serveAccess } from "./container-access.ts";
-import { EntrypointLog } from "./entrypoint-log.ts";
-import { layGroundwork } from "./groundwork.ts";
-import { rehearse } from "./rehearse.ts";
-import { cellServer } from "./server.ts";
-import { keepStateFile, writeState } from "./state-file.ts";
-import { tokenVerifier } from "./token-verifier.ts";
+import { cellPort } from "../api/cell/cell-api.ts";
+import { RametError } from "../base/errors.ts";
+import { cellSetting, forecastEnvironment, knownPaths } from "./setting/cell-setting.ts";
+import { Cell } from "./lifecycle/cell.ts";
+import { serveAccess } from "./server/container-access.ts";
+import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
+import { layGroundwork } from "./prewarm/groundwork.ts";
+import { rehearse } from "./prewarm/rehearse.ts";
+import { cellServer } from "./server/server.ts";
+import { keepStateFile, writeState } from "./server/state-file.ts";
+import { tokenVerifier } from "./server/token-verifier.ts";
 
 /** How long answers that are on their way may take after the sandbox has ended. */
 const lingerMilliseconds = 250;

@@ -1,8 +1,8 @@
-import { initRuntimeRequest } from "../api/init-request.ts";
-import { annotations, labels } from "../api/labels.ts";
-import type { Sandbox } from "../api/sandbox.ts";
+import { initRuntimeRequest } from "../api/names/init-request.ts";
+import { annotations, labels } from "../api/names/labels.ts";
+import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { JsonPatchOperation } from "../kube/resource-client.ts";
-import type { ClaimWish } from "./wish.ts";
+import type { ClaimWish } from "./request.ts";
 
 /**
  * The one write of a claim: lock, owner, time and label, what the wish adds, and the set's owner reference gone, so that the

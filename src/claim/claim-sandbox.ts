@@ -1,14 +1,14 @@
-import { RametError } from "../api/errors.ts";
-import { annotations } from "../api/labels.ts";
-import type { Sandbox } from "../api/sandbox.ts";
-import { canceled, type Clock } from "../kube/clock.ts";
+import { RametError } from "../base/errors.ts";
+import { annotations } from "../api/names/labels.ts";
+import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { canceled, type Clock } from "../base/clock.ts";
 import type { ResourceClient } from "../kube/resource-client.ts";
 import { claimPatch } from "./claim-patch.ts";
 import { coldSandbox, type NamedManifest } from "./cold-sandbox.ts";
 import type { FairTurns } from "./fair-turns.ts";
 import type { ClaimMetrics } from "./metrics.ts";
 import type { Stock } from "./stock.ts";
-import { checkWish, type ClaimWish } from "./wish.ts";
+import { checkWish, type ClaimWish } from "./request.ts";
 
 /** With what claims are made; one for a process. */
 export interface ClaimParts {

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import { annotations } from "../api/labels.ts";
-import type { SandboxManifest } from "../api/sandbox.ts";
+import { annotations } from "../api/names/labels.ts";
+import type { SandboxManifest } from "../api/kinds/sandbox.ts";
 import { claimMetadata } from "./claim-patch.ts";
-import type { ClaimWish } from "./wish.ts";
+import type { ClaimWish } from "./request.ts";
 
 export type NamedManifest = SandboxManifest & { metadata: { name: string; namespace: string } };
 

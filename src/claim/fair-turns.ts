@@ -1,4 +1,4 @@
-import { canceled } from "../kube/clock.ts";
+import { canceled } from "../base/clock.ts";
 
 /**
  * Lets so many pieces of work run at once, and hands the turns round between namespaces: what is scarce is the process' way to

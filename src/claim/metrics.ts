@@ -1,5 +1,5 @@
 import { Counter, Histogram, type Registry } from "prom-client";
-import type { ErrorCode } from "../api/error-codes.ts";
+import type { ErrorCode } from "../base/error-codes.ts";
 
 /** What is counted of claims. */
 export interface ClaimMetrics {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { annotations, labels } from "../api/labels.ts";
-import type { Sandbox } from "../api/sandbox.ts";
+import { annotations, labels } from "../api/names/labels.ts";
+import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { orderCandidates } from "./order.ts";
 
 function candidate(name: string, revision: string, priority?: string): Sandbox {

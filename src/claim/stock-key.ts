@@ -1,5 +1,5 @@
-import { annotations, labels } from "../api/labels.ts";
-import type { Sandbox } from "../api/sandbox.ts";
+import { annotations, labels } from "../api/names/labels.ts";
+import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { isConditionTrue } from "../kube/conditions.ts";
 
 /**

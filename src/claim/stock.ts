@@ -1,6 +1,6 @@
-import { annotations } from "../api/labels.ts";
-import type { Sandbox } from "../api/sandbox.ts";
-import { canceled } from "../kube/clock.ts";
+import { annotations } from "../api/names/labels.ts";
+import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { canceled } from "../base/clock.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import { orderCandidates } from "./order.ts";
 import { stockKey } from "./stock-key.ts";

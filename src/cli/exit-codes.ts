@@ -1,4 +1,4 @@
-import type { ErrorCode } from "../api/error-codes.ts";
+import type { ErrorCode } from "../base/error-codes.ts";
 
 /** What `ramet` ends with. `ramet sandbox exec` ends with its command's own code instead. */
 export const exitCodes = {

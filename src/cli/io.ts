@@ -1,5 +1,5 @@
 import type { Readable, Writable } from "node:stream";
-import type { Clock } from "../kube/clock.ts";
+import type { Clock } from "../base/clock.ts";
 
 /** The outside of a command: what it reads and writes, and how it hears of Ctrl-C. Tests pass their own. */
 export interface Io {

@@ -1,4 +1,4 @@
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 
 /**
  * Checks the name of a sandbox before anything is sent.

@@ -1,6 +1,6 @@
 import { isIPv4 } from "node:net";
 import { InvalidArgumentError, Option, type Command } from "commander";
-import { parseDuration } from "../api/duration.ts";
+import { parseDuration } from "../base/duration.ts";
 
 /** How the store in a bucket is named, of each cloud. */
 export const storeAddresses =

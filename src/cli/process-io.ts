@@ -1,4 +1,4 @@
-import { systemClock } from "../kube/clock.ts";
+import { systemClock } from "../base/clock.ts";
 import type { Io, Terminal } from "./io.ts";
 
 /** The io of this process. Call it once: it takes over the signals. */

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { Command } from "commander";
 import { describe, expect, it } from "vitest";
-import { memoryIo } from "./memory-io.ts";
+import { memoryIo } from "../../test/setup/memory-io.ts";
 import { buildProgram, runProgram } from "./program.ts";
 
 async function run(...args: string[]) {

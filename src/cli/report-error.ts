@@ -1,4 +1,4 @@
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import { exitCodeOf, exitCodes } from "./exit-codes.ts";
 import { printLine, type Io } from "./io.ts";
 

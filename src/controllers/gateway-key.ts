@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { gatewayKeySecret, privateKeyEntry } from "../api/system-names.ts";
+import { gatewayKeySecret, privateKeyEntry } from "../api/names/system-names.ts";
 import { newCellKeyPem, publicKeyOf } from "../backends/cell-credentials.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
-import { keptSecret } from "./kept-secret.ts";
+import { keptSecret } from "./common/kept-secret.ts";
 
 /**
  * The public half of the key of this cluster's gateways, base64url of its 32 bytes. It is one of its own, so that a gateway, to which

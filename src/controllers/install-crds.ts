@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { renderCrds } from "../api/crd.ts";
-import { Condition } from "../api/metadata.ts";
-import { RametError } from "../api/errors.ts";
+import { renderCrds } from "../api/kinds/crd.ts";
+import { Condition } from "../api/schema/metadata.ts";
+import { RametError } from "../base/errors.ts";
 import { Applier } from "../kube/apply.ts";
-import { delay } from "../kube/clock.ts";
+import { delay } from "../base/clock.ts";
 import { isConditionTrue } from "../kube/conditions.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";

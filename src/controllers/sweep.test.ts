@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
 import { publish } from "../../test/contract/store/harness.ts";
-import { Checkpoint } from "../api/checkpoint.ts";
-import { RametError } from "../api/errors.ts";
+import { Checkpoint } from "../api/kinds/checkpoint.ts";
+import { RametError } from "../base/errors.ts";
 import { cellBackend } from "../backends/cell.ts";
 import { cellCredentials, newCellCredentials } from "../backends/cell-credentials.ts";
-import type { Log } from "../kube/log.ts";
+import type { Log } from "../base/log.ts";
 import { openForWrite } from "../store/open.ts";
 import { directoryStore } from "../store/directory/store.ts";
-import { controllersMetrics } from "./metrics.ts";
+import { controllersMetrics } from "./common/metrics.ts";
 import { keepSwept } from "./sweep.ts";
 
 const hour = 3_600_000;

@@ -1,5 +1,5 @@
 import { checkpointController } from "./checkpoint/register.ts";
-import type { Controller, ControllerParts } from "./controller-parts.ts";
+import type { Controller, ControllerParts } from "./common/controller-parts.ts";
 import { namedSnapshotController } from "./named-snapshot/register.ts";
 import { sandboxController } from "./sandbox/register.ts";
 import { sandboxClaimController } from "./sandbox-claim/register.ts";

@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { RametError } from "../api/errors.ts";
-import { group } from "../api/kind.ts";
-import { gatewayAudience } from "../api/system-names.ts";
+import { RametError } from "../base/errors.ts";
+import { group } from "../api/schema/kind.ts";
+import { gatewayAudience } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
-import { Remembered } from "./remembered.ts";
+import { Remembered } from "./stale-on-error-cache.ts";
 
 interface Place {
   namespace: string;

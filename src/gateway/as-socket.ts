@@ -1,6 +1,6 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 
 /** The socket that Node hands out as a stream when a connection is upgraded. */
 export function asSocket(stream: Duplex): Socket {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import { destinationOf } from "./destination.ts";
 
 it.each([

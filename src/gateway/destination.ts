@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { guestControlPort } from "../api/cell.ts";
-import { RametError } from "../api/errors.ts";
+import { guestControlPort } from "../api/cell/cell-api.ts";
+import { RametError } from "../base/errors.ts";
 
 /** Where in the cluster a request is to go. */
 export interface Destination {

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { pipeline } from "node:stream/promises";
 import { errors, type Dispatcher } from "undici";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import { forwardedRequestHeaders, forwardedResponseHeaders } from "./forwarded-headers.ts";
 import type { Route, Upstreams } from "./upstreams.ts";
 

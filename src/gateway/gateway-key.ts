@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/system-names.ts";
+import { gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
 import { cellKeyFromPem, type CellKey } from "../cell/client/cell-token.ts";
-import { delay } from "../kube/clock.ts";
+import { delay } from "../base/clock.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import type { Log } from "../kube/log.ts";
+import type { Log } from "../base/log.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
-import type { ErrorCode } from "../api/error-codes.ts";
-import { RametError } from "../api/errors.ts";
+import type { ErrorCode } from "../base/error-codes.ts";
+import { RametError } from "../base/errors.ts";
 import type { Destination } from "./destination.ts";
 
 /**

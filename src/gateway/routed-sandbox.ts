@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { annotations } from "../api/labels.ts";
-import { Conditions } from "../api/metadata.ts";
+import { annotations } from "../api/names/labels.ts";
+import { Conditions } from "../api/schema/metadata.ts";
 import { isConditionTrue } from "../kube/conditions.ts";
 
 /** What a gateway keeps of a Sandbox: little, of ten thousand. */

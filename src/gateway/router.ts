@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
-import { guestClientPort } from "../api/cell.ts";
-import { RametError } from "../api/errors.ts";
+import { guestClientPort } from "../api/cell/cell-api.ts";
+import { RametError } from "../base/errors.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import type { Access } from "./access.ts";
 import type { Destination } from "./destination.ts";

@@ -1,11 +1,11 @@
-import { group, version } from "../api/kind.ts";
-import { sandboxKind } from "../api/sandbox.ts";
+import { group, version } from "../api/schema/kind.ts";
+import { sandboxKind } from "../api/kinds/sandbox.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
-import { delay } from "../kube/clock.ts";
+import { delay } from "../base/clock.ts";
 import { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { untilAborted } from "../kube/until-aborted.ts";
-import { silentLog, type Log } from "../kube/log.ts";
+import { untilAborted } from "../base/until-aborted.ts";
+import { silentLog, type Log } from "../base/log.ts";
 import { apiServerAccess } from "./access.ts";
 import { gatewayKey } from "./gateway-key.ts";
 import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";

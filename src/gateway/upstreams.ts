@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { Agent, type Dispatcher } from "undici";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import { asSocket } from "./as-socket.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";

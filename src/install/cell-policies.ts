@@ -1,4 +1,4 @@
-import { labels } from "../api/labels.ts";
+import { labels } from "../api/names/labels.ts";
 import type { Manifest } from "./manifest.ts";
 
 /**

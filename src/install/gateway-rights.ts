@@ -1,4 +1,4 @@
-import { gatewayKeySecret } from "../api/system-names.ts";
+import { gatewayKeySecret } from "../api/names/system-names.ts";
 import type { Right } from "./rights.ts";
 
 /** Of gateways, in every namespace. */

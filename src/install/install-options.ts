@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { RametError } from "../api/errors.ts";
-import { parseImageReference } from "../api/image-reference.ts";
-import { parseStoreAddress } from "../api/store-address.ts";
+import { RametError } from "../base/errors.ts";
+import { parseImageReference } from "../api/names/image-reference.ts";
+import { parseStoreAddress } from "../api/store/store-address.ts";
 import { accessFields, identities, identityFields, type RemoteStore } from "./remote-store.ts";
 
 /** Texts and counts that a Pulumi program does not know yet are of its own types. */

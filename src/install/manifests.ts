@@ -1,5 +1,5 @@
-import { renderCrds } from "../api/crd.ts";
-import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/system-names.ts";
+import { renderCrds } from "../api/kinds/crd.ts";
+import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/names/system-names.ts";
 import { cellPolicies } from "./cell-policies.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
 import type { InstallOptions } from "./install-options.ts";
@@ -8,7 +8,7 @@ import { metricsPort, metricsService } from "./metrics.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
 import { clusterRights, systemRights } from "./rights.ts";
 import { roles } from "./roles.ts";
-import { disruptionBudget, powerless, spreadOverMachines } from "./standing-by.ts";
+import { disruptionBudget, powerless, spreadOverMachines } from "./replicas.ts";
 
 /** What must stay when the runtime is removed: the CRDs, with which all objects would go, and the key of running cells. */
 export function lastingManifests({ namespace }: InNamespace): Manifest[] {

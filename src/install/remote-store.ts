@@ -1,4 +1,4 @@
-import type { StoreLocation } from "../api/store-address.ts";
+import type { StoreLocation } from "../api/store/store-address.ts";
 
 /** A place in an object store, which controllers and cells reach by the network, and how the controllers get at it. */
 export interface RemoteStore<Text = string> {

@@ -1,4 +1,4 @@
-import { systemNamespace } from "../api/system-names.ts";
+import { systemNamespace } from "../api/names/system-names.ts";
 import type { Manifest } from "./manifest.ts";
 import { ruleOf, type Right } from "./rights.ts";
 

@@ -1,4 +1,4 @@
-import type { Clock } from "./clock.ts";
+import type { Clock } from "../base/clock.ts";
 import type { ResourcePath, ResourceRef } from "./resource-ref.ts";
 import type { HttpResponse } from "./transport.ts";
 

@@ -1,4 +1,4 @@
-import type { Condition } from "../api/metadata.ts";
+import type { Condition } from "../api/schema/metadata.ts";
 
 /**
  * The conditions with one set. `lastTransitionTime` moves only if `status` does; if nothing differs, the same array

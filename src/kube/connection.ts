@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
-import { RametError } from "../api/errors.ts";
-import type { Clock } from "./clock.ts";
+import { RametError } from "../base/errors.ts";
+import type { Clock } from "../base/clock.ts";
 import { staticCredentials, tokenFileCredentials, type Credentials } from "./credentials.ts";
 
 /** How to reach one API server, and as whom. */

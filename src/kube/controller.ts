@@ -1,8 +1,8 @@
-import { RametError } from "../api/errors.ts";
-import type { BackoffOptions } from "./backoff.ts";
-import type { Clock } from "./clock.ts";
+import { RametError } from "../base/errors.ts";
+import type { BackoffOptions } from "../base/backoff.ts";
+import type { Clock } from "../base/clock.ts";
 import type { Informer } from "./informer.ts";
-import { silentLog, type Log } from "./log.ts";
+import { silentLog, type Log } from "../base/log.ts";
 import { controllerOf, keyOf, type KubeObject } from "./object.ts";
 import type { Change } from "./store.ts";
 import { WorkQueue, type IsMoot, type QueueItem, type QueueMetrics } from "./work-queue.ts";

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
-import { RametError } from "../api/errors.ts";
-import type { Clock } from "./clock.ts";
+import { RametError } from "../base/errors.ts";
+import type { Clock } from "../base/clock.ts";
 
 /** What proves who the caller is: a bearer token, a client certificate (PEM) with its key, or both. */
 export interface CredentialValues {

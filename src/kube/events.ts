@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "./kube-client.ts";
 import { microTime } from "./lease.ts";
-import { silentLog, type Log } from "./log.ts";
+import { silentLog, type Log } from "../base/log.ts";
 import type { KubeObject } from "./object.ts";
 import { coreResources } from "./resource-ref.ts";
 

@@ -1,6 +1,6 @@
-import { RametError } from "../api/errors.ts";
-import { canceled } from "./clock.ts";
-import { silentLog, type Log } from "./log.ts";
+import { RametError } from "../base/errors.ts";
+import { canceled } from "../base/clock.ts";
+import { silentLog, type Log } from "../base/log.ts";
 import type { KubeObject } from "./object.ts";
 import { defaultReflectorTimings, runReflector, type ReflectorTimings } from "./reflector.ts";
 import type { ResourceClient } from "./resource-client.ts";

@@ -1,15 +1,14 @@
 import { z } from "zod";
-import { RametError } from "../api/errors.ts";
+import { backoffMilliseconds } from "../base/backoff.ts";
+import { type Clock, delay, systemClock } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
 import type { ApiCaller, ApiRequest, Verb } from "./api-request.ts";
-import { backoffMilliseconds } from "./backoff.ts";
-import { delay, systemClock, type Clock } from "./clock.ts";
 import type { Connection } from "./connection.ts";
 import { networkError, wasNeverSent } from "./network-error.ts";
-import type { KubeObject } from "./object.ts";
-import { parseObject } from "./object.ts";
+import { type KubeObject, parseObject } from "./object.ts";
 import { ResourceClient } from "./resource-client.ts";
 import { pathOf, type ResourceRef } from "./resource-ref.ts";
-import { apiStatusOf, readStatus, statusError, type ApiStatus } from "./status-error.ts";
+import { type ApiStatus, apiStatusOf, readStatus, statusError } from "./status-error.ts";
 import { createTransport, type HttpRequest, type HttpResponse, type Transport } from "./transport.ts";
 
 /** One request that was answered, or was not. */

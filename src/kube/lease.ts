@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { RametError } from "../api/errors.ts";
-import { delay, type Clock } from "./clock.ts";
+import { RametError } from "../base/errors.ts";
+import { delay, type Clock } from "../base/clock.ts";
 import type { KubeClient } from "./kube-client.ts";
-import { silentLog, type Log } from "./log.ts";
+import { silentLog, type Log } from "../base/log.ts";
 import { ObjectMeta, type KubeManifest } from "./object.ts";
 import type { ResourceClient } from "./resource-client.ts";
 import { coreResources } from "./resource-ref.ts";

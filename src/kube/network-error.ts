@@ -1,5 +1,5 @@
-import { RametError } from "../api/errors.ts";
-import { canceled } from "./clock.ts";
+import { RametError } from "../base/errors.ts";
+import { canceled } from "../base/clock.ts";
 
 /** The error for a request that got no answer. `what` says what failed, such as `get pods team-a/a`. */
 export function networkError(what: string, error: unknown, signal?: AbortSignal): RametError {

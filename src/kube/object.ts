@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { OwnerReference } from "../api/metadata.ts";
+import { OwnerReference } from "../api/schema/metadata.ts";
 
 /** The metadata that every object read from the API server has. */
 export const ObjectMeta = z.looseObject({

@@ -1,7 +1,7 @@
-import { RametError } from "../api/errors.ts";
-import { backoffMilliseconds, type BackoffOptions } from "./backoff.ts";
-import { delay } from "./clock.ts";
-import type { Log } from "./log.ts";
+import { RametError } from "../base/errors.ts";
+import { backoffMilliseconds, type BackoffOptions } from "../base/backoff.ts";
+import { delay } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
 import type { KubeObject } from "./object.ts";
 import type { ResourceClient, SelectOptions } from "./resource-client.ts";
 import { isExpired } from "./status-error.ts";

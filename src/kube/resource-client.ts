@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import type { ApiCaller, Verb } from "./api-request.ts";
 import { parseObject, type KubeManifest, type KubeObject, type ObjectName } from "./object.ts";
 import { apiVersionOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { ErrorCode } from "../api/error-codes.ts";
-import { RametError } from "../api/errors.ts";
+import type { ErrorCode } from "../base/error-codes.ts";
+import { RametError } from "../base/errors.ts";
 
 /** What the API server said about a request that it refused; it is the `cause` of the error that is thrown. */
 export interface ApiStatus {

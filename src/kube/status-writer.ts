@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import { keyOf, type KubeObject } from "./object.ts";
 import type { CallOptions, JsonPatchOperation, ResourceClient } from "./resource-client.ts";
 import { apiStatusOf } from "./status-error.ts";

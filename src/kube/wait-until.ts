@@ -1,6 +1,6 @@
-import { RametError } from "../api/errors.ts";
-import { backoffMilliseconds } from "./backoff.ts";
-import { canceled, delay } from "./clock.ts";
+import { RametError } from "../base/errors.ts";
+import { backoffMilliseconds } from "../base/backoff.ts";
+import { canceled, delay } from "../base/clock.ts";
 import type { KubeObject } from "./object.ts";
 import { defaultReflectorTimings } from "./reflector.ts";
 import type { ResourceClient } from "./resource-client.ts";

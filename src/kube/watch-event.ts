@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import { readStatusEvent, statusError } from "./status-error.ts";
 
 /** One line of a watch. The object of a bookmark has only its resource version. */

@@ -1,4 +1,4 @@
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import type { ApiCaller } from "./api-request.ts";
 import { networkError } from "./network-error.ts";
 import type { ResourceRef } from "./resource-ref.ts";

@@ -1,5 +1,5 @@
-import { backoffMilliseconds, type BackoffOptions } from "./backoff.ts";
-import type { Clock } from "./clock.ts";
+import { backoffMilliseconds, type BackoffOptions } from "../base/backoff.ts";
+import type { Clock } from "../base/clock.ts";
 
 /** Where a queue tells how it is; an adapter to a metrics library lives with whoever has one. */
 export interface QueueMetrics {

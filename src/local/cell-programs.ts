@@ -1,6 +1,6 @@
 import { cp, mkdir, realpath } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import { acquireTools, type AcquireOptions } from "./tools/acquire-tools.ts";
 
 const names = ["runsc", "ramet-guest", "ramet-link"] as const;

@@ -1,7 +1,7 @@
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { z } from "zod";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 
 /** What `up` has found out and the cluster's processes run with; a file in the cluster's folder. */
 export const ClusterSetting = z.object({

@@ -1,8 +1,8 @@
 import { rm, stat } from "node:fs/promises";
-import { delay, type Clock } from "../kube/clock.ts";
-import type { ClusterFolder } from "./cluster-folder.ts";
+import { delay, type Clock } from "../base/clock.ts";
+import type { ClusterFolder } from "./cluster-directory.ts";
 import { isSupervised, readStatus, writeStatus } from "./cluster-status.ts";
-import { endLeftovers } from "./leftovers.ts";
+import { endLeftovers } from "./end-orphans.ts";
 import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 

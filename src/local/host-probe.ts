@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { RametError } from "../api/errors.ts";
-import { runProgram } from "../cell/run-program.ts";
+import { RametError } from "../base/errors.ts";
+import { runProgram } from "../base/run-program.ts";
 
 const Finding = z.object({ ok: z.boolean(), reason: z.string().optional(), hint: z.string().optional() });
 const Report = z.object({ pod: Finding, networkNamespace: Finding, veth: Finding, nftables: Finding });

@@ -1,5 +1,5 @@
 import { readFile, writeFile } from "node:fs/promises";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 
 const folder = "/sys/kernel/mm/transparent_hugepage";
 

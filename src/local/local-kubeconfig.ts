@@ -1,4 +1,4 @@
-import { clusterFolder, defaultClusterName } from "./cluster-folder.ts";
+import { clusterFolder, defaultClusterName } from "./cluster-directory.ts";
 import { isSupervised, readStatus } from "./cluster-status.ts";
 
 /** The kubeconfig of the local cluster of that name, if it runs. */

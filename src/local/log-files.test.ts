@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { clusterFolder, type ClusterFolder } from "./cluster-folder.ts";
+import { clusterFolder, type ClusterFolder } from "./cluster-directory.ts";
 import { sendPartLog } from "./log-files.ts";
 
 let home: string;

@@ -1,8 +1,8 @@
 import { watch } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
-import { RametError } from "../api/errors.ts";
-import type { ClusterFolder } from "./cluster-folder.ts";
+import { RametError } from "../base/errors.ts";
+import type { ClusterFolder } from "./cluster-directory.ts";
 
 /** The parts of a cluster that have a log. */
 export const logParts = ["supervisor", "etcd", "api-server", "controller", "gateway", "node"] as const;

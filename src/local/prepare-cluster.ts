@@ -1,13 +1,13 @@
-import { RametError } from "../api/errors.ts";
-import type { Clock } from "../kube/clock.ts";
+import { RametError } from "../base/errors.ts";
+import type { Clock } from "../base/clock.ts";
 import type { ClusterSetting } from "./cluster-setting.ts";
 import { probeHost } from "./host-probe.ts";
 import { ensurePythonImage } from "./images/python-image.ts";
 import { cellProgram, rametProgram } from "./programs.ts";
 import { acquireTools } from "./tools/acquire-tools.ts";
-import { cacheFolder } from "./tools/cache-folder.ts";
+import { cacheFolder } from "./tools/cache-directory.ts";
 import { toolNames } from "./tools/pinned-tools.ts";
-import { makeUserFolder } from "./user-folder.ts";
+import { makeUserFolder } from "./user-directory.ts";
 
 export interface PrepareOptions {
   name: string;

@@ -1,6 +1,6 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ClusterFolder } from "./cluster-folder.ts";
+import type { ClusterFolder } from "./cluster-directory.ts";
 
 /** The file in which a part of a cluster says that it can be used: its process id. The supervisor removes it first. */
 export function readySignPath(folder: ClusterFolder, part: string): string {

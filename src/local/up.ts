@@ -1,14 +1,14 @@
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
-import { RametError } from "../api/errors.ts";
-import { canceled, delay, type Clock } from "../kube/clock.ts";
-import type { ClusterFolder } from "./cluster-folder.ts";
+import { RametError } from "../base/errors.ts";
+import { canceled, delay, type Clock } from "../base/clock.ts";
+import type { ClusterFolder } from "./cluster-directory.ts";
 import { writeSetting, type ClusterSetting } from "./cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "./cluster-status.ts";
-import { endLeftovers } from "./leftovers.ts";
+import { endLeftovers } from "./end-orphans.ts";
 import { identifyProcess, isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
-import { makeUserFolder } from "./user-folder.ts";
+import { makeUserFolder } from "./user-directory.ts";
 
 export interface UpOptions {
   folder: ClusterFolder;

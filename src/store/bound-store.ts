@@ -1,4 +1,4 @@
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import type { CheckpointStore } from "./checkpoint-store.ts";
 
 /**

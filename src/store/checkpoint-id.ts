@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 
 /** A Kubernetes namespace: a DNS label. It is one path component of a directory store and cannot climb out of it. */
 export const NamespaceName = z

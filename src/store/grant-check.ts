@@ -1,5 +1,5 @@
-import { RametError } from "../api/errors.ts";
-import type { Grant } from "../api/grant.ts";
+import { RametError } from "../base/errors.ts";
+import type { Grant } from "../api/cell/grant.ts";
 import { checkedRef } from "./checkpoint-id.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { readdir } from "node:fs/promises";
-import { RametError } from "../api/errors.ts";
+import { RametError } from "../base/errors.ts";
 import { FileName } from "./manifest.ts";
 
 /** The names of the files that gVisor has written, in order. `InvalidArgument` unless all are plain files, and there is one. */

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { draft, secret } from "../../test/contract/store/draft.ts";
-import { canonicalJson } from "../api/canonical-json.ts";
+import { canonicalJson } from "../base/canonical-json.ts";
 import { decodeManifest, digestOf, encodeManifest, manifestFrom } from "./manifest.ts";
 
 const ref = { namespace: "team-a", checkpointId: "c1" };

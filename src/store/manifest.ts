@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { ContainerSpec } from "../api/cell.ts";
-import { Contents } from "../api/contents.ts";
-import { RametError } from "../api/errors.ts";
-import { Digest } from "../api/grant.ts";
-import { canonicalJson } from "../api/canonical-json.ts";
+import { ContainerSpec } from "../api/cell/cell-api.ts";
+import { Contents } from "../api/schema/contents.ts";
+import { RametError } from "../base/errors.ts";
+import { Digest } from "../api/cell/grant.ts";
+import { canonicalJson } from "../base/canonical-json.ts";
 import { CheckpointId, NamespaceName, type CheckpointRef } from "./checkpoint-id.ts";
 
 const manifestVersion = 1;

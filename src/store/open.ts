@@ -1,4 +1,4 @@
-import type { Grant } from "../api/grant.ts";
+import type { Grant } from "../api/cell/grant.ts";
 import { openDirectoryForRead } from "./directory/read.ts";
 import { openDirectoryForWrite } from "./directory/write.ts";
 import { otherUse } from "./grant-check.ts";

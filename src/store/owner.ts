@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { canonicalJson } from "../api/canonical-json.ts";
-import { RametError } from "../api/errors.ts";
+import { canonicalJson } from "../base/canonical-json.ts";
+import { RametError } from "../base/errors.ts";
 
 /** The name under which a store says whose it is. */
 export const ownerFile = "store.json";

@@ -1,4 +1,4 @@
-import type { Phases } from "../api/cell.ts";
+import type { Phases } from "../base/phases.ts";
 import type { Manifest, ManifestDraft } from "./manifest.ts";
 
 /** A checkpoint as it stands in the store. */

@@ -1,4 +1,4 @@
-import type { StoreLocation } from "../api/store-address.ts";
+import type { StoreLocation } from "../api/store/store-address.ts";
 import type { CheckpointStore } from "./checkpoint-store.ts";
 import { directoryStore } from "./directory/store.ts";
 import type { Bucket } from "./objects/bucket.ts";
@@ -24,10 +24,10 @@ export async function storeAt(place: StorePlace, options: StoreAtOptions = {}): 
 async function bucketAt(location: StoreLocation): Promise<Bucket> {
   switch (location.driver) {
     case "s3":
-      return (await import("./objects/s3.ts")).s3Bucket(location);
+      return (await import("./objects/s3/s3-bucket.ts")).s3Bucket(location);
     case "gcs":
-      return (await import("./objects/gcs.ts")).gcsBucket(location);
+      return (await import("./objects/gcs/gcs-bucket.ts")).gcsBucket(location);
     case "azure":
-      return (await import("./objects/azure.ts")).azureBucket(location);
+      return (await import("./objects/azure/azure-bucket.ts")).azureBucket(location);
   }
 }

@@ -1,5 +1,5 @@
-import { RametError } from "../api/errors.ts";
-import type { ErrorCode } from "../api/error-codes.ts";
+import { RametError } from "../base/errors.ts";
+import type { ErrorCode } from "../base/error-codes.ts";
 import type { CheckpointRef } from "./checkpoint-id.ts";
 
 /** The `code` of a failed system call, such as `ENOENT`; `undefined` for any other thing that was thrown. */

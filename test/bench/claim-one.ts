@@ -1,6 +1,6 @@
-import { labels } from "../../src/api/labels.ts";
-import { SandboxClaim, sandboxClaimKind } from "../../src/api/sandbox-claim.ts";
-import { sandboxSetKind } from "../../src/api/sandbox-set.ts";
+import { labels } from "../../src/api/names/labels.ts";
+import { SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { refOf } from "../../src/cli/cluster/cluster.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import { waitUntil } from "../../src/kube/wait-until.ts";

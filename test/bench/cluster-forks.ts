@@ -1,4 +1,4 @@
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { ForkSide } from "./fork.ts";

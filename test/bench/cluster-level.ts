@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Checkpoint } from "../../src/api/checkpoint.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { openBareRunsc, type BareRunscOptions } from "./bare-runsc.ts";
 import { BareTurns } from "./bare-turns.ts";
 import { controllerCounters } from "./controller-metrics.ts";

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { PassThrough } from "node:stream";
 import type { GuestClient } from "../../src/cell/client/guest-client.ts";
-import { memoryIo } from "../../src/cli/memory-io.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { runCommand } from "../../src/cli/sandbox/run-command.ts";
 import { Cells } from "../setup/cells.ts";
 

@@ -1,9 +1,9 @@
-import { RametError } from "../../src/api/errors.ts";
-import { Sandbox, sandboxKind } from "../../src/api/sandbox.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/named-snapshot.ts";
-import { SandboxSet, sandboxSetKind } from "../../src/api/sandbox-set.ts";
-import { SandboxTemplate, sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
-import { snapshotDigest } from "../../src/api/snapshot-digest.ts";
+import { RametError } from "../../src/base/errors.ts";
+import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { SandboxTemplate, sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
+import { snapshotDigest } from "../../src/api/snapshot/snapshot-digest.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";

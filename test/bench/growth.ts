@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { memoryOf } from "./memory.ts";
-import { countLeftovers, type Leftovers } from "./leftovers.ts";
+import { countLeftovers, type Leftovers } from "./orphans.ts";
 import { partNames, type LocalCluster, type PartName } from "./local-cluster.ts";
 
 /** The state of an idle cluster after so many rounds. */

@@ -1,4 +1,4 @@
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { withGuest } from "../../src/cli/cluster/cell-access.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 

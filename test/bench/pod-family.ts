@@ -1,5 +1,5 @@
 import { readdir } from "node:fs/promises";
-import { PodFolder } from "../../src/local/node/pod-folder.ts";
+import { PodFolder } from "../../src/local/node/pod-directory.ts";
 import { descendants, processesWith, type FoundProcess } from "../faults/processes.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 

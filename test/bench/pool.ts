@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { sandboxSetKind, type SandboxSet } from "../../src/api/sandbox-set.ts";
+import { sandboxSetKind, type SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
 import { Cluster } from "../../src/cli/cluster/cluster.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { waitUntil } from "../../src/kube/wait-until.ts";

@@ -4,7 +4,7 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { succeeded } from "../../examples/walkthrough/succeeded.ts";
 import type { Engine } from "../engine/engine.ts";
 import { openEngine } from "../engine/open-engine.ts";
-import { ProgramFolder } from "../engine/program-folder.ts";
+import { ProgramFolder } from "../engine/program-directory.ts";
 import { providerTexts } from "../program/provider-texts.ts";
 import { startControlPlane } from "../setup/control-plane.ts";
 import type { CleanUp } from "./clean-up.ts";

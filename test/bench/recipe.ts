@@ -1,10 +1,9 @@
-import type { NamedSnapshot } from "../../src/api/named-snapshot.ts";
-import { namedSnapshotKind } from "../../src/api/named-snapshot.ts";
-import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import { type NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
-import { namespace, type LocalCluster } from "./local-cluster.ts";
+import { type LocalCluster, namespace } from "./local-cluster.ts";
 import { summary, type Summary } from "./samples.ts";
-import { settledCounters, spentBetween, type Spent } from "./writes.ts";
+import { settledCounters, type Spent, spentBetween } from "./writes.ts";
 
 /** What building a version of a recipe of ten short steps took, after a change of one of them. */
 export interface RecipeBuild {

@@ -1,8 +1,8 @@
-import { Checkpoint } from "../../src/api/checkpoint.ts";
-import { apiVersion } from "../../src/api/kind.ts";
-import { Pod } from "../../src/api/pod.ts";
-import { Sandbox } from "../../src/api/sandbox.ts";
-import { sandboxResources } from "../../src/controllers/resources.ts";
+import { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
+import { apiVersion } from "../../src/api/schema/kind.ts";
+import { Pod } from "../../src/api/schema/pod.ts";
+import { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { sandboxResources } from "../../src/controllers/common/resources.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { labels } from "../../src/api/labels.ts";
-import { wantsRollback } from "../../src/api/rollback-request.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
-import { sandboxSetKind } from "../../src/api/sandbox-set.ts";
+import { labels } from "../../src/api/names/labels.ts";
+import { wantsRollback } from "../../src/api/names/rollback-request.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { refOf } from "../../src/cli/cluster/cluster.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";

@@ -1,5 +1,5 @@
-import type { Checkpoint } from "../../src/api/checkpoint.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { controllerCounters, countedBetween, type Counters } from "./controller-metrics.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 

@@ -1,5 +1,5 @@
-import type { AzureLocation } from "../../src/api/azure-address.ts";
-import { azureBucket } from "../../src/store/objects/azure.ts";
+import type { AzureLocation } from "../../src/api/store/azure-address.ts";
+import { azureBucket } from "../../src/store/objects/azure/azure-bucket.ts";
 import { azureCloud } from "../contract/store/azure-cloud.ts";
 import { objectsStore } from "./objects-store.ts";
 

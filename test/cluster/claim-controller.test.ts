@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { RametError } from "../../src/api/errors.ts";
-import { annotations, labels } from "../../src/api/labels.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
-import { memoryIo } from "../../src/cli/memory-io.ts";
+import { RametError } from "../../src/base/errors.ts";
+import { annotations, labels } from "../../src/api/names/labels.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import type { SandboxClaim } from "../../src/api/sandbox-claim.ts";
+import type { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
 import { besidesSlowness, took, writeOf } from "./counted-writes.ts";

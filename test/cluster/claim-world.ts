@@ -1,16 +1,15 @@
-import type { Sandbox as SandboxObject } from "../../src/api/sandbox.ts";
-import { Sandbox } from "../../src/api/sandbox.ts";
-import { SandboxSet } from "../../src/api/sandbox-set.ts";
-import { apiVersion } from "../../src/api/kind.ts";
-import { labels } from "../../src/api/labels.ts";
+import { apiVersion } from "../../src/api/schema/kind.ts";
+import { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
+import { Sandbox, type Sandbox as SandboxObject } from "../../src/api/kinds/sandbox.ts";
+import { labels } from "../../src/api/names/labels.ts";
 import type { ClaimParts } from "../../src/claim/claim-sandbox.ts";
+import { sandboxResources } from "../../src/controllers/common/resources.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
-import { sandboxResources } from "../../src/controllers/resources.ts";
 import type { Connection } from "../../src/kube/connection.ts";
 import { KubeClient, type KubeClientOptions } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { startControlPlane } from "../setup/control-plane.ts";
-import { openClaimer, type Claimer } from "./claimer.ts";
+import { type Claimer, openClaimer } from "./claimer.ts";
 
 /** A real API server with Ramet's kinds and nobody who acts on them, and claimers. */
 export interface ClaimWorld {

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { annotations, labels } from "../../src/api/labels.ts";
-import type { RametError } from "../../src/api/errors.ts";
+import { annotations, labels } from "../../src/api/names/labels.ts";
+import type { RametError } from "../../src/base/errors.ts";
 import { openClaimWorld, type ClaimWorld } from "./claim-world.ts";
 import type { Claimer } from "./claimer.ts";
 

@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
-import { Sandbox } from "../../src/api/sandbox.ts";
-import { SandboxSet } from "../../src/api/sandbox-set.ts";
-import { setRevision } from "../../src/api/set-revision.ts";
-import { setSandbox } from "../../src/api/set-sandbox.ts";
+import { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
+import { setRevision } from "../../src/api/set/set-revision.ts";
+import { setSandbox } from "../../src/api/set/set-sandbox.ts";
 import { claimSandbox, type ClaimParts } from "../../src/claim/claim-sandbox.ts";
 import { FairTurns } from "../../src/claim/fair-turns.ts";
 import { Stock } from "../../src/claim/stock.ts";
-import type { ClaimWish } from "../../src/claim/wish.ts";
-import { sandboxResources } from "../../src/controllers/resources.ts";
+import type { ClaimWish } from "../../src/claim/request.ts";
+import { sandboxResources } from "../../src/controllers/common/resources.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 

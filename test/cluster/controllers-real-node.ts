@@ -1,6 +1,6 @@
 import { join } from "node:path";
-import { systemClock } from "../../src/kube/clock.ts";
-import { silentLog, type Log } from "../../src/kube/log.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { silentLog, type Log } from "../../src/base/log.ts";
 import { openPki } from "../../src/local/control-plane/pki.ts";
 import { localNodeName, runLocalNode } from "../../src/local/node/run-node.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";

@@ -1,9 +1,9 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Checkpoint } from "../../src/api/checkpoint.ts";
-import { RametError } from "../../src/api/errors.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
+import { RametError } from "../../src/base/errors.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";

@@ -1,6 +1,6 @@
-import { CellConfig } from "../../src/api/cell.ts";
-import { labels } from "../../src/api/labels.ts";
-import { Pod } from "../../src/api/pod.ts";
+import { CellConfig } from "../../src/api/cell/cell-api.ts";
+import { labels } from "../../src/api/names/labels.ts";
+import { Pod } from "../../src/api/schema/pod.ts";
 
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";

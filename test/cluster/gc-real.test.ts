@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { memoryIo } from "../../src/cli/memory-io.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";

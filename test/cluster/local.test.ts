@@ -1,9 +1,9 @@
 import { existsSync, readdirSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { isPodReady } from "../../src/api/pod.ts";
+import { isPodReady } from "../../src/api/schema/pod.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { PodFolder } from "../../src/local/node/pod-folder.ts";
-import { podProcesses } from "../../src/local/node/strays.ts";
+import { PodFolder } from "../../src/local/node/pod-directory.ts";
+import { podProcesses } from "../../src/local/node/orphans.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { identifyProcess, isProcessRunning } from "../../src/local/process-identity.ts";
 import { readPort } from "../../src/local/supervisor/kept-port.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { stringify } from "yaml";
-import { memoryIo } from "../../src/cli/memory-io.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";
 import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
 

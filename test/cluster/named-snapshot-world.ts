@@ -1,9 +1,13 @@
 import { vi } from "vitest";
-import { namedSnapshotKind, type NamedSnapshot, type NamedSnapshotManifest } from "../../src/api/named-snapshot.ts";
-import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import {
+  namedSnapshotKind,
+  type NamedSnapshot,
+  type NamedSnapshotManifest,
+} from "../../src/api/kinds/named-snapshot.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { sandboxAccess } from "../../src/backends/sandbox-access.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
-import { clusterCredentials } from "../../src/controllers/identity.ts";
+import { clusterCredentials } from "../../src/controllers/common/identity.ts";
 import { logName } from "../../src/controllers/named-snapshot/log-name.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { NamedSnapshotManifest } from "../../src/api/named-snapshot.ts";
+import type { NamedSnapshotManifest } from "../../src/api/kinds/named-snapshot.ts";
 import { openSnapshotWorld, untilLetGo, type SnapshotWorld } from "./named-snapshot-world.ts";
 
 /** With real cells and real gVisor: named snapshots are built, cached, rolled back and cloned. */

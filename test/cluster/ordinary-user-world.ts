@@ -5,7 +5,7 @@ import { dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import { pythonImageName } from "../../src/local/images/python-image.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
-import { cacheFolder } from "../../src/local/tools/cache-folder.ts";
+import { cacheFolder } from "../../src/local/tools/cache-directory.ts";
 import { packageRoot } from "../../src/local/tools/package-root.ts";
 import { toolNames } from "../../src/local/tools/pinned-tools.ts";
 import { pythonRootPath } from "../setup/python-image.ts";

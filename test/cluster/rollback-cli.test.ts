@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { memoryIo } from "../../src/cli/memory-io.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { checkpointIdOf } from "../../src/controllers/checkpoint/checkpoint-id.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";

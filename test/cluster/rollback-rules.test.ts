@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { annotations } from "../../src/api/labels.ts";
-import { RametError } from "../../src/api/errors.ts";
-import { rollbackRequest } from "../../src/api/rollback-request.ts";
-import type { Sandbox, SandboxStatus } from "../../src/api/sandbox.ts";
-import { memoryIo } from "../../src/cli/memory-io.ts";
+import { annotations } from "../../src/api/names/labels.ts";
+import { RametError } from "../../src/base/errors.ts";
+import { rollbackRequest } from "../../src/api/names/rollback-request.ts";
+import type { Sandbox, SandboxStatus } from "../../src/api/kinds/sandbox.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";

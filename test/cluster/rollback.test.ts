@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { annotations } from "../../src/api/labels.ts";
-import type { Sandbox, SandboxStatus } from "../../src/api/sandbox.ts";
+import { annotations } from "../../src/api/names/labels.ts";
+import type { Sandbox, SandboxStatus } from "../../src/api/kinds/sandbox.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { count, counterTemplate as template } from "./counter.ts";

@@ -1,5 +1,5 @@
-import type { S3Location } from "../../src/api/s3-address.ts";
-import { s3Bucket } from "../../src/store/objects/s3.ts";
+import type { S3Location } from "../../src/api/store/s3-address.ts";
+import { s3Bucket } from "../../src/store/objects/s3/s3-bucket.ts";
 import { s3Cloud } from "../contract/store/s3-cloud.ts";
 import { objectsStore } from "./objects-store.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 import { SetWorld } from "./sandbox-set-world.ts";

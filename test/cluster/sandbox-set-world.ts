@@ -1,7 +1,7 @@
 import { expect } from "vitest";
-import { labels } from "../../src/api/labels.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
-import type { SandboxSet, SandboxSetStatus } from "../../src/api/sandbox-set.ts";
+import { labels } from "../../src/api/names/labels.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import type { SandboxSet, SandboxSetStatus } from "../../src/api/kinds/sandbox-set.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";
 import { controllerOf, keyOf } from "../../src/kube/object.ts";
 import type { Cluster } from "./controllers-cluster.ts";

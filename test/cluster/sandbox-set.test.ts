@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { memoryIo } from "../../src/cli/memory-io.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { keyOf } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { Condition } from "../../src/api/metadata.ts";
+import { Condition } from "../../src/api/schema/metadata.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest, KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";

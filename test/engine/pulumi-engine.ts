@@ -10,7 +10,7 @@ import {
 } from "@pulumi/pulumi/automation/index.js";
 import { parse, stringify } from "yaml";
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
-import { judgedUp } from "./judged-up.ts";
+import { judgedUp } from "./validated-up.ts";
 import { EventRecord } from "./event-record.ts";
 import { killIn } from "./program-processes.ts";
 import { renderSteps } from "./render-steps.ts";

@@ -6,7 +6,7 @@ import { CloudResources } from "./cloud-resources.ts";
 import { Deployment } from "./deployment.ts";
 import { DynamicProviderOnDemand } from "./dynamic-provider-on-demand.ts";
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
-import { judgedUp } from "./judged-up.ts";
+import { judgedUp } from "./validated-up.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
 import { serveMonitor } from "./monitor-server.ts";
 import { PolicyPackProcess, type Judged } from "./policy-pack-process.ts";

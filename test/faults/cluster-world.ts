@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Checkpoint } from "../../src/api/checkpoint.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
-import { SandboxClaim, sandboxClaimKind } from "../../src/api/sandbox-claim.ts";
+import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { refOf } from "../../src/cli/cluster/cluster.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
-import type { ClusterFolder } from "../../src/local/cluster-folder.ts";
+import type { ClusterFolder } from "../../src/local/cluster-directory.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
-import { countLeftovers, type Leftovers } from "../bench/leftovers.ts";
+import { countLeftovers, type Leftovers } from "../bench/orphans.ts";
 import { LocalCluster, type PartName } from "../bench/local-cluster.ts";
 import { cellAmong, podFamily } from "../bench/pod-family.ts";
 import { firstAnswer } from "../bench/workload.ts";

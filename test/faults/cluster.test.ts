@@ -1,7 +1,7 @@
 import { rename } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { ClusterWorld, type Victim } from "./cluster-world.ts";
 import { Instants } from "./instants.ts";
 

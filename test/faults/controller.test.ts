@@ -1,12 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { annotations, labels } from "../../src/api/labels.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
+import { annotations, labels } from "../../src/api/names/labels.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";
 import { controllerOf } from "../../src/kube/object.ts";
 import { namespace } from "../bench/local-cluster.ts";
 import { firstAnswer } from "../bench/workload.ts";
 import { ClusterWorld } from "./cluster-world.ts";
-import { claimWish, cloneWish, setWish, snapshotWish, templateWish } from "./controller-wishes.ts";
+import { claimWish, cloneWish, setWish, snapshotWish, templateWish } from "./controller-requests.ts";
 import { WatchedObjects } from "./watched-objects.ts";
 
 /** The controller makes many things of one wish, one after another; after each of them it may be gone. */

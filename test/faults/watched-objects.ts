@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Checkpoint } from "../../src/api/checkpoint.ts";
-import type { NamedSnapshot } from "../../src/api/named-snapshot.ts";
-import type { Pod } from "../../src/api/pod.ts";
-import type { Sandbox } from "../../src/api/sandbox.ts";
-import type { SandboxClaim } from "../../src/api/sandbox-claim.ts";
-import type { SandboxSet } from "../../src/api/sandbox-set.ts";
-import { createInformers, type Informers } from "../../src/controllers/resources.ts";
+import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
+import type { NamedSnapshot } from "../../src/api/kinds/named-snapshot.ts";
+import type { Pod } from "../../src/api/schema/pod.ts";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import type { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
+import type { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
+import { createInformers, type Informers } from "../../src/controllers/common/resources.ts";
 import type { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { silentLog } from "../../src/kube/log.ts";
+import { silentLog } from "../../src/base/log.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 
 /** What the API server has, as the test hears of it: whoever is killed at a step is killed as soon as that step shows. */

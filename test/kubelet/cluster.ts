@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { stringify } from "yaml";
-import { systemClock as clock } from "../../src/kube/clock.ts";
+import { systemClock as clock } from "../../src/base/clock.ts";
 import { startChild, type Child } from "../../src/local/control-plane/child.ts";
 import { etcdEndpoint, startEtcd } from "../../src/local/control-plane/etcd.ts";
 import { writeKubeconfig } from "../../src/local/control-plane/kubeconfig.ts";

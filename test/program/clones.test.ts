@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { refOf } from "../../provider/handlers/ref-of.ts";
-import { Sandbox, sandboxKind } from "../../src/api/sandbox.ts";
-import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { z } from "zod";
-import { controllerName, systemNamespace } from "../../src/api/system-names.ts";
+import { controllerName, systemNamespace } from "../../src/api/names/system-names.ts";
 import { microTime } from "../../src/kube/lease.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { upstreamCrds } from "../../components/snapshot-stack/upstream-crds.ts";

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { refOf } from "../../provider/handlers/ref-of.ts";
-import { Checkpoint, checkpointKind } from "../../src/api/checkpoint.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/named-snapshot.ts";
-import { sandboxKind } from "../../src/api/sandbox.ts";
-import { sandboxSetKind } from "../../src/api/sandbox-set.ts";
-import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import { Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";

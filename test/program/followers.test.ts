@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { refOf } from "../../provider/handlers/ref-of.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/named-snapshot.ts";
-import { SandboxSet, sandboxSetKind } from "../../src/api/sandbox-set.ts";
-import { setRevision } from "../../src/api/set-revision.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { setRevision } from "../../src/api/set/set-revision.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";

@@ -8,9 +8,9 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { z } from "zod";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
-import { apiVersion } from "../../src/api/kind.ts";
-import { RametError } from "../../src/api/errors.ts";
-import { kinds } from "../../src/api/kinds.ts";
+import { apiVersion } from "../../src/api/schema/kind.ts";
+import { RametError } from "../../src/base/errors.ts";
+import { kinds } from "../../src/api/kinds/kinds.ts";
 import {
   controllerName,
   controllersLease,
@@ -19,7 +19,7 @@ import {
   gatewayName,
   localNodeLabels,
   systemNamespace,
-} from "../../src/api/system-names.ts";
+} from "../../src/api/names/system-names.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { microTime } from "../../src/kube/lease.ts";

@@ -2,7 +2,7 @@ import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Engine, EngineOptions } from "../engine/engine.ts";
-import { ProgramFolder } from "../engine/program-folder.ts";
+import { ProgramFolder } from "../engine/program-directory.ts";
 import { chosenEngine } from "./chosen-engine.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));

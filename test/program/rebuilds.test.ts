@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { z } from "zod";
 import { refOf } from "../../provider/handlers/ref-of.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/named-snapshot.ts";
-import { sandboxTemplateKind } from "../../src/api/sandbox-template.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { ObjectMeta } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { planStack } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
-import type { StackWish } from "../../provider/handlers/snapshot-stack/stack-wish.ts";
+import type { StackWish } from "../../provider/handlers/snapshot-stack/stack-request.ts";
 import { crdNames } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
 import type { EbsSnapshotOptions } from "../../components/snapshot-stack/snapshot-class.ts";

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ContainerClient, StorageSharedKeyCredential } from "@azure/storage-blob";
-import type { AzureLocation } from "../../src/api/azure-address.ts";
+import type { AzureLocation } from "../../src/api/store/azure-address.ts";
 import type { KeyPair } from "../../src/local/control-plane/certificate.ts";
 import type { Child } from "../../src/local/control-plane/child.ts";
 import { freePort } from "../../src/local/control-plane/free-port.ts";

@@ -3,8 +3,8 @@ import { access, cp, mkdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { z } from "zod";
-import { systemClock } from "../../src/kube/clock.ts";
-import { cacheFolder } from "../../src/local/tools/cache-folder.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { cacheFolder } from "../../src/local/tools/cache-directory.ts";
 import { withLock } from "../../src/local/tools/lock.ts";
 
 const declared = join(import.meta.dirname, "..", "tools", "azurite");

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { explicitConnection, type Connection } from "../../src/kube/connection.ts";
-import { startControlPlane as start } from "../../src/local/control-plane/control-plane.ts";
+import { startControlPlane as start } from "./start-control-plane.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 
 export interface TestControlPlaneOptions {

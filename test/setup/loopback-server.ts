@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { startChild, type Child } from "../../src/local/control-plane/child.ts";
 import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
-import { systemClock } from "../../src/kube/clock.ts";
+import { systemClock } from "../../src/base/clock.ts";
 
 export interface LoopbackServer {
   /** For people, such as `the S3 server`. */

@@ -1,4 +1,4 @@
-import type { StoreLocation } from "../../src/api/store-address.ts";
+import type { StoreLocation } from "../../src/api/store/store-address.ts";
 
 /** A server of an object store, of this machine alone. */
 export interface ObjectServer {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { snapshotDigest } from "../../../src/api/snapshot-digest.ts";
+import { snapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { diffByTable } from "../diff-table.ts";
 import type { Values } from "../handler.ts";
 import { unknownValue } from "../unknown.ts";

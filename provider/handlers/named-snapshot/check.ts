@@ -1,7 +1,7 @@
-import { RametError } from "../../../src/api/errors.ts";
-import { NamedSnapshotManifest, NamedSnapshotSpec } from "../../../src/api/named-snapshot.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import { NamedSnapshotManifest, NamedSnapshotSpec } from "../../../src/api/kinds/named-snapshot.ts";
 import type { CheckResult, Values } from "../handler.ts";
-import { judge } from "../judge.ts";
+import { judge } from "../validate.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown, unknownValue } from "../unknown.ts";
 import { digestOfInputs } from "./digest.ts";

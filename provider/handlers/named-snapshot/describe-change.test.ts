@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { RecipeStep } from "../../../src/api/recipe.ts";
-import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot-digest.ts";
+import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
+import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { describeChange, type SnapshotChange } from "./describe-change.ts";
 
 const recipe = (rows: number): RecipeStep[] => [

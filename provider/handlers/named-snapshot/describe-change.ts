@@ -1,6 +1,6 @@
-import { canonicalJson } from "../../../src/api/canonical-json.ts";
-import { describeStep, type RecipeStep } from "../../../src/api/recipe.ts";
-import { unchangedSteps, type SnapshotDigest } from "../../../src/api/snapshot-digest.ts";
+import { canonicalJson } from "../../../src/base/canonical-json.ts";
+import { describeStep, type RecipeStep } from "../../../src/api/recipe/recipe.ts";
+import { unchangedSteps, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 
 /** A named snapshot before and after a change, as far as it is known. */
 export interface SnapshotChange {

@@ -1,7 +1,7 @@
-import { SandboxTemplateSpec } from "../../../src/api/sandbox-template.ts";
-import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot-digest.ts";
-import { secretIdentity, type CopiedContent, type ResolvedSource } from "../../../src/api/snapshot-inputs.ts";
-import type { RecipeStep } from "../../../src/api/recipe.ts";
+import { SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts";
+import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
+import { secretIdentity, type CopiedContent, type ResolvedSource } from "../../../src/api/snapshot/snapshot-inputs.ts";
+import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { NamedSnapshotInputs } from "./inputs.ts";
 import { contentDigest, recipeSecretName } from "./recipe-secret.ts";
 import type { Values } from "../handler.ts";

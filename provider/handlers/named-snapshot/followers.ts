@@ -1,7 +1,7 @@
-import { restoreFromAnnotations } from "../../../src/api/labels.ts";
-import type { NamedSnapshot } from "../../../src/api/named-snapshot.ts";
-import { SandboxSet, sandboxSetKind } from "../../../src/api/sandbox-set.ts";
-import { setRevision } from "../../../src/api/set-revision.ts";
+import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
+import type { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
+import { SandboxSet, sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
+import { setRevision } from "../../../src/api/set/set-revision.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ObjectName } from "../../../src/kube/object.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";

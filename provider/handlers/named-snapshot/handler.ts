@@ -1,5 +1,5 @@
-import { RametError } from "../../../src/api/errors.ts";
-import type { NamedSnapshot } from "../../../src/api/named-snapshot.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import type { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
@@ -9,7 +9,7 @@ import { InitFailed } from "../init-failed.ts";
 import { withCluster } from "../open-cluster.ts";
 import { claimFor, explainRefusal } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
-import { withoutSecrets } from "../../../src/api/without-secrets.ts";
+import { withoutSecrets } from "../../../src/base/redact.ts";
 import { checkNamedSnapshot } from "./check.ts";
 import { describeChange } from "./describe-change.ts";
 import { digestOfInputs } from "./digest.ts";

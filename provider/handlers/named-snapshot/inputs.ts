@@ -1,6 +1,10 @@
 import { z } from "zod";
-import { annotations } from "../../../src/api/labels.ts";
-import { namedSnapshotKind, NamedSnapshotSpec, type NamedSnapshotManifest } from "../../../src/api/named-snapshot.ts";
+import { annotations } from "../../../src/api/names/labels.ts";
+import {
+  namedSnapshotKind,
+  NamedSnapshotSpec,
+  type NamedSnapshotManifest,
+} from "../../../src/api/kinds/named-snapshot.ts";
 import type { DiffTable } from "../diff-table.ts";
 import type { Values } from "../handler.ts";
 import { ownerAnnotation } from "../owner.ts";

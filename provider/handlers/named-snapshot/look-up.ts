@@ -1,4 +1,4 @@
-import { namedSnapshotKind, NamedSnapshot } from "../../../src/api/named-snapshot.ts";
+import { namedSnapshotKind, NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { refOf } from "../ref-of.ts";

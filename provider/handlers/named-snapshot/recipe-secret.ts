@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from "node:crypto";
-import { canonicalJson } from "../../../src/api/canonical-json.ts";
-import { contentDigestAnnotation } from "../../../src/api/snapshot-inputs.ts";
+import { canonicalJson } from "../../../src/base/canonical-json.ts";
+import { contentDigestAnnotation } from "../../../src/api/snapshot/snapshot-inputs.ts";
 import type { KubeManifest } from "../../../src/kube/object.ts";
 import { ownerAnnotation } from "../owner.ts";
 import type { NamedSnapshotInputs } from "./inputs.ts";

@@ -1,5 +1,5 @@
-import { RametError } from "../../../src/api/errors.ts";
-import type { NamedSnapshot } from "../../../src/api/named-snapshot.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import type { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";

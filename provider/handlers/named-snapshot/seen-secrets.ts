@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RametError } from "../../../src/api/errors.ts";
+import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { ObjectMeta } from "../../../src/kube/object.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";

@@ -1,6 +1,6 @@
-import { RametError } from "../../../src/api/errors.ts";
-import type { NamedSnapshot } from "../../../src/api/named-snapshot.ts";
-import type { NamedSnapshotStatus } from "../../../src/api/named-snapshot-status.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import type { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
+import type { NamedSnapshotStatus } from "../../../src/api/kinds/named-snapshot-status.ts";
 import { findCondition } from "../../../src/kube/conditions.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { follow } from "../follow.ts";

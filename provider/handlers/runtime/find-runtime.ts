@@ -1,6 +1,6 @@
-import { renderCrds } from "../../../src/api/crd.ts";
-import { controllerLabels, controllerName, localNodeLabels } from "../../../src/api/system-names.ts";
-import { RametError } from "../../../src/api/errors.ts";
+import { renderCrds } from "../../../src/api/kinds/crd.ts";
+import { controllerLabels, controllerName, localNodeLabels } from "../../../src/api/names/system-names.ts";
+import { RametError } from "../../../src/base/errors.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { keyOf, type KubeObject } from "../../../src/kube/object.ts";

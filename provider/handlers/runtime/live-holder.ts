@@ -1,5 +1,5 @@
-import { controllersLease, systemNamespace } from "../../../src/api/system-names.ts";
-import { delay } from "../../../src/kube/clock.ts";
+import { controllersLease, systemNamespace } from "../../../src/api/names/system-names.ts";
+import { delay } from "../../../src/base/clock.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { LeaseObject } from "../../../src/kube/lease.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";

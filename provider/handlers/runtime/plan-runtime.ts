@@ -1,4 +1,4 @@
-import { RametError } from "../../../src/api/errors.ts";
+import { RametError } from "../../../src/base/errors.ts";
 import { otherOrEarlier, ownerAnnotation } from "../owner.ts";
 import type { Declared, RuntimeFacts } from "./find-runtime.ts";
 

@@ -1,11 +1,11 @@
-import { RametError } from "../../../src/api/errors.ts";
-import { Sandbox, sandboxKind } from "../../../src/api/sandbox.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import { Sandbox, sandboxKind } from "../../../src/api/kinds/sandbox.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { follow } from "../follow.ts";
 import type { CheckResult, HandlerParts, ResourceHandler, Values } from "../handler.ts";
 import { InitFailed } from "../init-failed.ts";
-import { judge } from "../judge.ts";
+import { judge } from "../validate.ts";
 import { refOf } from "../ref-of.ts";
 import { withCluster } from "../open-cluster.ts";
 import { claimFor, declarerOf, explainRefusal } from "../owner.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { restoreFromAnnotations } from "../../../src/api/labels.ts";
-import { sandboxKind, type SandboxManifest } from "../../../src/api/sandbox.ts";
+import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
+import { sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
 import { diffByTable, type DiffTable } from "../diff-table.ts";
 import type { DiffResult, Values } from "../handler.ts";
 import { ownerAnnotation } from "../owner.ts";

@@ -1,9 +1,13 @@
-import { Checkpoint, checkpointKind } from "../../../src/api/checkpoint.ts";
-import { RametError } from "../../../src/api/errors.ts";
-import { findVersion } from "../../../src/api/find-version.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../../src/api/named-snapshot.ts";
-import { SandboxTemplate, sandboxTemplateKind, type SandboxTemplateSpec } from "../../../src/api/sandbox-template.ts";
-import { parseSnapshotReference } from "../../../src/api/snapshot-reference.ts";
+import { Checkpoint, checkpointKind } from "../../../src/api/kinds/checkpoint.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import { findVersion } from "../../../src/api/snapshot/find-version.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
+import {
+  SandboxTemplate,
+  sandboxTemplateKind,
+  type SandboxTemplateSpec,
+} from "../../../src/api/kinds/sandbox-template.ts";
+import { parseSnapshotReference } from "../../../src/api/snapshot/snapshot-reference.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { controllerOf } from "../../../src/kube/object.ts";
 import { refOf } from "../ref-of.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { Sandbox } from "../../../src/api/sandbox.ts";
+import { Sandbox } from "../../../src/api/kinds/sandbox.ts";
 import { SandboxCloneInputs } from "./inputs.ts";
 import { declareWithEnd, seenLifetime } from "./lifetime.ts";
 

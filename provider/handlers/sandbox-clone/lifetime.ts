@@ -1,4 +1,4 @@
-import type { Sandbox } from "../../../src/api/sandbox.ts";
+import type { Sandbox } from "../../../src/api/kinds/sandbox.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import type { SandboxCloneInputs } from "./inputs.ts";
 

@@ -1,5 +1,5 @@
-import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/pod-template.ts";
-import type { Sandbox, SandboxManifest } from "../../../src/api/sandbox.ts";
+import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/schema/pod-template.ts";
+import type { Sandbox, SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { SandboxCloneInputs } from "./inputs.ts";
 import { keptTemplate } from "./kept-template.ts";

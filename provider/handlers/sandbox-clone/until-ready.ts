@@ -1,5 +1,5 @@
-import { RametError } from "../../../src/api/errors.ts";
-import type { Sandbox } from "../../../src/api/sandbox.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import type { Sandbox } from "../../../src/api/kinds/sandbox.ts";
 import { findCondition, isConditionTrue } from "../../../src/kube/conditions.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { follow } from "../follow.ts";

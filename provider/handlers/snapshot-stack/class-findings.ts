@@ -2,7 +2,7 @@ import type { Cloud } from "./cloud-of.ts";
 import type { Finding } from "./finding.ts";
 import { managedDriver } from "./managed-drivers.ts";
 import type { ClassSeen, StackSeen } from "./stack-seen.ts";
-import type { ClassWish, StackWish } from "./stack-wish.ts";
+import type { ClassWish, StackWish } from "./stack-request.ts";
 
 type Wish = Pick<StackWish, "cloud" | "owners" | "classes" | "addons" | "driversMayCome">;
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RametError } from "../../../src/api/errors.ts";
+import { RametError } from "../../../src/base/errors.ts";
 
 /** What a class is for, and what becomes of a snapshot's data when its VolumeSnapshot is deleted. */
 export const purposes = { "checkpoint-retain": "Retain", "clone-delete": "Delete" } as const;

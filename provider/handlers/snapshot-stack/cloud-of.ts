@@ -1,4 +1,4 @@
-import { localNodeLabels } from "../../../src/api/system-names.ts";
+import { localNodeLabels } from "../../../src/api/names/system-names.ts";
 import type { Finding } from "./finding.ts";
 import type { StackSeen } from "./stack-seen.ts";
 

@@ -1,6 +1,6 @@
 import type { Finding } from "./finding.ts";
 import { crdNames, type CrdSeen, type StackSeen } from "./stack-seen.ts";
-import { bringsController, type StackWish } from "./stack-wish.ts";
+import { bringsController, type StackWish } from "./stack-request.ts";
 
 /** Whether CRDs that another looks after are all there, and in a version by which snapshots can be taken. */
 export function crdFindings(

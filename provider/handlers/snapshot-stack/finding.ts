@@ -1,5 +1,5 @@
-import type { ErrorCode } from "../../../src/api/error-codes.ts";
-import { RametError } from "../../../src/api/errors.ts";
+import type { ErrorCode } from "../../../src/base/error-codes.ts";
+import { RametError } from "../../../src/base/errors.ts";
 
 /** Something that is not as a stack wishes it. */
 export interface Finding {

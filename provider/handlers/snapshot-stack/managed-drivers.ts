@@ -2,7 +2,7 @@ import { driverNames } from "./class-parameters.ts";
 import type { Cloud } from "./cloud-of.ts";
 import type { Finding } from "./finding.ts";
 import type { StackSeen } from "./stack-seen.ts";
-import type { StackWish } from "./stack-wish.ts";
+import type { StackWish } from "./stack-request.ts";
 
 /** The driver of block storage that a cloud brings, and how it is turned on. */
 export const managedDrivers = {

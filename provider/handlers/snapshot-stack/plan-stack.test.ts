@@ -1,9 +1,8 @@
 import { expect, it } from "vitest";
-import type { Finding } from "./finding.ts";
-import { refuseFor } from "./finding.ts";
+import { type Finding, refuseFor } from "./finding.ts";
 import { planStack } from "./plan-stack.ts";
-import { crdNames, nothingSeen, type ControllerSeen, type CrdSeen, type StackSeen } from "./stack-seen.ts";
-import type { StackWish } from "./stack-wish.ts";
+import type { StackWish } from "./stack-request.ts";
+import { type ControllerSeen, crdNames, type CrdSeen, nothingSeen, type StackSeen } from "./stack-seen.ts";
 
 const wish: StackWish = {
   ...{

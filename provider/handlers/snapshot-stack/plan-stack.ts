@@ -4,11 +4,11 @@ import { cloudFindings, cloudOf } from "./cloud-of.ts";
 import { controllerFindings } from "./controller-findings.ts";
 import { crdFindings } from "./crd-findings.ts";
 import type { Finding } from "./finding.ts";
-import { leftoverFindings } from "./leftover-findings.ts";
+import { leftoverFindings } from "./orphan-findings.ts";
 import { driverFindings } from "./managed-drivers.ts";
 import { partsOf, type Part } from "./stack-parts.ts";
 import type { StackSeen } from "./stack-seen.ts";
-import type { StackWish } from "./stack-wish.ts";
+import type { StackWish } from "./stack-request.ts";
 import { upgradeFindings } from "./upgrade-findings.ts";
 
 /** What a program declares, of what it found. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { renderCrds } from "../../../src/api/crd.ts";
+import { renderCrds } from "../../../src/api/kinds/crd.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { ownerAnnotation } from "../owner.ts";

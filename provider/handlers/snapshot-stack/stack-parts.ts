@@ -1,9 +1,9 @@
 import type { Cloud } from "./cloud-of.ts";
 import { ownerAnnotation } from "../owner.ts";
-import { removal } from "./leftover-findings.ts";
+import { removal } from "./orphan-findings.ts";
 import { managedDrivers } from "./managed-drivers.ts";
 import { crdNames, installedMap, type ControllerSeen, type ObjectSeen, type StackSeen } from "./stack-seen.ts";
-import type { AddonWish, StackWish } from "./stack-wish.ts";
+import type { AddonWish, StackWish } from "./stack-request.ts";
 
 /** One thing that snapshots need, of which there is one in a cluster. */
 export interface Part {

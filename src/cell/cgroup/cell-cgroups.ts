@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { findPlace, type CgroupPlace } from "./find-place.ts";
 import type { SandboxLimits } from "./limits.ts";
 import type { CgroupPlan } from "./plan.ts";

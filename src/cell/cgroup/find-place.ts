@@ -1,7 +1,7 @@
 import { access, constants, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { RametError } from "../../api/errors.ts";
-import { runProgram } from "../run-program.ts";
+import { RametError } from "../../base/errors.ts";
+import { runProgram } from "../../base/run-program.ts";
 import { cgroupLayout, type CgroupLayout } from "./layout.ts";
 import { placeV2, v2Files, type V2Files } from "./place-v2.ts";
 import type { V2Place } from "./plan-v2.ts";

@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 
 /** What a sandbox may use. Absent: as much as there is. */
 export interface SandboxLimits {

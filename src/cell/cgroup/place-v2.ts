@@ -1,5 +1,5 @@
 import { dirname } from "node:path";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { CgroupLayout } from "./layout.ts";
 import { cpuPeriodMicroseconds } from "./plan.ts";
 import type { V2Place } from "./plan-v2.ts";

@@ -1,9 +1,8 @@
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import type { CgroupPlan } from "./plan.ts";
-import { commonFolder } from "./plan.ts";
-import { removeGroups, removeIfEmpty } from "./remove-folders.ts";
+import { type CgroupPlan, commonFolder } from "./plan.ts";
+import { removeGroups, removeIfEmpty } from "./remove-groups.ts";
 
 const CgroupRecord = z.object({ v: z.literal(1), remove: z.array(z.string()), removeIfEmpty: z.array(z.string()) });
 

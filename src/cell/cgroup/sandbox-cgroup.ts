@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { outOfMemory, tooManyProcesses } from "./limits.ts";
 import type { CgroupPlan, Step } from "./plan.ts";
-import { removeGroups, removeIfEmpty } from "./remove-folders.ts";
+import { removeGroups, removeIfEmpty } from "./remove-groups.ts";
 
 /** How late the end of one process for want of memory may be seen where the kernel tells nobody. */
 const lookEveryMilliseconds = 250;

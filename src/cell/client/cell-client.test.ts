@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { expect, it } from "vitest";
-import { cellPort } from "../../api/cell.ts";
+import { cellPort } from "../../api/cell/cell-api.ts";
 import { CellClient } from "./cell-client.ts";
 import { cellKeyFromPem, newCellKeyPem } from "./cell-token.ts";
 

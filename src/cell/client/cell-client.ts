@@ -12,9 +12,9 @@ import {
   type IdentityRequest,
   type RestoreRequest,
   type SwapRequest,
-} from "../../api/cell.ts";
-import { errorCodes, type ErrorCode } from "../../api/error-codes.ts";
-import { RametError } from "../../api/errors.ts";
+} from "../../api/cell/cell-api.ts";
+import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
+import { RametError } from "../../base/errors.ts";
 import { signCellToken, type CellKey } from "./cell-token.ts";
 import { boundAnswer, boundConnecting } from "./deadlines.ts";
 

@@ -1,5 +1,5 @@
 import type { ClientRequest } from "node:http";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 
 /** A cell is on the same network; one that lets a connection wait for longer is not there. */
 const connectMilliseconds = 2_000;

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { ErrorCode } from "../../api/error-codes.ts";
-import { RametError } from "../../api/errors.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
+import { RametError } from "../../base/errors.ts";
 
 /** A failure as the guest tells it: Connect's words, an HTTP status, or a code of ours. */
 const GuestFailure = z.object({

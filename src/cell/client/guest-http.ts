@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 
 /** Makes a raw stream to one of the guest's ports: through link's socket in the cell, by `CellClient.dial` elsewhere. */
 export type GuestDial = () => Promise<Duplex>;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 
 /** One message of a Connect stream: a byte of flags, four of length (big-endian), JSON. */
 export function envelope(message: unknown): Buffer {

@@ -1,4 +1,4 @@
-import { Checkpoint, type Checkpoint as CheckpointObject } from "../../api/checkpoint.ts";
+import { Checkpoint, type Checkpoint as CheckpointObject } from "../../api/kinds/checkpoint.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { age } from "../output/age.ts";
 import type { Column } from "../output/render.ts";

@@ -1,7 +1,7 @@
-import type { Checkpoint, CheckpointManifest } from "../../api/checkpoint.ts";
-import { ttlPattern } from "../../api/duration.ts";
-import { RametError } from "../../api/errors.ts";
-import { apiVersion } from "../../api/kind.ts";
+import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { ttlPattern } from "../../base/duration.ts";
+import { RametError } from "../../base/errors.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { writeAll, type Io } from "../io.ts";

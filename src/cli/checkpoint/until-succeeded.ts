@@ -1,8 +1,8 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { followWish } from "../wait/follow-wish.ts";
+import { followWish } from "../wait/follow-request.ts";
 import { size } from "../output/size.ts";
 import { describeState, failureOf, type Settled } from "../wait/outcome.ts";
 

@@ -1,4 +1,4 @@
-import { SandboxClaim, type SandboxClaim as SandboxClaimObject } from "../../api/sandbox-claim.ts";
+import { SandboxClaim, type SandboxClaim as SandboxClaimObject } from "../../api/kinds/sandbox-claim.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { age } from "../output/age.ts";
 import type { Column } from "../output/render.ts";

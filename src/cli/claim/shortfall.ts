@@ -1,6 +1,6 @@
-import { RametError } from "../../api/errors.ts";
-import { errorCodes, type ErrorCode } from "../../api/error-codes.ts";
-import type { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { RametError } from "../../base/errors.ts";
+import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
+import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { findCondition } from "../../kube/conditions.ts";
 
 /** Why a completed claim has fewer sandboxes than it asked for; undefined when it has them all. */

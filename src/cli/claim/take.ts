@@ -1,7 +1,7 @@
-import { RametError } from "../../api/errors.ts";
-import { restoreFromAnnotations } from "../../api/labels.ts";
-import { apiVersion } from "../../api/kind.ts";
-import { SandboxClaim, sandboxClaimKind } from "../../api/sandbox-claim.ts";
+import { RametError } from "../../base/errors.ts";
+import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { refOf, withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { writeAll, type Io } from "../io.ts";

@@ -1,8 +1,8 @@
-import { RametError } from "../../api/errors.ts";
-import type { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { RametError } from "../../base/errors.ts";
+import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import type { Io } from "../io.ts";
-import { followWish } from "../wait/follow-wish.ts";
+import { followWish } from "../wait/follow-request.ts";
 import { describeState } from "../wait/outcome.ts";
 
 /**

@@ -1,11 +1,11 @@
-import { guestClientPort } from "../../api/cell.ts";
-import { RametError } from "../../api/errors.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
-import { credentialsSecret, systemNamespace } from "../../api/system-names.ts";
+import { guestClientPort } from "../../api/cell/cell-api.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { credentialsSecret, systemNamespace } from "../../api/names/system-names.ts";
 import type { CellCredentials } from "../../backends/cell-credentials.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
-import { readClusterCredentials } from "../../controllers/identity.ts";
+import { readClusterCredentials } from "../../controllers/common/identity.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "./cluster.ts";
 

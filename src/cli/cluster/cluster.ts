@@ -1,10 +1,10 @@
-import { Checkpoint, checkpointKind } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
-import { group, version, type KindNames } from "../../api/kind.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../api/named-snapshot.ts";
-import { Sandbox, sandboxKind } from "../../api/sandbox.ts";
-import { SandboxSet, sandboxSetKind } from "../../api/sandbox-set.ts";
-import { SandboxTemplate, sandboxTemplateKind } from "../../api/sandbox-template.ts";
+import { Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { group, version, type KindNames } from "../../api/schema/kind.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
+import { Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
+import { SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
+import { SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { KubeManifest, KubeObject } from "../../kube/object.ts";

@@ -1,6 +1,6 @@
 import { access } from "node:fs/promises";
 import { delimiter, join } from "node:path";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { localClusterKubeconfig } from "../../local/local-kubeconfig.ts";
 
 /**

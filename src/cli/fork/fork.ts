@@ -1,7 +1,7 @@
-import type { Checkpoint, CheckpointManifest } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
-import { apiVersion } from "../../api/kind.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { untilSucceeded } from "../checkpoint/until-succeeded.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodeOf, exitCodes } from "../exit-codes.ts";
@@ -12,7 +12,7 @@ import { reportError, reportFailure } from "../report-error.ts";
 import type { Settled } from "../wait/outcome.ts";
 import { sandboxColumns } from "../sandbox/columns.ts";
 import { createClone, followClone, type CloneResult } from "./make-clone.ts";
-import { untilBegun } from "./until-begun.ts";
+import { untilBegun } from "./until-started.ts";
 
 export interface ForkOptions extends ClusterOptions {
   sandbox: string;

@@ -1,8 +1,8 @@
-import type { ErrorCode } from "../../api/error-codes.ts";
-import { RametError } from "../../api/errors.ts";
-import { apiVersion } from "../../api/kind.ts";
-import { restoreFromAnnotations } from "../../api/labels.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
+import { RametError } from "../../base/errors.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";

@@ -1,5 +1,5 @@
-import { sandboxClaimKind, SandboxClaim } from "../../api/sandbox-claim.ts";
-import { RametError } from "../../api/errors.ts";
+import { sandboxClaimKind, SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
+import { RametError } from "../../base/errors.ts";
 import { collect, readCollection, type Collectable } from "../../controllers/collect/collectable.ts";
 import { defaultStepCacheBytes, type Garbage } from "../../controllers/collect/garbage.ts";
 import { planCollection } from "../../controllers/collect/plan-collection.ts";

@@ -1,6 +1,6 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
+import { clusterFolder, defaultClusterName } from "../../local/cluster-directory.ts";
 import { boundStore } from "../../store/bound-store.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";

@@ -1,5 +1,5 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
 import { standingIn } from "../../controllers/sweep.ts";
 import type { SweepReport } from "../../store/checkpoint-store.ts";
 import type { Cluster } from "../cluster/cluster.ts";

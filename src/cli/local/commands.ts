@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { defaultClusterName } from "../../local/cluster-folder.ts";
+import { defaultClusterName } from "../../local/cluster-directory.ts";
 import { logParts, type LogPart } from "../../local/log-files.ts";
 import type { Act } from "../act.ts";
 import type { DownOptions } from "./down.ts";

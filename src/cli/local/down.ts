@@ -1,4 +1,4 @@
-import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
+import { clusterFolder, defaultClusterName } from "../../local/cluster-directory.ts";
 import { stopCluster } from "../../local/down.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";

@@ -1,5 +1,5 @@
-import { RametError } from "../../api/errors.ts";
-import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
+import { RametError } from "../../base/errors.ts";
+import { clusterFolder, defaultClusterName } from "../../local/cluster-directory.ts";
 import { logParts, sendPartLog, type LogPart } from "../../local/log-files.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { Io } from "../io.ts";

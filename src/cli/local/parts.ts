@@ -1,4 +1,4 @@
-import { clusterFolder } from "../../local/cluster-folder.ts";
+import { clusterFolder } from "../../local/cluster-directory.ts";
 import { runNodeProcess } from "../../local/node/node-process.ts";
 import { runSupervisorProcess } from "../../local/supervisor/supervisor-process.ts";
 import { exitCodes } from "../exit-codes.ts";

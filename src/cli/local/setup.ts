@@ -1,4 +1,4 @@
-import { defaultClusterName } from "../../local/cluster-folder.ts";
+import { defaultClusterName } from "../../local/cluster-directory.ts";
 import { prepareCluster } from "../../local/prepare-cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";

@@ -1,9 +1,9 @@
-import { clusterFolder, defaultClusterName, type ClusterFolder } from "../../local/cluster-folder.ts";
+import { clusterFolder, defaultClusterName, type ClusterFolder } from "../../local/cluster-directory.ts";
 import { readSetting } from "../../local/cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
 import { readPort } from "../../local/supervisor/kept-port.ts";
-import { cacheFolder, cachedToolVersion } from "../../local/tools/cache-folder.ts";
+import { cacheFolder, cachedToolVersion } from "../../local/tools/cache-directory.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { table } from "../output/table.ts";

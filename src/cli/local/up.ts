@@ -1,4 +1,4 @@
-import { clusterFolder, defaultClusterName } from "../../local/cluster-folder.ts";
+import { clusterFolder, defaultClusterName } from "../../local/cluster-directory.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages, tuneHugePages } from "../../local/huge-pages.ts";
 import { prepareCluster } from "../../local/prepare-cluster.ts";

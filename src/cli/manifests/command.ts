@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { systemNamespace } from "../../api/system-names.ts";
+import { systemNamespace } from "../../api/names/system-names.ts";
 import { privateRanges } from "../../install/private-ranges.ts";
 import type { Act } from "../act.ts";
 import { collectRange, storeAddresses, wholeNumber } from "../options.ts";

@@ -7,7 +7,7 @@ import { allManifests } from "../../install/manifests.ts";
 import { gatewayClusterRights, gatewaySystemRights } from "../../install/gateway-rights.ts";
 import { privateRanges } from "../../install/private-ranges.ts";
 import { clusterRights, systemRights } from "../../install/rights.ts";
-import { memoryIo } from "../memory-io.ts";
+import { memoryIo } from "../../../test/setup/memory-io.ts";
 import { runProgram } from "../program.ts";
 
 let folder: string;

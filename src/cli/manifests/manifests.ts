@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { parseInstallOptions, type InstallOptions } from "../../install/install-options.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
 import { privateRanges } from "../../install/private-ranges.ts";

@@ -1,5 +1,5 @@
 import { Document, isNode } from "yaml";
-import { controllerName, gatewayName } from "../../api/system-names.ts";
+import { controllerName, gatewayName } from "../../api/names/system-names.ts";
 import { gatewayClusterRights, gatewaySystemRights } from "../../install/gateway-rights.ts";
 import type { Manifest } from "../../install/manifest.ts";
 import { clusterRights, systemRights, type Right } from "../../install/rights.ts";

@@ -1,6 +1,6 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { ManifestFile } from "./render-manifests.ts";
 
 /**

@@ -1,5 +1,5 @@
-import { Checkpoint } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { userKinds, type UserKindName } from "./user-kind.ts";

@@ -1,11 +1,11 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { startProgress } from "../wait/progress.ts";
-import { wishStays } from "../wait/wish-stays.ts";
+import { wishStays } from "../wait/request-stays.ts";
 import { findObject } from "./find.ts";
 import { userKinds, type UserKindName } from "./user-kind.ts";
 

@@ -1,5 +1,5 @@
-import { parsePodTemplate } from "../../api/pod-template.ts";
-import { SandboxTemplate } from "../../api/sandbox-template.ts";
+import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { age } from "../output/age.ts";
 import type { Column } from "../output/render.ts";

@@ -1,10 +1,10 @@
-import { checkpointKind } from "../../api/checkpoint.ts";
-import type { KindNames } from "../../api/kind.ts";
-import { namedSnapshotKind } from "../../api/named-snapshot.ts";
-import { sandboxKind } from "../../api/sandbox.ts";
-import { sandboxClaimKind } from "../../api/sandbox-claim.ts";
-import { sandboxSetKind } from "../../api/sandbox-set.ts";
-import { sandboxTemplateKind } from "../../api/sandbox-template.ts";
+import { checkpointKind } from "../../api/kinds/checkpoint.ts";
+import type { KindNames } from "../../api/schema/kind.ts";
+import { namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
+import { sandboxKind } from "../../api/kinds/sandbox.ts";
+import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
+import { sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
+import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import { checkpointColumns } from "../checkpoint/columns.ts";
 import { claimColumns } from "../claim/columns.ts";
 import type { Column } from "../output/render.ts";

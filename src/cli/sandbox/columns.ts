@@ -1,6 +1,6 @@
-import { restoreFromAnnotations } from "../../api/labels.ts";
-import { parsePodTemplate } from "../../api/pod-template.ts";
-import { Sandbox, type Sandbox as SandboxObject } from "../../api/sandbox.ts";
+import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import { Sandbox, type Sandbox as SandboxObject } from "../../api/kinds/sandbox.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { age } from "../output/age.ts";
 import type { Column } from "../output/render.ts";

@@ -4,7 +4,7 @@ import { basename, join } from "node:path";
 import { posix } from "node:path";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { withGuest } from "../cluster/cell-access.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";

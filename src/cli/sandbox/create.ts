@@ -1,7 +1,7 @@
-import { RametError } from "../../api/errors.ts";
-import { apiVersion } from "../../api/kind.ts";
-import { restoreFromAnnotations } from "../../api/labels.ts";
-import type { SandboxManifest } from "../../api/sandbox.ts";
+import { RametError } from "../../base/errors.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { writeAll, type Io } from "../io.ts";

@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { withGuest } from "../cluster/cell-access.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { printLine, type Io } from "../io.ts";

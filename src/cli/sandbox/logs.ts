@@ -1,5 +1,5 @@
-import { parseDuration } from "../../api/duration.ts";
-import { Pod } from "../../api/pod.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { Pod } from "../../api/schema/pod.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";

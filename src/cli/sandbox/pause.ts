@@ -1,4 +1,4 @@
-import type { Sandbox } from "../../api/sandbox.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { RametError } from "../../api/errors.ts";
-import { annotations } from "../../api/labels.ts";
+import { RametError } from "../../base/errors.ts";
+import { annotations } from "../../api/names/labels.ts";
 import { checkpointReference } from "../checkpoint/reference.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";

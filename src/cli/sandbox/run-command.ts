@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { GuestClient, ProcessSelector, StartProcess } from "../../cell/client/guest-client.ts";
 import { isBrokenPipe, printLine, writeAll, type Io, type Terminal } from "../io.ts";
 import { feedStdin } from "./feed-stdin.ts";

@@ -1,10 +1,10 @@
-import { Checkpoint } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
-import { parsePodTemplate, type PodTemplateSpec } from "../../api/pod-template.ts";
-import type { SandboxManifest } from "../../api/sandbox.ts";
-import type { SandboxTemplateSpec } from "../../api/sandbox-template.ts";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { parsePodTemplate, type PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Cluster } from "../cluster/cluster.ts";
-import { clusterTemplatePrefix } from "../../api/system-names.ts";
+import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
 import { findObject } from "../object/find.ts";
 
 /** What a sandbox is to be made from. */

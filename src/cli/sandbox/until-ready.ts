@@ -1,9 +1,9 @@
-import type { Sandbox } from "../../api/sandbox.ts";
-import { RametError } from "../../api/errors.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { RametError } from "../../base/errors.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { followWish } from "../wait/follow-wish.ts";
+import { followWish } from "../wait/follow-request.ts";
 import { describeState, failureOf, type Settled } from "../wait/outcome.ts";
 
 export interface SandboxWait {

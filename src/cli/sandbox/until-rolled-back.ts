@@ -1,10 +1,10 @@
-import { RametError } from "../../api/errors.ts";
-import { rollbackRequest } from "../../api/rollback-request.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { RametError } from "../../base/errors.ts";
+import { rollbackRequest } from "../../api/names/rollback-request.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { followWish } from "../wait/follow-wish.ts";
+import { followWish } from "../wait/follow-request.ts";
 import { describeState, failureOf, type Settled } from "../wait/outcome.ts";
 
 export interface RollbackWait {

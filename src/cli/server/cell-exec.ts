@@ -1,8 +1,8 @@
-import { RametError } from "../../api/errors.ts";
-import { cellSetting } from "../../cell/cell-setting.ts";
+import { RametError } from "../../base/errors.ts";
+import { cellSetting } from "../../cell/setting/cell-setting.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
-import { guestBeside } from "../../cell/container-access.ts";
-import { delay } from "../../kube/clock.ts";
+import { guestBeside } from "../../cell/server/container-access.ts";
+import { delay } from "../../base/clock.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
 import { runCommand } from "../sandbox/run-command.ts";

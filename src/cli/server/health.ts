@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { Registry } from "prom-client";
-import { openPort } from "../../kube/open-port.ts";
+import { openPort } from "../../base/open-port.ts";
 
 export interface HealthOptions {
   /** 0: any that is free. */

@@ -1,4 +1,4 @@
-import { SandboxSet, type SandboxSet as SandboxSetObject } from "../../api/sandbox-set.ts";
+import { SandboxSet, type SandboxSet as SandboxSetObject } from "../../api/kinds/sandbox-set.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { age } from "../output/age.ts";
 import type { Column } from "../output/render.ts";

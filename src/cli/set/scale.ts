@@ -1,4 +1,4 @@
-import { sandboxSetKind } from "../../api/sandbox-set.ts";
+import { sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";

@@ -1,9 +1,9 @@
-import { RametError } from "../../api/errors.ts";
-import type { SandboxSet } from "../../api/sandbox-set.ts";
+import { RametError } from "../../base/errors.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { followWish } from "../wait/follow-wish.ts";
+import { followWish } from "../wait/follow-request.ts";
 import { failureOf, type Settled } from "../wait/outcome.ts";
 
 /**

@@ -1,5 +1,5 @@
-import { annotations } from "../../api/labels.ts";
-import type { NamedSnapshotManifest } from "../../api/named-snapshot.ts";
+import { annotations } from "../../api/names/labels.ts";
+import type { NamedSnapshotManifest } from "../../api/kinds/named-snapshot.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";

@@ -1,4 +1,4 @@
-import { annotations } from "../../api/labels.ts";
+import { annotations } from "../../api/names/labels.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";

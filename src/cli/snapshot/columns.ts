@@ -1,4 +1,4 @@
-import { NamedSnapshot, type NamedSnapshot as NamedSnapshotObject } from "../../api/named-snapshot.ts";
+import { NamedSnapshot, type NamedSnapshot as NamedSnapshotObject } from "../../api/kinds/named-snapshot.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { age } from "../output/age.ts";

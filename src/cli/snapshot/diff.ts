@@ -1,10 +1,10 @@
-import { describeStep } from "../../api/recipe.ts";
+import { describeStep } from "../../api/recipe/recipe.ts";
 import {
   NamedSnapshot,
   NamedSnapshotManifest,
   type NamedSnapshotManifest as Manifest,
-} from "../../api/named-snapshot.ts";
-import { unchangedSteps, type SnapshotDigest } from "../../api/snapshot-digest.ts";
+} from "../../api/kinds/named-snapshot.ts";
+import { unchangedSteps, type SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { copiedContents } from "../../controllers/named-snapshot/copied-contents.ts";
 import { resolveInputs } from "../../controllers/named-snapshot/resolve-inputs.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";

@@ -1,12 +1,12 @@
-import { RametError } from "../../api/errors.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import { RametError } from "../../base/errors.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
-import { wishStays } from "../wait/wish-stays.ts";
-import { StepTeller } from "./step-teller.ts";
+import { wishStays } from "../wait/request-stays.ts";
+import { StepTeller } from "./step-printer.ts";
 import { describeSnapshot, hasEnded, settledBuild } from "./until-built.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { SnapshotVersion } from "../../api/named-snapshot-status.ts";
+import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { writeAll, type Io } from "../io.ts";

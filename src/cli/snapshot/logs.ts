@@ -1,5 +1,5 @@
-import { RametError } from "../../api/errors.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import { RametError } from "../../base/errors.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { logKey } from "../../controllers/named-snapshot/log-name.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";

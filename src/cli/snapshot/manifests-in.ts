@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { text as textOf } from "node:stream/consumers";
 import { parseAllDocuments } from "yaml";
-import { RametError } from "../../api/errors.ts";
-import { NamedSnapshotManifest, type NamedSnapshotManifest as Manifest } from "../../api/named-snapshot.ts";
+import { RametError } from "../../base/errors.ts";
+import { NamedSnapshotManifest, type NamedSnapshotManifest as Manifest } from "../../api/kinds/named-snapshot.ts";
 import type { Io } from "../io.ts";
 
 /**

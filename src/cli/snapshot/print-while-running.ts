@@ -1,7 +1,7 @@
-import { RametError } from "../../api/errors.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import { RametError } from "../../base/errors.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { builderName, stepTag } from "../../controllers/named-snapshot/names.ts";
-import { delay } from "../../kube/clock.ts";
+import { delay } from "../../base/clock.ts";
 import { withGuest } from "../cluster/cell-access.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { isBrokenPipe, printLine, writeAll, type Io } from "../io.ts";

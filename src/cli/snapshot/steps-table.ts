@@ -1,4 +1,4 @@
-import { NamedSnapshot } from "../../api/named-snapshot.ts";
+import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { table } from "../output/table.ts";
 import { seconds } from "./seconds.ts";

@@ -1,10 +1,10 @@
-import { RametError } from "../../api/errors.ts";
-import { annotations } from "../../api/labels.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import { RametError } from "../../base/errors.ts";
+import { annotations } from "../../api/names/labels.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { followWish } from "../wait/follow-wish.ts";
+import { followWish } from "../wait/follow-request.ts";
 import { failureOf, type Settled } from "../wait/outcome.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { defaultClusterName } from "../../local/cluster-folder.ts";
+import { defaultClusterName } from "../../local/cluster-directory.ts";
 import type { Act } from "../act.ts";
 import type { ScrubStoreOptions } from "./scrub.ts";
 import type { StoreUsageOptions } from "./usage.ts";

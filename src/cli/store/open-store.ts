@@ -1,5 +1,5 @@
-import { RametError } from "../../api/errors.ts";
-import { clusterFolder } from "../../local/cluster-folder.ts";
+import { RametError } from "../../base/errors.ts";
+import { clusterFolder } from "../../local/cluster-directory.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { Io } from "../io.ts";

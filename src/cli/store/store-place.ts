@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { isStoreAddress, nameOfStore, parseStoreAddress } from "../../api/store-address.ts";
+import { isStoreAddress, nameOfStore, parseStoreAddress } from "../../api/store/store-address.ts";
 import type { StorePlace } from "../../store/store-at.ts";
 
 /** The place that a person names: an address, or else a folder. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { publish } from "../../../test/contract/store/harness.ts";
 import { directoryStore } from "../../store/directory/store.ts";
-import { memoryIo } from "../memory-io.ts";
+import { memoryIo } from "../../../test/setup/memory-io.ts";
 import { runProgram } from "../program.ts";
 
 let folder: string;

@@ -1,6 +1,6 @@
-import { errorCodes, type ErrorCode } from "../../api/error-codes.ts";
-import { RametError } from "../../api/errors.ts";
-import type { Condition } from "../../api/metadata.ts";
+import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
 
 /** The part of a status that says how an object is. */
 export interface Reported {

@@ -1,14 +1,14 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { CheckpointRecord } from "../../backends/backend.ts";
 import type { CellBackend } from "../../backends/cell.ts";
-import type { Clock } from "../../kube/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { EventRecorder } from "../../kube/events.ts";
-import type { Log } from "../../kube/log.ts";
+import type { Log } from "../../base/log.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
-import type { Attempts } from "../attempts.ts";
-import type { Cache } from "../cache.ts";
-import type { Informers } from "../resources.ts";
+import type { Attempts } from "../common/attempts.ts";
+import type { Cache } from "../common/cache.ts";
+import type { Informers } from "../common/resources.ts";
 
 export interface CheckpointDependencies {
   informers: Informers;

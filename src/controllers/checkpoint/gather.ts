@@ -1,9 +1,9 @@
-import { checkpointWish, type Checkpoint, type CheckpointWish } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
-import type { Pod } from "../../api/pod.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { checkpointWish, type Checkpoint, type CheckpointWish } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
-import { begunWith, isUnfinished } from "../pause-checkpoint.ts";
+import { begunWith, isUnfinished } from "../common/pause-checkpoint.ts";
 import { checkpointIdOf } from "./checkpoint-id.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import { begunSource, sourceOf } from "./source.ts";

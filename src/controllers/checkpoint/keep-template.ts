@@ -1,9 +1,9 @@
-import { RametError } from "../../api/errors.ts";
-import { apiVersion } from "../../api/kind.ts";
-import { restoreFromAnnotations } from "../../api/labels.ts";
-import type { PodTemplateSpec } from "../../api/pod-template.ts";
+import { RametError } from "../../base/errors.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { resolveTemplate } from "../sandbox/template.ts";
+import { resolveTemplate } from "../common/resolve-template.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import type { Taking } from "./state.ts";
 

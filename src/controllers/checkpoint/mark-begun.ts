@@ -1,8 +1,8 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
-import { annotations, finalizers, labels } from "../../api/labels.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { annotations, finalizers, labels } from "../../api/names/labels.ts";
 import { keyOf } from "../../kube/object.ts";
-import { addFinalizer } from "../finalizer.ts";
+import { addFinalizer } from "../common/finalizer.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import type { CapturableSource, Taking } from "./state.ts";
 

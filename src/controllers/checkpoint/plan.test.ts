@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Checkpoint, type CheckpointPhase } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
-import { Pod } from "../../api/pod.ts";
-import { Sandbox } from "../../api/sandbox.ts";
+import { Checkpoint, type CheckpointPhase } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { CheckpointRecord } from "../../backends/backend.ts";
 import { planCheckpoint } from "./plan.ts";
 import type { CheckpointState, Source } from "./state.ts";

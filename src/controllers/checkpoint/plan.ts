@@ -1,7 +1,7 @@
-import { RametError } from "../../api/errors.ts";
-import { finalizers } from "../../api/labels.ts";
+import { RametError } from "../../base/errors.ts";
+import { finalizers } from "../../api/names/labels.ts";
 import type { CheckpointRecord } from "../../backends/backend.ts";
-import { begunWith } from "../pause-checkpoint.ts";
+import { begunWith } from "../common/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
 
 /** What to do about a checkpoint: a pure function of what is known. The rules stand in docs/controllers.md. */

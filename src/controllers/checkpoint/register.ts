@@ -1,9 +1,9 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { CheckpointRecord } from "../../backends/backend.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { Attempts } from "../attempts.ts";
-import { Wishes, type Controller, type ControllerParts } from "../controller-parts.ts";
+import { Attempts } from "../common/attempts.ts";
+import { Wishes, type Controller, type ControllerParts } from "../common/controller-parts.ts";
 import { checkpointWatches, reconcileCheckpoint } from "./controller.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 

@@ -1,10 +1,10 @@
-import type { CheckpointWish } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
-import { isPodReady, type Pod } from "../../api/pod.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import type { CheckpointWish } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { isPodReady, type Pod } from "../../api/schema/pod.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { endMessage, isEnded } from "../sandbox/pod-facts.ts";
+import { endMessage, isEnded } from "../common/pod-facts.ts";
 import type { Source } from "./state.ts";
 
 /**

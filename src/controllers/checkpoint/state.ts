@@ -1,10 +1,10 @@
-import type { Checkpoint, CheckpointStatus, CheckpointWish } from "../../api/checkpoint.ts";
-import type { RametError } from "../../api/errors.ts";
-import type { Pod } from "../../api/pod.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import type { Checkpoint, CheckpointStatus, CheckpointWish } from "../../api/kinds/checkpoint.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { CheckpointRecord } from "../../backends/backend.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { Attempt } from "../attempts.ts";
+import type { Attempt } from "../common/attempts.ts";
 
 /** All that a decision about one checkpoint is made from. */
 export interface CheckpointState {

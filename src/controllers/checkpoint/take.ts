@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { CheckpointRecord } from "../../backends/backend.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";

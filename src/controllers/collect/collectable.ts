@@ -1,4 +1,4 @@
-import type { Informers } from "../resources.ts";
+import type { Informers } from "../common/resources.ts";
 import type { CollectionState, Garbage } from "./garbage.ts";
 
 type Kept = Exclude<keyof CollectionState, "stepCacheBytes">;

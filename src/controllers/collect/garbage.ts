@@ -1,9 +1,9 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
-import type { SandboxClaim } from "../../api/sandbox-claim.ts";
-import type { SandboxSet } from "../../api/sandbox-set.ts";
-import type { SandboxTemplate } from "../../api/sandbox-template.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 
 /** All that a collection is planned from: the objects of one namespace or of all. */
 export interface CollectionState {

@@ -1,7 +1,7 @@
-import { RametError } from "../../api/errors.ts";
-import { delay, type Clock } from "../../kube/clock.ts";
-import type { Log } from "../../kube/log.ts";
-import type { Informers } from "../resources.ts";
+import { RametError } from "../../base/errors.ts";
+import { delay, type Clock } from "../../base/clock.ts";
+import type { Log } from "../../base/log.ts";
+import type { Informers } from "../common/resources.ts";
 import { collect, readCollection, type Collectable } from "./collectable.ts";
 import { defaultStepCacheBytes, type CollectionState, type Garbage } from "./garbage.ts";
 import type { CollectionMetrics } from "./metrics.ts";

@@ -1,5 +1,5 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import type { SandboxTemplate } from "../../api/sandbox-template.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { garbageOf, type CollectionState, type Garbage } from "./garbage.ts";
 import type { References } from "./references.ts";
 

@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { Checkpoint } from "../../api/checkpoint.ts";
-import { NamedSnapshot } from "../../api/named-snapshot.ts";
-import { Sandbox } from "../../api/sandbox.ts";
-import { SandboxClaim } from "../../api/sandbox-claim.ts";
-import { SandboxSet } from "../../api/sandbox-set.ts";
-import { SandboxTemplate } from "../../api/sandbox-template.ts";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
+import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { CollectionState, Garbage } from "./garbage.ts";
 import { planCollection } from "./plan-collection.ts";
 import { lastNeededAt } from "./step-caches.ts";

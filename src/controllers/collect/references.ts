@@ -1,8 +1,8 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { annotations } from "../../api/labels.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { SandboxTemplate } from "../../api/sandbox-template.ts";
-import { originsNamed, originsNamedByTemplate } from "../origins-named.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { annotations } from "../../api/names/labels.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { originsNamed, originsNamedByTemplate } from "../common/origins-named.ts";
 import type { CollectionState } from "./garbage.ts";
 
 /** What somebody refers to and is therefore left alone, whatever else speaks for its removal. */

@@ -1,5 +1,5 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { annotations, labels } from "../../api/labels.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
 import { garbageOf, type CollectionState, type Garbage } from "./garbage.ts";
 import type { References } from "./references.ts";
 

@@ -1,4 +1,4 @@
-import { parseDuration } from "../../api/duration.ts";
+import { parseDuration } from "../../base/duration.ts";
 import { garbageOf, type CollectionState, type Garbage } from "./garbage.ts";
 
 /** What its own controller deletes when its time is over: told, and left to that. */

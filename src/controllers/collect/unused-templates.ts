@@ -1,4 +1,4 @@
-import { annotations } from "../../api/labels.ts";
+import { annotations } from "../../api/names/labels.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { garbageOf, type CollectionState, type Garbage } from "./garbage.ts";
 import type { References } from "./references.ts";

@@ -1,12 +1,12 @@
-import { RametError } from "../../api/errors.ts";
-import { annotations, finalizers } from "../../api/labels.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import { RametError } from "../../base/errors.ts";
+import { annotations, finalizers } from "../../api/names/labels.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { keyOf } from "../../kube/object.ts";
-import { addFinalizer, removeFinalizer } from "../finalizer.ts";
+import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
 import { builderSandbox, captureCheckpoint } from "./manifests.ts";
 import type { SnapshotDependencies } from "./dependencies.ts";
 import { deleteLog, keepLog } from "./keep-log.ts";
-import { attemptId, startStep } from "./start-step.ts";
+import { attemptId, startStep } from "./steps/start-step.ts";
 import type { SnapshotAction } from "./state.ts";
 
 /** Carries out one action. Each can be repeated, and what is done or gone already is no error. */

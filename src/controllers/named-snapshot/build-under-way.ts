@@ -1,5 +1,5 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/named-snapshot-status.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import { builderName } from "./names.ts";
 import type { SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
 import { withStatus, type Building } from "./status.ts";

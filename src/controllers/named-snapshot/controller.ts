@@ -1,8 +1,8 @@
-import { labels } from "../../api/labels.ts";
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { rametGroup } from "../../api/kind.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { labels } from "../../api/names/labels.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { rametGroup } from "../../api/schema/kind.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
 import { applyAction } from "./apply.ts";

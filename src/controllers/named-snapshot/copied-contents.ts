@@ -1,6 +1,6 @@
-import { RametError } from "../../api/errors.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { CopiedContent } from "../../api/snapshot-inputs.ts";
+import { RametError } from "../../base/errors.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyedContent } from "./keyed-content.ts";
 

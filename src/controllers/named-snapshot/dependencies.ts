@@ -1,12 +1,12 @@
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { Attempts } from "../attempts.ts";
-import type { ControllerParts } from "../controller-parts.ts";
+import type { Attempts } from "../common/attempts.ts";
+import type { ControllerParts } from "../common/controller-parts.ts";
 import type { Lookups } from "./lookups.ts";
 import type { SnapshotMetrics } from "./metrics.ts";
-import type { PublicFetch } from "./public-fetch.ts";
-import type { StepOutcome } from "./step-outcome.ts";
+import type { PublicFetch } from "./steps/public-fetch.ts";
+import type { StepOutcome } from "./steps/step-outcome.ts";
 
 export interface SnapshotDependencies extends Pick<
   ControllerParts,

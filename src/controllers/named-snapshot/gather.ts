@@ -1,14 +1,14 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { annotations, labels } from "../../api/labels.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { copiedContents } from "./copied-contents.ts";
 import type { SnapshotDependencies } from "./dependencies.ts";
 import { builderName, digestLabel, sourceCheckpointName, stepCheckpointName, versionCheckpointName } from "./names.ts";
 import { followersOf, referrersOf } from "./referrers.ts";
 import { resolveInputs } from "./resolve-inputs.ts";
 import type { SnapshotState } from "./state.ts";
-import { attemptId } from "./start-step.ts";
+import { attemptId } from "./steps/start-step.ts";
 
 /** Reads what a plan needs: from the caches, and ConfigMaps and Secrets from the API server. */
 export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDependencies): Promise<SnapshotState> {

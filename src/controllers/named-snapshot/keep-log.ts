@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { RametError } from "../../api/errors.ts";
-import { labels } from "../../api/labels.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import { RametError } from "../../base/errors.ts";
+import { labels } from "../../api/names/labels.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { RametError } from "../../api/errors.ts";
-import type { KeyRef } from "../../api/recipe-copy.ts";
-import { secretIdentity, type CopiedContent } from "../../api/snapshot-inputs.ts";
+import { RametError } from "../../base/errors.ts";
+import type { KeyRef } from "../../api/recipe/copy-step.ts";
+import { secretIdentity, type CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";

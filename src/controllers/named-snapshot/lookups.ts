@@ -1,11 +1,11 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { labels } from "../../api/labels.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
-import type { SandboxSet } from "../../api/sandbox-set.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { labels } from "../../api/names/labels.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { originsNamed, originsNamedByTemplate } from "../origins-named.ts";
-import type { Informers } from "../resources.ts";
+import { originsNamed, originsNamedByTemplate } from "../common/origins-named.ts";
+import type { Informers } from "../common/resources.ts";
 
 /** What this controller looks up in the informers; all by namespace and something more. */
 export interface Lookups {

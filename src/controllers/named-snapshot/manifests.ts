@@ -1,7 +1,7 @@
-import { checkpointKind, type CheckpointManifest } from "../../api/checkpoint.ts";
-import { annotations, labels, restoreFromAnnotations } from "../../api/labels.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import { sandboxKind, type SandboxManifest } from "../../api/sandbox.ts";
+import { checkpointKind, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { annotations, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { sandboxKind, type SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { digestLabel } from "./names.ts";
 import { ownerReference } from "./owner-reference.ts";
 import type { SnapshotAction } from "./state.ts";

@@ -1,6 +1,6 @@
 import { Registry } from "prom-client";
 import { expect, test } from "vitest";
-import type { NamedSnapshotStatus } from "../../api/named-snapshot-status.ts";
+import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import { snapshotMetrics } from "./metrics.ts";
 
 const digest = `sha256:${"0".repeat(64)}`;

@@ -1,5 +1,5 @@
 import { Counter, Histogram, type Registry } from "prom-client";
-import type { NamedSnapshotStatus, SnapshotStep } from "../../api/named-snapshot-status.ts";
+import type { NamedSnapshotStatus, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 
 /** What is counted of named snapshots. */
 export interface SnapshotMetrics {

@@ -1,5 +1,5 @@
-import { digestOf } from "../../api/digest.ts";
-import type { SnapshotBuild } from "../../api/named-snapshot-status.ts";
+import { digestOf } from "../../api/cell/template-digest.ts";
+import type { SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 
 /** Names of what belongs to a named snapshot: deterministic, so that a repeat finds what the first try made. */
 

@@ -1,4 +1,4 @@
-import { namedSnapshotKind, type NamedSnapshot } from "../../api/named-snapshot.ts";
+import { namedSnapshotKind, type NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 
 /** For what goes when the snapshot goes. */
 export function ownerReference({ metadata: { name, uid } }: NamedSnapshot) {

@@ -1,6 +1,6 @@
-import { annotations } from "../../api/labels.ts";
-import type { SnapshotBuild } from "../../api/named-snapshot-status.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
+import type { SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import { lost, retry, starting, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
 import { builderName, sourceCheckpointName } from "./names.ts";

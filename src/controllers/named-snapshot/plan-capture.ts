@@ -1,5 +1,5 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { annotations } from "../../api/labels.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { annotations } from "../../api/names/labels.ts";
 import { fail, retry, waiting, type BuildUnderWay } from "./build-under-way.ts";
 import type { SnapshotPlan } from "./state.ts";
 import { pointer, withStatus } from "./status.ts";

@@ -1,4 +1,4 @@
-import { finalizers } from "../../api/labels.ts";
+import { finalizers } from "../../api/names/labels.ts";
 import { keptVersions, removeBuilders } from "./plan-versions.ts";
 import type { SnapshotAction, SnapshotPlan, SnapshotState } from "./state.ts";
 import { withStatus } from "./status.ts";

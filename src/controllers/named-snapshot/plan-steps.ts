@@ -1,12 +1,12 @@
-import { actionOf, describeStep } from "../../api/recipe.ts";
-import type { SnapshotStep } from "../../api/named-snapshot-status.ts";
-import type { RametError } from "../../api/errors.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { actionOf, describeStep } from "../../api/recipe/recipe.ts";
+import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { stepCheckpointName, versionCheckpointName } from "./names.ts";
 import { fail, isEnded, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
 import type { SnapshotAction, SnapshotPlan } from "./state.ts";
 import { progressOf, withStatus, type Building } from "./status.ts";
-import { lastLines, type StepOutcome } from "./step-outcome.ts";
+import { lastLines, type StepOutcome } from "./steps/step-outcome.ts";
 
 /** The builder runs and is this build's: the next step, the capture of the last one, or at the end that of the version. */
 export function planSteps(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {

@@ -1,6 +1,6 @@
-import type { SnapshotVersion } from "../../api/named-snapshot-status.ts";
-import { annotations, labels } from "../../api/labels.ts";
-import type { Checkpoint } from "../../api/checkpoint.ts";
+import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { versionCheckpointName } from "./names.ts";
 import type { SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
 import { freshSteps, pointer, progressOf, withStatus } from "./status.ts";

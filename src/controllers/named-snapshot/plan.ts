@@ -1,4 +1,4 @@
-import { finalizers } from "../../api/labels.ts";
+import { finalizers } from "../../api/names/labels.ts";
 import { planBuild } from "./plan-build.ts";
 import { planDeletion } from "./plan-deletion.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders, serve } from "./plan-versions.ts";

@@ -1,5 +1,5 @@
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { SnapshotVersion } from "../../api/named-snapshot-status.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { Lookups } from "./lookups.ts";
 
 /** By version: who refers to it, so that it is kept. Whoever follows the name refers to the version that serves. */

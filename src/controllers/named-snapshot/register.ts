@@ -1,14 +1,14 @@
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { Attempts } from "../attempts.ts";
-import { Wishes, type Controller, type ControllerParts } from "../controller-parts.ts";
+import { Attempts } from "../common/attempts.ts";
+import { Wishes, type Controller, type ControllerParts } from "../common/controller-parts.ts";
 import { reconcileSnapshot, snapshotWatches } from "./controller.ts";
 import type { SnapshotDependencies } from "./dependencies.ts";
 import { createLookups } from "./lookups.ts";
 import { snapshotMetrics } from "./metrics.ts";
-import { publicFetch } from "./public-fetch.ts";
-import type { StepOutcome } from "./step-outcome.ts";
+import { publicFetch } from "./steps/public-fetch.ts";
+import type { StepOutcome } from "./steps/step-outcome.ts";
 
 /** A builder whose cell cannot be reached for that long is lost. */
 const unreachableMilliseconds = 60_000;

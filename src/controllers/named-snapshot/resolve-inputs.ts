@@ -1,14 +1,14 @@
-import { RametError } from "../../api/errors.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
-import type { SandboxTemplate } from "../../api/sandbox-template.ts";
-import { snapshotCycle } from "../../api/snapshot-cycle.ts";
-import { snapshotDigest } from "../../api/snapshot-digest.ts";
-import type { CopiedContent, ResolvedSource } from "../../api/snapshot-inputs.ts";
-import { printSnapshotReference } from "../../api/snapshot-reference.ts";
-import type { RecipeStep } from "../../api/recipe.ts";
+import { RametError } from "../../base/errors.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { snapshotCycle } from "./snapshot-cycle.ts";
+import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
+import type { CopiedContent, ResolvedSource } from "../../api/snapshot/snapshot-inputs.ts";
+import { printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
+import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
-import { findVersion } from "../../api/find-version.ts";
+import { findVersion } from "../../api/snapshot/find-version.ts";
 
 /** What the inputs of a snapshot are looked up in. */
 export interface InputLookups {

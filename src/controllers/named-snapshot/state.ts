@@ -1,14 +1,14 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import type { RametError } from "../../api/errors.ts";
-import type { NamedSnapshot } from "../../api/named-snapshot.ts";
-import type { namedSnapshotConditions, NamedSnapshotStatus } from "../../api/named-snapshot-status.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
-import type { SandboxTemplateSpec } from "../../api/sandbox-template.ts";
-import type { SnapshotDigest } from "../../api/snapshot-digest.ts";
-import type { CopiedContent } from "../../api/snapshot-inputs.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { namedSnapshotConditions, NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
+import type { CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { Attempt } from "../attempts.ts";
-import type { StepOutcome } from "./step-outcome.ts";
+import type { Attempt } from "../common/attempts.ts";
+import type { StepOutcome } from "./steps/step-outcome.ts";
 
 /** All that a decision about one named snapshot is made from. */
 export interface SnapshotState {

@@ -1,6 +1,6 @@
-import { describeStep } from "../../api/recipe.ts";
-import type { Condition } from "../../api/metadata.ts";
-import type { NamedSnapshotStatus, SnapshotStep, SnapshotVersion } from "../../api/named-snapshot-status.ts";
+import { describeStep } from "../../api/recipe/recipe.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
+import type { NamedSnapshotStatus, SnapshotStep, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { BuildingReason, SnapshotState, Wanted } from "./state.ts";
 

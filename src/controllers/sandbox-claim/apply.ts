@@ -1,10 +1,10 @@
-import { RametError } from "../../api/errors.ts";
-import { labels } from "../../api/labels.ts";
-import type { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { RametError } from "../../base/errors.ts";
+import { labels } from "../../api/names/labels.ts";
+import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { claimSandbox } from "../../claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { ClaimDependencies } from "./dependencies.ts";
-import { claimWish } from "./claim-wish.ts";
+import { claimWish } from "./claim-request.ts";
 import { attemptId } from "./gather.ts";
 import { ordinalLock } from "./ordinal-lock.ts";
 import type { ClaimAction } from "./state.ts";

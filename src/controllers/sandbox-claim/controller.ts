@@ -1,8 +1,8 @@
-import type { SandboxClaim } from "../../api/sandbox-claim.ts";
+import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { ControllerWatch, ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
-import { lookAgain } from "../look-again.ts";
+import { lookAgain } from "../common/requeue.ts";
 import { applyAction } from "./apply.ts";
 import type { ClaimDependencies } from "./dependencies.ts";
 import { attemptId, gather } from "./gather.ts";

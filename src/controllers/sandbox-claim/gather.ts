@@ -1,19 +1,19 @@
-import { parseDuration } from "../../api/duration.ts";
-import { RametError } from "../../api/errors.ts";
-import { annotations, labels } from "../../api/labels.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
-import type { SandboxClaim } from "../../api/sandbox-claim.ts";
-import { checkWish } from "../../claim/wish.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { RametError } from "../../base/errors.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
+import { checkWish } from "../../claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
-import { originOfText } from "../sandbox/origin-of-text.ts";
-import { resolveTemplate } from "../sandbox/template.ts";
-import { claimWish } from "./claim-wish.ts";
+import { originOfText } from "../common/origin-of-text.ts";
+import { resolveTemplate } from "../common/resolve-template.ts";
+import { claimWish } from "./claim-request.ts";
 import type { ClaimDependencies } from "./dependencies.ts";
 import { ordinalLock } from "./ordinal-lock.ts";
 import { Pursuit } from "./pursuit.ts";
-import { standingOf } from "./standing.ts";
+import { standingOf } from "./claim-progress.ts";
 import type { ClaimState } from "./state.ts";
-import { unsupportedWish } from "./unsupported-wish.ts";
+import { unsupportedWish } from "./unsupported-request.ts";
 
 /** Reads what a plan needs: from the cache, and before a set is called missing, from the API server. */
 export async function gather(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState> {

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { RametError } from "../../api/errors.ts";
-import { Sandbox } from "../../api/sandbox.ts";
-import { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { RametError } from "../../base/errors.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { mostAtOnce, planClaim } from "./plan.ts";
 import type { ClaimState, Standing } from "./state.ts";
 

@@ -1,5 +1,5 @@
-import { parseDuration } from "../../api/duration.ts";
-import type { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { parseDuration } from "../../base/duration.ts";
+import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { ClaimAction, ClaimPlan, ClaimState, Member } from "./state.ts";
 import { claiming, completed } from "./status.ts";
 

@@ -1,5 +1,5 @@
-import { backoffMilliseconds } from "../../kube/backoff.ts";
-import type { Clock } from "../../kube/clock.ts";
+import { backoffMilliseconds } from "../../base/backoff.ts";
+import type { Clock } from "../../base/clock.ts";
 
 /** What one process does for one claim that is not completed. */
 export class Pursuit {

@@ -1,17 +1,17 @@
-import { setRevision } from "../../api/set-revision.ts";
-import { setSandbox } from "../../api/set-sandbox.ts";
-import { labels } from "../../api/labels.ts";
-import type { SandboxClaim } from "../../api/sandbox-claim.ts";
+import { setRevision } from "../../api/set/set-revision.ts";
+import { setSandbox } from "../../api/set/set-sandbox.ts";
+import { labels } from "../../api/names/labels.ts";
+import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { Claimed, ClaimParts } from "../../claim/claim-sandbox.ts";
 import { FairTurns } from "../../claim/fair-turns.ts";
 import { claimMetrics } from "../../claim/metrics.ts";
 import { Stock } from "../../claim/stock.ts";
 import { keyOf } from "../../kube/object.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { Attempts } from "../attempts.ts";
-import { Wishes, type Controller } from "../controller-parts.ts";
-import { resolveOrigin } from "../sandbox-set/origin.ts";
-import { SlowStart } from "../slow-start.ts";
+import { Attempts } from "../common/attempts.ts";
+import { Wishes, type Controller } from "../common/controller-parts.ts";
+import { resolveOrigin } from "../common/set-origin.ts";
+import { SlowStart } from "../common/slow-start.ts";
 import { claimWatches, forgetClaim, reconcileClaim } from "./controller.ts";
 import type { ClaimControllerParts, ClaimDependencies } from "./dependencies.ts";
 

@@ -1,6 +1,6 @@
-import type { RametError } from "../../api/errors.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
-import type { SandboxClaim, SandboxClaimStatus } from "../../api/sandbox-claim.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxClaim, SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import type { Transition } from "../../kube/events.ts";
 
 /** All that a decision about one claim is made from. */

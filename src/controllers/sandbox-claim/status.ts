@@ -1,5 +1,5 @@
-import type { Condition } from "../../api/metadata.ts";
-import type { SandboxClaimStatus } from "../../api/sandbox-claim.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
+import type { SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { ClaimPlan, ClaimState } from "./state.ts";
 

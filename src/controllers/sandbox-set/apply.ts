@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
-import { RametError } from "../../api/errors.ts";
-import { annotations, scaleDownOwner } from "../../api/labels.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { RametError } from "../../base/errors.ts";
+import { annotations, scaleDownOwner } from "../../api/names/labels.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { createSandboxes } from "./create-sandboxes.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import type { SetAction, SetState } from "./state.ts";

@@ -1,6 +1,6 @@
-import { countOf } from "../../api/int-or-percent.ts";
-import { RametError } from "../../api/errors.ts";
-import type { SandboxSetSpec } from "../../api/sandbox-set.ts";
+import { countOf } from "./int-or-percent.ts";
+import { RametError } from "../../base/errors.ts";
+import type { SandboxSetSpec } from "../../api/kinds/sandbox-set.ts";
 
 /** How much of a pool may be missing. */
 export interface Bounds {

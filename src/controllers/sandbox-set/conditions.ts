@@ -1,4 +1,4 @@
-import type { Condition } from "../../api/metadata.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition, setCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Pool } from "./pool.ts";

@@ -1,4 +1,4 @@
-import { group } from "../../api/kind.ts";
+import { group } from "../../api/schema/kind.ts";
 import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
 import { applyAction } from "./apply.ts";

@@ -1,6 +1,6 @@
-import { RametError } from "../../api/errors.ts";
-import type { SandboxSet } from "../../api/sandbox-set.ts";
-import { setSandbox } from "../../api/set-sandbox.ts";
+import { RametError } from "../../base/errors.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import { setSandbox } from "../../api/set/set-sandbox.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { nextFailures } from "./failures.ts";
 import type { SetAction } from "./state.ts";

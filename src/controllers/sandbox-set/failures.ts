@@ -1,4 +1,4 @@
-import { backoffMilliseconds } from "../../kube/backoff.ts";
+import { backoffMilliseconds } from "../../base/backoff.ts";
 
 /** What is remembered of sandboxes of one revision that ended before anybody claimed them, or could not be made. */
 export interface Failures {

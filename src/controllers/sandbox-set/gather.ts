@@ -1,14 +1,14 @@
-import { RametError } from "../../api/errors.ts";
-import { setRevision } from "../../api/set-revision.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
-import type { SandboxSet } from "../../api/sandbox-set.ts";
+import { RametError } from "../../base/errors.ts";
+import { setRevision } from "../../api/set/set-revision.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { boundsOf } from "./bounds.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { backoffOf, nextFailures } from "./failures.ts";
 import { givesWayMilliseconds } from "./giving-way.ts";
 import { memberOf } from "./member.ts";
-import { resolveOrigin } from "./origin.ts";
+import { resolveOrigin } from "../common/set-origin.ts";
 import type { Member, SetState } from "./state.ts";
 
 /** Reads what a plan needs: from the cache, and of what it should show and does not, from the API server. */

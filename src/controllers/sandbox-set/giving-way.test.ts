@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { annotations, labels } from "../../api/labels.ts";
-import { Sandbox } from "../../api/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { givesWayMilliseconds, lookInMilliseconds, setOfClone } from "./giving-way.ts";
 
 function clone(claimedAt: Date): Sandbox {

@@ -1,6 +1,6 @@
-import { annotations, labels } from "../../api/labels.ts";
-import { rollbackRequest, wantsRollback } from "../../api/rollback-request.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Change } from "../../kube/store.ts";
 
 /** A clone in a ready Pod takes about a tenth of it. */

@@ -1,12 +1,12 @@
 import { Registry } from "prom-client";
 import { expect, it } from "vitest";
-import { Sandbox, type SandboxStatus } from "../../api/sandbox.ts";
-import { SandboxSet } from "../../api/sandbox-set.ts";
+import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
+import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { explicitConnection } from "../../kube/connection.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
-import { silentLog } from "../../kube/log.ts";
-import { createCache } from "../cache.ts";
-import { createInformers } from "../resources.ts";
+import { silentLog } from "../../base/log.ts";
+import { createCache } from "../common/cache.ts";
+import { createInformers } from "../common/resources.ts";
 import { setMetrics } from "./metrics.ts";
 
 const apiVersion = "agents.kruise.io/v1alpha1";

@@ -1,8 +1,8 @@
 import { Counter, Gauge, type Registry } from "prom-client";
-import type { SandboxSet } from "../../api/sandbox-set.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { keyOf, type ObjectName } from "../../kube/object.ts";
-import type { Cache } from "../cache.ts";
-import type { Informers } from "../resources.ts";
+import type { Cache } from "../common/cache.ts";
+import type { Informers } from "../common/resources.ts";
 import { memberOf } from "./member.ts";
 
 /** What is counted of sets. The sizes of the pools are read from the cache when somebody asks for them. */

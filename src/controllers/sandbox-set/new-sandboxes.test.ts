@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Sandbox } from "../../api/sandbox.ts";
-import type { Clock } from "../../kube/clock.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Clock } from "../../base/clock.ts";
 import { ObjectStore } from "../../kube/store.ts";
 import { NewSandboxes } from "./new-sandboxes.ts";
 

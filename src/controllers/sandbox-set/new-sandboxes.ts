@@ -1,5 +1,5 @@
-import type { Sandbox } from "../../api/sandbox.ts";
-import type { Clock } from "../../kube/clock.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { Informer } from "../../kube/informer.ts";
 
 /** A sandbox that was asked for, and that the informer has not shown yet. */

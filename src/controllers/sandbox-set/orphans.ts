@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { controllerOf, nameOfKey, type KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import type { SetDependencies } from "./dependencies.ts";

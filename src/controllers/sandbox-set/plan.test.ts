@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { SandboxSet, type SandboxSetSpec } from "../../api/sandbox-set.ts";
-import { Sandbox, type SandboxStatus } from "../../api/sandbox.ts";
-import { setRevision } from "../../api/set-revision.ts";
+import { SandboxSet, type SandboxSetSpec } from "../../api/kinds/sandbox-set.ts";
+import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
+import { setRevision } from "../../api/set/set-revision.ts";
 import { boundsOf } from "./bounds.ts";
 import { memberOf } from "./member.ts";
 import { planSet } from "./plan.ts";

@@ -1,5 +1,5 @@
-import { annotations, labels } from "../../api/labels.ts";
-import type { SandboxTemplate } from "../../api/sandbox-template.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { removalOrder } from "./removal-order.ts";
 import { poolOf, type Pool } from "./pool.ts";
 import type { SetAction, SetPlan, SetState } from "./state.ts";

@@ -1,7 +1,7 @@
-import type { SandboxSet } from "../../api/sandbox-set.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { keyOf } from "../../kube/object.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import type { Controller, ControllerParts } from "../controller-parts.ts";
+import type { Controller, ControllerParts } from "../common/controller-parts.ts";
 import { reconcileSet, setWatches } from "./controller.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { setMetrics } from "./metrics.ts";

@@ -1,8 +1,8 @@
-import type { RametError } from "../../api/errors.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
-import type { SandboxSet, SandboxSetStatus } from "../../api/sandbox-set.ts";
-import type { SandboxTemplate } from "../../api/sandbox-template.ts";
-import type { SetRevision } from "../../api/set-revision.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxSet, SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import type { SetRevision } from "../../api/set/set-revision.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Bounds } from "./bounds.ts";
 import type { Backoff } from "./failures.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { SandboxSetStatus } from "../../api/sandbox-set.ts";
+import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
 import { StatusPace } from "./status-pace.ts";
 
 it("lets news through at once, and numbers four times a second", () => {

@@ -1,5 +1,5 @@
-import type { SandboxSetStatus } from "../../api/sandbox-set.ts";
-import type { Clock } from "../../kube/clock.ts";
+import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
+import type { Clock } from "../../base/clock.ts";
 
 /**
  * How often a status is written: news at once, mere numbers four times a second at most. Three hundred sandboxes that become

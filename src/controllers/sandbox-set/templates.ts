@@ -1,8 +1,8 @@
-import { RametError } from "../../api/errors.ts";
-import { apiVersion } from "../../api/kind.ts";
-import { annotations, labels } from "../../api/labels.ts";
-import type { SandboxSet } from "../../api/sandbox-set.ts";
-import type { SetRevision } from "../../api/set-revision.ts";
+import { RametError } from "../../base/errors.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import type { SetRevision } from "../../api/set/set-revision.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import type { SetAction } from "./state.ts";

@@ -1,6 +1,6 @@
-import { initRequestDigest } from "../../api/init-request.ts";
-import type { Pod } from "../../api/pod.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { initRequestDigest } from "../../api/names/init-request.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 
 /** Under which the hand-over of what a sandbox asks for by now is known: another request is another hand-over. */
 export function adoptionId(sandbox: Sandbox, pod: Pod): string {

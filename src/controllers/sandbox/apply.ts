@@ -1,10 +1,10 @@
-import { cellPod } from "../../api/cell-pod.ts";
-import { RametError } from "../../api/errors.ts";
-import { annotations, finalizers } from "../../api/labels.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { cellPod } from "../../api/cell/cell-pod.ts";
+import { RametError } from "../../base/errors.ts";
+import { annotations, finalizers } from "../../api/names/labels.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { addFinalizer, removeFinalizer } from "../finalizer.ts";
-import { pauseCheckpoint } from "../pause-checkpoint.ts";
+import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
+import { pauseCheckpoint } from "../common/pause-checkpoint.ts";
 import { callCell, isCellAction } from "./cell-calls.ts";
 import { createClaims } from "./claims.ts";
 import type { SandboxDependencies } from "./dependencies.ts";

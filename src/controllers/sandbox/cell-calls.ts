@@ -1,11 +1,11 @@
-import { containerSpec } from "../../api/container-spec.ts";
-import { RametError } from "../../api/errors.ts";
-import { initRequestDigest, requestedEnvironment } from "../../api/init-request.ts";
-import type { Pod } from "../../api/pod.ts";
-import type { PodTemplateSpec } from "../../api/pod-template.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { containerSpec } from "../../api/cell/container-spec.ts";
+import { RametError } from "../../base/errors.ts";
+import { initRequestDigest, requestedEnvironment } from "../../api/names/init-request.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
-import { identityOf } from "../identity.ts";
+import { identityOf } from "../common/identity.ts";
 import { adoptionId } from "./adoption-id.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { swapId } from "./rollback.ts";

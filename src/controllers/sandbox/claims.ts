@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { claimName } from "../../api/cell-pod.ts";
-import { RametError } from "../../api/errors.ts";
-import { apiVersion } from "../../api/kind.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { claimName } from "../../api/cell/cell-pod.ts";
+import { RametError } from "../../base/errors.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { controllerOf, type KubeManifest } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";

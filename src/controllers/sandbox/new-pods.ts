@@ -1,5 +1,5 @@
-import type { Pod } from "../../api/pod.ts";
-import type { Clock } from "../../kube/clock.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
 

@@ -1,8 +1,8 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import { RametError } from "../../api/errors.ts";
-import type { PodTemplateSpec } from "../../api/pod-template.ts";
-import { restoreSpec } from "../../api/restore-spec.ts";
-import { describeDifference, templateDifference } from "../../api/template-difference.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import { restoreSpec } from "../../api/cell/restore-spec.ts";
+import { describeDifference, templateDifference } from "./template-difference.ts";
 import type { Origin } from "./state.ts";
 
 /** Whether, and from what, a sandbox of this template can be restored from this checkpoint. */

@@ -1,7 +1,7 @@
-import { initRequestDigest } from "../../api/init-request.ts";
-import type { SandboxStatus } from "../../api/sandbox.ts";
+import { initRequestDigest } from "../../api/names/init-request.ts";
+import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { wantsAdoption } from "./adoption-id.ts";
-import { cellRuns } from "./pod-facts.ts";
+import { cellRuns } from "../common/pod-facts.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, initialized, type ConditionChange } from "./status.ts";
 

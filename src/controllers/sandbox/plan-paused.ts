@@ -1,5 +1,5 @@
-import { RametError } from "../../api/errors.ts";
-import type { Condition } from "../../api/metadata.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, failed } from "./status.ts";

@@ -1,4 +1,4 @@
-import { isUnfinished } from "../pause-checkpoint.ts";
+import { isUnfinished } from "../common/pause-checkpoint.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, type ConditionChange } from "./status.ts";
 

@@ -1,7 +1,7 @@
-import { RametError } from "../../api/errors.ts";
-import type { SandboxStatus } from "../../api/sandbox.ts";
-import type { PodTemplateSpec } from "../../api/pod-template.ts";
-import { isUnfinished } from "../pause-checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import { isUnfinished } from "../common/pause-checkpoint.ts";
 import { planSwap, swappable } from "./plan-swap.ts";
 import { notRolledBack, refused, withRolledBack } from "./rollback-status.ts";
 import type { CloneSource, SandboxPlan, SandboxState } from "./state.ts";

@@ -1,9 +1,9 @@
-import type { Pod } from "../../api/pod.ts";
-import type { SandboxStatus } from "../../api/sandbox.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { notYet } from "./plan-rollback.ts";
 import { planStart } from "./plan-start.ts";
-import { isEnded } from "./pod-facts.ts";
+import { isEnded } from "../common/pod-facts.ts";
 import type { RollbackUnderWay } from "./rollback.ts";
 import { refused, withRolledBack } from "./rollback-status.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";

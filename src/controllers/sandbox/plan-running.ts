@@ -1,8 +1,8 @@
-import { isPodReady, type Pod } from "../../api/pod.ts";
+import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { withAdoption } from "./plan-adoption.ts";
 import { planPausing } from "./plan-pausing.ts";
-import { isEnded } from "./pod-facts.ts";
+import { isEnded } from "../common/pod-facts.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { changed, ended, memoryLoaded, memoryNotLoaded, type ConditionChange } from "./status.ts";
 

@@ -1,7 +1,7 @@
-import { finalizers } from "../../api/labels.ts";
-import type { Pod } from "../../api/pod.ts";
-import type { PodTemplateSpec } from "../../api/pod-template.ts";
-import { cellRuns, isEnded, startProblem } from "./pod-facts.ts";
+import { finalizers } from "../../api/names/labels.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import { cellRuns, isEnded, startProblem } from "../common/pod-facts.ts";
 import type { ResolvedTemplate, SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, running } from "./status.ts";
 

@@ -1,6 +1,6 @@
-import type { Pod } from "../../api/pod.ts";
-import type { PodTemplateSpec } from "../../api/pod-template.ts";
-import { cellRuns, isEnded } from "./pod-facts.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import { cellRuns, isEnded } from "../common/pod-facts.ts";
 import { refused, withRolledBack } from "./rollback-status.ts";
 import type { CloneSource, SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 import { running } from "./status.ts";

@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { RametError } from "../../api/errors.ts";
-import { annotations, labels } from "../../api/labels.ts";
-import { Checkpoint } from "../../api/checkpoint.ts";
-import { Pod } from "../../api/pod.ts";
-import { parsePodTemplate } from "../../api/pod-template.ts";
-import { Sandbox, type SandboxPhase } from "../../api/sandbox.ts";
+import { RametError } from "../../base/errors.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import { Sandbox, type SandboxPhase } from "../../api/kinds/sandbox.ts";
 import { planSandbox } from "./plan.ts";
 import type { Origin, SandboxState } from "./state.ts";
 

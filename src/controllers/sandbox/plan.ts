@@ -1,4 +1,4 @@
-import { finalizers } from "../../api/labels.ts";
+import { finalizers } from "../../api/names/labels.ts";
 import type { Transition } from "../../kube/events.ts";
 import { planPaused } from "./plan-paused.ts";
 import { planRollingBack } from "./plan-rolling-back.ts";

@@ -1,8 +1,8 @@
-import type { Sandbox } from "../../api/sandbox.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { Attempts } from "../attempts.ts";
-import { Wishes, type Controller, type ControllerParts } from "../controller-parts.ts";
-import { SlowStart } from "../slow-start.ts";
+import { Attempts } from "../common/attempts.ts";
+import { Wishes, type Controller, type ControllerParts } from "../common/controller-parts.ts";
+import { SlowStart } from "../common/slow-start.ts";
 import { reconcileSandbox, sandboxWatches } from "./controller.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { NewPods } from "./new-pods.ts";

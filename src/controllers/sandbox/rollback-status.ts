@@ -1,6 +1,6 @@
-import type { RametError } from "../../api/errors.ts";
-import type { Condition } from "../../api/metadata.ts";
-import type { SandboxStatus } from "../../api/sandbox.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
+import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { SandboxState } from "./state.ts";
 

@@ -1,8 +1,8 @@
-import type { Pod } from "../../api/pod.ts";
-import { rollbackRequest, wantsRollback } from "../../api/rollback-request.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
-import { originOfText } from "./origin-of-text.ts";
+import { originOfText } from "../common/origin-of-text.ts";
 import type { SandboxState } from "./state.ts";
 
 /** A rollback that has begun and has not ended: the sandbox's Pod makes room, or another one is being restored. */

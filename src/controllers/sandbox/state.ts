@@ -1,14 +1,14 @@
-import type { Checkpoint } from "../../api/checkpoint.ts";
-import type { CellState } from "../../api/cell.ts";
-import type { Contents } from "../../api/contents.ts";
-import type { RametError } from "../../api/errors.ts";
-import type { Pod } from "../../api/pod.ts";
-import type { PodTemplateSpec } from "../../api/pod-template.ts";
-import type { RollbackRequest } from "../../api/rollback-request.ts";
-import type { Sandbox, SandboxStatus } from "../../api/sandbox.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { CellState } from "../../api/cell/cell-api.ts";
+import type { Contents } from "../../api/schema/contents.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { RollbackRequest } from "../../api/names/rollback-request.ts";
+import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { CheckpointHandle, Started } from "../../backends/backend.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { Attempt } from "../attempts.ts";
+import type { Attempt } from "../common/attempts.ts";
 
 /** All that a decision about one sandbox is made from. */
 export interface SandboxState {

@@ -1,10 +1,10 @@
-import type { RametError } from "../../api/errors.ts";
-import { labels } from "../../api/labels.ts";
-import type { Condition } from "../../api/metadata.ts";
-import type { Pod } from "../../api/pod.ts";
-import type { SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/sandbox.ts";
+import type { RametError } from "../../base/errors.ts";
+import { labels } from "../../api/names/labels.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { setCondition } from "../../kube/conditions.ts";
-import { endMessage, endReason } from "./pod-facts.ts";
+import { endMessage, endReason } from "../common/pod-facts.ts";
 import type { SandboxState, StartOutcome } from "./state.ts";
 
 export interface ConditionChange {

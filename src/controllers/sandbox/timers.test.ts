@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { Sandbox } from "../../api/sandbox.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { timers } from "./timers.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");

@@ -1,7 +1,7 @@
-import { parseDuration } from "../../api/duration.ts";
-import { RametError } from "../../api/errors.ts";
-import { annotations } from "../../api/labels.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { RametError } from "../../base/errors.ts";
+import { annotations } from "../../api/names/labels.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxAction } from "./state.ts";
 
 export interface Timers {

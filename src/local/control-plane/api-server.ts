@@ -1,7 +1,7 @@
 import { request } from "node:https";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
-import type { Clock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Clock } from "../../base/clock.ts";
 import { startChild, type Child } from "./child.ts";
 import { etcdEndpoint } from "./etcd.ts";
 import type { KeyPairFiles, Pki } from "./pki.ts";

@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { accessSync, closeSync, constants, openSync } from "node:fs";
 import { open } from "node:fs/promises";
-import { RametError } from "../../api/errors.ts";
-import { delay, type Clock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { delay, type Clock } from "../../base/clock.ts";
 
 export interface ChildOptions {
   program: string;

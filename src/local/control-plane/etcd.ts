@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "../../kube/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { startChild, type Child } from "./child.ts";
 import { waitUntilReady } from "./readiness.ts";
 import { socketAccepts } from "./socket-accepts.ts";

@@ -1,5 +1,5 @@
-import { RametError } from "../../api/errors.ts";
-import { canceled, delay, type Clock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { canceled, delay, type Clock } from "../../base/clock.ts";
 import type { Child } from "./child.ts";
 
 export interface ReadinessOptions {

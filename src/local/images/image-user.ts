@@ -1,8 +1,8 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
-import { folderInside } from "./folder-inside.ts";
+import { RametError } from "../../base/errors.ts";
+import { folderInside } from "./directory-inside.ts";
 
 export interface UserIds {
   uid: number;

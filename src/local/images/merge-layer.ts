@@ -1,8 +1,8 @@
 import type { Stats } from "node:fs";
 import { chmod, chown, lstat, mkdir, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
-import { folderInside } from "./folder-inside.ts";
+import { RametError } from "../../base/errors.ts";
+import { folderInside } from "./directory-inside.ts";
 import { isRoot } from "./unpack-tar.ts";
 
 /**

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { z } from "zod";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { ImageConfig } from "./image.ts";
 import { mergeLayer } from "./merge-layer.ts";
 import { unpackTar } from "./unpack-tar.ts";

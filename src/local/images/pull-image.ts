@@ -1,6 +1,6 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { isExecutable } from "../tools/find-installed.ts";
 import { runProgram } from "../tools/run-program.ts";
 import { imageNotFound, type ImageStore } from "./image-store.ts";

@@ -1,8 +1,8 @@
 import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
-import { systemClock, type Clock } from "../../kube/clock.ts";
-import { cacheFolder } from "../tools/cache-folder.ts";
+import { RametError } from "../../base/errors.ts";
+import { systemClock, type Clock } from "../../base/clock.ts";
+import { cacheFolder } from "../tools/cache-directory.ts";
 import { withLock } from "../tools/lock.ts";
 import { progressLine, type ProgressLine } from "../tools/progress.ts";
 import { makeDebianTar } from "./debian-tar.ts";

@@ -2,7 +2,7 @@ import { createReadStream } from "node:fs";
 import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { createGunzip, createZstdDecompress } from "node:zlib";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { ImageConfig } from "./image.ts";
 import { isOciLayout, unpackOciLayout } from "./oci-layout.ts";
 import { treeDigest } from "./tree-digest.ts";

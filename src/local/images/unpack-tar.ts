@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../tools/run-program.ts";
 
 /**

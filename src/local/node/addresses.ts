@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
-import { cellPort } from "../../api/cell.ts";
-import { RametError } from "../../api/errors.ts";
+import { cellPort } from "../../api/cell/cell-api.ts";
+import { RametError } from "../../base/errors.ts";
 
 const mostTries = 64;
 

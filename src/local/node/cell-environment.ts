@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { CellConfig } from "../../api/cell.ts";
-import { RametError } from "../../api/errors.ts";
+import { CellConfig } from "../../api/cell/cell-api.ts";
+import { RametError } from "../../base/errors.ts";
 import type { NodeImage } from "./images.ts";
-import type { PodFolder } from "./pod-folder.ts";
+import type { PodFolder } from "./pod-directory.ts";
 
 /** The programs that a cell needs on the node. */
 export interface CellTools {

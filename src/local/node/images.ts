@@ -1,4 +1,4 @@
-import type { ImageConfig } from "../../cell/cell-setting.ts";
+import type { ImageConfig } from "../../cell/setting/cell-setting.ts";
 
 /** An image that the machine has, as a folder. */
 export interface NodeImage {

@@ -3,10 +3,10 @@ import { createServer, type Server } from "node:https";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { TLSSocket } from "node:tls";
-import { RametError } from "../../api/errors.ts";
-import { statusOf } from "../../cell/http-status.ts";
-import { sendLog } from "../../cell/log-stream.ts";
-import type { Clock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { statusOf } from "../../cell/server/http-status.ts";
+import { sendLog } from "../../cell/server/log-stream.ts";
+import type { Clock } from "../../base/clock.ts";
 import { nodeClientName } from "../control-plane/api-server.ts";
 import type { PodProcess } from "./pod-process.ts";
 

@@ -1,10 +1,10 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { identifyProcess, type ProcessIdentity } from "../process-identity.ts";
-import type { PodFolder } from "./pod-folder.ts";
+import type { PodFolder } from "./pod-directory.ts";
 import { viewFlags, type MachineView } from "./pod-view.ts";
-import { podFolderVariable } from "./strays.ts";
+import { podFolderVariable } from "./orphans.ts";
 
 /** The outer process of a Pod that has just been started. */
 export interface LaunchedPod {

@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
-import { RametError } from "../../api/errors.ts";
-import type { Clock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Clock } from "../../base/clock.ts";
 import { imageUser } from "../images/image-user.ts";
 import { openImageStore } from "../images/image-store.ts";
 import { getOrPullImage } from "../images/pull-image.ts";

@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import { pino } from "pino";
-import { RametError } from "../../api/errors.ts";
-import { systemClock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { systemClock } from "../../base/clock.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
-import type { ClusterFolder } from "../cluster-folder.ts";
+import type { ClusterFolder } from "../cluster-directory.ts";
 import { readSetting } from "../cluster-setting.ts";
 import { openPki } from "../control-plane/pki.ts";
 import { imagesFolder } from "../images/python-image.ts";

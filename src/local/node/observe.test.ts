@@ -3,10 +3,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { systemClock } from "../../kube/clock.ts";
+import { systemClock } from "../../base/clock.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { observe, untoldMilliseconds } from "./observe.ts";
-import { PodFolder } from "./pod-folder.ts";
+import { PodFolder } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 
 let pods: string;

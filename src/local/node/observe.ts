@@ -1,4 +1,4 @@
-import type { CellState } from "../../api/cell.ts";
+import type { CellState } from "../../api/cell/cell-api.ts";
 import type { PodExit, PodProcess } from "./pod-process.ts";
 import type { Observation } from "./pod-status.ts";
 

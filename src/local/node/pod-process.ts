@@ -1,9 +1,9 @@
 import { watch } from "node:fs";
-import type { CellState } from "../../api/cell.ts";
-import type { Clock } from "../../kube/clock.ts";
+import type { CellState } from "../../api/cell/cell-api.ts";
+import type { Clock } from "../../base/clock.ts";
 import { isProcessRunning, signalProcess } from "../process-identity.ts";
 import type { LaunchedPod } from "./launch-pod.ts";
-import type { PodFolder, PodRecord } from "./pod-folder.ts";
+import type { PodFolder, PodRecord } from "./pod-directory.ts";
 import type { NodePod } from "./pod.ts";
 import { PodProbes, type ProbeVerdict } from "./probes.ts";
 

@@ -1,18 +1,18 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
-import type { Log } from "../../kube/log.ts";
+import type { Log } from "../../base/log.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { signalProcess } from "../process-identity.ts";
 import { observe, untoldMilliseconds } from "./observe.ts";
-import { PodFolder, podFolders } from "./pod-folder.ts";
+import { PodFolder, podFolders } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podStatus, type Observation } from "./pod-status.ts";
 import { awaitsNode, graceMilliseconds, hasEnded, type NodePod } from "./pod.ts";
 import { startPod, type PodStarterOptions } from "./start-pod.ts";
-import { podProcesses } from "./strays.ts";
+import { podProcesses } from "./orphans.ts";
 import { unsupported } from "./unsupported.ts";
 
 export interface PodRunnerOptions extends PodStarterOptions {

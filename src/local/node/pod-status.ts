@@ -1,5 +1,5 @@
-import type { CellState } from "../../api/cell.ts";
-import type { Condition } from "../../api/metadata.ts";
+import type { CellState } from "../../api/cell/cell-api.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { NodePod, NodePodStatus } from "./pod.ts";
 import type { ProbeVerdict } from "./probes.ts";

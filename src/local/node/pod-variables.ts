@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { RametError } from "../../api/errors.ts";
-import { expandVariables } from "../../api/expansion.ts";
-import type { Container } from "../../api/pod-template.ts";
+import { RametError } from "../../base/errors.ts";
+import { expandVariables } from "../../api/cell/expansion.ts";
+import type { Container } from "../../api/schema/pod-template.ts";
 import type { PodObjects } from "./pod-objects.ts";
 import type { NodePod } from "./pod.ts";
 

@@ -1,6 +1,6 @@
 import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, sep } from "node:path";
-import { PodFolder } from "./pod-folder.ts";
+import { PodFolder } from "./pod-directory.ts";
 
 /** What cells see of the machine. */
 export interface MachineView {

@@ -1,10 +1,10 @@
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
-import { RametError } from "../../api/errors.ts";
-import { expandVariables } from "../../api/expansion.ts";
-import type { Container, Volume } from "../../api/pod-template.ts";
-import type { PodFolder } from "./pod-folder.ts";
+import { RametError } from "../../base/errors.ts";
+import { expandVariables } from "../../api/cell/expansion.ts";
+import type { Container, Volume } from "../../api/schema/pod-template.ts";
+import type { PodFolder } from "./pod-directory.ts";
 import type { PodObjects } from "./pod-objects.ts";
 import type { NodePod } from "./pod.ts";
 

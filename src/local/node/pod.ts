@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { labels } from "../../api/labels.ts";
-import { Pod } from "../../api/pod.ts";
+import { labels } from "../../api/names/labels.ts";
+import { Pod } from "../../api/schema/pod.ts";
 
 /** A Pod as the node reads it. */
 export const NodePod = Pod.extend({ apiVersion: z.string().optional(), kind: z.string().optional() });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Handler } from "../../api/pod-template.ts";
+import type { Handler } from "../../api/schema/pod-template.ts";
 
 const Port = z.union([z.int(), z.string()]);
 

@@ -3,9 +3,9 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
 import { ManualClock } from "../../../test/contract/kube/manual-clock.ts";
-import type { CellState } from "../../api/cell.ts";
-import { Container } from "../../api/pod-template.ts";
-import { knock } from "./knock.ts";
+import type { CellState } from "../../api/cell/cell-api.ts";
+import { Container } from "../../api/schema/pod-template.ts";
+import { knock } from "./probe-attempt.ts";
 import { ProbeSpec } from "./probe-spec.ts";
 import { PodProbes } from "./probes.ts";
 

@@ -1,7 +1,7 @@
-import type { CellState } from "../../api/cell.ts";
-import type { Container } from "../../api/pod-template.ts";
-import type { Clock } from "../../kube/clock.ts";
-import { knock as knockForReal, type Knock, type ProbeTarget } from "./knock.ts";
+import type { CellState } from "../../api/cell/cell-api.ts";
+import type { Container } from "../../api/schema/pod-template.ts";
+import type { Clock } from "../../base/clock.ts";
+import { knock as knockForReal, type Knock, type ProbeTarget } from "./probe-attempt.ts";
 import { ProbeSpec } from "./probe-spec.ts";
 import { asksTheCell } from "./unsupported.ts";
 

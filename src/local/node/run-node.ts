@@ -1,11 +1,11 @@
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
-import { engineBuild } from "../../cell/engine-build.ts";
-import { delay } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { engineBuild } from "../../cell/sandbox/engine-build.ts";
+import { delay } from "../../base/clock.ts";
 import { runController, watching } from "../../kube/controller.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import type { Log } from "../../kube/log.ts";
+import type { Log } from "../../base/log.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { CellTools } from "./cell-environment.ts";
 import type { ImageSource } from "./images.ts";

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { existsSync, renameSync } from "node:fs";
-import { CellConfig } from "../../api/cell.ts";
-import { environmentPrefix } from "../../api/container-spec.ts";
-import type { Clock } from "../../kube/clock.ts";
-import type { Log } from "../../kube/log.ts";
+import { CellConfig } from "../../api/cell/cell-api.ts";
+import { environmentPrefix } from "../../api/cell/container-spec.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Log } from "../../base/log.ts";
 import { launchPod, type LaunchedPod } from "./launch-pod.ts";
-import { PodFolder } from "./pod-folder.ts";
+import { PodFolder } from "./pod-directory.ts";
 import { folderInside, type MachineView } from "./pod-view.ts";
 
 export interface SparePodsOptions {

@@ -1,12 +1,12 @@
-import { RametError } from "../../api/errors.ts";
-import type { Container, Volume } from "../../api/pod-template.ts";
-import type { Clock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Container, Volume } from "../../api/schema/pod-template.ts";
+import type { Clock } from "../../base/clock.ts";
 import { signalProcess } from "../process-identity.ts";
 import { chooseAddress } from "./addresses.ts";
 import { cellEnvironment, type CellTools } from "./cell-environment.ts";
 import type { ImageSource, NodeImage } from "./images.ts";
 import { launchPod } from "./launch-pod.ts";
-import { PodFolder } from "./pod-folder.ts";
+import { PodFolder } from "./pod-directory.ts";
 import type { PodObjects } from "./pod-objects.ts";
 import { PodProcess } from "./pod-process.ts";
 import type { NodePod } from "./pod.ts";

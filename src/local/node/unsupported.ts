@@ -1,5 +1,5 @@
-import { cellPort } from "../../api/cell.ts";
-import type { Container, Handler, Volume } from "../../api/pod-template.ts";
+import { cellPort } from "../../api/cell/cell-api.ts";
+import type { Container, Handler, Volume } from "../../api/schema/pod-template.ts";
 import type { NodePod } from "./pod.ts";
 import { unsupportedProbe } from "./probe-spec.ts";
 

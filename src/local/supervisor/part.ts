@@ -1,6 +1,6 @@
-import { RametError } from "../../api/errors.ts";
-import { backoffMilliseconds } from "../../kube/backoff.ts";
-import { delay, type Clock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { backoffMilliseconds } from "../../base/backoff.ts";
+import { delay, type Clock } from "../../base/clock.ts";
 import type { PartStatus } from "../cluster-status.ts";
 import type { Child } from "../control-plane/child.ts";
 import { identifyProcess } from "../process-identity.ts";

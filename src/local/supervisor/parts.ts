@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import type { Clock } from "../../kube/clock.ts";
-import type { ClusterFolder } from "../cluster-folder.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { ClusterFolder } from "../cluster-directory.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
 import type { PartStatus } from "../cluster-status.ts";
 import { startApiServer } from "../control-plane/api-server.ts";

@@ -1,6 +1,6 @@
-import { apiVersion, group, version } from "../../api/kind.ts";
-import { sandboxTemplateKind } from "../../api/sandbox-template.ts";
-import { clusterTemplatePrefix, systemNamespace } from "../../api/system-names.ts";
+import { apiVersion, group, version } from "../../api/schema/kind.ts";
+import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
+import { clusterTemplatePrefix, systemNamespace } from "../../api/names/system-names.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeManifest } from "../../kube/object.ts";

@@ -1,10 +1,10 @@
 import { mkdir } from "node:fs/promises";
-import { RametError } from "../../api/errors.ts";
-import type { Clock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Clock } from "../../base/clock.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
-import { untilAborted } from "../../kube/until-aborted.ts";
-import type { ClusterFolder } from "../cluster-folder.ts";
+import { untilAborted } from "../../base/until-aborted.ts";
+import type { ClusterFolder } from "../cluster-directory.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
 import { writeStatus, type ClusterStatus, type PartStatus } from "../cluster-status.ts";
 import { identifyProcess } from "../process-identity.ts";

@@ -1,5 +1,5 @@
-import { systemClock } from "../../kube/clock.ts";
-import type { ClusterFolder } from "../cluster-folder.ts";
+import { systemClock } from "../../base/clock.ts";
+import type { ClusterFolder } from "../cluster-directory.ts";
 import { readSetting } from "../cluster-setting.ts";
 import { superviseCluster } from "./supervise.ts";
 

@@ -1,8 +1,8 @@
 import { utimes } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { RametError } from "../../api/errors.ts";
-import { canceled, systemClock, type Clock } from "../../kube/clock.ts";
-import { cacheFolder } from "./cache-folder.ts";
+import { RametError } from "../../base/errors.ts";
+import { canceled, systemClock, type Clock } from "../../base/clock.ts";
+import { cacheFolder } from "./cache-directory.ts";
 import { makeDownloader, type Downloader } from "./download.ts";
 import { findInstalled, isExecutable } from "./find-installed.ts";
 import { findGo } from "./go-build.ts";

@@ -6,7 +6,7 @@ import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createZstdDecompress } from "node:zlib";
 import { EnvHttpProxyAgent, fetch, type Response } from "undici";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { runProgram } from "./run-program.ts";
 import type { Release } from "./tool.ts";
 

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { cacheFolder } from "./cache-folder.ts";
+import { cacheFolder } from "./cache-directory.ts";
 import { findGo, goBuild } from "./go-build.ts";
 import { goEnvironment } from "./go-environment.ts";
 import { runProgram } from "./run-program.ts";

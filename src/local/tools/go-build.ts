@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { isExecutable } from "./find-installed.ts";
 import { goModuleSources } from "./go-modules.ts";
 import { runProgram } from "./run-program.ts";

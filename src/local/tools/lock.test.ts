@@ -4,7 +4,7 @@ import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { systemClock } from "../../kube/clock.ts";
+import { systemClock } from "../../base/clock.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { withLock } from "./lock.ts";
 
@@ -20,7 +20,7 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 async function otherHolder(): Promise<{ pid: number; end: () => Promise<void> }> {
   const program = `
     import { withLock } from ${JSON.stringify(join(import.meta.dirname, "lock.ts"))};
-    import { systemClock } from ${JSON.stringify(join(import.meta.dirname, "../../kube/clock.ts"))};
+    import { systemClock } from ${JSON.stringify(join(import.meta.dirname, "../../base/clock.ts"))};
     await withLock(${JSON.stringify(path)}, { clock: systemClock }, async () => {
       console.log("held");
       await new Promise((resolve) => process.stdin.once("end", resolve).resume());

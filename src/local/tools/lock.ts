@@ -2,8 +2,8 @@ import { randomBytes } from "node:crypto";
 import { link, mkdir, readFile, stat, unlink, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { z } from "zod";
-import { RametError } from "../../api/errors.ts";
-import { delay, type Clock } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { delay, type Clock } from "../../base/clock.ts";
 import { identifyProcess, isProcessRunning, ProcessIdentity } from "../process-identity.ts";
 
 export interface LockOptions {

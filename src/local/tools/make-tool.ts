@@ -1,6 +1,6 @@
 import { mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { Downloader } from "./download.ts";
 import { goBuild } from "./go-build.ts";
 import type { Limiter } from "./limiter.ts";

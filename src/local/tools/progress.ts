@@ -1,4 +1,4 @@
-import type { Clock } from "../../kube/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 
 /** Reports one piece of work: what it does now, and again every ten seconds how long it has been at it. */
 export interface ProgressLine {

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { RametError } from "../../api/errors.ts";
-import { canceled } from "../../kube/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { canceled } from "../../base/clock.ts";
 
 export interface RunOptions {
   cwd?: string;

@@ -1,7 +1,7 @@
 import type { BigIntStats } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { z } from "zod";
-import { canonicalJson } from "../../api/canonical-json.ts";
+import { canonicalJson } from "../../base/canonical-json.ts";
 import { FileName } from "../manifest.ts";
 import { readSmallFile, writeDurably } from "./durable.ts";
 import type { CheckpointLayout } from "./layout.ts";

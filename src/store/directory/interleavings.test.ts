@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { draft } from "../../../test/contract/store/draft.ts";
 import { imageOf, restore, writeFiles } from "../../../test/contract/store/harness.ts";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { openForRead, openForWrite } from "../open.ts";
 import type { Step } from "../sessions.ts";
 import { errnoOf, storeError } from "../store-error.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { NamespaceName } from "../checkpoint-id.ts";
 import { ownerFile } from "../owner.ts";
 import { layoutOf, type Layout } from "./layout.ts";
-import { namespaceOf, requireFolders } from "./namespace-folder.ts";
+import { namespaceOf, requireFolders } from "./namespace-directory.ts";
 import { requireRoot } from "./root.ts";
 
 export interface Namespaces {

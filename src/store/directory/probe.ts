@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { link, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { StoreHealth } from "../checkpoint-store.ts";
 import { roomHint, storeError } from "../store-error.ts";
 import { syncFolders, writeDurably } from "./durable.ts";

@@ -1,6 +1,6 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { DirectoryGrant } from "../../api/grant.ts";
+import type { DirectoryGrant } from "../../api/cell/grant.ts";
 import { checkGrant, refused } from "../grant-check.ts";
 import { lost, type ManifestFile } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
@@ -9,7 +9,7 @@ import { unless } from "./durable.ts";
 import { readFingerprints } from "./fingerprints.ts";
 import { holdByHandles, holdByLinks, type HeldImage } from "./held-image.ts";
 import type { Layout } from "./layout.ts";
-import { openNamespaceFolder } from "./namespace-folder.ts";
+import { openNamespaceFolder } from "./namespace-directory.ts";
 import { publishedManifest } from "./published.ts";
 import { verifyImage } from "./verify-image.ts";
 

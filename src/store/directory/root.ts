@@ -1,5 +1,5 @@
 import { stat } from "node:fs/promises";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { errnoOf } from "../store-error.ts";
 
 /** Why a store's root cannot be used, as `StoreUnavailable`. It may be a link: where it is, is the operator's choice. */

@@ -5,7 +5,7 @@ import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
 import type { Damage, ScrubOptions, ScrubReport } from "../checkpoint-store.ts";
 import { contentDigest } from "../content-digest.ts";
 import type { Manifest, ManifestFile } from "../manifest.ts";
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { ifPresent, statOf, unless } from "./durable.ts";
 import type { Layout } from "./layout.ts";
 import { namespacesIn } from "./namespaces.ts";

@@ -1,11 +1,11 @@
 import { join } from "node:path";
-import type { DirectoryGrant } from "../../api/grant.ts";
+import type { DirectoryGrant } from "../../api/cell/grant.ts";
 import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
 import type { CheckpointStore } from "../checkpoint-store.ts";
 import { expiryOf } from "../grant-check.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
 import { guarded } from "../store-error.ts";
-import { namespaceOf, makeNamespaceFolder, requireFolders } from "./namespace-folder.ts";
+import { namespaceOf, makeNamespaceFolder, requireFolders } from "./namespace-directory.ts";
 import { layoutOf, type Layout } from "./layout.ts";
 import { namespacesIn } from "./namespaces.ts";
 import { bindStore, ownerOf } from "./owner.ts";

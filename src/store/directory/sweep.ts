@@ -4,7 +4,7 @@ import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
 import type { SweepOptions, SweepReport } from "../checkpoint-store.ts";
 import type { Step } from "../sessions.ts";
 import { ifPresent, statOf } from "./durable.ts";
-import { foretelling } from "./foretelling.ts";
+import { foretelling } from "./sweep-preview.ts";
 import { stagingKind, type Layout } from "./layout.ts";
 import { namespacesIn } from "./namespaces.ts";
 import { removing, type Removing } from "./removing.ts";

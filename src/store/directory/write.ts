@@ -1,7 +1,7 @@
 import { mkdir, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { RametError } from "../../api/errors.ts";
-import type { DirectoryGrant } from "../../api/grant.ts";
+import { RametError } from "../../base/errors.ts";
+import type { DirectoryGrant } from "../../api/cell/grant.ts";
 import { checkGrant } from "../grant-check.ts";
 import { encodeManifest, manifestFrom, sizeOf, type ManifestDraft } from "../manifest.ts";
 import { alreadyPublished, guarded, roomHint } from "../store-error.ts";
@@ -10,8 +10,8 @@ import { keepContent } from "./content.ts";
 import { syncFolders, unless, writeDurably } from "./durable.ts";
 import { writeFingerprints } from "./fingerprints.ts";
 import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.ts";
-import { openNamespaceFolder } from "./namespace-folder.ts";
-import { phaseTimer } from "../phase-timer.ts";
+import { openNamespaceFolder } from "./namespace-directory.ts";
+import { phaseTimer } from "../../base/phases.ts";
 import { findPublished } from "./published.ts";
 import { sealImage } from "./seal.ts";
 

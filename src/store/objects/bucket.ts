@@ -1,4 +1,4 @@
-import type { SignedRequest } from "../../api/grant.ts";
+import type { SignedRequest } from "../../api/cell/grant.ts";
 
 /**
  * What the driver needs of an object store, below one prefix of one bucket: the client of S3 is one, those of other clouds have

@@ -1,5 +1,5 @@
-import type { Grant } from "../../api/grant.ts";
-import { RametError } from "../../api/errors.ts";
+import type { Grant } from "../../api/cell/grant.ts";
+import { RametError } from "../../base/errors.ts";
 import { refused } from "../grant-check.ts";
 import { errnoOf, guarded, scratchHint } from "../store-error.ts";
 import { kindOfRefusal, refusalError, sayRefusal } from "./refusal.ts";

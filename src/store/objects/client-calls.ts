@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { kindOfRefusal, refusalError, sayRefusal, type Refusal, type RefusalKind } from "./refusal.ts";
 
 /** What a controller has asked of a cloud, for a message. */

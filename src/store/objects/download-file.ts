@@ -1,7 +1,7 @@
 import { createHash, type Hash } from "node:crypto";
 import { open, type FileHandle } from "node:fs/promises";
 import { setImmediate as immediate } from "node:timers/promises";
-import type { ObjectsReadGrant, SignedRequest } from "../../api/grant.ts";
+import type { ObjectsReadGrant, SignedRequest } from "../../api/cell/grant.ts";
 import { lost, type ManifestFile } from "../manifest.ts";
 import { callSigned, type SignedAnswer } from "./signed-http.ts";
 

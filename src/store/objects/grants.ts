@@ -1,4 +1,4 @@
-import type { ObjectsReadGrant, ObjectsWriteGrant } from "../../api/grant.ts";
+import type { ObjectsReadGrant, ObjectsWriteGrant } from "../../api/cell/grant.ts";
 import type { CheckpointRef } from "../checkpoint-id.ts";
 import { parseManifest } from "../manifest.ts";
 import type { Bucket } from "./bucket.ts";

@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { anotherCluster, decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
 import { readWhole, type Bucket } from "./bucket.ts";
 

@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { StoreHealth } from "../checkpoint-store.ts";
 import { readWhole, type Bucket } from "./bucket.ts";
 import { newProbeKey } from "./layout.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { canonicalJson } from "../../api/canonical-json.ts";
+import { canonicalJson } from "../../base/canonical-json.ts";
 import type { CheckpointRef } from "../checkpoint-id.ts";
 import { digestOf, lost, parseManifest, sizeOf, versionedJson, type Manifest } from "../manifest.ts";
 import type { PublishedCheckpoint } from "../sessions.ts";

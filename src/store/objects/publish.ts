@@ -1,11 +1,11 @@
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../api/errors.ts";
-import type { ObjectsWriteGrant, SignedRequest } from "../../api/grant.ts";
+import { RametError } from "../../base/errors.ts";
+import type { ObjectsWriteGrant, SignedRequest } from "../../api/cell/grant.ts";
 import { refused } from "../grant-check.ts";
 import { imageFiles } from "../image-files.ts";
 import { encodeManifest, manifestFrom, sizeOf, type ManifestDraft } from "../manifest.ts";
-import { phaseTimer } from "../phase-timer.ts";
+import { phaseTimer } from "../../base/phases.ts";
 import type { Publication, PublishedCheckpoint, Step } from "../sessions.ts";
 import { alreadyPublished } from "../store-error.ts";
 import { allOrNone } from "./all-or-none.ts";

@@ -1,4 +1,4 @@
-import { RametError } from "../../api/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import type { CheckpointRef } from "../checkpoint-id.ts";
 import { decodeManifest, lost, type Manifest } from "../manifest.ts";
 import { readWhole, type Bucket } from "./bucket.ts";

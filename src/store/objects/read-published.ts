@@ -1,4 +1,4 @@
-import type { Grant } from "../../api/grant.ts";
+import type { Grant } from "../../api/cell/grant.ts";
 import { decodePublication, type PublicationObject } from "./publication.ts";
 import { callSigned } from "./signed-http.ts";
 

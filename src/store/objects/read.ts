@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ObjectsReadGrant } from "../../api/grant.ts";
+import type { ObjectsReadGrant } from "../../api/cell/grant.ts";
 import { checkGrant, refused } from "../grant-check.ts";
 import { decodeManifest, lost } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession } from "../sessions.ts";

@@ -1,5 +1,5 @@
-import { RametError } from "../../api/errors.ts";
-import type { ErrorCode } from "../../api/error-codes.ts";
+import { RametError } from "../../base/errors.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
 
 /** Why an object store did not do what it was asked: what it answered, or that it did not. */
 export interface Refusal {

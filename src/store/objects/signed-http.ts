@@ -4,7 +4,7 @@ import { request as httpsRequest } from "node:https";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { SignedRequest } from "../../api/grant.ts";
+import type { SignedRequest } from "../../api/cell/grant.ts";
 import { kindOfRefusal, sayRefusal, type Refusal } from "./refusal.ts";
 
 /** No byte for that long: the other side, or the way to it, is gone. */

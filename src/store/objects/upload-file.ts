@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { open, readFile } from "node:fs/promises";
-import type { SignedRequest } from "../../api/grant.ts";
+import type { SignedRequest } from "../../api/cell/grant.ts";
 import { hashFile, type ContentDigest } from "../content-digest.ts";
 import { callSigned } from "./signed-http.ts";
 

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ObjectsWriteGrant } from "../../api/grant.ts";
+import type { ObjectsWriteGrant } from "../../api/cell/grant.ts";
 import { checkGrant, refused } from "../grant-check.ts";
 import type { OpenForWriteOptions, Step, WriteSession } from "../sessions.ts";
 import { inCell } from "./cell-error.ts";

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseAllDocuments } from "yaml";
-import { cellPod } from "../../../src/api/cell-pod.ts";
-import { kinds } from "../../../src/api/kinds.ts";
-import { parsePodTemplate } from "../../../src/api/pod-template.ts";
+import { cellPod } from "../../../src/api/cell/cell-pod.ts";
+import { kinds } from "../../../src/api/kinds/kinds.ts";
+import { parsePodTemplate } from "../../../src/api/schema/pod-template.ts";
 import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
 import { ApiClient, collection, type Manifest } from "./api-client.ts";
 import { illegal } from "./illegal.ts";

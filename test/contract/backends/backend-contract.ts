@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Identity } from "../../../src/api/cell.ts";
+import type { Identity } from "../../../src/api/cell/cell-api.ts";
 import type { Backend, CheckpointHandle, SandboxTarget } from "../../../src/backends/backend.ts";
 
 /** Sandboxes for a backend to work on. */

@@ -14,10 +14,10 @@ import {
   type CellState,
   type CheckpointResult,
   type Identity,
-} from "../../../src/api/cell.ts";
-import { RametError } from "../../../src/api/errors.ts";
-import { statusOf } from "../../../src/cell/http-status.ts";
-import { tokenVerifier } from "../../../src/cell/token-verifier.ts";
+} from "../../../src/api/cell/cell-api.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import { statusOf } from "../../../src/cell/server/http-status.ts";
+import { tokenVerifier } from "../../../src/cell/server/token-verifier.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 
 /** What a test decides about a stand-in, before or while it answers. */

@@ -1,4 +1,4 @@
-import type { Clock } from "../../../src/kube/clock.ts";
+import type { Clock } from "../../../src/base/clock.ts";
 
 interface Timer {
   at: number;

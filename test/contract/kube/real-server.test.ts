@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { RametError } from "../../../src/api/errors.ts";
+import { RametError } from "../../../src/base/errors.ts";
 import { Applier } from "../../../src/kube/apply.ts";
-import { delay, systemClock } from "../../../src/kube/clock.ts";
+import { delay, systemClock } from "../../../src/base/clock.ts";
 import { runController, watching } from "../../../src/kube/controller.ts";
 import { EventRecorder } from "../../../src/kube/events.ts";
 import { Informer } from "../../../src/kube/informer.ts";

@@ -2,7 +2,7 @@ import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
 import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
-import type { Link } from "../../../src/cell/link.ts";
+import type { Link } from "../../../src/cell/network/link.ts";
 
 /** Starts a Node program in a network namespace: in the sandbox's, it takes the place of gVisor. */
 function startIn(netnsPath: string, program: string, ...args: string[]): ChildProcessByStdio<null, Readable, null> {

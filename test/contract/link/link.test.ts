@@ -5,7 +5,7 @@ import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { startLink, type EgressPolicy, type Link, type LinkConfig } from "../../../src/cell/link.ts";
+import { startLink, type EgressPolicy, type Link, type LinkConfig } from "../../../src/cell/network/link.ts";
 import { acquireTools } from "../../../src/local/tools/acquire-tools.ts";
 import { addressBlock } from "../../setup/address-block.ts";
 import { startDnsStandIn } from "./dns-stand-in.ts";

@@ -1,7 +1,7 @@
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { issueCertificate } from "../../../src/local/control-plane/certificate.ts";
-import { azureBucket } from "../../../src/store/objects/azure.ts";
+import { azureBucket } from "../../../src/store/objects/azure/azure-bucket.ts";
 import { readWhole } from "../../../src/store/objects/bucket.ts";
 import { fileKey, newAttempt } from "../../../src/store/objects/layout.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";

@@ -8,7 +8,7 @@ import { directoryStore } from "../../../src/store/directory/store.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 import { storeError } from "../../../src/store/store-error.ts";
-import { RametError } from "../../../src/api/errors.ts";
+import { RametError } from "../../../src/base/errors.ts";
 import { draft } from "./draft.ts";
 import { namespace, type Order } from "./order.ts";
 import { imageOf, writeFiles } from "./harness.ts";

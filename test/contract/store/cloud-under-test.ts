@@ -1,4 +1,4 @@
-import type { StoreLocation } from "../../../src/api/store-address.ts";
+import type { StoreLocation } from "../../../src/api/store/store-address.ts";
 import type { ObjectServer } from "../../setup/object-server.ts";
 
 /** In what clouds differ, and may. */

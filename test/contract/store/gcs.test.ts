@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { gcsBucket } from "../../../src/store/objects/gcs.ts";
+import { gcsBucket } from "../../../src/store/objects/gcs/gcs-bucket.ts";
 import { readWhole } from "../../../src/store/objects/bucket.ts";
 import { fileKey, newAttempt } from "../../../src/store/objects/layout.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";

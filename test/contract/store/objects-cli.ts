@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { formatStoreAddress, nameOfStore, type StoreLocation } from "../../../src/api/store-address.ts";
+import { formatStoreAddress, nameOfStore, type StoreLocation } from "../../../src/api/store/store-address.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
 import { builtPrograms } from "../../setup/built-package.ts";
 import type { ObjectServer } from "../../setup/object-server.ts";

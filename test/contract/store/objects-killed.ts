@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { StoreLocation } from "../../../src/api/store-address.ts";
+import type { StoreLocation } from "../../../src/api/store/store-address.ts";
 import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
 import type { ObjectServer } from "../../setup/object-server.ts";

@@ -1,4 +1,4 @@
-import type { StoreLocation } from "../../../src/api/store-address.ts";
+import type { StoreLocation } from "../../../src/api/store/store-address.ts";
 
 /** What a test wants a child process to do with the store in `root`, or in `place`. */
 export interface Order {

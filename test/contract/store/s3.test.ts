@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { s3Bucket } from "../../../src/store/objects/s3.ts";
+import { s3Bucket } from "../../../src/store/objects/s3/s3-bucket.ts";
 import { fileKey, newAttempt } from "../../../src/store/objects/layout.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";
 import { startS3Server, type S3Server } from "../../setup/s3-server.ts";

@@ -1,0 +1,19 @@
+import { expect, it } from "vitest";
+import { z } from "zod";
+import { judge } from "./validate.ts";
+import { unknownValue } from "./unknown.ts";
+
+const schema = z.object({ name: z.string().max(5), list: z.array(z.object({ port: z.int() })) });
+
+it("names what is wrong", () => {
+  expect(judge(schema, { name: "too long", list: [{ port: 1 }, { port: "x" }] })).toMatchObject([
+    { property: "name" },
+    { property: "list[1].port" },
+  ]);
+});
+
+it("says nothing of what is not known yet, and all of the rest", () => {
+  const values = { name: unknownValue, list: [{ port: unknownValue }, { port: "x" }] };
+  expect(judge(schema, values)).toMatchObject([{ property: "list[1].port" }]);
+  expect(judge(schema, { name: "ok", list: unknownValue })).toEqual([]);
+});

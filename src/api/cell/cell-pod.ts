@@ -1,0 +1,95 @@
+import type { z } from "zod";
+import { CellConfig } from "./cell-api.ts";
+import { cellContainer, imageVolume, rootPath } from "./cell-container.ts";
+import { containerSpec, mainContainer } from "./container-spec.ts";
+import { templateDigest, templateRevision } from "./template-digest.ts";
+import { apiVersion } from "../schema/kind.ts";
+import { annotations, labels } from "../names/labels.ts";
+import type { PodManifest } from "../schema/pod.ts";
+import type { PodTemplateSpec, Volume } from "../schema/pod-template.ts";
+
+/** What of a Sandbox its Pod is made from. */
+export interface PodOwner {
+  metadata: { name: string; namespace: string; uid: string };
+  spec: { volumeClaimTemplates?: Record<string, unknown>[] | undefined };
+}
+
+export interface CellPodOptions {
+  /** The image with the cell, gVisor, guest and link. */
+  cellImage: string;
+  /** The controller's Ed25519 public key, base64url of its 32 bytes. */
+  publicKey: string;
+  /** The gateway's. Absent: no gateway reaches the sandbox. */
+  gatewayKey?: string;
+  /** `boot` for a new sandbox, `wait` for one that is to be restored. */
+  start: "boot" | "wait";
+  /** Whether somebody is likely to have a checkpoint take the place of what it runs. */
+  keepsWaiting?: boolean;
+  dns?: z.input<typeof CellConfig>["dns"];
+  egress?: z.input<typeof CellConfig>["egress"];
+  /** IPv4 ranges of Pods, Services and nodes, which a sandbox does not reach unless a rule names an address in them. */
+  clusterRanges?: string[];
+}
+
+/**
+ * The Pod that runs a sandbox: the template's, with the cell in place of the main container. Init containers, sidecars,
+ * volumes, resources, ports and probes keep their meaning.
+ * @throws RametError `InvalidArgument` naming a field of the template that cannot be honoured
+ */
+export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): PodManifest {
+  const { name, namespace, uid } = sandbox.metadata;
+  const container = mainContainer(template);
+  const config = CellConfig.parse({
+    v: 1,
+    sandbox: { namespace, name, uid },
+    container: containerSpec(template).spec,
+    rootPath,
+    templateDigest: templateDigest(template),
+    start: options.start,
+    ...(options.keepsWaiting === true && { keepsWaiting: true }),
+    graceSeconds: template.spec.terminationGracePeriodSeconds,
+    publicKey: options.publicKey,
+    ...(options.gatewayKey !== undefined && { gatewayKey: options.gatewayKey }),
+    ...(options.dns && { dns: options.dns }),
+    ...(options.egress && { egress: options.egress }),
+    ...(options.clusterRanges && { clusterRanges: options.clusterRanges }),
+  } satisfies z.input<typeof CellConfig>);
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: {
+      name,
+      namespace,
+      labels: {
+        ...template.metadata?.labels,
+        [labels.createdBy]: "sandbox",
+        [labels.sandboxName]: name,
+        [labels.podTemplateHash]: templateRevision(template),
+        [labels.cell]: "true",
+      },
+      annotations: { ...template.metadata?.annotations, [annotations.createdBy]: "sandbox" },
+      ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true, blockOwnerDeletion: true }],
+    },
+    spec: {
+      ...template.spec,
+      // A cell never starts again in place: what its sandbox held is gone, and saying so is the controller's to decide.
+      restartPolicy: "Never",
+      automountServiceAccountToken: false,
+      containers: [cellContainer(container, config, options.cellImage), ...template.spec.containers.slice(1)],
+      volumes: [...(template.spec.volumes ?? []), ...claimVolumes(sandbox), imageVolume(container)],
+    },
+  };
+}
+
+/** The name of the PersistentVolumeClaim that a sandbox has of one of its templates. */
+export function claimName(template: string, sandbox: string): string {
+  return `${template}-${sandbox}`;
+}
+
+function claimVolumes({ metadata, spec }: PodOwner): Volume[] {
+  return (spec.volumeClaimTemplates ?? []).flatMap((claim) => {
+    const name = (claim["metadata"] as { name?: unknown } | undefined)?.name;
+    if (typeof name !== "string") return [];
+    return [{ name, persistentVolumeClaim: { claimName: claimName(name, metadata.name) } }];
+  });
+}

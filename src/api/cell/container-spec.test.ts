@@ -1,0 +1,124 @@
+import { expect, test } from "vitest";
+import { containerSpec } from "./container-spec.ts";
+import { parsePodTemplate } from "../schema/pod-template.ts";
+
+const resolve = (container: Record<string, unknown>, pod: Record<string, unknown> = {}) =>
+  containerSpec(parsePodTemplate({ spec: { ...pod, containers: [{ name: "main", image: "img", ...container }] } }));
+
+test("a container's fields keep their meaning", () => {
+  const { spec, unresolvedEnvironment } = resolve(
+    {
+      command: ["$(SHELL)", "-c"],
+      args: ["echo $(GREETING) $(SECRET) $$(NO)"],
+      workingDir: "/srv",
+      env: [
+        { name: "SHELL", value: "/bin/sh" },
+        { name: "NAME", value: "you" },
+        { name: "GREETING", value: "hello $(NAME) $(LATER)" },
+        { name: "LATER", value: "x" },
+        { name: "EMPTY" },
+        { name: "SECRET", valueFrom: { secretKeyRef: { name: "s", key: "k" } } },
+      ],
+      ports: [{ containerPort: 8000 }, { containerPort: 53, protocol: "UDP" }],
+      startupProbe: { httpGet: { path: "/", port: 49999 } },
+      volumeMounts: [
+        { name: "b", mountPath: "/b", readOnly: true },
+        { name: "a", mountPath: "/a" },
+      ],
+      resources: { limits: { memory: "512Mi", cpu: 1 } },
+      securityContext: { runAsGroup: 5, readOnlyRootFilesystem: true },
+    },
+    { securityContext: { runAsUser: 1000, runAsGroup: 1000 } },
+  );
+  expect(spec).toEqual({
+    name: "main",
+    image: "img",
+    command: ["/bin/sh", "-c"],
+    args: ["echo hello you $(LATER) $(SECRET) $(NO)"],
+    workingDir: "/srv",
+    env: [
+      { name: "SHELL", value: "/bin/sh" },
+      { name: "NAME", value: "you" },
+      { name: "GREETING", value: "hello you $(LATER)" },
+      { name: "LATER", value: "x" },
+      { name: "EMPTY", value: "" },
+    ],
+    user: { uid: 1000, gid: 5 },
+    ports: [8000, 49999],
+    readOnlyRoot: true,
+    mounts: [
+      { source: "/ramet/mounts/0", target: "/a", readOnly: false },
+      { source: "/ramet/mounts/1", target: "/b", readOnly: true },
+    ],
+    resources: { memoryBytes: 536870912, cpuMillis: 1000 },
+  });
+  expect(unresolvedEnvironment).toEqual(["SECRET"]);
+});
+
+test("an emptyDir is the sandbox's own if nothing else of the Pod mounts it, and if it can be written", () => {
+  const mount = (name: string, more: object = {}) => ({ name, mountPath: `/${name}`, ...more });
+  const { spec } = resolve(
+    {
+      volumeMounts: [
+        mount("bounded"),
+        mount("config"),
+        mount("filled"),
+        mount("own", { subPath: "x" }),
+        mount("parts", { subPath: "a" }),
+        mount("parts", { mountPath: "/parts-b", subPath: "b" }),
+        mount("still", { readOnly: true }),
+      ],
+    },
+    {
+      volumes: [
+        { name: "bounded", emptyDir: { medium: "Memory", sizeLimit: "1Mi" } },
+        { name: "config", configMap: { name: "c" } },
+        ...["filled", "own", "parts", "still"].map((name) => ({ name, emptyDir: {} })),
+      ],
+      initContainers: [{ name: "fill", volumeMounts: [mount("filled")] }],
+    },
+  );
+  const own = spec.mounts.filter(({ emptyDir }) => emptyDir !== undefined);
+  expect(own.map(({ target, emptyDir }) => [target, emptyDir])).toEqual([
+    ["/bounded", { sizeLimitBytes: 1024 * 1024 }],
+    ["/own", {}],
+  ]);
+});
+
+test("a sizeLimit that is no quantity is named", () => {
+  const pod = { volumes: [{ name: "v", emptyDir: { sizeLimit: "much" } }] };
+  expect(() => resolve({ volumeMounts: [{ name: "v", mountPath: "/v" }] }, pod)).toThrow(
+    /volumes\[v\]\.emptyDir\.sizeLimit.*much/,
+  );
+});
+
+test.each([
+  [{ ports: [{ containerPort: 49980 }] }, /containers\[main\]\.ports: 49980 is Ramet's own port/],
+  [{ volumeDevices: [{ name: "d", devicePath: "/dev/x" }] }, /containers\[main\]\.volumeDevices/],
+  [
+    { resources: { limits: { memory: "lots" } } },
+    /containers\[main\]\.resources\.limits\.memory is no Kubernetes quantity/,
+  ],
+])("%j is refused by name", (container, message) => {
+  expect(() => resolve(container)).toThrow(message);
+});
+
+test.each([
+  [undefined, /^spec\.template: /],
+  [{ spec: { containers: [] } }, /^spec\.template\.spec\.containers: must hold the sandbox's container first/],
+  [{ spec: { containers: [{ name: "a" }] } }, /^spec\.template\.spec\.containers\[0\]\.image: /],
+  [{ spec: { containers: [{ name: "a", image: "b", args: "x" }] } }, /^spec\.template\.spec\.containers\[0\]\.args: /],
+])("a template that is none is refused by name: %j", (template, message) => {
+  expect(() => parsePodTemplate(template)).toThrow(message);
+});
+
+test("null means absent, as for Go programs, and unknown fields stay", () => {
+  const template = parsePodTemplate({
+    metadata: { creationTimestamp: null },
+    spec: { containers: [{ name: "a", image: "b", resources: null, novel: 1 }], novel: { deep: true } },
+  });
+  expect(template).toEqual({
+    metadata: {},
+    spec: { containers: [{ name: "a", image: "b", novel: 1 }], novel: { deep: true } },
+  });
+});

@@ -1,0 +1,132 @@
+import { z } from "zod";
+import { group as sharedGroup, type KindNames, type PrinterColumn, version } from "../schema/kind.ts";
+import { kinds } from "./kinds.ts";
+
+type JsonSchema = Record<string, unknown>;
+
+export interface CustomResourceDefinition {
+  apiVersion: "apiextensions.k8s.io/v1";
+  kind: "CustomResourceDefinition";
+  metadata: { name: string };
+  spec: {
+    group: string;
+    names: Omit<KindNames, "group"> & { listKind: string };
+    scope: "Namespaced";
+    versions: {
+      name: string;
+      served: boolean;
+      storage: boolean;
+      schema: { openAPIV3Schema: JsonSchema };
+      subresources?: JsonSchema;
+      additionalPrinterColumns?: PrinterColumn[];
+    }[];
+  };
+}
+
+/** What `renderCrd` reads of a kind. */
+interface CrdSource extends KindNames {
+  description: string;
+  manifest: z.ZodType;
+  status?: z.ZodType;
+  columns: PrinterColumn[];
+  scale?: Record<string, string>;
+}
+
+/** The CRDs of all kinds, ready to be applied. */
+export function renderCrds(): CustomResourceDefinition[] {
+  return kinds.map((kind) => renderCrd(kind));
+}
+
+export function renderCrd(source: CrdSource): CustomResourceDefinition {
+  const { group = sharedGroup, kind, plural, singular, shortNames, status, scale, columns } = source;
+  const subresources = { ...(status && { status: {} }), ...(scale && { scale }) };
+  return {
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: { name: `${plural}.${group}` },
+    spec: {
+      group,
+      names: { kind, listKind: `${kind}List`, plural, singular, shortNames },
+      scope: "Namespaced",
+      versions: [
+        {
+          name: version,
+          served: true,
+          storage: true,
+          schema: { openAPIV3Schema: rootSchema(source) },
+          ...(Object.keys(subresources).length > 0 && { subresources }),
+          ...(columns.length > 0 && { additionalPrinterColumns: columns }),
+        },
+      ],
+    },
+  };
+}
+
+/** The server owns `apiVersion`, `kind` and `metadata`: a CRD may say no more of them than their types. */
+function rootSchema({ manifest, status, description }: CrdSource): JsonSchema {
+  const schema = structuralSchema(manifest);
+  const {
+    apiVersion: _version,
+    kind: _kind,
+    metadata: _metadata,
+    status: statusSchema,
+    ...rest
+  } = child(schema, "properties");
+  return {
+    ...schema,
+    description,
+    properties: {
+      apiVersion: { type: "string" },
+      kind: { type: "string" },
+      metadata: { type: "object" },
+      ...rest,
+      ...(status && { status: statusSchema }),
+    },
+    required: ["spec"],
+  };
+}
+
+/**
+ * The structural schema of a zod schema. zod's own JSON schema says nearly what Kubernetes takes; `.meta({ crd })`
+ * replaces a place wholly, and other `.meta` (formats, `x-kubernetes-*`) is carried over as it is.
+ */
+function structuralSchema(schema: z.ZodType): JsonSchema {
+  const { $schema: _dialect, ...rendered } = z.toJSONSchema(schema, {
+    io: "input",
+    target: "openapi-3.0",
+    unrepresentable: "any",
+    reused: "inline",
+    override: ({ jsonSchema }) => {
+      adapt(jsonSchema);
+    },
+  });
+  return rendered;
+}
+
+/** Changes one place of zod's rendering, in place as zod asks, to what a CRD may say there. */
+function adapt(place: JsonSchema): void {
+  if ("crd" in place) {
+    const { crd, description } = place;
+    for (const key of Object.keys(place)) Reflect.deleteProperty(place, key);
+    Object.assign(place, crd, description !== undefined && { description });
+    return;
+  }
+  if (place["type"] === "integer") {
+    // zod bounds every integer to what a double can hold; Kubernetes says it by the format.
+    if (place["maximum"] === Number.MAX_SAFE_INTEGER) delete place["maximum"];
+    if (place["minimum"] === Number.MIN_SAFE_INTEGER) delete place["minimum"];
+    place["format"] ??= "int64";
+  }
+  // zod's own word, beside the pattern that says the same: kubectl would show the API server's warning of it.
+  if (place["format"] === "starts_with") delete place["format"];
+  const additional = place["additionalProperties"];
+  if (additional === false) delete place["additionalProperties"];
+  if (Array.isArray(place["x-kubernetes-validations"]) && place["x-kubernetes-validations"].length === 0) {
+    delete place["x-kubernetes-validations"];
+  }
+  delete place["propertyNames"];
+}
+
+function child(schema: JsonSchema, key: string): JsonSchema {
+  return schema[key] as JsonSchema;
+}

@@ -1,0 +1,114 @@
+import { z } from "zod";
+import { Digest } from "../cell/grant.ts";
+import { defineKind, rametGroup } from "../schema/kind.ts";
+import { NamedSnapshotStatus } from "./named-snapshot-status.ts";
+import { Recipe } from "../recipe/recipe.ts";
+import { type Rule, withRules } from "../schema/rules.ts";
+
+const Name = z.string().min(1).max(253);
+const Version = z.int().min(1).meta({ format: "int32" });
+
+const SnapshotFrom = withRules(z.object({ name: Name, version: Version.optional(), digest: Digest.optional() }), [
+  {
+    cel: "!(has(self.version) && has(self.digest))",
+    message: "version and digest exclude each other: give one of the two, or none to follow the current version",
+    fieldPath: ".digest",
+    holds: ({ version, digest }) => version === undefined || digest === undefined,
+  },
+]);
+
+const sources = ["template", "snapshot", "sandbox", "checkpoint"] as const;
+
+/** What the first step begins with. */
+export const SnapshotSource = withRules(
+  z.object({
+    template: z.object({ name: Name }).optional().describe("A SandboxTemplate: the first step has a fresh sandbox."),
+    snapshot: SnapshotFrom.optional().describe("Another named snapshot; without a version it is followed."),
+    sandbox: z.object({ name: Name }).optional().describe("A sandbox that runs: it is captured once, and goes on."),
+    checkpoint: z.object({ id: Name }).optional().describe("A checkpoint, by its id."),
+  }),
+  [
+    {
+      cel: `${sources.map((source) => `(has(self.${source}) ? 1 : 0)`).join(" + ")} == 1`,
+      message: "from must name exactly one of template, snapshot, sandbox and checkpoint",
+      holds: (from) => sources.filter((source) => from[source] !== undefined).length === 1,
+    },
+  ],
+);
+export type SnapshotSource = z.infer<typeof SnapshotSource>;
+
+const SnapshotContents = withRules(
+  z
+    .array(z.enum(["memory", "filesystem"]))
+    .max(2)
+    .meta({ "x-kubernetes-list-type": "atomic" }),
+  [
+    {
+      cel: "self.exists_one(content, content == 'filesystem') && (self.size() == 1 || self.exists_one(content, content == 'memory'))",
+      message: "contents must be [filesystem] or [memory, filesystem]",
+      holds: (contents) =>
+        contents.filter((content) => content === "filesystem").length === 1 &&
+        (contents.length === 1 || contents.includes("memory")),
+    },
+  ],
+).describe("What a version keeps. Without memory, a clone boots on the files.");
+
+export const stepCaches = ["EveryStep", "LastStep", "None"] as const;
+
+export const NamedSnapshotSpec = z.object({
+  from: SnapshotSource,
+  recipe: Recipe.default([]),
+  contents: SnapshotContents.default(["memory", "filesystem"]),
+  keepVersions: z
+    .int()
+    .min(1)
+    .max(100)
+    .meta({ format: "int32" })
+    .default(5)
+    .describe("Older versions go when no sandbox, set or named snapshot refers to them."),
+  deletionPolicy: z
+    .enum(["Retain", "Delete"])
+    .default("Retain")
+    .describe("Whether the Checkpoints of the versions stay when the named snapshot is deleted."),
+  suspend: z.boolean().optional().describe("Whether to build nothing and leave the current version as it is."),
+  stepCache: z
+    .enum(stepCaches)
+    .default("EveryStep")
+    .describe("After which steps the state is captured, so that a later build can begin there."),
+  pinnedVersion: Version.optional().describe("Serve this kept version, and build nothing, until it is taken away."),
+});
+export type NamedSnapshotSpec = z.infer<typeof NamedSnapshotSpec>;
+
+/** The names of builders, Checkpoints and cached steps begin with it, and those of builders are host names. */
+const snapshotName: Rule<{ metadata: { name?: string | undefined } }> = {
+  cel: "self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+  message:
+    "metadata.name must be a DNS label of at most 40 characters: the names of the sandboxes that build it begin with it",
+  holds: ({ metadata: { name } }) =>
+    name === undefined || (name.length <= 40 && /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(name)),
+};
+
+export const namedSnapshotKind = defineKind({
+  group: rametGroup,
+  kind: "NamedSnapshot",
+  plural: "namedsnapshots",
+  singular: "namedsnapshot",
+  shortNames: ["nsnap"],
+  description: "A name under which immutable versions are kept, each built from a recipe and backed by a Checkpoint.",
+  spec: NamedSnapshotSpec,
+  status: NamedSnapshotStatus,
+  rules: [snapshotName],
+  columns: [
+    { name: "Version", type: "integer", jsonPath: ".status.version" },
+    { name: "Ready", type: "string", jsonPath: '.status.conditions[?(@.type=="Ready")].status' },
+    { name: "Building", type: "string", jsonPath: '.status.conditions[?(@.type=="Building")].status' },
+    { name: "Step", type: "string", jsonPath: ".status.progress" },
+    { name: "Digest", type: "string", jsonPath: ".status.digest", priority: 1 },
+    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
+    { name: "Message", type: "string", jsonPath: ".status.message" },
+  ],
+});
+export const NamedSnapshot = namedSnapshotKind.object;
+export type NamedSnapshot = z.infer<typeof NamedSnapshot>;
+export const NamedSnapshotManifest = namedSnapshotKind.manifest;
+export type NamedSnapshotManifest = z.input<typeof NamedSnapshotManifest>;

@@ -1,0 +1,113 @@
+import { z } from "zod";
+import { goDurationPattern, parseDuration } from "../../base/duration.ts";
+import { defineKind } from "../schema/kind.ts";
+import { Conditions, openString, Time } from "../schema/metadata.ts";
+import { withRules } from "../schema/rules.ts";
+import { Runtimes } from "./sandbox-parts.ts";
+import { SchemalessObject } from "../schema/schemaless.ts";
+
+export const sandboxClaimPhases = ["Claiming", "Completed"] as const;
+
+const int32 = z.int().meta({ format: "int32" });
+const StringMap = z.record(z.string(), z.string());
+
+/** A CSI volume that is mounted into the claimed sandbox. */
+export const CsiMountConfig = z.object({
+  mountID: z.string().optional(),
+  pvName: z.string(),
+  mountPath: z.string(),
+  subPath: z.string().optional(),
+  readOnly: z.boolean().optional(),
+  attributes: StringMap.optional(),
+});
+
+export const SandboxClaimSpec = z.object({
+  templateName: z.string().describe("A SandboxSet of the same namespace."),
+  replicas: withRules(int32.min(1).meta({ format: "int32" }), [
+    { cel: "self == oldSelf", message: "replicas is immutable" },
+  ]).default(1),
+  shutdownTime: Time.optional().describe("Copied to each claimed sandbox."),
+  claimTimeout: atLeastOneSecond("claimTimeout")
+    .default("1m")
+    .describe("When it is over, the claim completes with what it has."),
+  ttlAfterCompleted: z
+    .string()
+    .regex(goDurationPattern, "must be a duration like 60m, or a negative one")
+    .default("60m")
+    .describe("When the claim is deleted after it has completed; the sandboxes stay. Negative: never."),
+  labels: StringMap.optional(),
+  annotations: StringMap.optional(),
+  envVars: StringMap.optional(),
+  inplaceUpdate: z
+    .object({
+      image: z.string().optional(),
+      resources: z.object({ requests: SchemalessObject.optional(), limits: SchemalessObject.optional() }).optional(),
+    })
+    .optional()
+    .describe(
+      "Of a sandbox that runs. Ramet completes a claim that asks for any of it at once, and says what to do instead.",
+    ),
+  dynamicVolumesMount: z
+    .array(CsiMountConfig)
+    // The CRD says this by the list's key.
+    .refine(
+      (mounts) => new Set(mounts.map(({ mountPath }) => mountPath)).size === mounts.length,
+      "mounts twice in one place",
+    )
+    .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["mountPath"] })
+    .optional()
+    .describe(
+      "Into a sandbox that runs. Ramet completes a claim that asks for it at once, and says what to do instead.",
+    ),
+  runtimes: Runtimes.optional(),
+  reserveFailedSandbox: z.boolean().optional(),
+  createOnNoStock: z.boolean().default(true).describe("Make a new sandbox when the set has none."),
+  waitReadyTimeout: atLeastOneSecond("waitReadyTimeout").default("30s"),
+  skipInitRuntime: z.boolean().default(false),
+});
+export type SandboxClaimSpec = z.infer<typeof SandboxClaimSpec>;
+
+export const SandboxClaimStatus = z.object({
+  observedGeneration: z.int().optional(),
+  phase: openString(sandboxClaimPhases).optional(),
+  message: z.string().optional(),
+  claimedReplicas: int32.optional(),
+  claimStartTime: Time.optional(),
+  completionTime: Time.optional(),
+  conditions: Conditions.optional(),
+  ramet: z
+    .object({ sandboxes: z.array(z.string()).describe("The names of the sandboxes that were claimed.") })
+    .optional()
+    .describe("What Ramet adds to the reference's status."),
+});
+export type SandboxClaimStatus = z.infer<typeof SandboxClaimStatus>;
+
+export const sandboxClaimKind = defineKind({
+  kind: "SandboxClaim",
+  plural: "sandboxclaims",
+  singular: "sandboxclaim",
+  shortNames: ["sbc"],
+  description: "Takes ready sandboxes out of a set.",
+  spec: SandboxClaimSpec,
+  status: SandboxClaimStatus,
+  columns: [
+    { name: "Phase", type: "string", jsonPath: ".status.phase" },
+    { name: "Template", type: "string", jsonPath: ".spec.templateName" },
+    { name: "Desired", type: "integer", jsonPath: ".spec.replicas" },
+    { name: "Claimed", type: "integer", jsonPath: ".status.claimedReplicas" },
+    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
+  ],
+});
+export const SandboxClaim = sandboxClaimKind.object;
+export type SandboxClaim = z.infer<typeof SandboxClaim>;
+
+/** A Go duration of a second or more. */
+function atLeastOneSecond(field: string) {
+  return withRules(z.string(), [
+    {
+      cel: "duration(self) >= duration('1s')",
+      message: `${field} must be a duration of at least 1s, like 30s or 1m`,
+      holds: (text) => goDurationPattern.test(text) && parseDuration(text) >= 1000,
+    },
+  ]);
+}

@@ -1,0 +1,70 @@
+import { z } from "zod";
+import { defineKind } from "../schema/kind.ts";
+import { Conditions } from "../schema/metadata.ts";
+import { withRules } from "../schema/rules.ts";
+import {
+  IntOrPercent,
+  oneTemplate,
+  PauseStrategy,
+  PersistentContents,
+  Runtimes,
+  templateFields,
+} from "./sandbox-parts.ts";
+
+const int32 = z.int().meta({ format: "int32" });
+
+export const SandboxSetSpec = withRules(
+  z.object({
+    // The reference refuses a negative number in a web-hook.
+    replicas: int32.min(0).meta({ format: "int32" }).describe("How many unclaimed sandboxes to hold, not the total."),
+    pauseStrategy: PauseStrategy.optional(),
+    persistentContents: PersistentContents.optional(),
+    runtimes: Runtimes.optional(),
+    ...templateFields,
+    scaleStrategy: z
+      .object({ maxUnavailable: IntOrPercent.optional() })
+      .optional()
+      .describe("Limits how many sandboxes are started at once."),
+    updateStrategy: z.object({ maxUnavailable: IntOrPercent.optional() }).optional(),
+  }),
+  [oneTemplate],
+);
+export type SandboxSetSpec = z.infer<typeof SandboxSetSpec>;
+
+export const SandboxSetStatus = z.object({
+  observedGeneration: z.int().optional(),
+  replicas: int32,
+  availableReplicas: int32,
+  updateRevision: z.string().optional(),
+  currentRevision: z.string().optional(),
+  updatedReplicas: int32.optional(),
+  updatedAvailableReplicas: int32.optional(),
+  conditions: Conditions.optional(),
+  selector: z.string().optional(),
+});
+export type SandboxSetStatus = z.infer<typeof SandboxSetStatus>;
+
+export const sandboxSetKind = defineKind({
+  kind: "SandboxSet",
+  plural: "sandboxsets",
+  singular: "sandboxset",
+  shortNames: ["sbs"],
+  description: "N unclaimed, ready sandboxes of one template, refilled when one is claimed.",
+  spec: SandboxSetSpec,
+  status: SandboxSetStatus,
+  scale: {
+    specReplicasPath: ".spec.replicas",
+    statusReplicasPath: ".status.replicas",
+    labelSelectorPath: ".status.selector",
+  },
+  columns: [
+    { name: "Replicas", type: "integer", jsonPath: ".status.replicas" },
+    { name: "Available", type: "integer", jsonPath: ".status.availableReplicas" },
+    { name: "UpdatedReplicas", type: "integer", jsonPath: ".status.updatedReplicas" },
+    { name: "UpdatedAvailableReplicas", type: "integer", jsonPath: ".status.updatedAvailableReplicas" },
+    { name: "UpdateRevision", type: "string", jsonPath: ".status.updateRevision" },
+    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
+  ],
+});
+export const SandboxSet = sandboxSetKind.object;
+export type SandboxSet = z.infer<typeof SandboxSet>;

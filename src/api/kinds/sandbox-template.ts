@@ -1,0 +1,26 @@
+import { z } from "zod";
+import { defineKind } from "../schema/kind.ts";
+import { PauseStrategy, PersistentContents, Runtimes, templateFields } from "./sandbox-parts.ts";
+
+export const SandboxTemplateSpec = z.object({
+  template: templateFields.template,
+  volumeClaimTemplates: templateFields.volumeClaimTemplates,
+  persistentContents: PersistentContents.optional(),
+  runtimes: Runtimes.optional(),
+  pauseStrategy: PauseStrategy.optional(),
+});
+export type SandboxTemplateSpec = z.infer<typeof SandboxTemplateSpec>;
+
+export const sandboxTemplateKind = defineKind({
+  kind: "SandboxTemplate",
+  plural: "sandboxtemplates",
+  singular: "sandboxtemplate",
+  shortNames: ["sbt"],
+  description: "What a sandbox is made from: a Pod template and what belongs to it.",
+  spec: SandboxTemplateSpec,
+  columns: [],
+});
+export const SandboxTemplate = sandboxTemplateKind.object;
+export type SandboxTemplate = z.infer<typeof SandboxTemplate>;
+export const SandboxTemplateManifest = sandboxTemplateKind.manifest;
+export type SandboxTemplateManifest = z.input<typeof SandboxTemplateManifest>;

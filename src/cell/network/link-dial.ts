@@ -1,0 +1,77 @@
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import type { Duplex } from "node:stream";
+import { RametError } from "../../base/errors.ts";
+import { JsonLine, LinkDialAnswer, linkError } from "./link-wire.ts";
+
+/** Where link's Unix socket is. */
+export function linkSocket(directory: string): string {
+  return join(directory, "link.sock");
+}
+
+export interface DialOptions {
+  /** The cell's own connection: passes while the gate is shut, is not cut by it, and may reach the guest's control port. */
+  control?: boolean;
+  signal?: AbortSignal;
+}
+
+/**
+ * Connects to a port of the sandbox through link's Unix socket.
+ *
+ * @throws RametError as link answers it; `Unavailable` when link is gone; `Canceled`
+ */
+export async function dialLink(path: string, port: number, options: DialOptions = {}): Promise<Duplex> {
+  const { control = false, signal } = options;
+  if (signal?.aborted === true) throw canceled(port);
+  const socket = connect({ path, allowHalfOpen: true });
+  const abort = () => socket.destroy(canceled(port));
+  signal?.addEventListener("abort", abort, { once: true });
+  try {
+    socket.write(`${JSON.stringify({ port, control })}\n`);
+    const answer = JsonLine.pipe(LinkDialAnswer).parse(await firstLine(socket));
+    if (answer.error !== undefined) throw linkError(answer.error);
+    return socket;
+  } catch (error) {
+    socket.destroy();
+    if (error instanceof RametError) throw error;
+    const why = error instanceof Error ? error.message : String(error);
+    throw new RametError("Unavailable", `connecting to port ${port} of the sandbox failed: ${why}`, { cause: error });
+  } finally {
+    signal?.removeEventListener("abort", abort);
+  }
+}
+
+/** An answer of link is shorter than this. */
+const maxLineBytes = 4096;
+
+/** Reads up to the first line feed and leaves what follows in the stream. */
+async function firstLine(socket: Socket): Promise<string> {
+  const line = Promise.withResolvers<string>();
+  let read = Buffer.alloc(0);
+  const take = () => {
+    for (let chunk = socket.read() as Buffer | null; chunk !== null; chunk = socket.read() as Buffer | null) {
+      read = Buffer.concat([read, chunk]);
+      const end = read.indexOf("\n");
+      if (end >= 0) {
+        const rest = read.subarray(end + 1);
+        if (rest.length > 0) socket.unshift(rest);
+        line.resolve(read.toString("utf8", 0, end));
+        return;
+      }
+      if (read.length > maxLineBytes) line.reject(new Error("link answered no line"));
+    }
+  };
+  const end = () => {
+    line.reject(new Error("link closed the connection"));
+  };
+  socket.on("readable", take).once("end", end).once("error", line.reject).once("close", end);
+  try {
+    return await line.promise;
+  } finally {
+    socket.off("readable", take).off("end", end).off("error", line.reject).off("close", end);
+  }
+}
+
+function canceled(port: number): RametError {
+  return new RametError("Canceled", `connecting to port ${port} of the sandbox was given up`);
+}

@@ -1,0 +1,18 @@
+import type { ErrorCode } from "../../base/error-codes.ts";
+
+const statuses: Partial<Record<ErrorCode, number>> = {
+  InvalidArgument: 400,
+  Unauthorized: 401,
+  Forbidden: 403,
+  GrantInvalid: 403,
+  NotFound: 404,
+  Conflict: 409,
+  SandboxNotReady: 409,
+  Timeout: 504,
+  Unavailable: 503,
+};
+
+/** The HTTP status that goes with an error's code. */
+export function statusOf(code: ErrorCode): number {
+  return statuses[code] ?? 500;
+}

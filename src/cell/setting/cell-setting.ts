@@ -1,0 +1,139 @@
+import { z } from "zod";
+import { CellConfig, EngineBuild, type ContainerSpec } from "../../api/cell/cell-api.ts";
+import { environmentPrefix } from "../../api/cell/container-spec.ts";
+import { RametError } from "../../base/errors.ts";
+
+/** What an image says about its first process; used where the Pod's container leaves it out. */
+export const ImageConfig = z.object({
+  entrypoint: z.array(z.string()).default([]),
+  cmd: z.array(z.string()).default([]),
+  env: z.array(z.string()).default([]),
+  workingDir: z.string().default(""),
+  /** The ids of the image's user. */
+  user: z.object({ uid: z.number().int().min(0), gid: z.number().int().min(0) }).optional(),
+  digest: z.string().optional(),
+});
+export type ImageConfig = z.infer<typeof ImageConfig>;
+
+/** gVisor alone has some forty threads while it starts. */
+const ProcessBound = z.number().int().min(64);
+
+/** Where a cell finds things on the machine or in the image that it runs in. */
+export interface CellPaths {
+  runsc: string;
+  guest: string;
+  link: string;
+  /** The cell's own folder: gVisor's state, sockets, logs. */
+  directory: string;
+  /** Where the cell keeps its present state as JSON for the node that runs it; replaced atomically at each change. */
+  stateFile?: string;
+}
+
+export interface CellSetting {
+  /** `config.container` is what the Pod says and no more: it is recorded with a checkpoint and compared with templates. */
+  config: CellConfig;
+  /** What runs: the Pod's container, with what it leaves to the image and to the kubelet filled in. */
+  container: ContainerSpec;
+  image: ImageConfig;
+  paths: CellPaths;
+  /** The Pod's address. */
+  listen: string;
+  /** The build of `runsc`, where whoever started the cell has asked it already. */
+  engine?: EngineBuild;
+  /** How many processes and threads the sandbox may have on the host, where the operator says so. */
+  processes?: number;
+}
+
+/**
+ * Reads what a cell is given from its environment: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
+ * (ImageConfig, from the node if it knows it), `RAMET_ROOT_PATH` (where the node has the image's root, when that is
+ * not where the Pod says), `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`, `RAMET_GUEST`, `RAMET_LINK`,
+ * `RAMET_SANDBOX_PROCESSES` (src/cell/cgroup/cell-cgroups.ts has the default).
+ */
+export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
+  const config = parse("RAMET_CELL", CellConfig, environment["RAMET_CELL"]);
+  const image = parse("RAMET_IMAGE_CONFIG", ImageConfig, environment["RAMET_IMAGE_CONFIG"] ?? "{}");
+  return {
+    config: { ...config, rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath },
+    container: withResolved(withImage(config, image), environment),
+    image,
+    listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
+    ...(environment["RAMET_ENGINE_BUILD"] === undefined
+      ? {}
+      : { engine: parse("RAMET_ENGINE_BUILD", EngineBuild, environment["RAMET_ENGINE_BUILD"]) }),
+    ...(environment["RAMET_SANDBOX_PROCESSES"] === undefined
+      ? {}
+      : { processes: parse("RAMET_SANDBOX_PROCESSES", ProcessBound, environment["RAMET_SANDBOX_PROCESSES"]) }),
+    paths: {
+      runsc: environment["RAMET_RUNSC"] ?? "/usr/local/bin/runsc",
+      guest: environment["RAMET_GUEST"] ?? "/usr/local/bin/ramet-guest",
+      link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
+      directory: environment["RAMET_CELL_DIRECTORY"] ?? "/run/ramet/cell",
+      ...(environment["RAMET_CELL_STATE_FILE"] === undefined
+        ? {}
+        : { stateFile: environment["RAMET_CELL_STATE_FILE"] }),
+    },
+  };
+}
+
+/** What a spare cell is told from the start, as it is the same for every Pod of a machine. */
+export function knownPaths(environment: NodeJS.ProcessEnv): Partial<Pick<CellPaths, "link" | "directory">> {
+  const { RAMET_LINK: link, RAMET_CELL_DIRECTORY: directory } = environment;
+  return { ...(link !== undefined && { link }), ...(directory !== undefined && { directory }) };
+}
+
+/** What the last cell of the machine was given (`RAMET_CELL_FORECAST`), where whoever starts a spare one tells it. */
+export function forecastEnvironment({ RAMET_CELL_FORECAST: text }: NodeJS.ProcessEnv): NodeJS.ProcessEnv | undefined {
+  return text === undefined ? undefined : parse("RAMET_CELL_FORECAST", z.record(z.string(), z.string()), text);
+}
+
+/** The rules of Kubernetes: a command replaces entrypoint and cmd, args replace cmd only. */
+function withImage({ container }: CellConfig, image: ImageConfig): ContainerSpec {
+  const named = new Set(container.env.map(({ name }) => name));
+  const inherited = image.env.map((pair) => ({
+    name: pair.split("=", 1)[0] ?? pair,
+    value: pair.slice(pair.indexOf("=") + 1),
+  }));
+  const noCommand = container.command.length === 0;
+  return {
+    ...container,
+    command: noCommand ? image.entrypoint : container.command,
+    args: container.args.length === 0 && noCommand ? image.cmd : container.args,
+    env: [...inherited.filter(({ name }) => !named.has(name)), ...container.env],
+    ...(container.userOfImage && image.user !== undefined && { user: image.user }),
+    ...(container.workingDir === undefined && image.workingDir !== "" ? { workingDir: image.workingDir } : {}),
+  };
+}
+
+/** Adds the variables that only the kubelet could resolve, under those with literal values, and expands references to them. */
+function withResolved(container: ContainerSpec, environment: NodeJS.ProcessEnv): ContainerSpec {
+  const resolved = Object.entries(environment).flatMap(([name, value]) =>
+    name.startsWith(environmentPrefix) && value !== undefined
+      ? [{ name: name.slice(environmentPrefix.length), value }]
+      : [],
+  );
+  const literal = new Set(container.env.map(({ name }) => name));
+  const values = new Map(resolved.map(({ name, value }) => [name, value]));
+  const expand = (text: string): string =>
+    text.replace(/\$\(([^)]*)\)/g, (reference, name: string) => values.get(name) ?? reference);
+  return {
+    ...container,
+    command: container.command.map(expand),
+    args: container.args.map(expand),
+    env: [
+      ...resolved.filter(({ name }) => !literal.has(name)),
+      ...container.env.map(({ name, value }) => ({ name, value: expand(value) })),
+    ],
+  };
+}
+
+function parse<T extends z.ZodType>(variable: string, schema: T, text: string | undefined): z.infer<T> {
+  if (text === undefined)
+    throw new RametError("InvalidArgument", `cell: the environment variable ${variable} is not set`);
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (error) {
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    throw new RametError("InvalidArgument", `cell: ${variable} is not legal: ${why}`, { cause: error });
+  }
+}

@@ -1,0 +1,153 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { labels, restoreFrom, type MaybeClone } from "../../api/names/labels.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { group } from "../../api/schema/kind.ts";
+import { controllerKeys } from "../../kube/controller.ts";
+import { controllerOf, keyOf, type KubeObject } from "../../kube/object.ts";
+import type { Informers } from "./resources.ts";
+
+/** What the informers have, found by what the controllers ask for. It may lag behind the API server. */
+export interface Cache {
+  sandbox(key: string): Sandbox | undefined;
+  pod(key: string): Pod | undefined;
+  checkpoint(key: string): Checkpoint | undefined;
+  template(key: string): SandboxTemplate | undefined;
+  checkpointById(namespace: string, checkpointId: string): Checkpoint | undefined;
+  checkpointByUid(uid: string): Checkpoint | undefined;
+  /** Those of this sandbox, by name: of its own and of its Pod. */
+  checkpointsOf(sandboxKey: string): Checkpoint[];
+  checkpointsOwnedBy(uid: string): Checkpoint[];
+  templatesOwnedBy(uid: string): SandboxTemplate[];
+  sandboxesByTemplate(templateKey: string): Sandbox[];
+  /** Those that are, or are to be, clones of this checkpoint. */
+  clonesOf(namespace: string, checkpointId: string): Sandbox[];
+  set(key: string): SandboxSet | undefined;
+  setsByTemplate(templateKey: string): SandboxSet[];
+  /** Those whose template, or whose SandboxTemplate, is restored from this named snapshot, at whatever version. */
+  setsWarmedFrom(snapshotKey: string): SandboxSet[];
+  snapshot(key: string): NamedSnapshot | undefined;
+  /** Those that a set of this name owns, or another that had the name before. */
+  sandboxesOfSet(setKey: string): Sandbox[];
+  /** Sandboxes that were claimed from a set, while a checkpoint has not taken the place of what they run. */
+  clonesAwaitedOf(setKey: string): Sandbox[];
+  templatesOfSet(setKey: string): SandboxTemplate[];
+}
+
+export function createCache({ sandboxes, pods, checkpoints, templates, sets, snapshots }: Informers): Cache {
+  const byId = checkpoints.store.index(({ metadata, status }) =>
+    status?.checkpointId === undefined ? [] : [`${metadata.namespace}/${status.checkpointId}`],
+  );
+  const bySource = checkpoints.store.index(({ metadata, spec }) => [
+    `${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`,
+  ]);
+  const byTemplate = sandboxes.store.index(({ metadata, spec }) =>
+    spec.templateRef === undefined ? [] : [`${metadata.namespace}/${spec.templateRef.name}`],
+  );
+  const byOrigin = sandboxes.store.index((sandbox) => {
+    const id = readableRestoreFrom(sandbox);
+    return id === undefined ? [] : [`${sandbox.metadata.namespace}/${id}`];
+  });
+  const checkpointsByOwner = checkpoints.store.index(ownerUid);
+  const templatesByOwner = templates.store.index(ownerUid);
+  const setsByTemplate = sets.store.index(({ metadata, spec }) =>
+    spec.templateRef === undefined ? [] : [`${metadata.namespace}/${spec.templateRef.name}`],
+  );
+  const setsByOrigin = sets.store.index(namedSnapshotKeys);
+  const templatesByOrigin = templates.store.index(namedSnapshotKeys);
+  return {
+    sandbox: (key) => sandboxes.store.get(key),
+    pod: (key) => pods.store.get(key),
+    checkpoint: (key) => checkpoints.store.get(key),
+    template: (key) => templates.store.get(key),
+    checkpointById: (namespace, checkpointId) => byId(`${namespace}/${checkpointId}`)[0],
+    checkpointByUid: (uid) => checkpoints.store.byUid(uid),
+    checkpointsOf: bySource,
+    checkpointsOwnedBy: checkpointsByOwner,
+    templatesOwnedBy: templatesByOwner,
+    sandboxesByTemplate: byTemplate,
+    clonesOf: (namespace, checkpointId) => byOrigin(`${namespace}/${checkpointId}`),
+    set: (key) => sets.store.get(key),
+    setsByTemplate,
+    setsWarmedFrom: (key) => [
+      ...setsByOrigin(key),
+      ...templatesByOrigin(key).flatMap(({ metadata }) => setsByTemplate(keyOf(metadata))),
+    ],
+    snapshot: (key) => snapshots.store.get(key),
+    sandboxesOfSet: sandboxes.store.index(setKeys),
+    clonesAwaitedOf: sandboxes.store.index((sandbox) => {
+      const { labels: own, namespace } = sandbox.metadata;
+      const set = own?.[labels.sandboxClaimed] === "true" ? own[labels.sandboxPool] : undefined;
+      return set !== undefined && wantsRollback(sandbox) ? [`${namespace}/${set}`] : [];
+    }),
+    templatesOfSet: templates.store.index(setKeys),
+  };
+}
+
+/** The keys of sandboxes that a change of a Checkpoint concerns. */
+export function sandboxKeysOfCheckpoint(cache: Cache, checkpoint: Checkpoint): string[] {
+  const { metadata, spec, status } = checkpoint;
+  const { namespace } = metadata;
+  const source = `${namespace}/${spec.sandboxName ?? spec.podName ?? ""}`;
+  const sandbox = cache.sandbox(source);
+  const rollsBack = sandbox !== undefined && rollbackRequest(sandbox) !== undefined;
+  const waits = controllerOf(checkpoint)?.kind === "Sandbox" || sandbox?.spec.paused === true || rollsBack;
+  const clones = status?.checkpointId === undefined ? [] : cache.clonesOf(namespace, status.checkpointId);
+  return [...(waits ? [source] : []), ...clones.filter(isStarting).map(({ metadata: clone }) => keyOf(clone))];
+}
+
+/** The keys of sandboxes that a change of a NamedSnapshot concerns: those that wait for a version of it. */
+export function sandboxKeysOfSnapshot(cache: Cache, { metadata, status }: NamedSnapshot): string[] {
+  const { name, namespace } = metadata;
+  const versions = (status?.versions ?? []).flatMap(({ version, digest }) => [
+    `${name}@${version}`,
+    `${name}@${digest}`,
+  ]);
+  return [name, ...versions]
+    .flatMap((reference) => cache.clonesOf(namespace, reference))
+    .filter(isStarting)
+    .map((clone) => keyOf(clone.metadata));
+}
+
+/** The keys of sandboxes that a change of a SandboxTemplate concerns: those that wait for it. */
+export function sandboxKeysOfTemplate(cache: Cache, template: SandboxTemplate): string[] {
+  const { namespace } = template.metadata;
+  const owner = controllerOf(template);
+  const id = owner === undefined ? undefined : cache.checkpointByUid(owner.uid)?.status?.checkpointId;
+  const clones = id === undefined ? [] : cache.clonesOf(namespace, id);
+  return [...cache.sandboxesByTemplate(keyOf(template.metadata)), ...clones]
+    .filter(isStarting)
+    .map(({ metadata }) => keyOf(metadata));
+}
+
+function isStarting({ status }: Sandbox): boolean {
+  return status?.phase === undefined || status.phase === "Pending" || status.phase === "Resuming";
+}
+
+const setKeys = controllerKeys("SandboxSet", group);
+
+function ownerUid(object: KubeObject): string[] {
+  const owner = controllerOf(object);
+  return owner === undefined ? [] : [owner.uid];
+}
+
+/** The key that the named snapshot has that a template is restored from; for one that names an id, nobody has that key. */
+function namedSnapshotKeys(object: { metadata: { namespace: string }; spec: { template?: unknown } }): string[] {
+  const text = readableRestoreFrom({ metadata: {}, spec: object.spec });
+  return text === undefined ? [] : [`${object.metadata.namespace}/${text.split("@")[0] ?? ""}`];
+}
+
+/** Two annotations that differ are the planner's to complain about. */
+function readableRestoreFrom(sandbox: MaybeClone): string | undefined {
+  try {
+    return restoreFrom(sandbox);
+  } catch (error) {
+    if (RametError.from(error).code !== "InvalidArgument") throw error;
+    return undefined;
+  }
+}

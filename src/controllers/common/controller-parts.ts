@@ -1,0 +1,55 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { CellPodOptions } from "../../api/cell/cell-pod.ts";
+import type { CellBackend } from "../../backends/cell.ts";
+import type { CellCredentials } from "../../backends/cell-credentials.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { ControllerOptions } from "../../kube/controller.ts";
+import type { EventRecorder } from "../../kube/events.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import type { Log } from "../../base/log.ts";
+import type { OwnWrites } from "../../kube/own-writes.ts";
+import type { Cache } from "./cache.ts";
+import type { ControllersMetrics } from "./metrics.ts";
+import type { Informers } from "./resources.ts";
+
+/** What every controller of the process is made from. */
+export interface ControllerParts {
+  client: KubeClient;
+  informers: Informers;
+  cache: Cache;
+  backend: CellBackend;
+  credentials: CellCredentials;
+  /** Of every Pod that is made. */
+  podOptions: Omit<CellPodOptions, "start" | "publicKey">;
+  /** What this process has written to Sandboxes and its cache may not show yet; shared by all that write them. */
+  sandboxWrites: OwnWrites<Sandbox>;
+  events: EventRecorder;
+  clock: Clock;
+  /** From 0 to below 1. */
+  random: () => number;
+  log: Log;
+  /** Absent: nothing is measured. */
+  metrics?: ControllersMetrics;
+}
+
+/** One controller, ready to be run: a row of the table in `table.ts`. */
+export interface Controller extends Pick<ControllerOptions, "name" | "watches" | "reconcile"> {
+  /** Wishes that no informer tells of. */
+  wishes?: Wishes;
+  /** Ends what goes on beside the reconciles. */
+  close?: () => void;
+}
+
+/** Keys that a controller wants reconciled by itself; what comes before its queue is there has no effect: all keys come then. */
+export class Wishes {
+  #add: (key: string) => void = () => undefined;
+
+  readonly enqueue = (key: string): void => {
+    this.#add(key);
+  };
+
+  /** From now on wishes go to this queue. */
+  lead(add: (key: string) => void): void {
+    this.#add = add;
+  }
+}

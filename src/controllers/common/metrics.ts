@@ -1,0 +1,93 @@
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { Swept } from "../../backends/backend.ts";
+import type { ControllerMetrics } from "../../kube/controller.ts";
+import type { RequestRecord } from "../../kube/kube-client.ts";
+import { requestMetrics, secondsBuckets } from "../../kube/request-metrics.ts";
+import { collectionMetrics, type CollectionMetrics } from "../collect/metrics.ts";
+
+/** What the controllers measure, in the form that Prometheus reads. */
+export interface ControllersMetrics {
+  registry: Registry;
+  /** For `KubeClientOptions.onRequest`. */
+  onRequest: (record: RequestRecord) => void;
+  forController: (name: string) => ControllerMetrics;
+  sweeps: SweepMetrics;
+  collections: CollectionMetrics;
+}
+
+export interface SweepMetrics {
+  swept: (swept: Swept) => void;
+  sweepFailed: () => void;
+}
+
+export function controllersMetrics(registry: Registry = new Registry()): ControllersMetrics {
+  return {
+    registry,
+    onRequest: requestMetrics(registry),
+    forController: controllerMetrics(registry),
+    sweeps: sweepMetrics(registry),
+    collections: collectionMetrics(registry),
+  };
+}
+
+function sweepMetrics(registry: Registry): SweepMetrics {
+  const registers = [registry];
+  const sweeps = new Counter({
+    name: "ramet_store_sweeps_total",
+    help: "Sweeps of the store by result: success or error.",
+    labelNames: ["result"],
+    registers,
+  });
+  const removed = new Counter({
+    name: "ramet_store_swept_total",
+    help: "What sweeps removed: checkpoints without an object, rests of crashes, contents without a checkpoint.",
+    labelNames: ["what"],
+    registers,
+  });
+  const freed = new Counter({ name: "ramet_store_swept_bytes_total", help: "Bytes that sweeps freed.", registers });
+  return {
+    swept: ({ checkpoints, rests, contents, freedBytes }) => {
+      sweeps.inc({ result: "success" });
+      removed.inc({ what: "checkpoints" }, checkpoints.length);
+      removed.inc({ what: "rests" }, rests);
+      removed.inc({ what: "contents" }, contents);
+      freed.inc(freedBytes);
+    },
+    sweepFailed: () => {
+      sweeps.inc({ result: "error" });
+    },
+  };
+}
+
+function controllerMetrics(registry: Registry): (name: string) => ControllerMetrics {
+  const registers = [registry];
+  const labelNames = ["controller"];
+  const seconds = (name: string, help: string) =>
+    new Histogram({ name, help, labelNames, buckets: secondsBuckets, registers });
+  const depth = new Gauge({ name: "ramet_queue_depth", help: "Keys that wait.", labelNames, registers });
+  const retries = new Counter({ name: "ramet_queue_retries_total", help: "Keys put back.", labelNames, registers });
+  const reconciles = new Counter({
+    name: "ramet_reconciles_total",
+    help: "Reconciles by result: success, requeue or error.",
+    labelNames: ["controller", "result"],
+    registers,
+  });
+  const reconcileSeconds = seconds("ramet_reconcile_seconds", "How long a reconcile took.");
+  const waitSeconds = seconds("ramet_queue_wait_seconds", "How long a key waited for a worker.");
+  return (controller) => ({
+    depth: (waiting) => {
+      depth.set({ controller }, waiting);
+    },
+    waited: (milliseconds) => {
+      waitSeconds.observe({ controller }, milliseconds / 1000);
+    },
+    worked: () => undefined,
+    retried: () => {
+      retries.inc({ controller });
+    },
+    reconciled: (result, milliseconds) => {
+      reconciles.inc({ controller, result });
+      reconcileSeconds.observe({ controller }, milliseconds / 1000);
+    },
+  });
+}

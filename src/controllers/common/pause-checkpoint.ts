@@ -1,0 +1,45 @@
+import { createHash } from "node:crypto";
+import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+
+/** The Checkpoint that keeps a sandbox over a pause. A later pause of the same sandbox has another one. */
+export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
+  const { name, namespace, uid } = sandbox.metadata;
+  const contents = persistentContents.filter((content) => content === "memory" || content === "filesystem");
+  const digest = createHash("sha256")
+    .update(`${uid}/${sandbox.metadata.generation ?? 0}`)
+    .digest("hex");
+  return {
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: {
+      name: `${name}-pause-${digest.slice(0, 8)}`,
+      namespace,
+      labels: { [labels.purpose]: "pause", [labels.sandboxName]: name },
+      ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true }],
+    },
+    spec: {
+      sandboxName: name,
+      keepRunning: false,
+      persistentContents: contents.includes("filesystem") && !contents.includes("memory") ? ["filesystem"] : both,
+    },
+  };
+}
+
+/** The UID of the Pod that a checkpoint was begun with, if it was. */
+export function begunWith({ metadata }: Checkpoint): string | undefined {
+  return metadata.annotations?.[annotations.podUid];
+}
+
+export function isPauseCheckpoint({ metadata }: Checkpoint): boolean {
+  return metadata.labels?.[labels.purpose] === "pause";
+}
+
+/** Terminating is an end too: a cut that is under way is brought to its end before. */
+export function isUnfinished({ status }: Checkpoint): boolean {
+  return !["Succeeded", "Failed", "Terminating"].includes(status?.phase ?? "Pending");
+}
+
+const both: ("memory" | "filesystem")[] = ["memory", "filesystem"];

@@ -1,0 +1,70 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import type { Cache } from "./cache.ts";
+import type { ResolvedTemplate } from "../sandbox/state.ts";
+
+/** A Sandbox, or one that is to be made. */
+interface TemplateOwner {
+  metadata: { namespace: string };
+  spec: Pick<Sandbox["spec"], "template" | "templateRef" | "volumeClaimTemplates">;
+}
+
+/**
+ * What a sandbox is made from: its own template, the SandboxTemplate that it names, or, where it names none, the one that
+ * was kept with the checkpoint it is to be restored from.
+ */
+export function resolveTemplate(
+  sandbox: TemplateOwner,
+  cache: Pick<Cache, "template" | "templatesOwnedBy">,
+  checkpoint?: Checkpoint,
+): ResolvedTemplate | { problem: RametError } {
+  const { spec, metadata } = sandbox;
+  try {
+    if (spec.template !== undefined) {
+      const template = parsePodTemplate(spec.template);
+      const volumeClaims = spec.volumeClaimTemplates ?? [];
+      return { template, borrowed: false, persistentContents: [], pauseStrategy: undefined, volumeClaims };
+    }
+    const { templateRef } = spec;
+    if (templateRef !== undefined) {
+      const found = cache.template(`${metadata.namespace}/${templateRef.name}`);
+      return found === undefined ? { problem: unknown(sandbox, templateRef.name) } : fromObject(sandbox, found, false);
+    }
+    const kept = checkpoint && cache.templatesOwnedBy(checkpoint.metadata.uid)[0];
+    return kept === undefined ? { problem: none(checkpoint) } : fromObject(sandbox, kept, true);
+  } catch (error) {
+    return { problem: RametError.from(error) };
+  }
+}
+
+/** What the sandbox itself says of claims goes before the template's. */
+function fromObject(sandbox: TemplateOwner, { metadata, spec }: SandboxTemplate, borrowed: boolean): ResolvedTemplate {
+  return {
+    template: parsePodTemplate(spec.template, `SandboxTemplate ${metadata.name}: spec.template`),
+    borrowed,
+    persistentContents: spec.persistentContents ?? [],
+    pauseStrategy: spec.pauseStrategy?.type,
+    volumeClaims: sandbox.spec.volumeClaimTemplates ?? spec.volumeClaimTemplates ?? [],
+  };
+}
+
+function unknown({ metadata: { namespace } }: TemplateOwner, name: string): RametError {
+  return new RametError("NotFound", `The SandboxTemplate ${name} does not exist in the namespace ${namespace}`, {
+    hint: `Create it, and the sandbox starts; kubectl get sandboxtemplates -n ${namespace} lists those there are`,
+  });
+}
+
+function none(checkpoint: Checkpoint | undefined): RametError {
+  if (checkpoint === undefined) {
+    return new RametError("InvalidArgument", "The sandbox has neither spec.template nor spec.templateRef", {
+      hint: "Give one of the two, or name a checkpoint with the annotation ramet.dev/restore-from",
+    });
+  }
+  const { name } = checkpoint.metadata;
+  return new RametError("NotFound", `No template was kept with the checkpoint ${name}`, {
+    hint: "Give the sandbox spec.template or spec.templateRef, as the checkpoint's source had it",
+  });
+}

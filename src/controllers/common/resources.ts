@@ -1,0 +1,73 @@
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { group, rametGroup, version } from "../../api/schema/kind.ts";
+import { labels } from "../../api/names/labels.ts";
+import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
+import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { Informer } from "../../kube/informer.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import type { Log } from "../../base/log.ts";
+import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
+
+/** The resources of `agents.kruise.io`, and of our own group, that these controllers follow. */
+export const sandboxResources = {
+  sandboxes: ours("sandboxes", "Sandbox"),
+  checkpoints: ours("checkpoints", "Checkpoint"),
+  templates: ours("sandboxtemplates", "SandboxTemplate"),
+  sets: ours("sandboxsets", "SandboxSet"),
+  claims: ours("sandboxclaims", "SandboxClaim"),
+  snapshots: ours("namedsnapshots", "NamedSnapshot", rametGroup),
+} as const;
+
+/** One informer for each resource, shared by all controllers of the process. */
+export interface Informers {
+  sandboxes: Informer<Sandbox>;
+  /** Pods that run a cell, and no others. */
+  pods: Informer<Pod>;
+  checkpoints: Informer<Checkpoint>;
+  templates: Informer<SandboxTemplate>;
+  sets: Informer<SandboxSet>;
+  claims: Informer<SandboxClaim>;
+  snapshots: Informer<NamedSnapshot>;
+}
+
+export function createInformers(client: KubeClient, log: Log): Informers {
+  return {
+    sandboxes: new Informer({
+      resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
+      log,
+    }),
+    pods: new Informer({
+      resource: client.resource(coreResources.pods, (value) => Pod.parse(value)),
+      labelSelector: `${labels.cell}=true`,
+      log,
+    }),
+    checkpoints: new Informer({
+      resource: client.resource(sandboxResources.checkpoints, (value) => Checkpoint.parse(value)),
+      log,
+    }),
+    templates: new Informer({
+      resource: client.resource(sandboxResources.templates, (value) => SandboxTemplate.parse(value)),
+      log,
+    }),
+    sets: new Informer({
+      resource: client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value)),
+      log,
+    }),
+    claims: new Informer({
+      resource: client.resource(sandboxResources.claims, (value) => SandboxClaim.parse(value)),
+      log,
+    }),
+    snapshots: new Informer({
+      resource: client.resource(sandboxResources.snapshots, (value) => NamedSnapshot.parse(value)),
+      log,
+    }),
+  };
+}
+
+function ours(plural: string, kind: string, ofGroup: string = group): ResourceRef {
+  return { group: ofGroup, version, plural, kind, namespaced: true };
+}

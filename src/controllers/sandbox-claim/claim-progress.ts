@@ -1,0 +1,52 @@
+import { annotations } from "../../api/names/labels.ts";
+import { initRequestDigest } from "../../api/names/init-request.ts";
+import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
+import type { Standing } from "./state.ts";
+
+/** Whether a claimed sandbox can be handed to whoever claimed it. */
+export function standingOf(sandbox: Sandbox, waitReadyMilliseconds: number, now: Date): Standing {
+  const { metadata, status } = sandbox;
+  const over = ended(sandbox);
+  if (over !== undefined) return { is: "failed", why: over };
+  const missing = whatIsMissing(sandbox);
+  if (missing === undefined) return { is: "ready" };
+  const since = new Date(metadata.annotations?.[annotations.claimTimestamp] ?? metadata.creationTimestamp);
+  const until = new Date(since.getTime() + waitReadyMilliseconds);
+  const said = status?.message ?? findCondition(status?.conditions, "Ready")?.message ?? "";
+  const why = said === "" ? missing : `${missing}: ${said}`;
+  if (until > now) return { is: "waiting", until, why };
+  return { is: "failed", why: `after ${waitReadyMilliseconds / 1000} s (spec.waitReadyTimeout) ${why}` };
+}
+
+function ended(sandbox: Sandbox): string | undefined {
+  const { metadata, status } = sandbox;
+  if (metadata.deletionTimestamp !== undefined) return "it was deleted";
+  if (status?.phase === "Failed" || status?.phase === "Succeeded") {
+    return `it is ${status.phase}${status.message === undefined ? "" : `: ${status.message}`}`;
+  }
+  return refusedByGuest(sandbox) ?? refusedByCell(sandbox);
+}
+
+function refusedByGuest({ status }: Sandbox): string | undefined {
+  const initialized = findCondition(status?.conditions, "RuntimeInitialized");
+  if (initialized?.status !== "False" || initialized.reason !== "Failed") return undefined;
+  return `its guest did not take the environment: ${initialized.message}`;
+}
+
+function refusedByCell(sandbox: Sandbox): string | undefined {
+  if (rollbackRequest(sandbox) === undefined || wantsRollback(sandbox)) return undefined;
+  const rolledBack = findCondition(sandbox.status?.conditions, "RolledBack");
+  return rolledBack?.status === "False" ? `it could not be restored: ${rolledBack.message}` : undefined;
+}
+
+function whatIsMissing(sandbox: Sandbox): string | undefined {
+  const { status } = sandbox;
+  // Whoever pauses it has it.
+  if (status?.phase === "Paused") return undefined;
+  if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) return "it is not ready";
+  if (wantsRollback(sandbox)) return "the checkpoint has not taken the place of what it runs";
+  const request = initRequestDigest(sandbox);
+  return request === undefined || request === status.ramet?.initRequest ? undefined : "its guest lacks the environment";
+}

@@ -1,0 +1,37 @@
+import { readdir, rm } from "node:fs/promises";
+import { sweepCgroups } from "../cell/cgroup/record.ts";
+import { delay, type Clock } from "../base/clock.ts";
+import type { ClusterFolder } from "./cluster-directory.ts";
+import { readStatus } from "./cluster-status.ts";
+import { PodFolder } from "./node/pod-directory.ts";
+import { podProcesses } from "./node/orphans.ts";
+import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
+
+/**
+ * Ends what a killed supervisor left running; answers how many processes that were. Parts die with their supervisor
+ * where `setpriv` is installed, and Pods never do.
+ * @param options.pods whether Pods are ended too: a node that is started again takes them over
+ */
+export async function endLeftovers(
+  folder: ClusterFolder,
+  { pods, clock }: { pods: boolean; clock: Clock },
+): Promise<number> {
+  const parts =
+    readStatus(folder.status)?.parts.flatMap(({ process }) => (process === undefined ? [] : [process])) ?? [];
+  const left = [...parts, ...(pods ? podProcesses(folder.pods).map(({ process }) => process) : [])];
+  const running = left.filter(isProcessRunning);
+  for (const process of running) signalProcess(process, "SIGKILL");
+  for (const process of running) await untilGone(process, clock);
+  if (pods) await removePods(folder.pods);
+  return running.length;
+}
+
+async function removePods(pods: string): Promise<void> {
+  const uids = await readdir(pods).catch(() => []);
+  for (const uid of uids) await sweepCgroups(new PodFolder(pods, uid).cell);
+  await rm(pods, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
+}
+
+async function untilGone(process: ProcessIdentity, clock: Clock): Promise<void> {
+  while (isProcessRunning(process)) await delay(clock, 10);
+}

@@ -1,0 +1,85 @@
+import { chmod, link, mkdir, rm } from "node:fs/promises";
+import { z } from "zod";
+import { RametError } from "../../base/errors.ts";
+import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import { canonicalJson } from "../../base/canonical-json.ts";
+import { refused } from "../grant-check.ts";
+import { readSmallFile, statOf, syncFolders, unless, writeDurably } from "./durable.ts";
+import { doomedPrefix, layoutOf, type Layout } from "./layout.ts";
+
+const Marker = z.object({ v: z.literal(1), namespace: z.string() });
+
+/** Makes the folder of a namespace, or finds it made. The store's root must exist: an unmounted disk is not filled. */
+export async function makeNamespaceFolder(root: string, path: string, namespace: string): Promise<Layout> {
+  const layout = layoutOf(path);
+  if ((await readMarker(layout)) === namespace) return layout;
+  await unless(mkdir(path, { mode: 0o700 }), "EEXIST");
+  await requireFolders(path);
+  for (const folder of [layout.contentFolder, layout.checkpoints, layout.staging]) {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+  }
+  await chmod(path, 0o700);
+  const draft = layout.stagingEntry(doomedPrefix);
+  await writeDurably(draft, Buffer.from(canonicalJson({ v: 1, namespace })));
+  await unless(link(draft, layout.marker), "EEXIST");
+  await rm(draft, { force: true });
+  await syncFolders([path, root]);
+  return layout;
+}
+
+/**
+ * The folder that a grant names, once it is found to be the namespace's own, with no link in it that leads elsewhere.
+ * Errors: `StoreUnavailable`, `GrantInvalid`.
+ */
+export async function openNamespaceFolder(grant: DirectoryGrant): Promise<Layout> {
+  if (!grant.path.startsWith("/") || grant.path.split("/").includes("..")) {
+    throw refused(grant, `its path ${grant.path} is not absolute or climbs`);
+  }
+  const layout = layoutOf(grant.path);
+  const folders = requireFolders(layout.path, layout.contentFolder, layout.checkpoints, layout.staging);
+  // What the marker says is told first.
+  folders.catch(() => undefined);
+  const namespace = await readMarker(layout);
+  if (namespace === undefined) {
+    throw new RametError("StoreUnavailable", `store folder ${grant.path} cannot be used: it is no namespace's folder`, {
+      hint: "Look whether the store is mounted at this path.",
+    });
+  }
+  if (namespace !== grant.namespace) throw refused(grant, `${grant.path} belongs to namespace ${namespace}`);
+  await folders;
+  return layout;
+}
+
+/** Whether `path` is a namespace's folder, by its marker. */
+export async function namespaceOf(path: string): Promise<string | undefined> {
+  return readMarker(layoutOf(path));
+}
+
+/** Throws unless each path is a folder itself and not a link to one. */
+export async function requireFolders(...paths: string[]): Promise<void> {
+  const all = await Promise.all(paths.map(async (path) => ({ path, stats: await statOf(path) })));
+  for (const { path, stats } of all) {
+    if (stats?.isDirectory() === true) continue;
+    const why = stats === undefined ? "it is missing" : "it is not a folder";
+    throw new RametError("StoreUnavailable", `store folder ${path} cannot be used: ${why}`, {
+      hint: "Look whether the store's folder exists and its file system is mounted.",
+    });
+  }
+}
+
+async function readMarker(layout: Layout): Promise<string | undefined> {
+  const bytes = await unless(readSmallFile(layout.marker, 4096), "ENOTDIR", "ELOOP");
+  if (bytes === undefined) return undefined;
+  try {
+    return Marker.parse(JSON.parse(bytes.toString("utf8"))).namespace;
+  } catch (error) {
+    throw new RametError(
+      "StoreUnavailable",
+      `store folder ${layout.path} cannot be used: namespace.json is not legal`,
+      {
+        hint: 'Bring the file back: {"v":1,"namespace":"<name of the folder>"}.',
+        cause: error,
+      },
+    );
+  }
+}

@@ -1,0 +1,49 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { AzureLocation } from "../../../api/store/azure-address.ts";
+import { azureBucket } from "./azure-bucket.ts";
+import { isPublicationUrl } from "../layout.ts";
+
+/** What is signed with an account's key: no store is asked for anything. test/contract/store/azure.test.ts has an emulator. */
+const location: AzureLocation = { driver: "azure", account: "agents", container: "checkpoints", prefix: "ramet" };
+const key = "team-a/c1/manifest.json";
+
+beforeEach(() => {
+  // Nothing of whoever runs this.
+  for (const name of Object.keys(process.env)) if (name.startsWith("AZURE_")) vi.stubEnv(name, undefined);
+});
+afterEach(() => vi.unstubAllEnvs());
+
+test("a PUT is signed to make a blob and for nothing else, for its time, and not for http", async () => {
+  vi.stubEnv("AZURE_STORAGE_KEY", Buffer.from("key").toString("base64"));
+  const before = Date.now();
+  const { url, headers } = await azureBucket(location).signPutIfAbsent(key, 90_000);
+  expect(headers).toEqual({ "if-none-match": "*", "x-ms-blob-type": "BlockBlob", "x-ms-version": "2022-11-02" });
+  expect(url.startsWith(`https://agents.blob.core.windows.net/checkpoints/ramet/${key}?`)).toBe(true);
+  expect(isPublicationUrl(url, { namespace: "team-a", checkpointId: "c1" })).toBe(true);
+  const signed = new URL(url).searchParams;
+  expect([signed.get("sp"), signed.get("sr"), signed.get("spr")]).toEqual(["c", "b", "https"]);
+  const end = Date.parse(signed.get("se") ?? "");
+  expect(end).toBeGreaterThanOrEqual(before + 90_000);
+  expect(end).toBeLessThanOrEqual(Date.now() + 91_000);
+});
+
+test("a GET is signed for reading alone, at the endpoint that is given", async () => {
+  vi.stubEnv("AZURE_STORAGE_KEY", Buffer.from("key").toString("base64"));
+  const endpoint = "https://agents.blob.core.usgovcloudapi.net/";
+  const { url } = await azureBucket({ ...location, endpoint }).signGet(key, 90_000);
+  expect(url.startsWith(`${endpoint}checkpoints/ramet/${key}?`)).toBe(true);
+  expect(new URL(url).searchParams.get("sp")).toBe("r");
+});
+
+test.each([
+  // Of all that Azure's tools look for, that which asks no network.
+  ["nothing of an identity is known", { AZURE_TOKEN_CREDENTIALS: "WorkloadIdentityCredential" }],
+  ["a service account has a token, and nothing says for whom", { AZURE_FEDERATED_TOKEN_FILE: "/nowhere" }],
+])("where %s, that is said, and what to do", async (_, environment) => {
+  for (const [name, value] of Object.entries(environment)) vi.stubEnv(name, value);
+  await expect(azureBucket(location).signGet(key, 60_000)).rejects.toMatchObject({
+    code: "StoreUnavailable",
+    message: expect.stringContaining("no credentials") as string,
+    hint: expect.stringContaining("AKS workload identity") as string,
+  });
+});

@@ -1,0 +1,84 @@
+import { ContainerClient, StorageResponseFormat, type StoragePipelineOptions } from "@azure/storage-blob";
+import type { AzureLocation } from "../../../api/store/azure-address.ts";
+import { nameOfStore } from "../../../api/store/store-address.ts";
+import type { SignedRequest } from "../../../api/cell/grant.ts";
+import { azureErrors } from "./azure-error.ts";
+import { azureAccess, serviceVersion, type AzurePermission } from "./azure-signing.ts";
+import type { Bucket, StoredObject } from "../bucket.ts";
+import { clientCalls } from "../client-calls.ts";
+import { silenceLimit } from "../silence-limit.ts";
+
+/** What Azure takes in one PUT of a blob, since version 2019-12-12 of the service. */
+const largestObjectBytes = 5_000 * 2 ** 20;
+
+/**
+ * A part of a container of Azure Blob. The controllers are who holds the account's key of the environment, or whom Azure's own
+ * tools would find: AKS workload identity, a service principal of the environment, the node's identity, `az login`.
+ */
+export function azureBucket(location: AzureLocation): Bucket {
+  const { account, container, prefix, endpoint: given } = location;
+  const endpoint = (given ?? `https://${account}.blob.core.windows.net`).replace(/\/$/, "");
+  const access = azureAccess({ account, container, endpoint }, options);
+  const client = new ContainerClient(`${endpoint}/${container}`, access.credential, options);
+  const name = nameOfStore(location);
+  const root = prefix === undefined ? "" : `${prefix}/`;
+  const { call, callUnless, chunks } = clientCalls(name, azureErrors(account));
+  const blobAt = (key: string) => client.getBlockBlobClient(`${root}${key}`);
+
+  async function sign(key: string, permission: AzurePermission, ttlMilliseconds: number): Promise<SignedRequest> {
+    const blob = blobAt(key);
+    const { during } = silenceLimit();
+    const signed = () => during(() => access.sign(blob.name, permission, ttlMilliseconds));
+    const query = await call({ verb: "signing a request to" }, signed);
+    return { url: `${blob.url}?${query}`, headers: { "x-ms-version": serviceVersion } };
+  }
+
+  return {
+    name,
+    largestObjectBytes,
+    putIfAbsent: async (key, bytes) => {
+      const { signal: abortSignal, during } = silenceLimit();
+      const conditions = { ifNoneMatch: "*" };
+      const put = () => blobAt(key).upload(bytes, bytes.length, { conditions, abortSignal });
+      const done = await callUnless("exists", { verb: "writing", key, writes: true }, () => during(put));
+      return done !== undefined;
+    },
+    read: async (key, signal) => {
+      const what = { verb: "reading", key };
+      const { signal: abortSignal, during, chunks: heard } = silenceLimit(signal);
+      const get = () => blobAt(key).download(0, undefined, { abortSignal });
+      const answer = await callUnless("absent", what, () => during(get));
+      return answer && chunks(what, heard(answer.readableStreamBody as unknown as AsyncIterable<Uint8Array>));
+    },
+    async *list(below, signal) {
+      const { signal: abortSignal, during } = silenceLimit(signal);
+      const pages = client.listBlobsFlat({ prefix: `${root}${below}`, responseFormat, abortSignal }).byPage();
+      for (;;) {
+        const page = await call({ verb: "listing" }, () => during(() => pages.next()));
+        if (page.done === true) return;
+        for (const { name: key, properties } of page.value.segment.blobItems) {
+          const { contentLength: sizeBytes = 0, lastModified } = properties;
+          yield { key: key.slice(root.length), sizeBytes, writtenAt: lastModified.getTime() } satisfies StoredObject;
+        }
+      }
+    },
+    delete: async (key) => {
+      const { signal: abortSignal, during } = silenceLimit();
+      const remove = () => blobAt(key).delete({ abortSignal, deleteSnapshots: "include" });
+      await callUnless("absent", { verb: "deleting", key, writes: true }, () => during(remove));
+    },
+    signGet: (key, ttlMilliseconds) => sign(key, "r", ttlMilliseconds),
+    signPutIfAbsent: async (key, ttlMilliseconds) => {
+      // The signature alone lets nobody write over what is there; the condition says so where something is.
+      const { url, headers } = await sign(key, "c", ttlMilliseconds);
+      return { url, headers: { ...headers, "x-ms-blob-type": "BlockBlob", "if-none-match": "*" } };
+    },
+  };
+}
+
+/** The other one is read by a large library, which is not bundled. */
+const responseFormat = StorageResponseFormat.Xml;
+
+const options: StoragePipelineOptions = {
+  retryOptions: { maxTries: 4, retryDelayInMs: 200, maxRetryDelayInMs: 5_000 },
+};

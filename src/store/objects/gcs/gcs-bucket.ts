@@ -1,0 +1,120 @@
+import { z } from "zod";
+import { RametError } from "../../../base/errors.ts";
+import type { GcsLocation } from "../../../api/store/gcs-address.ts";
+import { nameOfStore } from "../../../api/store/store-address.ts";
+import type { Bucket, StoredObject } from "../bucket.ts";
+import { clientCalls } from "../client-calls.ts";
+import { gcsErrors } from "./gcs-error.ts";
+import { googleCredentials } from "./gcs-credentials.ts";
+import { googleRequest } from "./gcs-request.ts";
+import { signGoogleUrl, type RequestToSign } from "./gcs-signed-url.ts";
+import { googleSigner, type GoogleSignerOptions } from "./gcs-signer.ts";
+import { refusalError } from "../refusal.ts";
+
+/** What Cloud Storage takes in one PUT. */
+const largestObjectBytes = 5 * 2 ** 40;
+/** What is read at a time: a connection that breaks costs no more than this. */
+const partBytes = 8 << 20;
+/** An object that is missing has the generation 0. */
+const ifAbsent = { "x-goog-if-generation-match": "0" };
+
+/**
+ * A part of a bucket of Google Cloud Storage. Objects are written and read by its XML API, as cells do it, which says in a word
+ * what it refuses; they are listed by its JSON API.
+ */
+export function gcsBucket(location: GcsLocation, options: GoogleSignerOptions = {}): Bucket {
+  const { bucket, prefix, endpoint = "https://storage.googleapis.com" } = location;
+  const name = nameOfStore(location);
+  const root = prefix === undefined ? "" : `${prefix}/`;
+  const auth = googleCredentials();
+  const signer = googleSigner(auth, options);
+  const { call, callUnless } = clientCalls(name, gcsErrors(name, endpoint));
+  // Neither names nor keys have a character that a URL would encode.
+  const urlOf = (key: string): URL => new URL(`/${bucket}/${root}${key}`, endpoint);
+
+  const sign = (request: RequestToSign) =>
+    call({ verb: "signing a request to" }, async () => signGoogleUrl(await signer(), request, Date.now()));
+
+  /** What an object has from a byte on, as much as is read at a time; `undefined`: there is no object. */
+  async function readPart(key: string, from: number, signal: AbortSignal | undefined): Promise<Buffer | undefined> {
+    const headers = { range: `bytes=${from}-${from + partBytes - 1}` };
+    const request = { method: "GET", url: urlOf(key), headers, responseType: "arraybuffer", signal } as const;
+    const answer = await callUnless("absent", { verb: "reading", key }, () => googleRequest(auth, request));
+    if (answer === undefined) return undefined;
+    return answer.status === 416 ? Buffer.alloc(0) : Buffer.from(answer.data as ArrayBuffer);
+  }
+
+  async function* partsOf(key: string, first: Buffer, signal: AbortSignal | undefined): AsyncGenerator<Uint8Array> {
+    let from = 0;
+    // An object that goes meanwhile ends there: whoever knows its hash notices.
+    for (let part: Buffer | undefined = first; part !== undefined; part = await readPart(key, from, signal)) {
+      yield part;
+      from += part.length;
+      if (part.length < partBytes) return;
+    }
+  }
+
+  return {
+    name,
+    largestObjectBytes,
+    putIfAbsent: async (key, data) => {
+      const request = { method: "PUT", url: urlOf(key), headers: ifAbsent, data } as const;
+      const what = { verb: "writing", key, writes: true };
+      return (await callUnless("exists", what, () => googleRequest(auth, request))) !== undefined;
+    },
+    read: async (key, signal) => {
+      const first = await readPart(key, 0, signal);
+      return first && partsOf(key, first, signal);
+    },
+    async *list(below, signal) {
+      const url = new URL(`/storage/v1/b/${bucket}/o`, endpoint);
+      const query = {
+        prefix: `${root}${below}`,
+        maxResults: "1000",
+        fields: "items(name,size,timeCreated),nextPageToken",
+      };
+      let after: string | undefined;
+      do {
+        url.search = new URLSearchParams({ ...query, ...(after !== undefined && { pageToken: after }) }).toString();
+        const request = { method: "GET", url, responseType: "json", signal } as const;
+        const answer = await callUnless("absent", { verb: "listing" }, () => googleRequest(auth, request));
+        // Of all that is listed the bucket alone can be missing, for which the JSON API has no word of its own.
+        if (answer === undefined) throw refusalError(`listing ${name}`, { status: 404, word: "NoSuchBucket" });
+        const { items, nextPageToken } = pageOf(answer.data, name);
+        for (const { name: key, size: sizeBytes, timeCreated } of items) {
+          yield { key: key.slice(root.length), sizeBytes, writtenAt: Date.parse(timeCreated) } satisfies StoredObject;
+        }
+        after = nextPageToken;
+      } while (after !== undefined);
+    },
+    delete: async (key) => {
+      const request = { method: "DELETE", url: urlOf(key) } as const;
+      await callUnless("absent", { verb: "deleting", key, writes: true }, () => googleRequest(auth, request));
+    },
+    signGet: (key, ttlMilliseconds) => sign({ method: "GET", url: urlOf(key), headers: {}, ttlMilliseconds }),
+    signPutIfAbsent: (key, ttlMilliseconds) =>
+      sign({ method: "PUT", url: urlOf(key), headers: ifAbsent, ttlMilliseconds }),
+  };
+}
+
+const Page = z.object({
+  items: z
+    .array(
+      z.object({
+        name: z.string(),
+        size: z.coerce.number().int().nonnegative(),
+        timeCreated: z.iso.datetime({ offset: true }),
+      }),
+    )
+    .default([]),
+  nextPageToken: z.string().min(1).optional(),
+});
+
+function pageOf(data: unknown, store: string): z.infer<typeof Page> {
+  const page = Page.safeParse(data);
+  if (page.success) return page.data;
+  throw new RametError("StoreUnavailable", `listing ${store} failed: its answer is no page of objects`, {
+    cause: page.error,
+    hint: "Look whether the store's endpoint is one of Cloud Storage.",
+  });
+}

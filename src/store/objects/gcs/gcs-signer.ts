@@ -1,0 +1,80 @@
+import { sign } from "node:crypto";
+import type { CredentialBody, GoogleAuth } from "google-auth-library";
+import { z } from "zod";
+import { RametError } from "../../../base/errors.ts";
+import { googleFailure, GoogleRefusal } from "./gcs-refusal.ts";
+import { googleRequest } from "./gcs-request.ts";
+import { kindOfRefusal, sayRefusal } from "../refusal.ts";
+
+/** A service account: nobody else can sign a URL of Cloud Storage. */
+export interface GoogleSigner {
+  email: string;
+  /** RSA with SHA-256. */
+  sign(text: string): Promise<Buffer>;
+}
+
+export interface GoogleSignerOptions {
+  /** Where the IAM Service Account Credentials API is. @default Google's */
+  iamCredentials?: string;
+}
+
+/**
+ * Who signs, found once. Who has a key signs here; for others IAM signs with a key of its own (signBlob), one call for each text.
+ * @returns a function that throws RametError `StoreUnavailable` where the credentials are of no service account
+ */
+export function googleSigner(auth: GoogleAuth, options: GoogleSignerOptions): () => Promise<GoogleSigner> {
+  let found: Promise<GoogleSigner> | undefined;
+  return () => {
+    found ??= findSigner(auth, options).catch((error: unknown) => {
+      found = undefined;
+      throw error;
+    });
+    return found;
+  };
+}
+
+async function findSigner(auth: GoogleAuth, { iamCredentials }: GoogleSignerOptions): Promise<GoogleSigner> {
+  const { client_email: email = "", private_key: key } = await credentialsOf(auth);
+  // GKE's metadata server calls a Kubernetes service account that stands for no Google one after its workload identity pool.
+  if (!email.includes("@")) throw noServiceAccount(email);
+  if (key !== undefined) return { email, sign: (text) => Promise.resolve(sign("RSA-SHA256", Buffer.from(text), key)) };
+  const iam = iamCredentials ?? `https://iamcredentials.${await auth.getUniverseDomain()}`;
+  const url = new URL(`/v1/projects/-/serviceAccounts/${email}:signBlob`, iam);
+  return { email, sign: (text) => signBlob(auth, url, text) };
+}
+
+async function credentialsOf(auth: GoogleAuth): Promise<CredentialBody> {
+  try {
+    return await auth.getCredentials();
+  } catch (error) {
+    throw googleFailure(error);
+  }
+}
+
+async function signBlob(auth: GoogleAuth, url: URL, text: string): Promise<Buffer> {
+  const data = { payload: Buffer.from(text).toString("base64") };
+  try {
+    const answer = await googleRequest(auth, { method: "POST", url, data, responseType: "json" });
+    return Buffer.from(SignedBlob.parse(answer.data).signedBlob, "base64");
+  } catch (error) {
+    if (!(error instanceof GoogleRefusal && error.origin === url.origin)) throw error;
+    const { refusal, message } = error;
+    throw new RametError("StoreUnavailable", `signing failed: ${sayRefusal(refusal, "IAM")}: ${message}`, {
+      hint: "Enable the IAM Service Account Credentials API, and give the controllers' service account roles/iam.serviceAccountTokenCreator on itself.",
+      retryable: kindOfRefusal(refusal) === "passing",
+    });
+  }
+}
+
+const SignedBlob = z.object({ signedBlob: z.base64() });
+
+function noServiceAccount(name: string): RametError {
+  const who = name === "" ? "the credentials are of" : `${name} is`;
+  return new RametError(
+    "StoreUnavailable",
+    `signing failed: ${who} no service account of Google, and only such can sign`,
+    {
+      hint: "Let the controllers' Kubernetes service account stand for a Google one: ramet manifests --store-service-account, or RametRuntime's store.gcs.serviceAccount.",
+    },
+  );
+}

@@ -1,0 +1,107 @@
+import {
+  DeleteObjectCommand,
+  GetObjectCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+  type S3ClientConfig,
+} from "@aws-sdk/client-s3";
+import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
+import type { S3Location } from "../../../api/store/s3-address.ts";
+import { nameOfStore } from "../../../api/store/store-address.ts";
+import type { Bucket, StoredObject } from "../bucket.ts";
+import { clientCalls } from "../client-calls.ts";
+import { s3Errors } from "./s3-error.ts";
+
+/** What S3 takes in one PUT. */
+const largestObjectBytes = 5 * 2 ** 30;
+
+/**
+ * A part of a bucket of S3, or of a store that speaks its protocol. Credentials are those that AWS' own tools would find: of the
+ * environment, a role of the service account (IRSA), EKS Pod Identity, a profile, the node.
+ */
+export function s3Bucket(location: S3Location): Bucket {
+  const client = new S3Client(clientConfig(location));
+  const { bucket, prefix } = location;
+  const name = nameOfStore(location);
+  const root = prefix === undefined ? "" : `${prefix}/`;
+  const { call, callUnless, chunks } = clientCalls(name, s3Errors(name));
+  const at = (key: string) => ({ Bucket: bucket, Key: `${root}${key}` });
+
+  /** A URL ends with the credentials that signed it, so those that would end sooner are asked for anew. */
+  async function requireCredentials(ttlMilliseconds: number): Promise<void> {
+    const { expiration } = await client.config.credentials();
+    if (expiration === undefined || expiration.getTime() >= Date.now() + ttlMilliseconds) return;
+    await client.config.credentials({ forceRefresh: true });
+  }
+
+  function sign(command: GetObjectCommand | PutObjectCommand, ttlMilliseconds: number): Promise<string> {
+    return call({ verb: "signing a request to" }, async () => {
+      await requireCredentials(ttlMilliseconds);
+      const options = { expiresIn: Math.ceil(ttlMilliseconds / 1000) };
+      return command instanceof GetObjectCommand
+        ? getSignedUrl(client, command, options)
+        : getSignedUrl(client, command, options);
+    });
+  }
+
+  return {
+    name,
+    largestObjectBytes,
+    putIfAbsent: async (key, bytes) => {
+      const put = new PutObjectCommand({ ...at(key), Body: bytes, IfNoneMatch: "*" });
+      const done = await callUnless("exists", { verb: "writing", key, writes: true }, () => client.send(put));
+      return done !== undefined;
+    },
+    read: async (key, signal) => {
+      const what = { verb: "reading", key };
+      const get = () => client.send(new GetObjectCommand(at(key)), signal && { abortSignal: signal });
+      const answer = await callUnless("absent", what, get);
+      return answer && chunks(what, answer.Body as AsyncIterable<Uint8Array>);
+    },
+    async *list(below, signal) {
+      let after: string | undefined;
+      do {
+        const page = new ListObjectsV2Command({ Bucket: bucket, Prefix: `${root}${below}`, ContinuationToken: after });
+        const listed = await call({ verb: "listing" }, () => client.send(page, signal && { abortSignal: signal }));
+        for (const { Key = "", Size: sizeBytes = 0, LastModified } of listed.Contents ?? []) {
+          // One without a time is never old.
+          const writtenAt = LastModified?.getTime() ?? Infinity;
+          yield { key: Key.slice(root.length), sizeBytes, writtenAt } satisfies StoredObject;
+        }
+        after = listed.NextContinuationToken;
+      } while (after !== undefined);
+    },
+    delete: async (key) => {
+      const remove = () => client.send(new DeleteObjectCommand(at(key)));
+      await callUnless("absent", { verb: "deleting", key, writes: true }, remove);
+    },
+    signGet: async (key, ttlMilliseconds) => {
+      const url = await sign(new GetObjectCommand(at(key)), ttlMilliseconds);
+      return { url, headers: {} };
+    },
+    signPutIfAbsent: async (key, ttlMilliseconds) => {
+      const url = await sign(new PutObjectCommand({ ...at(key), IfNoneMatch: "*" }), ttlMilliseconds);
+      return { url, headers: { "if-none-match": "*" } };
+    },
+  };
+}
+
+function clientConfig({ region, endpoint, pathStyle = endpoint !== undefined }: S3Location): S3ClientConfig {
+  const place = region ?? (endpoint === undefined ? undefined : "us-east-1");
+  return {
+    ...(place !== undefined && { region: place }),
+    ...(endpoint !== undefined && { endpoint }),
+    forcePathStyle: pathStyle,
+    // A checksum in a signed URL would be one of content that is not known yet, and not all stores know them.
+    requestChecksumCalculation: "WHEN_REQUIRED",
+    responseChecksumValidation: "WHEN_REQUIRED",
+    maxAttempts: 4,
+    requestHandler: {
+      connectionTimeout: 5_000,
+      requestTimeout: 30_000,
+      throwOnRequestTimeout: true,
+      socketTimeout: 30_000,
+    },
+  };
+}
