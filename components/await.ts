@@ -1,6 +1,6 @@
-import { output, type Input, type Output } from "@pulumi/pulumi";
+import { type Input, output, type Output } from "@pulumi/pulumi";
 import { parseTimeSpan } from "../provider/handlers/time-span.ts";
-import { refusing } from "./legal-field.ts";
+import { refusing } from "./refusal.ts";
 
 /**
  * What Pulumi's Kubernetes provider waits for: all of these conditions (https://github.com/pulumi/pulumi-kubernetes/pull/3134).
@@ -21,4 +21,17 @@ export function waitingNoLonger(timeout: Input<string> | undefined): Record<stri
   if (timeout === undefined) return {};
   const seconds = output(timeout).apply((text) => refusing(() => Math.ceil(parseTimeSpan(text, "timeout") / 1000)));
   return { "pulumi.com/timeoutSeconds": seconds.apply(String) };
+}
+
+/** The value; undefined where a preview does not know it yet. For what decides which resources there are. */
+export async function knownValue<T>(input: Input<T>): Promise<T | undefined> {
+  const value = output(input) as unknown as Waited<T>;
+  // Pulumi runs no `apply` for a value that is not known, and does not say so to the program.
+  return (await value.isKnown) ? value.promise() : undefined;
+}
+
+/** What every output of Pulumi's has, beside what its types tell. */
+interface Waited<T> {
+  isKnown: Promise<boolean>;
+  promise(): Promise<T>;
 }

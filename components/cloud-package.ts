@@ -1,3 +1,4 @@
+import type { CustomResourceOptions, Inputs } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
 import { refusal } from "./refusal.ts";
 
@@ -20,4 +21,24 @@ export async function cloudPackage<T>(name: string, load: () => Promise<{ defaul
 function isNotFound(error: unknown): boolean {
   if (!(error instanceof Error) || !("code" in error)) return false;
   return error.code === "ERR_MODULE_NOT_FOUND" || error.code === "MODULE_NOT_FOUND";
+}
+
+/** A resource of a cloud's own package, before it is declared. */
+export interface CloudWish {
+  /** Such as `azure-native:storage:StorageAccount`. */
+  type: string;
+  /** Such as `snapshots-store`, which begins with the component's own. */
+  name: string;
+  inputs: Inputs;
+}
+
+/** Answers the inputs of the resource: all of them. */
+export type CloudTransform = (wish: CloudWish) => Inputs;
+
+/** Pulumi applies it to each resource that is declared with these options. */
+export function transforming(transform: CloudTransform | undefined): CustomResourceOptions {
+  if (transform === undefined) return {};
+  return {
+    transformations: [({ type, name, props, opts }) => ({ props: transform({ type, name, inputs: props }), opts })],
+  };
 }

@@ -39,5 +39,5 @@ export {
   type SnapshotClassArgs,
 } from "./snapshot-stack/snapshot-class.ts";
 export { type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
-export { type SnapshotSourceArgs } from "./snapshot-source.ts";
-export { type CloudTransform, type CloudWish } from "./transform-cloud.ts";
+export { type SnapshotSourceArgs } from "./named-snapshot.ts";
+export { type CloudTransform, type CloudWish } from "./cloud-package.ts";

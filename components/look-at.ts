@@ -2,8 +2,8 @@ import { log, runtime, type ComponentResource, type Input } from "@pulumi/pulumi
 import type { ErrorCode } from "../src/base/error-codes.ts";
 import { RametError } from "../src/base/errors.ts";
 import { connectionOf, type Surroundings } from "../provider/handlers/open-cluster.ts";
-import { knownValue } from "./known-value.ts";
-import { programSurroundings } from "./program-environment.ts";
+import { knownValue } from "./await.ts";
+import { programSurroundings } from "./placement.ts";
 import { refusal } from "./refusal.ts";
 
 export interface Look<Seen> {

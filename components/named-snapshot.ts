@@ -1,9 +1,18 @@
-import { dynamic, interpolate, secret, type CustomResourceOptions, type Input, type Output } from "@pulumi/pulumi";
+import {
+  CustomResource,
+  type CustomResourceOptions,
+  dynamic,
+  type Input,
+  interpolate,
+  isSecret,
+  type Output,
+  output,
+  secret,
+} from "@pulumi/pulumi";
 import { namedSnapshotProvider } from "../provider/dynamic-provider.ts";
-import { ownerOf, placementBeside, type PlacementArgs } from "./placement.ts";
+import { ownerOf, type PlacementArgs, placementBeside } from "./placement.ts";
 import type { RecipeStepArgs } from "./recipe.ts";
-import { partRecipe } from "./recipe-secrets.ts";
-import { resolveSource, type SnapshotSourceArgs } from "./snapshot-source.ts";
+import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface NamedSnapshotArgs extends PlacementArgs {
   /** What the first step begins with: a SandboxTemplate, another NamedSnapshot, a checkpoint or a running sandbox. */
@@ -55,4 +64,77 @@ export class NamedSnapshot extends dynamic.Resource {
     };
     super(namedSnapshotProvider, name, props, opts, "ramet", "NamedSnapshot");
   }
+}
+
+/** A recipe of which the secrets have been taken out, into a Secret that its steps then name. */
+interface PartedRecipe {
+  recipe: Output<Record<string, unknown>[]>;
+  /** By key of the Secret; absent when no step copies one. */
+  secrets: Record<string, Output<string>> | undefined;
+  /** Whether there is a secret in what is left. */
+  holdsSecrets: Output<boolean>;
+}
+
+/** @param secretName the Secret that holds what is taken out */
+function partRecipe(steps: readonly RecipeStepArgs[], secretName: Input<string>): PartedRecipe {
+  const secrets: Record<string, Output<string>> = {};
+  const plain = steps.map((step) => {
+    if (step.copy?.secret === undefined) return step;
+    const { secret: text, ...copy } = step.copy;
+    const key = freeKey(secrets, copy.path);
+    secrets[key] = secret(text);
+    return { ...step, copy: { ...copy, secretKeyRef: { name: secretName, key } } };
+  });
+  const recipe = output(plain) as Output<Record<string, unknown>[]>;
+  return {
+    recipe,
+    secrets: Object.keys(secrets).length === 0 ? undefined : secrets,
+    holdsSecrets: output(isSecret(recipe)),
+  };
+}
+
+/** The key says where the file goes, so that another step before it changes nothing. */
+function freeKey(taken: object, path: Input<string>): string {
+  const text = typeof path === "string" ? path.replace(/^\/+/, "").replace(/[^-._a-zA-Z0-9]/g, "_") : "file";
+  const base = text === "" ? "file" : text;
+  for (let count = 1; ; count++) {
+    const key = count === 1 ? base : `${base}-${count}`;
+    if (!Object.hasOwn(taken, key)) return key;
+  }
+}
+
+/** What something is made from: a resource of this program, or what exists already. */
+export type SnapshotSourceArgs =
+  | SandboxTemplate
+  | NamedSnapshot
+  /** A kept version: by `version` or by `digest`. Without either, the current one. */
+  | { snapshot: Input<string>; version?: Input<number>; digest?: Input<string> }
+  /** A checkpoint, by its id. */
+  | { checkpoint: Input<string> }
+  /** A sandbox that runs; it is captured once and goes on. */
+  | { sandbox: Input<string> };
+
+/** For the API, and what is known of it for the digest. */
+interface ResolvedSnapshotSource {
+  from: Input<Record<string, unknown>>;
+  source: Input<Record<string, unknown>> | undefined;
+}
+
+function resolveSource(from: SnapshotSourceArgs): ResolvedSnapshotSource {
+  if (from instanceof SandboxTemplate)
+    return { from: { template: { name: from.name } }, source: { template: from.spec } };
+  if (from instanceof CustomResource) {
+    return { from: { snapshot: { name: from.name } }, source: { snapshot: { digest: from.digest } } };
+  }
+  if ("checkpoint" in from) {
+    const checkpoint = { checkpoint: { id: from.checkpoint } };
+    return { from: checkpoint, source: checkpoint };
+  }
+  if ("sandbox" in from) return { from: { sandbox: { name: from.sandbox } }, source: undefined };
+  const { snapshot: name, version, digest } = from;
+  const pinned = { ...(version !== undefined && { version }), ...(digest !== undefined && { digest }) };
+  return {
+    from: { snapshot: { name, ...pinned } },
+    source: digest === undefined ? undefined : { snapshot: { digest } },
+  };
 }

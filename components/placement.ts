@@ -1,19 +1,19 @@
 import {
   all,
+  type ComponentResource,
+  Config,
   getOrganization,
   getProject,
   getStack,
-  output,
-  Resource,
-  type ComponentResource,
   type Input,
+  output,
   type Output,
+  Resource,
   type URN,
 } from "@pulumi/pulumi";
+import { defaultNamespace, type Surroundings } from "../provider/handlers/open-cluster.ts";
 import { RametError } from "../src/base/errors.ts";
-import { defaultNamespace } from "../provider/handlers/open-cluster.ts";
-import { knownValue } from "./known-value.ts";
-import { programSurroundings } from "./program-environment.ts";
+import { knownValue } from "./await.ts";
 import { refusal } from "./refusal.ts";
 
 /** Where an object goes, and what it is called there. */
@@ -78,4 +78,11 @@ function ownerOfUrn(urn: URN): string {
 /** What every resource of Pulumi's has, beside what its types tell: its aliases, as URNs. */
 interface Aliased {
   __aliases: Input<URN>[];
+}
+
+/** Where the program's cluster is found: by the stack's configuration, as Pulumi's Kubernetes provider does by itself. */
+export function programSurroundings(): Surroundings {
+  const configuration = new Config("kubernetes");
+  const get = (key: string): string | undefined => configuration.get(key.replace(/^kubernetes:/, ""));
+  return { configuration: { get }, environment: process.env };
 }

@@ -1,28 +1,26 @@
 import {
   ComponentResource,
-  log,
-  output,
-  secret,
   type ComponentResourceOptions,
   type CustomResource,
   type Input,
+  log,
+  output,
   type Output,
+  secret,
 } from "@pulumi/pulumi";
-import { RametError } from "../src/base/errors.ts";
-import { systemNamespace } from "../src/api/names/system-names.ts";
-import type { InstallOptions } from "../src/install/install-options.ts";
-import type { Manifest } from "../src/install/manifest.ts";
-import { serverManifests, lastingManifests, storeIsNotMounted } from "../src/install/manifests.ts";
-import { privateRanges } from "../src/install/private-ranges.ts";
 import { ownerAnnotation } from "../provider/handlers/owner.ts";
 import { findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
+import { systemNamespace } from "../src/api/names/system-names.ts";
+import { RametError } from "../src/base/errors.ts";
+import type { InstallOptions } from "../src/install/install-options.ts";
+import { type Manifest, privateRanges } from "../src/install/manifest.ts";
+import { lastingManifests, serverManifests, storeIsNotMounted } from "../src/install/manifests.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
-import { legalField, refusing } from "./legal-field.ts";
 import { lookAt } from "./look-at.ts";
 import { ownersOf } from "./placement.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
-import { refusal } from "./refusal.ts";
+import { legalField, refusal, refusing } from "./refusal.ts";
 
 export interface RametRuntimeArgs {
   /** Where checkpoints are kept: in a bucket, or in a folder. Controllers that are adopted keep the store that they were started with. */

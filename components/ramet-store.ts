@@ -1,10 +1,9 @@
-import { output, type Input, type Output } from "@pulumi/pulumi";
-import { RametError } from "../src/base/errors.ts";
+import { type Input, output, type Output } from "@pulumi/pulumi";
 import { formatStoreAddress, type StoreLocation } from "../src/api/store/store-address.ts";
+import { RametError } from "../src/base/errors.ts";
 import type { MountedStore } from "../src/install/install-options.ts";
 import { accessFields, type RemoteStore } from "../src/install/remote-store.ts";
-import { legalField, refusing } from "./legal-field.ts";
-import { refusal } from "./refusal.ts";
+import { legalField, refusal, refusing } from "./refusal.ts";
 
 /** Where checkpoints are kept: in one of these. On a cluster sandboxes can be checkpointed with a bucket alone. */
 export interface RametStore {

@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
-import { RunError } from "@pulumi/pulumi";
+import { type Input, output, type Output, RunError } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
+import { type InstallField, parseInstallField } from "../src/install/install-options.ts";
 
 /** The error with which a program ends, in one line. */
 export function refusal(error: unknown): RunError {
@@ -11,4 +12,18 @@ export function refusal(error: unknown): RunError {
   // And it prints the error in colors, for which Node 22 takes most of a minute with a stack through `node_modules/@pulumi`.
   Object.defineProperty(refused, inspect.custom, { value: () => message });
   return refused;
+}
+
+/** An argument of an installation, judged when it is known. @throws RunError */
+export function legalField<T>(field: InstallField, value: Input<T>): Output<T> {
+  return output(value).apply((known) => refusing(() => parseInstallField(field, known) as T));
+}
+
+/** @throws RunError in place of what is thrown */
+export function refusing<T>(judge: () => T): T {
+  try {
+    return judge();
+  } catch (error) {
+    throw refusal(error);
+  }
 }

@@ -28,7 +28,7 @@ import { cloudResources, cloudStore, installedManifests } from "./snapshot-stack
 import { controllerManifests, crdManifests } from "./snapshot-stack/manifests.ts";
 import { classManifest, type DeclaredClass } from "./snapshot-stack/snapshot-class.ts";
 import { classesFor, controllerNamespace, wishOf } from "./snapshot-stack/stack-request.ts";
-import { transforming } from "./transform-cloud.ts";
+import { transforming } from "./cloud-package.ts";
 
 type Args = SnapshotStackArgs & { name: string };
 

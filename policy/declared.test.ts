@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { kruise, namedSnapshotOf, specOf } from "./declared.ts";
+import { kruise, namedSnapshotOf, specOf } from "./rule.ts";
 
 const set = { apiVersion: "agents.kruise.io/v1alpha1", kind: "SandboxSet", spec: { replicas: 1 } };
 const type = "kubernetes:agents.kruise.io/v1alpha1:SandboxSet";

@@ -1,6 +1,5 @@
 import type { Rule } from "./rule.ts";
-import { boundedLifetimes } from "./rules/bounded-lifetimes.ts";
-import { boundedReplicas } from "./rules/bounded-replicas.ts";
+import { boundedLifetimes, boundedReplicas } from "./rules/bounded-lifetimes.ts";
 import { pinnedImages } from "./rules/pinned-images.ts";
 import { privateStore } from "./rules/private-store.ts";
 import { recipeSecrets } from "./rules/recipe-secrets.ts";

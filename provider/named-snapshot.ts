@@ -1,7 +1,6 @@
-import type { ResourceHandler, StackConfiguration } from "./handlers/handler.ts";
+import { type ResourceHandler, sayOnStdout, type StackConfiguration } from "./handlers/handler.ts";
 import { namedSnapshotHandler } from "./handlers/named-snapshot/handler.ts";
-import { sayOnStdout } from "./handlers/log.ts";
-import { withHints } from "./handlers/with-hints.ts";
+import { withHints } from "./handlers/validate.ts";
 
 /** What the state of every stack with a NamedSnapshot asks for; see `dynamic-provider.ts`. */
 export function provider(configuration: StackConfiguration): ResourceHandler {

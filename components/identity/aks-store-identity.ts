@@ -1,18 +1,17 @@
 import type { UserAssignedIdentity } from "@pulumi/azure-native/managedidentity/index.js";
 import {
-  interpolate,
-  output,
   type ComponentResourceOptions,
   type CustomResource,
   type CustomResourceOptions,
   type Input,
+  interpolate,
+  output,
 } from "@pulumi/pulumi";
 import { RametError } from "../../src/base/errors.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { AzureStore, RametStore } from "../ramet-store.ts";
 import { refusal } from "../refusal.ts";
-import { controllersAccount, StoreIdentity, type StoreIdentityArgs } from "./store-identity.ts";
-import { whenStored } from "./when-stored.ts";
+import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
 
 export interface AksStoreIdentityArgs extends StoreIdentityArgs {
   /** The id of the storage account: `/subscriptions/…/resourceGroups/…/providers/Microsoft.Storage/storageAccounts/…`. */

@@ -1,21 +1,20 @@
 import type { Role } from "@pulumi/aws/iam/index.js";
 import {
   all,
-  interpolate,
-  output,
   type ComponentResourceOptions,
   type CustomResource,
   type CustomResourceOptions,
   type Input,
+  interpolate,
+  output,
   type Output,
 } from "@pulumi/pulumi";
 import { formatStoreAddress } from "../../src/api/store/store-address.ts";
 import { cloudPackage } from "../cloud-package.ts";
-import { refusing } from "../legal-field.ts";
 import type { RametStore, S3Store } from "../ramet-store.ts";
-import { checkIdentity, policy, trust, type EksIdentity } from "./eks-trust.ts";
-import { controllersAccount, StoreIdentity, type StoreIdentityArgs } from "./store-identity.ts";
-import { whenStored } from "./when-stored.ts";
+import { refusing } from "../refusal.ts";
+import { checkIdentity, type EksIdentity, policy, trust } from "./eks-trust.ts";
+import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
 
 export interface EksStoreIdentityArgs extends EksIdentity, StoreIdentityArgs {
   /** The name of the cluster. */

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { knownValue } from "../known-value.ts";
+import { knownValue } from "../await.ts";
 import { trust } from "./eks-trust.ts";
 
 it("lets one service account alone take a role by IRSA", async () => {

@@ -1,15 +1,14 @@
 import type { Account } from "@pulumi/gcp/serviceaccount/index.js";
 import {
-  interpolate,
   type ComponentResourceOptions,
   type CustomResource,
   type CustomResourceOptions,
   type Input,
+  interpolate,
 } from "@pulumi/pulumi";
 import { cloudPackage } from "../cloud-package.ts";
 import type { GcsStore, RametStore } from "../ramet-store.ts";
-import { controllersAccount, StoreIdentity, type StoreIdentityArgs } from "./store-identity.ts";
-import { whenStored } from "./when-stored.ts";
+import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
 
 export interface GkeStoreIdentityArgs extends StoreIdentityArgs {
   /** The bucket's name. It must exist. */

@@ -1,12 +1,15 @@
 import {
+  all,
   ComponentResource,
   type ComponentResourceOptions,
   type CustomResource,
   type CustomResourceOptions,
+  output,
+  type Output,
 } from "@pulumi/pulumi";
 import { controllerName, systemNamespace } from "../../src/api/names/system-names.ts";
+import { type CloudTransform, transforming } from "../cloud-package.ts";
 import type { RametStore } from "../ramet-store.ts";
-import { transforming, type CloudTransform } from "../transform-cloud.ts";
 
 /** The service account of Ramet's controllers, which no other may stand for. */
 export const controllersAccount = { namespace: systemNamespace, serviceAccount: controllerName };
@@ -44,4 +47,15 @@ export abstract class StoreIdentity<Args extends StoreIdentityArgs> extends Comp
 
   protected abstract make(name: string, args: Omit<Args, "transform">, options: CustomResourceOptions): Promise<Made>;
   protected abstract tell(args: Omit<Args, "transform">, made: Promise<Made>): RametStore;
+}
+
+/** What is told of a store, known when everything of what was made is there that its users need: identity, rights, and the bucket. */
+export function whenStored<T>(
+  made: Promise<Record<string, CustomResource>>,
+  tell: (resources: Record<string, CustomResource>) => Output<T>,
+): Output<T> {
+  return output(made).apply((resources) => {
+    const ofStore = Object.keys(resources).filter((key) => key.includes("/store"));
+    return all([tell(resources), all(ofStore.map((key) => resources[key]?.id))]).apply(([told]) => told as T);
+  });
 }

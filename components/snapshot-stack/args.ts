@@ -1,8 +1,8 @@
 import type { Input } from "@pulumi/pulumi";
 import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
 import type { StackMode } from "../../provider/handlers/snapshot-stack/stack-request.ts";
-import type { CloudTransform } from "../transform-cloud.ts";
-import type { Manifest } from "./manifest.ts";
+import type { CloudTransform } from "../cloud-package.ts";
+import type { Manifest } from "../../src/install/manifest.ts";
 import type { AksStackArgs } from "./aks.ts";
 import type { EksStackArgs } from "./eks.ts";
 import type { GkeStackArgs } from "./gke.ts";

@@ -3,7 +3,7 @@ import { RametError } from "../../src/base/errors.ts";
 import { installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import type { RametStore } from "../ramet-store.ts";
 import { refusal } from "../refusal.ts";
-import type { Manifest } from "./manifest.ts";
+import type { Manifest } from "../../src/install/manifest.ts";
 import { aksResources, aksStore } from "./aks.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { eksResources, type EksStackArgs } from "./eks.ts";

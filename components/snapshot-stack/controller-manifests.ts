@@ -1,8 +1,8 @@
 import { output, type Input } from "@pulumi/pulumi";
 import { ruleOf } from "../../src/install/rights.ts";
 import { disruptionBudget, powerless, spreadOverMachines } from "../../src/install/replicas.ts";
-import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-objects.ts";
-import type { Manifest } from "./manifest.ts";
+import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
+import type { Manifest } from "../../src/install/manifest.ts";
 import { controllerRights, groupRights, leaseRights } from "./controller-rights.ts";
 
 export interface ControllerOptions {

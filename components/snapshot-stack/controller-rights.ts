@@ -1,4 +1,4 @@
-import type { Right } from "./manifest.ts";
+import type { Right } from "../../src/install/rights.ts";
 
 const snapshots = "snapshot.storage.k8s.io";
 const groups = "groupsnapshot.storage.k8s.io";

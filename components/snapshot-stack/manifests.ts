@@ -1,9 +1,12 @@
-import { waitingFor } from "../await.ts";
-import type { Manifest } from "./manifest.ts";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
 import type { StackPlan } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
+import { RametError } from "../../src/base/errors.ts";
+import { waitingFor } from "../await.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { snapshotControllerManifests } from "./controller-manifests.ts";
-import { upstreamCrds } from "./upstream-crds.ts";
+import type { Manifest } from "../../src/install/manifest.ts";
 import { controllerNamespace } from "./stack-request.ts";
 
 /** The CRDs that a plan declares. */
@@ -40,3 +43,37 @@ export async function controllerManifests(
     ...{ namespace, annotations, image, replicas, workers, requestsPerSecond, groupSnapshots },
   });
 }
+
+/** The CRDs of external-snapshotter, as its Go module has them, and of which version they are. */
+interface UpstreamCrds {
+  version: string;
+  crds: Manifest[];
+}
+
+/** They are packed when this package is built (`scripts/snapshot-crds.mjs`). @throws RametError `NotFound` where they were not */
+export async function upstreamCrds(): Promise<UpstreamCrds> {
+  // Beside the bundle, and from the sources.
+  for (const up of ["..", "../../dist"]) {
+    const text = await read(join(import.meta.dirname, up, "external-snapshotter", "crds.json"));
+    if (text !== undefined) return Packed.parse(JSON.parse(text));
+  }
+  throw new RametError("NotFound", "The CRDs of external-snapshotter are not in this package", {
+    hint: "It was built from sources without Go or without a network: repeat npm run build with both",
+  });
+}
+
+function read(path: string): Promise<string | undefined> {
+  return readFile(path, "utf8").catch(() => undefined);
+}
+
+const Packed = z.object({
+  version: z.string(),
+  crds: z.array(
+    z.looseObject({
+      apiVersion: z.string(),
+      kind: z.literal("CustomResourceDefinition"),
+      metadata: z.looseObject({ name: z.string(), annotations: z.record(z.string(), z.string()).default({}) }),
+      spec: z.looseObject({ group: z.string() }),
+    }),
+  ),
+});

@@ -1,6 +1,6 @@
 import { output } from "@pulumi/pulumi";
 import { expect, it } from "vitest";
-import { knownValue } from "../known-value.ts";
+import { knownValue } from "../await.ts";
 import { classesOf } from "./snapshot-class.ts";
 
 it("makes a class for each purpose, with options that may come later", async () => {

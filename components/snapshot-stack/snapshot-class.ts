@@ -1,6 +1,6 @@
 import { output, type Input, type Output } from "@pulumi/pulumi";
 import { refusal } from "../refusal.ts";
-import type { Manifest } from "./manifest.ts";
+import type { Manifest } from "../../src/install/manifest.ts";
 import { RametError } from "../../src/base/errors.ts";
 import type { ClassWish } from "../../provider/handlers/snapshot-stack/stack-request.ts";
 import {

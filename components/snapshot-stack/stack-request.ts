@@ -1,7 +1,7 @@
 import { runtime } from "@pulumi/pulumi";
 import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
 import { podIdentityAgent } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
-import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-objects.ts";
+import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
 import { driverNames } from "../../provider/handlers/snapshot-stack/class-parameters.ts";
 import type { AddonWish, StackWish } from "../../provider/handlers/snapshot-stack/stack-request.ts";
 import type { SnapshotStackArgs } from "./args.ts";

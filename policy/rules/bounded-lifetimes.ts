@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { parseTimeSpan } from "../../provider/handlers/time-span.ts";
-import { dynamicInputsOf, kruise, specOf } from "../declared.ts";
-import { defineRule } from "../rule.ts";
+import { defineRule, dynamicInputsOf, kruise, specOf } from "../rule.ts";
 
 /** Sandboxes that somebody forgot end by themselves. */
 export const boundedLifetimes = defineRule({
@@ -34,3 +33,20 @@ export const boundedLifetimes = defineRule({
 
 const WithLifetime = z.object({ lifetime: z.string().optional() });
 const WithShutdown = z.object({ shutdownTime: z.string().optional() });
+
+/** A zero too many in a review is a cluster full of sandboxes. */
+export const boundedReplicas = defineRule({
+  name: "ramet-bounded-replicas",
+  description: "Sets and claims ask for no more sandboxes than are allowed.",
+  remedy: "Ask for fewer, or have the bound raised.",
+  settings: {
+    mostReplicas: z.int().min(0).default(100).describe("How many sandboxes one set may hold, or one claim take."),
+  },
+  judge: (resource, { mostReplicas }) => {
+    const spec = specOf(resource, kruise, "SandboxSet") ?? specOf(resource, kruise, "SandboxClaim");
+    const replicas = spec?.["replicas"];
+    return typeof replicas === "number" && replicas > mostReplicas
+      ? [`replicas is ${replicas}; it may be up to ${mostReplicas}`]
+      : [];
+  },
+});

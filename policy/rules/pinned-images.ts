@@ -1,8 +1,7 @@
 import { z } from "zod";
 import { isPinned, parseImageReference } from "../../src/api/names/image-reference.ts";
 import { controllerName } from "../../src/api/names/system-names.ts";
-import { kruise, specOf } from "../declared.ts";
-import { defineRule, type PolicyResource } from "../rule.ts";
+import { defineRule, kruise, type PolicyResource, specOf } from "../rule.ts";
 
 /** What is built from a tag that moves is not what was reviewed. */
 export const pinnedImages = defineRule({

@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { kruise, namedSnapshotOf, specOf } from "../declared.ts";
-import { defineRule } from "../rule.ts";
+import { defineRule, kruise, namedSnapshotOf, specOf } from "../rule.ts";
 
 /** There is a version to go back to, nothing is lost with its name, and nothing is kept for ever unsaid. */
 export const retention = defineRule({

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { PolicyResource, Rule } from "../rule.ts";
 import { rules } from "../rules.ts";
-import { boundedLifetimes } from "./bounded-lifetimes.ts";
-import { boundedReplicas } from "./bounded-replicas.ts";
+import { boundedLifetimes, boundedReplicas } from "./bounded-lifetimes.ts";
 import { pinnedImages } from "./pinned-images.ts";
 import { privateStore } from "./private-store.ts";
 import { recipeSecrets } from "./recipe-secrets.ts";

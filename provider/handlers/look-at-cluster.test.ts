@@ -1,7 +1,7 @@
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { afterEach, expect, it } from "vitest";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { lookAtCluster } from "./look-at-cluster.ts";
+import { lookAtCluster } from "./open-cluster.ts";
 
 let server: Server | undefined;
 const sockets = new Set<Socket>();

@@ -1,11 +1,13 @@
 import { access } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
-import { RametError } from "../../src/base/errors.ts";
-import { inClusterConnection, type Connection } from "../../src/kube/connection.ts";
+import { type KindNames, version } from "../../src/api/schema/kind.ts";
 import { systemClock } from "../../src/base/clock.ts";
+import { RametError } from "../../src/base/errors.ts";
+import { type Connection, inClusterConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig, namespaceFromKubeconfig, type KubeconfigSource } from "../../src/kube/kubeconfig.ts";
+import { connectionFromKubeconfig, type KubeconfigSource, namespaceFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import type { ResourceRef } from "../../src/kube/resource-ref.ts";
 import type { HandlerParts } from "./handler.ts";
 
 /** Where a cluster is found. */
@@ -89,4 +91,36 @@ function exists(path: string): Promise<boolean> {
     () => true,
     () => false,
   );
+}
+
+/** Where the API server has the objects of one of Ramet's kinds. */
+export function refOf({ kind, plural, group }: KindNames & { group: string }): ResourceRef {
+  return { group, version, plural, kind, namespaced: true };
+}
+
+/** Reads what `look` reads of the cluster that `withCluster` knows. @throws RametError `Timeout` when it has not answered in time */
+export function lookAtCluster<Seen>(
+  around: Surroundings,
+  look: (client: KubeClient, signal: AbortSignal) => Promise<Seen>,
+  { withinMilliseconds = 10_000 } = {},
+): Promise<Seen> {
+  return withCluster(around, async (client) => {
+    const over = new AbortController();
+    const cancel = client.clock.schedule(withinMilliseconds, () => {
+      over.abort();
+    });
+    try {
+      return await look(client, over.signal);
+    } catch (error) {
+      throw over.signal.aborted ? unanswered(withinMilliseconds, error) : error;
+    } finally {
+      cancel();
+    }
+  });
+}
+
+function unanswered(milliseconds: number, cause: unknown): RametError {
+  const what = `The cluster did not answer within ${milliseconds / 1000} s`;
+  const hint = "Check that the address in the kubeconfig can be reached from here";
+  return new RametError("Timeout", what, { hint, retryable: true, cause });
 }

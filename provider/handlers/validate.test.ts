@@ -1,7 +1,6 @@
 import { expect, it } from "vitest";
 import { z } from "zod";
-import { judge } from "./validate.ts";
-import { unknownValue } from "./unknown.ts";
+import { judge, unknownValue } from "./validate.ts";
 
 const schema = z.object({ name: z.string().max(5), list: z.array(z.object({ port: z.int() })) });
 

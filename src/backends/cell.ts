@@ -1,13 +1,14 @@
-import type { CellState, Identity } from "../api/cell/cell-api.ts";
-import { RametError } from "../base/errors.ts";
+import type { CellState, CheckpointResult, Identity } from "../api/cell/cell-api.ts";
 import type { Grant } from "../api/cell/grant.ts";
-import { systemClock, type Clock } from "../base/clock.ts";
-import { CellClient, type CellAddress } from "../cell/client/cell-client.ts";
+import { comparedParts } from "../api/cell/restore-spec.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
+import { type Bound, bounded } from "../base/within.ts";
+import { type CellAddress, CellClient } from "../cell/client/cell-client.ts";
 import type { CheckpointStanding, CheckpointStore } from "../store/checkpoint-store.ts";
+import { type Manifest, sizeOf } from "../store/manifest.ts";
 import type { Backend, CheckpointHandle, CheckpointRecord, SandboxTarget, Started, Swept } from "./backend.ts";
-import { bounded, type Bound } from "../base/within.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
-import { checkpointRecord } from "./checkpoint-record.ts";
 import { sandboxAccess, type SandboxAccess } from "./sandbox-access.ts";
 
 export interface CellBackendOptions {
@@ -149,3 +150,29 @@ const whenStartHangs =
   "See with kubectl describe pod and kubectl logs what its node lacks; then delete the Sandbox, and create it anew";
 const whenCutHangs =
   "The sandbox was not ended; see with ramet sandbox exec whether it answers, and create another Checkpoint";
+
+/** What a manifest says, and what the cut that made it measured if that is known. */
+function checkpointRecord(manifest: Manifest, manifestDigest: string, measured?: CheckpointResult): CheckpointRecord {
+  const { contents, cutAt, engine, templateDigest, image, consistency } = manifest;
+  return {
+    backend: "cell",
+    contents,
+    manifestDigest,
+    sizeBytes: sizeOf(manifest),
+    cutAt,
+    ...(measured && { readyAt: measured.readyAt, pausedMilliseconds: measured.pausedMilliseconds }),
+    templateDigest,
+    // From what ran, not from a template that may have changed since.
+    template: comparedParts(manifest.container),
+    image: image.name,
+    ...(image.digest !== undefined && { imageDigest: image.digest }),
+    consistency,
+    needs: {
+      architecture: engine.architecture,
+      engine: engine.version,
+      platform: engine.platform,
+      ...(engine.cpuFeatures && { cpuFeatures: engine.cpuFeatures }),
+    },
+    ...(measured && { phases: measured.phases }),
+  };
+}

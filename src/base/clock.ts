@@ -55,3 +55,14 @@ export function delay(clock: Clock, milliseconds: number, signal?: AbortSignal):
 export function canceled(what: string, signal?: AbortSignal): RametError {
   return new RametError("Canceled", `${what} was given up: the caller asked for it`, { cause: signal?.reason });
 }
+
+/** Resolves as soon as `signal` is aborted. */
+export function untilAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    const onAbort = (): void => {
+      resolve();
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+  });
+}

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { annotations, labels } from "../api/names/labels.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
-import { orderCandidates } from "./order.ts";
+import { orderCandidates } from "./stock.ts";
 
 function candidate(name: string, revision: string, priority?: string): Sandbox {
   return {

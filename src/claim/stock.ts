@@ -1,9 +1,8 @@
-import { annotations } from "../api/names/labels.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { annotations, labels } from "../api/names/labels.ts";
 import { canceled } from "../base/clock.ts";
+import { isConditionTrue } from "../kube/conditions.ts";
 import type { ObjectStore } from "../kube/store.ts";
-import { orderCandidates } from "./order.ts";
-import { stockKey } from "./stock-key.ts";
 
 export interface StockOptions {
   /** Sandboxes as an informer has them; it may lag. */
@@ -112,4 +111,54 @@ export class Stock {
     const [first] = this.#waiting.get(setKey) ?? [];
     first?.();
   }
+}
+
+/**
+ * The set whose stock a sandbox is, as `namespace/name`; undefined of one that nobody can claim now. Only what a set owns is
+ * stock: labels alone are anybody's to write.
+ */
+function stockKey(sandbox: Sandbox): string | undefined {
+  const { metadata } = sandbox;
+  const set = metadata.labels?.[labels.sandboxPool];
+  const isOwned = metadata.ownerReferences?.some(({ kind, name }) => kind === "SandboxSet" && name === set);
+  if (set === undefined || isOwned !== true) return undefined;
+  return isFree(sandbox) && isReady(sandbox) ? `${metadata.namespace}/${set}` : undefined;
+}
+
+function isFree({ metadata }: Sandbox): boolean {
+  if (metadata.deletionTimestamp !== undefined) return false;
+  return metadata.labels?.[labels.sandboxClaimed] === "false" && metadata.annotations?.[annotations.lock] === undefined;
+}
+
+function isReady({ spec, status }: Sandbox): boolean {
+  return status?.phase === "Running" && spec.paused !== true && isConditionTrue(status.conditions, "Ready");
+}
+
+/**
+ * The order in which candidates are tried. Those of the set's newest revision first, and of them those of the highest
+ * priority; equals are a ring, walked from a place that `start` gives, so that claimers who know nothing of each other seldom
+ * meet.
+ * @param start from 0 to below 1
+ */
+export function orderCandidates(
+  candidates: readonly Sandbox[],
+  newestRevision: string | undefined,
+  start: number,
+): Sandbox[] {
+  const groups = Map.groupBy(candidates, (sandbox) => rank(sandbox, newestRevision));
+  return [...groups.entries()]
+    .toSorted(([a], [b]) => b - a)
+    .flatMap(([, equals]) => {
+      const first = Math.floor(start * equals.length);
+      return [...equals.slice(first), ...equals.slice(0, first)];
+    });
+}
+
+/** Higher goes first. Any priority that an int32 holds stays below what the revision counts. */
+function rank({ metadata }: Sandbox, newestRevision: string | undefined): number {
+  const isNewest = newestRevision !== undefined && metadata.labels?.[labels.templateHash] === newestRevision;
+  const priority = Number(metadata.annotations?.[annotations.sandboxPriority] ?? 0);
+  return (
+    (isNewest ? 2 ** 33 : 0) + (Number.isInteger(priority) ? Math.max(-(2 ** 31), Math.min(priority, 2 ** 31)) : 0)
+  );
 }

@@ -1,23 +1,22 @@
-import { Command, CommanderError } from "commander";
-import type { Act } from "./act.ts";
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { Command, CommanderError, Option } from "commander";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { claimCommands } from "./claim/commands.ts";
 import { exitCodes } from "./exit-codes.ts";
-import { gcCommand } from "./gc/command.ts";
 import { forkCommand } from "./fork/command.ts";
-import { isBrokenPipe, type Io } from "./io.ts";
+import { gcCommand } from "./gc/command.ts";
+import { type Io, isBrokenPipe } from "./io.ts";
 import { localCommands } from "./local/commands.ts";
 import { manifestsCommand } from "./manifests/command.ts";
 import { objectCommands } from "./object/commands.ts";
-import { packageVersion } from "./package-version.ts";
-import { reportError } from "./report-error.ts";
+import { type Act, reportError } from "./report-error.ts";
 import { sandboxCommands } from "./sandbox/commands.ts";
 import { rollbackCommand } from "./sandbox/rollback-command.ts";
-import { setCommands } from "./set/commands.ts";
 import { serverCommands } from "./server/commands.ts";
+import { setCommands } from "./set/commands.ts";
 import { snapshotCommands } from "./snapshot/commands.ts";
 import { storeCommands } from "./store/commands.ts";
-import { answerVersion } from "./version-option.ts";
 
 /** Runs `ramet` with these arguments. Never throws: what fails is told on stderr. */
 export async function runProgram(io: Io, args: readonly string[]): Promise<number> {
@@ -87,3 +86,39 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 took too long, 130 interrupted.
 `;
+
+/**
+ * Has a program and its commands answer `--version`, as they do `--help`; the program's help alone names it. A command that has
+ * an option of that name keeps it, and one that runs a command in a sandbox has none: there it is meant for that command.
+ */
+function answerVersion(program: Command, print: () => void): void {
+  program.option(flags, "print the version of this program").on("option:version", print);
+  for (const command of program.commands) answerBelow(command, print);
+}
+
+function answerBelow(command: Command, print: () => void): void {
+  const hasOwn = command.options.some(({ long }) => long === "--version");
+  const runsCommand = command.registeredArguments.some((argument) => argument.name() === "command");
+  if (!hasOwn && !runsCommand) command.addOption(new Option(flags).hideHelp()).on("option:version", print);
+  for (const child of command.commands) answerBelow(child, print);
+}
+
+const flags = "-V, --version";
+
+/** The version of this package, from `src` as from `dist`. Of the way on which every command starts, so without a schema. */
+function packageVersion(from: string = import.meta.dirname): string {
+  const { name, version } = manifestIn(from);
+  if (name === "ramet" && typeof version === "string") return version;
+  const parent = dirname(from);
+  if (parent === from) throw new TypeError("the package.json of the package `ramet` was not found above its own code");
+  return packageVersion(parent);
+}
+
+function manifestIn(folder: string): { name?: unknown; version?: unknown } {
+  try {
+    return JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as object;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return {};
+    throw error;
+  }
+}

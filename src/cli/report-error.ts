@@ -1,6 +1,6 @@
 import { RametError } from "../base/errors.ts";
 import { exitCodeOf, exitCodes } from "./exit-codes.ts";
-import { printLine, type Io } from "./io.ts";
+import { type Io, printLine } from "./io.ts";
 
 /**
  * Tells of a failure on stderr: the message, the hint and the code, one line each, or one JSON object where the output
@@ -26,3 +26,11 @@ export function reportFailure(io: Io, failure: RametError, output?: string): num
   reportError(io, failure, output);
   return exitCodes.failed;
 }
+
+/** What a command does: it answers the exit code. Loaded when it is called, so that `--help` loads nothing. */
+type Perform = (io: Io) => Promise<number>;
+
+/** Turns a command line into a call: what commander calls with arguments and options. */
+export type Act = <Arguments extends unknown[]>(
+  prepare: (...given: Arguments) => Promise<Perform>,
+) => (...given: Arguments) => Promise<void>;

@@ -1,27 +1,32 @@
 import { hostname } from "node:os";
+import { z } from "zod";
 import type { CellPodOptions } from "../api/cell/cell-pod.ts";
-import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
+import { controllersLease, gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
+import { newCellKeyPem, publicKeyOf } from "../backends/cell-credentials.ts";
 import { cellBackend, type CellBackendOptions } from "../backends/cell.ts";
 import { clusterStore } from "../backends/cluster-store.ts";
+import { type Log, silentLog } from "../base/log.ts";
 import { runController } from "../kube/controller.ts";
 import { EventRecorder } from "../kube/events.ts";
 import type { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { runWhileLeading } from "../kube/lease.ts";
-import { silentLog, type Log } from "../base/log.ts";
-import type { KubeObject } from "../kube/object.ts";
+import { type KubeObject, ObjectMeta } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
-import { createCache } from "./common/cache.ts";
+import { checkpointController } from "./checkpoint/controller.ts";
 import { keepCollected } from "./collect/keep-collected.ts";
+import { createCache } from "./common/cache.ts";
 import type { Controller, ControllerParts } from "./common/controller-parts.ts";
-import { clusterGatewayKey } from "./gateway-key.ts";
 import { clusterCredentials } from "./common/identity.ts";
-import { installCrds } from "./install-crds.ts";
-import { createSystemNamespace } from "./common/kept-secret.ts";
+import { createSystemNamespace, keptSecret } from "./common/kept-secret.ts";
 import type { ControllersMetrics } from "./common/metrics.ts";
 import { createInformers, type Informers } from "./common/resources.ts";
+import { installCrds } from "./install-crds.ts";
+import { namedSnapshotController } from "./named-snapshot/controller.ts";
+import { sandboxClaimController } from "./sandbox-claim/controller.ts";
+import { sandboxSetController } from "./sandbox-set/controller.ts";
+import { sandboxController } from "./sandbox/controller.ts";
 import { keepSwept } from "./sweep.ts";
-import { controllerTable } from "./table.ts";
 
 export interface RunControllersOptions {
   client: KubeClient;
@@ -168,3 +173,29 @@ function countdown(count: number, then: (() => void) | undefined): () => void {
     if (--left === 0) then?.();
   };
 }
+
+/** Every controller that `ramet controller` runs, each made from the same parts. */
+function controllerTable(parts: ControllerParts): Controller[] {
+  return [
+    sandboxController(parts),
+    checkpointController(parts),
+    sandboxSetController(parts),
+    sandboxClaimController(parts),
+    namedSnapshotController(parts),
+  ];
+}
+
+/**
+ * The public half of the key of this cluster's gateways, base64url of its 32 bytes. It is one of its own, so that a gateway, to which
+ * everybody may speak, can open ports and nothing else.
+ */
+async function clusterGatewayKey(client: KubeClient, signal?: AbortSignal): Promise<string> {
+  const make = () => ({ [privateKeyEntry]: Buffer.from(newCellKeyPem()).toString("base64") });
+  const { data } = await keptSecret(client, { name: gatewayKeySecret, schema: KeySecret, make }, signal);
+  return publicKeyOf(Buffer.from(data[privateKeyEntry], "base64").toString("utf8"));
+}
+
+const KeySecret = z.looseObject({
+  metadata: ObjectMeta,
+  data: z.looseObject({ [privateKeyEntry]: z.string().min(1) }),
+});

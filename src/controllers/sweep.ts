@@ -1,13 +1,12 @@
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
-import { RametError } from "../base/errors.ts";
 import type { CheckpointHandle, Swept } from "../backends/backend.ts";
 import type { CellBackend } from "../backends/cell.ts";
-import { delay, type Clock } from "../base/clock.ts";
-import type { Informer } from "../kube/informer.ts";
+import { type Clock, delay } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { checkpointIdOf } from "./checkpoint/checkpoint-id.ts";
+import type { Informer } from "../kube/informer.ts";
 import type { SweepMetrics } from "./common/metrics.ts";
-import { isUnfinished } from "./common/pause-checkpoint.ts";
+import { checkpointIdOf, isUnfinished } from "./common/pause-checkpoint.ts";
 
 export interface SweepingOptions {
   backend: Pick<CellBackend, "sweep">;

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { findSandbox } from "./find-sandbox.ts";
+import { findSandbox } from "./router.ts";
 import { readRoutedSandbox, type RoutedSandbox } from "./routed-sandbox.ts";
 
 const uid = "11111111-2222-4333-8444-555555555555";

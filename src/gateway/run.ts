@@ -1,13 +1,16 @@
-import { group, version } from "../api/schema/kind.ts";
+import { z } from "zod";
 import { sandboxKind } from "../api/kinds/sandbox.ts";
+import { gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
+import { group, version } from "../api/schema/kind.ts";
+import { delay, untilAborted } from "../base/clock.ts";
+import { type Log, silentLog } from "../base/log.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
-import { delay } from "../base/clock.ts";
+import { type CellKey, cellKeyFromPem } from "../cell/client/cell-token.ts";
 import { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { untilAborted } from "../base/until-aborted.ts";
-import { silentLog, type Log } from "../base/log.ts";
+import { ObjectMeta } from "../kube/object.ts";
+import { coreResources } from "../kube/resource-ref.ts";
 import { apiServerAccess } from "./access.ts";
-import { gatewayKey } from "./gateway-key.ts";
 import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";
 import { readRoutedSandbox } from "./routed-sandbox.ts";
 import { serveGateway } from "./server.ts";
@@ -66,3 +69,23 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     await followed;
   }
 }
+
+const pauseMilliseconds = 250;
+
+/** The key of this cluster's gateways; waits for the controllers to make it. @throws RametError `Forbidden`, `Canceled` */
+async function gatewayKey(client: KubeClient, log: Log, signal: AbortSignal): Promise<CellKey> {
+  const secrets = client.resource(coreResources.secrets, (value) => KeySecret.parse(value));
+  const at = { namespace: systemNamespace, name: gatewayKeySecret };
+  for (let tries = 0; ; tries += 1) {
+    const found = await secrets.find(at, { signal });
+    if (found !== undefined) return cellKeyFromPem(Buffer.from(found.data[privateKeyEntry], "base64").toString("utf8"));
+    if (tries === 0)
+      log.info({ secret: `${at.namespace}/${at.name}` }, "the gateway waits for its key, which the controllers make");
+    await delay(client.clock, pauseMilliseconds, signal);
+  }
+}
+
+const KeySecret = z.looseObject({
+  metadata: ObjectMeta,
+  data: z.looseObject({ [privateKeyEntry]: z.string().min(1) }),
+});

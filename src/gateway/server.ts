@@ -1,19 +1,18 @@
 import { once } from "node:events";
-import { createServer, ServerResponse, type IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { type Clock, delay } from "../base/clock.ts";
+import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
-import { delay, type Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { openPort } from "../base/open-port.ts";
-import { asSocket } from "./as-socket.ts";
-import { destinationOf, namingHint, type Destination } from "./destination.ts";
-import { forward } from "./forward.ts";
+import { type Destination, destinationOf, namingHint } from "./destination.ts";
 import { forwardUpgrade } from "./forward-upgrade.ts";
+import { forward } from "./forward.ts";
 import type { GatewayMetrics } from "./metrics.ts";
-import { refuse } from "./refusal.ts";
 import { routeOf, type RouterOptions } from "./router.ts";
-import type { Route, Upstreams } from "./upstreams.ts";
+import { asSocket, type Route, type Upstreams } from "./upstreams.ts";
 
 export interface GatewayServerOptions extends RouterOptions {
   upstreams: Upstreams;
@@ -151,4 +150,28 @@ function responseOn(request: IncomingMessage, socket: Socket): ServerResponse {
     socket.end();
   });
   return response;
+}
+
+/**
+ * By HTTP's words. What E2B's clients ask by 502 is whether a sandbox can be reached, so that 404 stays the program's own answer
+ * (its edge's contract).
+ */
+const statuses: Partial<Record<ErrorCode, number>> = {
+  InvalidArgument: 400,
+  Unauthorized: 401,
+  Forbidden: 403,
+  NotFound: 502,
+  SandboxNotReady: 502,
+  SandboxUnreachable: 502,
+  Unavailable: 503,
+  Timeout: 504,
+};
+
+/** Answers with an error as JSON: `{sandboxId, port, code, message, hint, retryable}`. @returns the status */
+function refuse(response: ServerResponse, error: unknown, destination: Destination | undefined): number {
+  const { code, message, hint, retryable } = RametError.from(error);
+  const status = statuses[code] ?? 500;
+  const body = JSON.stringify({ ...destination, code, message, hint, retryable });
+  response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store" }).end(`${body}\n`);
+  return status;
 }

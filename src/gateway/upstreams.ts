@@ -1,8 +1,8 @@
-import type { Socket } from "node:net";
+import { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { Agent, type Dispatcher } from "undici";
 import { RametError } from "../base/errors.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
-import { asSocket } from "./as-socket.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
 
 /** Where a request goes: a port of a sandbox that is ready. */
@@ -76,4 +76,10 @@ function unreachable({ namespace, name }: RoutedSandbox["metadata"], port: numbe
 
 function gone(uid: string): RametError {
   return new RametError("SandboxUnreachable", `The sandbox ${uid} is not there any more`);
+}
+
+/** The socket that Node hands out as a stream when a connection is upgraded. */
+export function asSocket(stream: Duplex): Socket {
+  if (stream instanceof Socket) return stream;
+  throw new RametError("Internal", "An upgraded connection is no socket");
 }

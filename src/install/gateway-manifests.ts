@@ -1,10 +1,8 @@
 import { gatewayLabels as labels, gatewayName as name } from "../api/names/system-names.ts";
-import { gatewayClusterRights, gatewaySystemRights } from "./gateway-rights.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
-import { metricsPort, metricsService } from "./metrics.ts";
-import { roles } from "./roles.ts";
-import { disruptionBudget, powerless, spreadOverMachines } from "./replicas.ts";
+import { disruptionBudget, metricsPort, metricsService, powerless, spreadOverMachines } from "./replicas.ts";
+import { gatewayClusterRights, gatewaySystemRights, roles } from "./rights.ts";
 
 type GatewayOptions = Pick<InstallOptions<unknown, unknown>, "namespace" | "image" | "gatewayReplicas">;
 

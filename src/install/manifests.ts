@@ -4,11 +4,9 @@ import { cellPolicies } from "./cell-policies.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
-import { metricsPort, metricsService } from "./metrics.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
-import { clusterRights, systemRights } from "./rights.ts";
-import { roles } from "./roles.ts";
-import { disruptionBudget, powerless, spreadOverMachines } from "./replicas.ts";
+import { disruptionBudget, metricsPort, metricsService, powerless, spreadOverMachines } from "./replicas.ts";
+import { clusterRights, roles, systemRights } from "./rights.ts";
 
 /** What must stay when the runtime is removed: the CRDs, with which all objects would go, and the key of running cells. */
 export function lastingManifests({ namespace }: InNamespace): Manifest[] {

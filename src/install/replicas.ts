@@ -1,3 +1,5 @@
+import type { Manifest } from "./manifest.ts";
+
 /** Of Deployments whose Pods stand by for each other, whether one of them works or all: what their installations declare alike. */
 
 type Labels = Record<string, string>;
@@ -25,4 +27,20 @@ export const powerless = {
 export function disruptionBudget<Metadata>(metadata: Metadata, labels: Labels) {
   const spec = { maxUnavailable: 1, selector: { matchLabels: labels } };
   return { apiVersion: "policy/v1", kind: "PodDisruptionBudget", metadata, spec };
+}
+
+/** Where each server has `/metrics`, `/healthz` and `/readyz`. */
+export const metricsPort = 9464;
+
+/** By which Prometheus finds the servers with these labels. */
+export function metricsService(
+  { name, namespace }: { name: string; namespace: string },
+  labels: Record<string, string>,
+): Manifest {
+  return {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: `${name}-metrics`, namespace, labels },
+    spec: { selector: labels, ports: [{ name: "metrics", port: metricsPort, targetPort: "metrics" }] },
+  };
 }

@@ -1,3 +1,6 @@
+import { gatewayKeySecret, systemNamespace } from "../api/names/system-names.ts";
+import type { Manifest } from "./manifest.ts";
+
 /** One right of a server, and why it needs it. */
 export interface Right {
   why: string;
@@ -104,3 +107,65 @@ export const systemRights: readonly Right[] = [
   },
   { why: "the key of the cells is made once", apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
 ];
+
+/** Of gateways, in every namespace. */
+export const gatewayClusterRights: readonly Right[] = [
+  {
+    why: "where a sandbox is, and whether it is ready, is in its status",
+    apiGroups: ["agents.kruise.io"],
+    resources: ["sandboxes"],
+    verbs: ["get", "list", "watch"],
+  },
+  {
+    why: "who somebody is, the API server knows by their token",
+    apiGroups: ["authentication.k8s.io"],
+    resources: ["tokenreviews"],
+    verbs: ["create"],
+  },
+  {
+    why: "whether they may reach a sandbox, the API server knows too",
+    apiGroups: ["authorization.k8s.io"],
+    resources: ["subjectaccessreviews"],
+    verbs: ["create"],
+  },
+];
+
+/** Of gateways, in `ramet-system`. */
+export const gatewaySystemRights: readonly Right[] = [
+  {
+    why: "cells open ports for whoever has this key, which opens nothing else",
+    apiGroups: [""],
+    resources: ["secrets"],
+    resourceNames: [gatewayKeySecret],
+    verbs: ["get"],
+  },
+];
+
+interface Rights {
+  everywhere: readonly Right[];
+  /** In `ramet-system`. */
+  inSystem: readonly Right[];
+}
+
+/**
+ * Gives a service account its rights, by roles of the same name.
+ * @param annotations of the ClusterRole
+ */
+export function roles(
+  { name, namespace }: { name: string; namespace: string },
+  { everywhere, inSystem }: Rights,
+  annotations?: Record<string, string>,
+): Manifest[] {
+  const apiVersion = "rbac.authorization.k8s.io/v1";
+  const apiGroup = "rbac.authorization.k8s.io";
+  const subjects = [{ kind: "ServiceAccount", name, namespace }];
+  const ofCluster = { name, ...(annotations !== undefined && { annotations }) };
+  const ofSystem = { name, namespace: systemNamespace };
+  const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
+  return [
+    { apiVersion, kind: "ClusterRole", metadata: ofCluster, rules: everywhere.map(ruleOf) },
+    { apiVersion, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
+    { apiVersion, kind: "Role", metadata: ofSystem, rules: inSystem.map(ruleOf) },
+    { apiVersion, kind: "RoleBinding", metadata: ofSystem, ...bound("Role") },
+  ];
+}

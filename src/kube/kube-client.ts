@@ -2,14 +2,21 @@ import { z } from "zod";
 import { backoffMilliseconds } from "../base/backoff.ts";
 import { type Clock, delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import type { ApiCaller, ApiRequest, Verb } from "./api-request.ts";
 import type { Connection } from "./connection.ts";
 import { networkError, wasNeverSent } from "./network-error.ts";
 import { type KubeObject, parseObject } from "./object.ts";
 import { ResourceClient } from "./resource-client.ts";
 import { pathOf, type ResourceRef } from "./resource-ref.ts";
 import { type ApiStatus, apiStatusOf, readStatus, statusError } from "./status-error.ts";
-import { createTransport, type HttpRequest, type HttpResponse, type Transport } from "./transport.ts";
+import {
+  type ApiCaller,
+  type ApiRequest,
+  createTransport,
+  type HttpRequest,
+  type HttpResponse,
+  type Transport,
+  type Verb,
+} from "./transport.ts";
 
 /** One request that was answered, or was not. */
 export interface RequestRecord {

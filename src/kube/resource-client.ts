@@ -1,11 +1,10 @@
 import { z } from "zod";
 import { RametError } from "../base/errors.ts";
-import type { ApiCaller, Verb } from "./api-request.ts";
-import { parseObject, type KubeManifest, type KubeObject, type ObjectName } from "./object.ts";
+import { type KubeManifest, type KubeObject, type ObjectName, parseObject } from "./object.ts";
 import { apiVersionOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";
 import { apiStatusOf } from "./status-error.ts";
-import { watchResource, type WatchOptions } from "./watch.ts";
-import type { WatchEvent } from "./watch-event.ts";
+import type { ApiCaller, Verb } from "./transport.ts";
+import { type WatchEvent, type WatchOptions, watchResource } from "./watch.ts";
 
 export interface CallOptions {
   signal?: AbortSignal | undefined;

@@ -4,7 +4,7 @@ import { canceled, delay } from "../base/clock.ts";
 import type { KubeObject } from "./object.ts";
 import { defaultReflectorTimings } from "./reflector.ts";
 import type { ResourceClient } from "./resource-client.ts";
-import type { WatchEvent } from "./watch-event.ts";
+import type { WatchEvent } from "./watch.ts";
 
 export interface WaitOptions<T extends KubeObject> {
   resource: ResourceClient<T>;

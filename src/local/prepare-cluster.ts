@@ -1,12 +1,14 @@
-import { RametError } from "../base/errors.ts";
+import { existsSync } from "node:fs";
+import { join, sep } from "node:path";
+import { z } from "zod";
 import type { Clock } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
+import { runProgram } from "../base/run-program.ts";
 import type { ClusterSetting } from "./cluster-setting.ts";
-import { probeHost } from "./host-probe.ts";
 import { ensurePythonImage } from "./images/python-image.ts";
-import { cellProgram, rametProgram } from "./programs.ts";
 import { acquireTools } from "./tools/acquire-tools.ts";
-import { cacheFolder } from "./tools/cache-directory.ts";
 import { toolNames } from "./tools/pinned-tools.ts";
+import { cacheFolder, packageRoot } from "./tools/tool.ts";
 import { makeUserFolder } from "./user-directory.ts";
 
 export interface PrepareOptions {
@@ -45,4 +47,64 @@ async function acquireProbed(
   await probeHost(probe["ramet-link"]);
   const others = toolNames.filter((name) => name !== "ramet-link");
   return { ...(await acquireTools({ ...options, names: others })), ...probe };
+}
+
+/** How `ramet` is started here: Node and the file that it runs, bundled or from its sources, as this very code is. */
+function rametProgram(): string[] {
+  return [process.execPath, ownFile("ramet.js", join("src", "cli", "main.ts"))];
+}
+
+/** The cell's program. Its bundle starts in half the time, so it is taken wherever it was built for this code. */
+function cellProgram(): string[] {
+  return [process.execPath, ownFile("cell.js", join("src", "cell", "main.ts"))];
+}
+
+function ownFile(bundle: string, source: string): string {
+  const root = packageRoot();
+  const bundled = join(root, "dist", bundle);
+  return import.meta.dirname.startsWith(join(root, "dist") + sep) || isBundle(root) ? bundled : join(root, source);
+}
+
+/** In an installed package there are no sources. */
+function isBundle(root: string): boolean {
+  return import.meta.dirname === join(root, "dist") || !existsSync(join(root, "src"));
+}
+
+const Finding = z.object({ ok: z.boolean(), reason: z.string().optional(), hint: z.string().optional() });
+const Report = z.object({ pod: Finding, networkNamespace: Finding, veth: Finding, nftables: Finding });
+
+const needed = [
+  ["pod", "namespaces for the processes of a Pod"],
+  ["networkNamespace", "network namespaces"],
+  ["veth", "veth pairs"],
+  ["nftables", "nftables"],
+] as const;
+
+/**
+ * Tries with `ramet-link probe` whether sandboxes can be run here by this user.
+ * @throws RametError `HostUnsupported`: what is missing, who refused it, and what to do
+ */
+async function probeHost(link: string): Promise<void> {
+  const { stdout, stderr } = await runProgram({ program: link, args: ["probe"], timeoutMilliseconds: 60_000 });
+  const report = parse(stdout, stderr);
+  for (const [name, what] of needed) {
+    const { ok, reason, hint } = report[name];
+    if (ok) continue;
+    throw new RametError(
+      "HostUnsupported",
+      `Sandboxes cannot run here: this machine refuses ${what}: ${reason ?? ""}`,
+      {
+        ...(hint !== undefined && hint !== "" && { hint }),
+      },
+    );
+  }
+}
+
+function parse(stdout: string, stderr: string): z.infer<typeof Report> {
+  try {
+    return Report.parse(JSON.parse(stdout));
+  } catch (cause) {
+    const why = stderr.trim() || stdout.trim();
+    throw new RametError("HostUnsupported", `Sandboxes cannot run here: ramet-link probe said: ${why}`, { cause });
+  }
 }

@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto";
+import { readdir } from "node:fs/promises";
 import { z } from "zod";
 import { ContainerSpec } from "../api/cell/cell-api.ts";
-import { Contents } from "../api/schema/contents.ts";
-import { RametError } from "../base/errors.ts";
 import { Digest } from "../api/cell/grant.ts";
+import { Contents } from "../api/schema/contents.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
-import { CheckpointId, NamespaceName, type CheckpointRef } from "./checkpoint-id.ts";
+import { RametError } from "../base/errors.ts";
+import { CheckpointId, type CheckpointRef, NamespaceName } from "./checkpoint-id.ts";
 
 const manifestVersion = 1;
 
@@ -156,4 +157,20 @@ function json(bytes: Uint8Array, ref: CheckpointRef, what: string): unknown {
 function issue(error: z.ZodError): string {
   const first = error.issues[0];
   return first === undefined ? "unknown" : `${first.path.join(".")}: ${first.message}`;
+}
+
+/** The names of the files that gVisor has written, in order. `InvalidArgument` unless all are plain files, and there is one. */
+export async function imageFiles(imagePath: string): Promise<string[]> {
+  const entries = await readdir(imagePath, { withFileTypes: true });
+  for (const entry of entries) {
+    if (!entry.isFile()) throw illegalFile(entry.name, "it is not a plain file");
+    if (!FileName.safeParse(entry.name).success) throw illegalFile(entry.name, "its name is not allowed");
+  }
+  if (entries.length === 0)
+    throw new RametError("InvalidArgument", "publishing was refused: the checkpoint has no files");
+  return entries.map((entry) => entry.name).sort();
+}
+
+export function illegalFile(name: string, why: string): RametError {
+  return new RametError("InvalidArgument", `publishing was refused: file ${JSON.stringify(name)}: ${why}`);
 }

@@ -5,7 +5,7 @@ import { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
 import { createCache } from "../../src/controllers/common/cache.ts";
 import { controllersMetrics } from "../../src/controllers/common/metrics.ts";
 import { createInformers, sandboxResources } from "../../src/controllers/common/resources.ts";
-import { sandboxClaimController } from "../../src/controllers/sandbox-claim/register.ts";
+import { sandboxClaimController } from "../../src/controllers/sandbox-claim/controller.ts";
 import { runController } from "../../src/kube/controller.ts";
 import { EventRecorder } from "../../src/kube/events.ts";
 import { Informer } from "../../src/kube/informer.ts";

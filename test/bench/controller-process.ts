@@ -1,10 +1,9 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { startChild, type Child } from "../../src/local/control-plane/child.ts";
-import { freePort } from "../../src/local/control-plane/free-port.ts";
-import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 import { systemClock } from "../../src/base/clock.ts";
+import { type Child, startChild } from "../../src/local/control-plane/child.ts";
+import { freePort, waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
 /** What Linux counts a process's CPU time in, wherever Node runs. */

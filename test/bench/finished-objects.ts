@@ -6,7 +6,7 @@ import { annotations, finalizers, labels } from "../../src/api/names/labels.ts";
 import { PodTemplateSpec } from "../../src/api/schema/pod-template.ts";
 import { restoreSpec } from "../../src/api/cell/restore-spec.ts";
 import type { SandboxStatus } from "../../src/api/kinds/sandbox.ts";
-import { checkpointIdOf } from "../../src/controllers/checkpoint/checkpoint-id.ts";
+import { checkpointIdOf } from "../../src/controllers/common/pause-checkpoint.ts";
 import { sandboxResources } from "../../src/controllers/common/resources.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";

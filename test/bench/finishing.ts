@@ -8,7 +8,7 @@ import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
-import { refOf } from "../../provider/handlers/ref-of.ts";
+import { refOf } from "../../provider/handlers/open-cluster.ts";
 
 /**
  * A stand-in for the controllers: whatever is declared is said to be done at once, and **nothing is**. For figures in which only

@@ -1,4 +1,4 @@
-import type { AzureLocation } from "../../src/api/store/azure-address.ts";
+import type { AzureLocation } from "../../src/api/store/store-address.ts";
 import { azureBucket } from "../../src/store/objects/azure/azure-bucket.ts";
 import { azureCloud } from "../contract/store/azure-cloud.ts";
 import { objectsStore } from "./objects-store.ts";

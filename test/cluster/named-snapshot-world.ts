@@ -8,7 +8,7 @@ import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { sandboxAccess } from "../../src/backends/sandbox-access.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { clusterCredentials } from "../../src/controllers/common/identity.ts";
-import { logName } from "../../src/controllers/named-snapshot/log-name.ts";
+import { logName } from "../../src/controllers/named-snapshot/names.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { openCluster, type Cluster, type ClusterOptions } from "./controllers-cluster.ts";

@@ -5,9 +5,8 @@ import { dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import { pythonImageName } from "../../src/local/images/python-image.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
-import { cacheFolder } from "../../src/local/tools/cache-directory.ts";
-import { packageRoot } from "../../src/local/tools/package-root.ts";
 import { toolNames } from "../../src/local/tools/pinned-tools.ts";
+import { cacheFolder, packageRoot } from "../../src/local/tools/tool.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
 
 export interface Outcome {

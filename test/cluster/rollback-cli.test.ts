@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { checkpointIdOf } from "../../src/controllers/checkpoint/checkpoint-id.ts";
+import { checkpointIdOf } from "../../src/controllers/common/pause-checkpoint.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { count, counterTemplate } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";

@@ -1,4 +1,4 @@
-import type { S3Location } from "../../src/api/store/s3-address.ts";
+import type { S3Location } from "../../src/api/store/store-address.ts";
 import { s3Bucket } from "../../src/store/objects/s3/s3-bucket.ts";
 import { s3Cloud } from "../contract/store/s3-cloud.ts";
 import { objectsStore } from "./objects-store.ts";

@@ -3,7 +3,7 @@ import { access, mkdir, realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { cacheFolder } from "../../src/local/tools/cache-directory.ts";
+import { cacheFolder } from "../../src/local/tools/tool.ts";
 import { findGo } from "../../src/local/tools/go-build.ts";
 import { runProgram } from "../../src/local/tools/run-program.ts";
 import { ensurePythonImage } from "../../src/local/images/python-image.ts";

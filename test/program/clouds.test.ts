@@ -3,7 +3,7 @@ import { z } from "zod";
 import { controllerName, systemNamespace } from "../../src/api/names/system-names.ts";
 import { microTime } from "../../src/kube/lease.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { upstreamCrds } from "../../components/snapshot-stack/upstream-crds.ts";
+import { upstreamCrds } from "../../components/snapshot-stack/manifests.ts";
 import { controllerLease, crdNames, installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import { bucketRegion, identityClientId } from "../engine/cloud-resources.ts";
 import type { RunResult } from "../engine/engine.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { z } from "zod";
 import { systemClock } from "../../src/base/clock.ts";
-import { cacheFolder } from "../../src/local/tools/cache-directory.ts";
+import { cacheFolder } from "../../src/local/tools/tool.ts";
 import { withLock } from "../../src/local/tools/lock.ts";
 
 const declared = join(import.meta.dirname, "..", "tools", "azurite");

@@ -7,7 +7,7 @@ import type { Child } from "../../src/local/control-plane/child.ts";
 import { startEtcd } from "../../src/local/control-plane/etcd.ts";
 import { writeKubeconfig } from "../../src/local/control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../../src/local/control-plane/pki.ts";
-import { freePort } from "../../src/local/control-plane/free-port.ts";
+import { freePort } from "../../src/local/control-plane/readiness.ts";
 
 export interface ControlPlaneOptions {
   /** The cluster's folder: database, certificates, logs. Made if it is not there, and closed to others. */

@@ -1,8 +1,7 @@
 import { expect, it } from "vitest";
 import { snapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
-import { diffByTable } from "../diff-table.ts";
-import type { Values } from "../handler.ts";
-import { unknownValue } from "../unknown.ts";
+import { diffByTable, type Values } from "../handler.ts";
+import { unknownValue } from "../validate.ts";
 import { checkNamedSnapshot } from "./check.ts";
 import { namedSnapshotDiff } from "./inputs.ts";
 

@@ -1,9 +1,8 @@
-import { RametError } from "../../../src/base/errors.ts";
 import { NamedSnapshotManifest, NamedSnapshotSpec } from "../../../src/api/kinds/named-snapshot.ts";
+import { RametError } from "../../../src/base/errors.ts";
 import type { CheckResult, Values } from "../handler.ts";
-import { judge } from "../validate.ts";
 import { parseTimeSpan } from "../time-span.ts";
-import { hasUnknown, unknownValue } from "../unknown.ts";
+import { hasUnknown, judge, unknownValue } from "../validate.ts";
 import { digestOfInputs } from "./digest.ts";
 import { manifestOf } from "./inputs.ts";
 import { newDigestKey } from "./recipe-secret.ts";

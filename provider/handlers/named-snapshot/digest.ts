@@ -5,7 +5,7 @@ import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { NamedSnapshotInputs } from "./inputs.ts";
 import { contentDigest, recipeSecretName } from "./recipe-secret.ts";
 import type { Values } from "../handler.ts";
-import { hasUnknown } from "../unknown.ts";
+import { hasUnknown } from "../validate.ts";
 
 /** The digest of a named snapshot, by the function that the controller uses; undefined where only the cluster knows all inputs. */
 export function digestOfInputs(values: Values): SnapshotDigest | undefined {

@@ -6,7 +6,7 @@ import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ObjectName } from "../../../src/kube/object.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { waitUntil } from "../../../src/kube/wait-until.ts";
-import { refOf } from "../ref-of.ts";
+import { refOf } from "../open-cluster.ts";
 
 /** The sets that follow a named snapshot, whatever its version. */
 export async function followersOf(

@@ -1,25 +1,31 @@
-import { RametError } from "../../../src/base/errors.ts";
+import { z } from "zod";
 import type { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import { withoutSecrets } from "../../../src/base/redact.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import { ObjectMeta } from "../../../src/kube/object.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
-import { changedProperties, diffByTable } from "../diff-table.ts";
-import type { DiffResult, HandlerParts, ResourceHandler, Values } from "../handler.ts";
-import { InitFailed } from "../init-failed.ts";
+import { InitFailed } from "../follow.ts";
+import {
+  changedProperties,
+  diffByTable,
+  type DiffResult,
+  type HandlerParts,
+  type ResourceHandler,
+  type Values,
+} from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { claimFor, explainRefusal } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
-import { withoutSecrets } from "../../../src/base/redact.ts";
 import { checkNamedSnapshot } from "./check.ts";
 import { describeChange } from "./describe-change.ts";
 import { digestOfInputs } from "./digest.ts";
 import { untilFollowersHear } from "./followers.ts";
-import { manifestOf, NamedSnapshotInputs, namedSnapshotDiff, retryPatch, specProperties } from "./inputs.ts";
-import { keptDigestKey } from "./kept-digest-key.ts";
-import { lookUp, snapshotsOf } from "./look-up.ts";
+import { manifestOf, namedSnapshotDiff, NamedSnapshotInputs, retryPatch, specProperties } from "./inputs.ts";
+import { keptDigestKey, lookUp, snapshotsOf } from "./look-up.ts";
 import { recipeSecret, recipeSecretName } from "./recipe-secret.ts";
 import { removeSnapshot, untilGone } from "./remove.ts";
-import { seenSecrets } from "./seen-secrets.ts";
 import { untilBuilt } from "./until-built.ts";
 
 /** Named snapshots as resources of a program. */
@@ -170,3 +176,25 @@ async function read(parts: HandlerParts, id: string, props: Values): ReturnType<
 }
 
 const lookUpMilliseconds = 5_000;
+
+/**
+ * What of the program's secrets is in the cluster, as it is there, so that what was edited or removed shows as changed. Undefined
+ * where the program has none, or whoever looks may not read them.
+ */
+async function seenSecrets(
+  client: KubeClient,
+  { name, namespace, secrets }: { name: string; namespace: string; secrets?: Record<string, string> | undefined },
+): Promise<Record<string, string> | undefined> {
+  if (secrets === undefined) return undefined;
+  const resource = client.resource(coreResources.secrets, (value) => Secret.parse(value));
+  try {
+    const data = (await resource.find({ namespace, name: recipeSecretName(name) }))?.data ?? {};
+    const keys = Object.keys(secrets).filter((key) => Object.hasOwn(data, key));
+    return Object.fromEntries(keys.map((key) => [key, Buffer.from(data[key] ?? "", "base64").toString()]));
+  } catch (error) {
+    if (RametError.from(error).code !== "Forbidden") throw error;
+    return undefined;
+  }
+}
+
+const Secret = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).optional() });

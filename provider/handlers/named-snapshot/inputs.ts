@@ -1,12 +1,11 @@
 import { z } from "zod";
-import { annotations } from "../../../src/api/names/labels.ts";
 import {
   namedSnapshotKind,
-  NamedSnapshotSpec,
   type NamedSnapshotManifest,
+  NamedSnapshotSpec,
 } from "../../../src/api/kinds/named-snapshot.ts";
-import type { DiffTable } from "../diff-table.ts";
-import type { Values } from "../handler.ts";
+import { annotations } from "../../../src/api/names/labels.ts";
+import type { DiffTable, Values } from "../handler.ts";
 import { ownerAnnotation } from "../owner.ts";
 
 /** What the state of a stack keeps of a named snapshot: what the program wishes, and what follows from it. */

@@ -1,9 +1,16 @@
-import { namedSnapshotKind, NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
+import { z } from "zod";
+import { NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import { ObjectMeta } from "../../../src/kube/object.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import { refOf } from "../ref-of.ts";
+import { coreResources } from "../../../src/kube/resource-ref.ts";
+import type { HandlerParts, Values } from "../handler.ts";
+import { lookAtCluster, refOf } from "../open-cluster.ts";
+import { declarerOf } from "../owner.ts";
+import { unknownValue } from "../validate.ts";
 import type { SnapshotChange } from "./describe-change.ts";
 import { followersOf } from "./followers.ts";
+import { digestKeyEntry, recipeSecretName } from "./recipe-secret.ts";
 
 export function snapshotsOf(client: KubeClient): ResourceClient<NamedSnapshot> {
   return client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
@@ -34,3 +41,35 @@ function holdOf({ metadata: { name }, spec }: NamedSnapshot): string | undefined
   }
   return spec.suspend === true ? "it is suspended: nothing is built until spec.suspend is taken away" : undefined;
 }
+
+/**
+ * The key of the digest that a run has made which ended before its state was written: it is in the Secret that the run left, if that
+ * is this resource's own. With another key there would be another digest, and all would be built anew. Undefined where the state
+ * has a key, none is needed, or the cluster does not tell.
+ */
+export async function keptDigestKey(
+  parts: HandlerParts,
+  { digestKey }: Values,
+  { name, namespace, owner, secrets }: Values,
+): Promise<string | undefined> {
+  if (secrets === undefined || (typeof digestKey === "string" && digestKey !== "")) return undefined;
+  if (!isKnown(name) || !isKnown(namespace) || !isKnown(owner)) return undefined;
+  const at = { namespace, name: recipeSecretName(name) };
+  const look = (client: KubeClient, signal: AbortSignal) =>
+    client.resource(coreResources.secrets, (value) => KeyedSecret.parse(value)).find(at, { signal });
+  const found = await lookAtCluster(parts, look, { withinMilliseconds: 5_000 }).catch(() => undefined);
+  return found !== undefined && declarerOf(found, "") === owner ? found.data?.[digestKeyEntry] : undefined;
+}
+
+function isKnown(value: unknown): value is string {
+  return typeof value === "string" && value !== unknownValue;
+}
+
+const Key = z
+  .string()
+  .transform((base64) => Buffer.from(base64, "base64").toString())
+  .pipe(z.string().regex(/^[0-9a-f]{64}$/));
+const KeyedSecret = z.looseObject({
+  metadata: ObjectMeta,
+  data: z.looseObject({ [digestKeyEntry]: Key.optional() }).optional(),
+});

@@ -1,19 +1,16 @@
+import { Sandbox, sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
+import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/schema/pod-template.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { Sandbox, sandboxKind } from "../../../src/api/kinds/sandbox.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import { follow } from "../follow.ts";
+import { follow, InitFailed } from "../follow.ts";
 import type { CheckResult, HandlerParts, ResourceHandler, Values } from "../handler.ts";
-import { InitFailed } from "../init-failed.ts";
-import { judge } from "../validate.ts";
-import { refOf } from "../ref-of.ts";
-import { withCluster } from "../open-cluster.ts";
+import { refOf, withCluster } from "../open-cluster.ts";
 import { claimFor, declarerOf, explainRefusal } from "../owner.ts";
-import { declareWithEnd, seenLifetime } from "./lifetime.ts";
 import { parseTimeSpan } from "../time-span.ts";
-import { hasUnknown } from "../unknown.ts";
+import { hasUnknown, judge } from "../validate.ts";
 import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
-import { templateOf } from "./template.ts";
+import { keptTemplate } from "./kept-template.ts";
 import { hasEnded, untilReady } from "./until-ready.ts";
 
 /** Clones as resources of a program. */
@@ -146,3 +143,67 @@ function sandboxesOf(client: KubeClient): ResourceClient<Sandbox> {
 }
 
 const removalMilliseconds = 120_000;
+
+/**
+ * What a clone says of its Pod template: its checkpoint's, with its ports. Without ports it says nothing, and the controller takes
+ * that template itself.
+ * @param living the clone, where it is there: it keeps what it was made with, as a resume would compare it with the checkpoint
+ * @throws RametError `NotFound` or `CheckpointNotReady` when no template can be found to which the ports could be added
+ */
+async function templateOf(
+  client: KubeClient,
+  { namespace, from, template, ports = [] }: SandboxCloneInputs,
+  living: Sandbox | undefined,
+): Promise<Pick<SandboxManifest["spec"], "template" | "volumeClaimTemplates">> {
+  if (ports.length === 0) return {};
+  const spec = living?.spec ?? template ?? (await keptTemplate(client, namespace, from));
+  const { volumeClaimTemplates } = spec as Sandbox["spec"];
+  return {
+    template: withPorts(parsePodTemplate(spec.template), ports),
+    ...(volumeClaimTemplates !== undefined && { volumeClaimTemplates }),
+  };
+}
+
+/** Only declared ports are reachable at the Pod's address; a restore does not compare them. */
+function withPorts(template: PodTemplateSpec, ports: readonly number[]): PodTemplateSpec {
+  const [main, ...others] = template.spec.containers;
+  if (main === undefined) return template;
+  const known = main.ports ?? [];
+  const added = ports.filter((port) => !known.some(({ containerPort }) => containerPort === port));
+  const all = [...known, ...added.map((containerPort) => ({ containerPort }))];
+  return { ...template, spec: { ...template.spec, containers: [{ ...main, ports: all }, ...others] } };
+}
+
+/**
+ * Declares a clone that ends a lifetime after the API server made it. That time is not known beforehand, and clocks differ: one that turns out to
+ * end at another time is declared once more.
+ * @param living the clone, where it is there
+ */
+export async function declareWithEnd(
+  inputs: SandboxCloneInputs,
+  { living, now }: { living: Sandbox | undefined; now: Date },
+  declare: (end: { shutdownTime?: string }) => Promise<Sandbox>,
+): Promise<Sandbox> {
+  const expected = endOf(inputs, living?.metadata.creationTimestamp ?? now);
+  const declared = await declare(expected);
+  const exact = endOf(inputs, declared.metadata.creationTimestamp);
+  return exact.shutdownTime === expected.shutdownTime ? declared : declare(exact);
+}
+
+/** When a clone that was made then is deleted, RFC 3339, as its object says it; one without a lifetime says nothing. */
+function endOf({ lifetime }: SandboxCloneInputs, madeAt: Date | string): { shutdownTime?: string } {
+  if (lifetime === undefined) return {};
+  const ends = new Date(madeAt).getTime() + parseTimeSpan(lifetime, "lifetime");
+  return { shutdownTime: new Date(ends).toISOString().replace(/\.\d+Z$/, "Z") };
+}
+
+/** With the lifetime that somebody else has given it since. Of one that is paused, the controller has moved the end. */
+export function seenLifetime(inputs: SandboxCloneInputs, { metadata, spec }: Sandbox): SandboxCloneInputs {
+  const { shutdownTime: declared } = endOf(inputs, metadata.creationTimestamp);
+  const { shutdownTime: seen, paused } = spec;
+  if (declared === undefined || declared === seen || paused === true) return inputs;
+  const { lifetime: _, ...others } = inputs;
+  if (seen === undefined) return others;
+  const seconds = (Date.parse(seen) - Date.parse(metadata.creationTimestamp)) / 1000;
+  return { ...others, lifetime: `${Math.max(1, seconds)} seconds` };
+}

@@ -1,8 +1,7 @@
 import { z } from "zod";
-import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
 import { sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
-import { diffByTable, type DiffTable } from "../diff-table.ts";
-import type { DiffResult, Values } from "../handler.ts";
+import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
+import { diffByTable, type DiffResult, type DiffTable, type Values } from "../handler.ts";
 import { ownerAnnotation } from "../owner.ts";
 
 const Port = z.int().min(1).max(65_535);

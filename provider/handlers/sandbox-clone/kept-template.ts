@@ -1,16 +1,15 @@
 import { Checkpoint, checkpointKind } from "../../../src/api/kinds/checkpoint.ts";
-import { RametError } from "../../../src/base/errors.ts";
-import { findVersion } from "../../../src/api/snapshot/find-version.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
 import {
   SandboxTemplate,
   sandboxTemplateKind,
   type SandboxTemplateSpec,
 } from "../../../src/api/kinds/sandbox-template.ts";
-import { parseSnapshotReference } from "../../../src/api/snapshot/snapshot-reference.ts";
+import { findVersion, parseSnapshotReference } from "../../../src/api/snapshot/snapshot-reference.ts";
+import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { controllerOf } from "../../../src/kube/object.ts";
-import { refOf } from "../ref-of.ts";
+import { refOf } from "../open-cluster.ts";
 
 /**
  * The template that was kept with the checkpoint that a clone is to start from.

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { Sandbox } from "../../../src/api/kinds/sandbox.ts";
 import { SandboxCloneInputs } from "./inputs.ts";
-import { declareWithEnd, seenLifetime } from "./lifetime.ts";
+import { declareWithEnd, seenLifetime } from "./handler.ts";
 
 const inputs = SandboxCloneInputs.parse({
   ...{ name: "dev", namespace: "default", owner: "o/p/s/dev", from: "data", timeout: "2 minutes", lifetime: "8 hours" },

@@ -3,11 +3,10 @@ import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { keyOf } from "../../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
-import { lookAtCluster } from "../look-at-cluster.ts";
-import type { Surroundings } from "../open-cluster.ts";
+import { lookAtCluster, type Surroundings } from "../open-cluster.ts";
 import { ownerAnnotation } from "../owner.ts";
-import { controllerObjects } from "./controller-objects.ts";
-import { breaksRules } from "./old-snapshots.ts";
+import { controllerObjects } from "./controller-findings.ts";
+import { breaksRules } from "./orphan-findings.ts";
 import {
   caredFor,
   controllerSeen,
@@ -16,32 +15,32 @@ import {
   csiDrivers,
   daemonSets,
   Deployment,
-  Lease,
   deployments,
+  Lease,
   Named,
+  oldSnapshots,
   Page,
   SnapshotClass,
   snapshotClasses,
-  oldSnapshots,
   validatingWebhooks,
   Webhooks,
   webhookSeen,
   WithData,
 } from "./seen-objects.ts";
 import {
-  controllerLease,
-  crdNames,
-  defaultClassAnnotation,
-  installedMap,
-  podIdentityAgent,
-  sandboxLeases,
   type ClassSeen,
+  controllerLease,
   type ControllerSeen,
+  crdNames,
   type CrdSeen,
+  defaultClassAnnotation,
   type Installed,
+  installedMap,
   type LeaseSeen,
   type NodeSeen,
   type ObjectSeen,
+  podIdentityAgent,
+  sandboxLeases,
   type StackSeen,
   type WebhookSeen,
 } from "./stack-seen.ts";

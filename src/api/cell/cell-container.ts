@@ -1,7 +1,6 @@
-import { type CellConfig, cellPort } from "./cell-api.ts";
-import { environmentPrefix, mountsPath, sortedMounts } from "./container-spec.ts";
-import { expandVariables } from "./expansion.ts";
 import type { Container, Handler, Volume } from "../schema/pod-template.ts";
+import { type CellConfig, cellPort } from "./cell-api.ts";
+import { environmentPrefix, expandVariables, mountsPath, sortedMounts } from "./container-spec.ts";
 
 /** Where the template's image is mounted in the cell's container. */
 export const rootPath = "/ramet/root";

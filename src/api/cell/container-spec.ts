@@ -1,10 +1,8 @@
-import type { z } from "zod";
-import { cellPort, ContainerSpec, guestControlPort } from "./cell-api.ts";
-import { ownEmptyDir } from "./empty-dir.ts";
+import { z } from "zod";
 import { RametError } from "../../base/errors.ts";
-import { expandVariables } from "./expansion.ts";
-import type { Container, Handler, PodTemplateSpec } from "../schema/pod-template.ts";
 import { quantityToBytes, quantityToMillicores } from "../../base/quantity.ts";
+import type { Container, Handler, PodTemplateSpec } from "../schema/pod-template.ts";
+import { cellPort, ContainerSpec, type EmptyDir, guestControlPort } from "./cell-api.ts";
 
 /** Under this prefix the kubelet gives the cell what only it can resolve (`valueFrom`, `envFrom`); see `cell-pod.ts`. */
 export const environmentPrefix = "RAMET_ENV_";
@@ -136,4 +134,44 @@ function limit(
 
 function at(container: Container): string {
   return `spec.template.spec.containers[${container.name}]`;
+}
+
+type VolumeMount = NonNullable<Container["volumeMounts"]>[number];
+
+/**
+ * The emptyDir behind a mount of the sandbox's container, if it is the sandbox's alone. What another container of the Pod
+ * mounts too, an init container that fills it or a sidecar, stays a folder of the Pod; so does one that is mounted twice,
+ * by sub-path say, and one that is mounted read-only.
+ * @throws RametError `InvalidArgument` for a `sizeLimit` that is no quantity
+ */
+function ownEmptyDir({ spec }: PodTemplateSpec, { name, readOnly }: VolumeMount): EmptyDir | undefined {
+  const volume = spec.volumes?.find((one) => one.name === name);
+  if (readOnly === true || volume?.["emptyDir"] === undefined || mountCount({ spec }, name) !== 1) return undefined;
+  const { sizeLimit } = Source.parse(volume["emptyDir"] ?? {});
+  if (sizeLimit === undefined) return {};
+  const sizeLimitBytes = quantityToBytes(sizeLimit, `spec.template.spec.volumes[${name}].emptyDir.sizeLimit`);
+  // Kubernetes takes a limit of zero for none.
+  return sizeLimitBytes > 0 ? { sizeLimitBytes } : {};
+}
+
+const Source = z.looseObject({ sizeLimit: z.union([z.string(), z.number()]).optional() });
+
+/** Over all containers of the Pod: each can mount a volume any number of times. */
+function mountCount({ spec }: PodTemplateSpec, volumeName: string): number {
+  return [...spec.containers, ...(spec.initContainers ?? [])]
+    .flatMap((container) => Mounts.parse(container).volumeMounts)
+    .filter(({ name }) => name === volumeName).length;
+}
+
+const Mounts = z.looseObject({ volumeMounts: z.array(z.looseObject({ name: z.string() })).default([]) });
+
+/**
+ * `$(NAME)` in a command, an argument or a value, as Kubernetes expands it: a name that is not known stays as it is
+ * written, and `$$` is one `$`. (Kubernetes: "Define Dependent Environment Variables".)
+ * @param lookup the value of a variable; undefined: not known
+ */
+export function expandVariables(text: string, lookup: (name: string) => string | undefined): string {
+  return text.replace(/\$(?:\$|\(([^)]*)\))/g, (reference, name: string | undefined) =>
+    name === undefined ? "$" : (lookup(name) ?? reference),
+  );
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { expandVariables } from "./expansion.ts";
+import { expandVariables } from "./container-spec.ts";
 
 // The cases of Kubernetes' own documentation and tests of this syntax.
 test.each([

@@ -1,12 +1,11 @@
 import { z } from "zod";
-import { Contents } from "../schema/contents.ts";
 import { parseDuration, ttlPattern } from "../../base/duration.ts";
 import { Digest } from "../cell/grant.ts";
+import { RestoreSpec } from "../cell/restore-spec.ts";
+import { Contents } from "../schema/contents.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
-import { RestoreSpec } from "../cell/restore-spec.ts";
-import { withRules } from "../schema/rules.ts";
-import { SchemalessObject } from "../schema/schemaless.ts";
+import { SchemalessObject, withRules } from "../schema/rules.ts";
 
 export const checkpointPhases = ["Pending", "Creating", "Succeeded", "Failed", "Terminating"] as const;
 export type CheckpointPhase = (typeof checkpointPhases)[number];

@@ -2,9 +2,8 @@ import { z } from "zod";
 import { goDurationPattern, parseDuration } from "../../base/duration.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
-import { withRules } from "../schema/rules.ts";
+import { SchemalessObject, withRules } from "../schema/rules.ts";
 import { Runtimes } from "./sandbox-parts.ts";
-import { SchemalessObject } from "../schema/schemaless.ts";
 
 export const sandboxClaimPhases = ["Claiming", "Completed"] as const;
 

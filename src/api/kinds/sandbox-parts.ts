@@ -1,6 +1,5 @@
 import { z } from "zod";
-import type { Rule } from "../schema/rules.ts";
-import { SchemalessList, SchemalessObject } from "../schema/schemaless.ts";
+import { type Rule, SchemalessList, SchemalessObject } from "../schema/rules.ts";
 
 /** Parts that Sandbox, SandboxSet and SandboxTemplate have in common. */
 

@@ -1,8 +1,106 @@
 import { z } from "zod";
-import { CopyStep } from "./copy-step.ts";
-import { EnvironmentVariables, TimeLimitSeconds, UserName } from "./step-fields.ts";
-import { WaitFor } from "./wait-step.ts";
 import { type Rule, withRules } from "../schema/rules.ts";
+
+/** Bounded, as the API server bounds what its rules may cost by the most that they could see. */
+const EnvironmentVariables = withRules(
+  z.record(z.string().max(256), z.string().max(32_768)).meta({ maxProperties: 100 }),
+  [
+    {
+      cel: "self.size() <= 100 && self.all(name, name.matches('^[A-Za-z_][A-Za-z0-9_]{0,255}$'))",
+      message: "env holds at most 100 names of letters, digits and '_' that do not begin with a digit",
+      holds: (env) => {
+        const names = Object.keys(env);
+        return names.length <= 100 && names.every((name) => /^[A-Za-z_][A-Za-z0-9_]{0,255}$/.test(name));
+      },
+    },
+  ],
+).meta({ maxProperties: 100 });
+
+/** As the image knows it. */
+const UserName = z
+  .string()
+  .regex(/^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$/, "must be a name or a number that the image knows");
+
+/** How long one step may last: a day at most. */
+const TimeLimitSeconds = z.int().min(1).max(86_400).meta({ format: "int32" });
+
+/** How long a wait lasts that does not say. */
+export const waitTimeoutSeconds = 60;
+
+/** Until something holds in the sandbox. */
+export const WaitFor = withRules(
+  z.object({
+    port: z
+      .int()
+      .min(1)
+      .max(65_535)
+      .meta({ format: "int32" })
+      .optional()
+      .describe("Until this TCP port takes connections from outside the sandbox."),
+    file: z.string().startsWith("/", "must be an absolute path").max(4096).optional().describe("Until this exists."),
+    command: z.string().min(1).max(16_384).optional().describe("Until this command line ends with exit code 0."),
+    timeoutSeconds: TimeLimitSeconds.optional().describe(
+      `After this the step has failed. Default ${waitTimeoutSeconds}.`,
+    ),
+  }),
+  [
+    {
+      cel: "(has(self.port) ? 1 : 0) + (has(self.file) ? 1 : 0) + (has(self.command) ? 1 : 0) == 1",
+      message: "waitFor must name exactly one thing: port, file or command",
+      holds: ({ port, file, command }) => [port, file, command].filter((one) => one !== undefined).length === 1,
+    },
+  ],
+);
+export type WaitFor = z.infer<typeof WaitFor>;
+
+/** One key of a ConfigMap or Secret of the same namespace. */
+const KeyRef = z.object({ name: z.string().min(1).max(253), key: z.string().min(1).max(253) });
+export type KeyRef = z.infer<typeof KeyRef>;
+
+/** The mode of a file that does not say one. */
+export const copyMode = "0644";
+
+/** One file for the sandbox. */
+export const CopyStep = withRules(
+  z.object({
+    path: z.string().startsWith("/", "must be an absolute path").max(4096).describe("Where the file goes."),
+    content: z.string().max(262_144).optional().describe("The file as text."),
+    configMapKeyRef: KeyRef.optional().describe("The file is a key of this ConfigMap."),
+    secretKeyRef: KeyRef.optional().describe("The file is a key of this Secret; every clone can read it."),
+    url: z
+      .string()
+      .regex(/^https?:\/\/[^\s]+$/, "must be an http or https URL")
+      .max(2048)
+      .optional()
+      .describe("The file is fetched from here; it must have the sha256."),
+    sha256: z
+      .string()
+      .regex(/^[0-9a-f]{64}$/, "must be 64 hex digits")
+      .optional()
+      .describe("Of the file at the url."),
+    mode: z
+      .string()
+      .regex(/^0?[0-7]{3}$/, "must be an octal mode like 0755")
+      .optional()
+      .describe(`Octal. Default ${copyMode}.`),
+    user: UserName.optional().describe("Whose file it is. Default: the user of the steps, else the entrypoint's."),
+  }),
+  [
+    {
+      cel: "(has(self.content) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.url) ? 1 : 0) == 1",
+      message: "a copy must have exactly one source: content, configMapKeyRef, secretKeyRef or url",
+      holds: ({ content, configMapKeyRef, secretKeyRef, url }) =>
+        [content, configMapKeyRef, secretKeyRef, url].filter((source) => source !== undefined).length === 1,
+    },
+    {
+      cel: "has(self.url) == has(self.sha256)",
+      message: "url and sha256 belong together: without its digest nobody can say whether the file has changed",
+      fieldPath: ".sha256",
+      holds: ({ url, sha256 }) => (url === undefined) === (sha256 === undefined),
+    },
+  ],
+);
+export type CopyStep = z.infer<typeof CopyStep>;
 
 /** What a step can do. A step has one of these; `env` and `user` also stand beside `run` and `start`. */
 export const stepActions = ["run", "copy", "env", "workdir", "user", "start", "waitFor"] as const;

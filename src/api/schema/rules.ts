@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import { z } from "zod";
 
 /** One rule about a value, said twice: in CEL for the API server and as a predicate for everybody else. */
 export interface Rule<T> {
@@ -27,3 +27,19 @@ export function withRules<S extends z.ZodType>(schema: S, rules: readonly Rule<z
 function toCel({ cel, message, fieldPath }: Rule<never>): Record<string, string> {
   return { rule: cel, message, ...(fieldPath === undefined ? {} : { fieldPath }) };
 }
+
+/**
+ * What the reference keeps without a schema: the API server stores it as it is and checks nothing, so whoever reads it
+ * must parse it and say in a condition what is wrong. `type: object` is there because CEL cannot see a field without a type.
+ */
+export const SchemalessObject = z
+  .record(z.string(), z.unknown())
+  .meta({ crd: { type: "object", "x-kubernetes-preserve-unknown-fields": true } });
+
+export const SchemalessList = z.array(z.record(z.string(), z.unknown())).meta({
+  crd: {
+    type: "array",
+    items: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+    "x-kubernetes-list-type": "atomic",
+  },
+});

@@ -1,4 +1,6 @@
 import { RametError } from "../../base/errors.ts";
+import type { SnapshotVersion } from "../kinds/named-snapshot-status.ts";
+import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 
 /** A named snapshot, or one of its versions, as a user writes it: `python`, `python@7`, `python@sha256:…`. */
 export interface SnapshotReference {
@@ -42,5 +44,31 @@ const mostVersions = 2 ** 31 - 1;
 function unreadable(text: string): RametError {
   return new RametError("InvalidArgument", `${JSON.stringify(text)} names no snapshot`, {
     hint: "Write a name, a name and a version, or a name and a digest: python, python@7, python@sha256:<64 hex digits>",
+  });
+}
+
+/**
+ * The version that a reference means now.
+ * @throws RametError `CheckpointNotReady` (retryable) when there is no version yet, `NotFound` when that one is not kept
+ */
+export function findVersion(snapshot: NamedSnapshot, reference: SnapshotReference): SnapshotVersion {
+  const { status } = snapshot;
+  const kept = status?.versions ?? [];
+  const { version, digest } = reference;
+  const isPinned = version !== undefined || digest !== undefined;
+  const found = kept.find((one) =>
+    isPinned ? one.version === version || one.digest === digest : one.version === status?.version,
+  );
+  if (found !== undefined) return found;
+  const name = printSnapshotReference(reference);
+  if (!isPinned) {
+    throw new RametError("CheckpointNotReady", `The named snapshot ${name} has no version yet`, {
+      retryable: true,
+      hint: `See why with: ramet snapshot get ${name} -n ${snapshot.metadata.namespace}`,
+    });
+  }
+  const numbers = kept.map((one) => one.version).join(", ") || "none";
+  throw new RametError("NotFound", `The named snapshot ${reference.name} has no version ${name} (any more)`, {
+    hint: `Kept are: ${numbers}`,
   });
 }

@@ -1,8 +1,105 @@
-import { azureScheme, type AzureLocation } from "./azure-address.ts";
+import { z } from "zod";
 import { RametError } from "../../base/errors.ts";
-import { gcsScheme, type GcsLocation } from "./gcs-address.ts";
-import { s3Scheme, type S3Location } from "./s3-address.ts";
-import type { StoreScheme } from "./store-scheme.ts";
+
+/** How addresses of one kind of store are written: `scheme://host/prefix?parameter=…`. */
+interface StoreScheme<Location> {
+  /** Without `://`. */
+  scheme: string;
+  /** The field that stands in the host's place; `prefix` stands in the path. */
+  host: string;
+  /** The fields that stand after `?`, by their names there. */
+  parameters: Readonly<Record<string, string>>;
+  location: z.ZodType<Location>;
+  /** What people call such a store. */
+  called: string;
+  /** What to write, in place of what is no address. */
+  example: string;
+}
+
+/** Below which keys a store lies, without slashes at its ends. */
+const Prefix = z
+  .string()
+  .max(256)
+  .regex(/^[-_A-Za-z0-9][-_.A-Za-z0-9]*(\/[-_A-Za-z0-9][-_.A-Za-z0-9]*)*$/, "must be names with slashes between them");
+
+/** A server's URL, which may have a path. */
+const ServiceUrl = z
+  .url({ protocol: /^https?$/, error: "must be an http or https URL" })
+  .refine((text) => new URL(text).username === "", "must have no user: keys come from the environment");
+
+/** Where a store is that is not at its cloud's usual place. */
+const Endpoint = ServiceUrl.refine((text) => ["", "/"].includes(new URL(text).pathname), "must have no path");
+
+/** A container of Azure Blob, and the part of it that is the store. */
+export const AzureLocation = z.strictObject({
+  driver: z.literal("azure"),
+  account: z.string().regex(/^[a-z0-9]{3,24}$/, "must be a storage account's name"),
+  container: z.string().regex(/^(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*$/, "must be a container's name"),
+  /** Absent: the store has the whole container. */
+  prefix: Prefix.optional(),
+  /** The account's, which an emulator has in its path. @default `https://<account>.blob.core.windows.net` */
+  endpoint: ServiceUrl.optional(),
+});
+export type AzureLocation = z.infer<typeof AzureLocation>;
+
+/** `azblob://container/prefix?account=…&endpoint=…`, of which prefix and endpoint may be left out. */
+const azureScheme: StoreScheme<AzureLocation> = {
+  scheme: "azblob",
+  host: "container",
+  parameters: { account: "account", endpoint: "endpoint" },
+  location: AzureLocation,
+  called: "the store in Azure",
+  example: "azblob://container/prefix?account=name, and endpoint=https://… where that is not at blob.core.windows.net",
+};
+
+/** A bucket of Google Cloud Storage, and the part of it that is the store. */
+export const GcsLocation = z.strictObject({
+  driver: z.literal("gcs"),
+  bucket: z.string().regex(/^[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9]$/, "must be a bucket's name"),
+  /** Absent: the store has the whole bucket. */
+  prefix: Prefix.optional(),
+  /** Of an emulator, or of a cloud of its own. @default Google's */
+  endpoint: Endpoint.optional(),
+});
+export type GcsLocation = z.infer<typeof GcsLocation>;
+
+/** `gs://bucket/prefix?endpoint=…`, of which all but the bucket may be left out. */
+const gcsScheme: StoreScheme<GcsLocation> = {
+  scheme: "gs",
+  host: "bucket",
+  parameters: { endpoint: "endpoint" },
+  location: GcsLocation,
+  called: "the store in Google Cloud Storage",
+  example: "gs://bucket/prefix",
+};
+
+/** A bucket of S3, or of a store that speaks its protocol, and the part of it that is the store. */
+export const S3Location = z.strictObject({
+  driver: z.literal("s3"),
+  bucket: z.string().regex(/^[a-z0-9][-.a-z0-9]{1,61}[a-z0-9]$/, "must be a bucket's name"),
+  /** Absent: the store has the whole bucket. */
+  prefix: Prefix.optional(),
+  /** @default what the environment says; `us-east-1` where an endpoint is given */
+  region: z
+    .string()
+    .regex(/^[a-z0-9][-a-z0-9]*$/, "must be a region's name")
+    .optional(),
+  /** Of a store that is not Amazon's. */
+  endpoint: Endpoint.optional(),
+  /** The bucket stands in the path of URLs and not in their host. @default whether an endpoint is given */
+  pathStyle: z.boolean().optional(),
+});
+export type S3Location = z.infer<typeof S3Location>;
+
+/** `s3://bucket/prefix?region=…&endpoint=…&path-style=true`, of which all but the bucket may be left out. */
+const s3Scheme: StoreScheme<S3Location> = {
+  scheme: "s3",
+  host: "bucket",
+  parameters: { region: "region", endpoint: "endpoint", "path-style": "pathStyle" },
+  location: S3Location,
+  called: "the store in S3",
+  example: "s3://bucket/prefix?region=eu-central-1, and endpoint=https://… where the store is not Amazon's",
+};
 
 /** A place in an object store, told apart by the client that speaks to it. */
 export type StoreLocation = S3Location | GcsLocation | AzureLocation;

@@ -1,10 +1,12 @@
-import { readFile } from "node:fs/promises";
+import { access, constants, readFile } from "node:fs/promises";
+import { dirname } from "node:path";
 import { RametError } from "../../base/errors.ts";
-import { findPlace, type CgroupPlace } from "./find-place.ts";
+import { runProgram } from "../../base/run-program.ts";
+import { cgroupLayout, type CgroupLayout } from "./layout.ts";
 import type { SandboxLimits } from "./limits.ts";
-import type { CgroupPlan } from "./plan.ts";
 import { planV1 } from "./plan-v1.ts";
-import { planV2 } from "./plan-v2.ts";
+import { planV2, type V2Place } from "./plan-v2.ts";
+import { type CgroupPlan, cpuPeriodMicroseconds } from "./plan.ts";
 import { writeCgroupRecord } from "./record.ts";
 import { SandboxCgroup } from "./sandbox-cgroup.ts";
 
@@ -80,4 +82,107 @@ async function boundOfProcesses(): Promise<number> {
 
 function sentence(limits: readonly string[], why: string): string {
   return `resources.limits (${limits.join(", ")}) are not enforced by the cell: ${why}`;
+}
+
+/** Where leaves for a sandbox can be made. */
+type CgroupPlace = { version: 1; own: (CgroupLayout & { version: 1 })["own"] } | ({ version: 2 } & V2Place);
+
+const mountTimeoutMilliseconds = 2_000;
+
+/**
+ * Looks where the cell may make leaves. In a Pod the unified hierarchy is mounted read-only and is made writable first,
+ * which takes CAP_SYS_ADMIN outside of any user namespace.
+ * @throws RametError `HostUnsupported` saying why there is no such place
+ */
+async function findPlace(): Promise<CgroupPlace> {
+  const [selfCgroup, mountInfo] = await Promise.all([text("/proc/self/cgroup"), text("/proc/self/mountinfo")]);
+  const layout = cgroupLayout(selfCgroup ?? "", mountInfo ?? "");
+  if (layout === undefined) throw new RametError("HostUnsupported", "no control group file system is mounted here");
+  if (layout.version === 1) return layout;
+  const place = placeV2(layout, await filesOf(layout));
+  if (place.kind === "pod") await makeWritable(layout.mount);
+  return { version: 2, ...place };
+}
+
+async function filesOf({ own, mount }: CgroupLayout & { version: 2 }): Promise<V2Files> {
+  const parent = own === mount ? own : dirname(own);
+  const entries = await Promise.all(
+    Object.entries(v2Files).map(async ([name, file]) => [name, await text(`${own}/${file}`)] as const),
+  );
+  return { ...Object.fromEntries(entries), parentControllers: await text(`${parent}/cgroup.controllers`) };
+}
+
+async function makeWritable(mount: string): Promise<void> {
+  if (await isWritable(mount)) return;
+  const args = ["-o", "remount,bind,rw", mount];
+  const result = await runProgram({ program: "mount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
+  if (result.code === 0 && (await isWritable(mount))) return;
+  throw new RametError("HostUnsupported", `${mount} is read-only and stays so: ${result.stderr.trim()}`);
+}
+
+async function isWritable(folder: string): Promise<boolean> {
+  return access(folder, constants.W_OK).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Absent when there is no such file: which files a group has tells what it is. */
+async function text(path: string): Promise<string | undefined> {
+  return readFile(path, "utf8").catch(() => undefined);
+}
+
+/** The files of the cell's own group that tell what can be done, by the names under which `placeV2` takes their text. */
+const v2Files = {
+  type: "cgroup.type",
+  processes: "cgroup.procs",
+  memoryMax: "memory.max",
+  cpuMax: "cpu.max",
+  pidsMax: "pids.max",
+} as const;
+
+type V2Files = Partial<Record<keyof typeof v2Files | "parentControllers", string | undefined>>;
+
+/**
+ * Where leaves can be made in the unified hierarchy: in the cell's own group when that is a container's and the cell is
+ * alone in it, else beside its own group.
+ * @throws RametError `HostUnsupported`
+ */
+export function placeV2({ own, mount }: CgroupLayout & { version: 2 }, files: V2Files): V2Place {
+  const controllers = files.parentControllers?.trim().split(/\s+/) ?? [];
+  const bounds = boundsOf(files);
+  if (own !== mount) {
+    // A group beside the cell's own would be out of reach of the bounds that somebody gave to the cell's.
+    if (Object.keys(bounds).length > 0)
+      throw new RametError(
+        "HostUnsupported",
+        `the cell's own group ${own} has limits, which leaves beside it would leave`,
+      );
+    return { kind: "machine", parent: dirname(own), controllers, bounds: {} };
+  }
+  // The hierarchy's true root has no type; the root of a container's namespace has one.
+  if (files.type === undefined) return { kind: "machine", parent: own, controllers, bounds: {} };
+  // A process of an outer PID namespace shows as 0.
+  if (files.processes?.split("\n").includes("0") === true)
+    throw new RametError("HostUnsupported", "the cell shares its control group with processes that are not its own");
+  return { kind: "pod", parent: own, controllers, bounds };
+}
+
+/** Each file has `max` where there is no bound; `cpu.max` is quota and period in microseconds. */
+function boundsOf({ memoryMax, cpuMax, pidsMax }: V2Files): V2Place["bounds"] {
+  const memoryBytes = numberIn(memoryMax);
+  const processes = numberIn(pidsMax);
+  const [quota, period] = cpuMax?.trim().split(" ") ?? [];
+  const quotaMicroseconds = numberIn(quota);
+  return {
+    ...(memoryBytes === undefined ? {} : { memoryBytes }),
+    ...(processes === undefined ? {} : { processes }),
+    ...(quotaMicroseconds === undefined
+      ? {}
+      : { cpuMillis: (quotaMicroseconds * 1_000) / (numberIn(period) ?? cpuPeriodMicroseconds) }),
+  };
+}
+
+function numberIn(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d+\s*$/.test(text) ? Number(text) : undefined;
 }

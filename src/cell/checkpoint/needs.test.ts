@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { unmetNeed } from "./needs.ts";
+import { unmetNeed } from "./restore-source.ts";
 
 const digestOf = (digit: string) => `sha256:${digit.repeat(64)}`;
 const own = { version: "20260905.0", architecture: "amd64", guest: digestOf("a") };

@@ -10,19 +10,18 @@ import type {
   SwapRequest,
 } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
-import type { CellSetting } from "../setting/cell-setting.ts";
-import type { GuestControl } from "../client/guest-control.ts";
+import { PhaseClock } from "../../base/phases.ts";
 import { cut } from "../checkpoint/capture.ts";
-import { engineBuild } from "../sandbox/engine-build.ts";
-import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
+import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
+import type { GuestControl } from "../client/guest-control.ts";
 import type { Groundwork } from "../prewarm/groundwork.ts";
+import { engineBuild } from "../sandbox/engine.ts";
+import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import { GuestIdentity } from "../sandbox/guest-identity.ts";
 import { untilGuestAnswers } from "../sandbox/handover.ts";
-import { PhaseClock } from "../../base/phases.ts";
-import { LastCall } from "./last-operation.ts";
-import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
-import { States } from "./states.ts";
 import { Surroundings } from "../sandbox/sandbox-environment.ts";
+import type { CellSetting } from "../setting/cell-setting.ts";
+import { LastCall, States } from "./states.ts";
 
 export interface CellDependencies {
   setting: CellSetting;

@@ -2,11 +2,10 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { cellSetting, type CellSetting } from "../setting/cell-setting.ts";
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
-import { makeLayer } from "../sandbox/root-directory.ts";
-import { layPlace, removePlace, type SandboxPlace } from "../sandbox/sandbox-place.ts";
+import { layPlace, makeLayer, removePlace, type SandboxPlace } from "../sandbox/sandbox-place.ts";
 import { Sandbox } from "../sandbox/sandbox.ts";
+import { cellSetting, type CellSetting } from "../setting/cell-setting.ts";
 
 export interface ForecastOptions {
   /** What the last cell of this machine was given, for nothing but its sandbox. */

@@ -1,7 +1,7 @@
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import { Forecast } from "./forecast.ts";
 import { launchLink, type LaunchLinkOptions, type WaitingLink } from "../network/link.ts";
-import { makeLayer } from "../sandbox/root-directory.ts";
+import { makeLayer } from "../sandbox/sandbox-place.ts";
 
 /** What of a sandbox's surroundings depends on nobody's setting: a spare cell makes it while it waits. */
 export interface Groundwork {

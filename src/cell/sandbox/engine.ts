@@ -1,12 +1,15 @@
+import { createHash } from "node:crypto";
 import { appendFile, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { arch } from "node:process";
 import type { Readable } from "node:stream";
+import type { EngineBuild } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
-import { inLeaves } from "../cgroup/enter.ts";
-import type { SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
+import { type ProgramResult, runProgram } from "../../base/run-program.ts";
 import { roomHint, scratchHint } from "../../store/store-error.ts";
+import { inLeaves, type SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
+import type { CellPaths } from "../setting/cell-setting.ts";
 import { HeldCommand } from "./held-command.ts";
-import { runProgram, type ProgramResult } from "../../base/run-program.ts";
 
 export interface EngineOptions {
   /** gVisor's `runsc`. */
@@ -279,3 +282,22 @@ export const engineFlags = [
   "--allow-suid",
   "--allow-rootfs-tar-annotation",
 ] as const;
+
+const timeoutMilliseconds = 20_000;
+
+/** Which gVisor and which guest these are: a checkpoint's memory can be restored by the very same builds only. */
+export async function engineBuild({ runsc, guest }: Pick<CellPaths, "runsc" | "guest">): Promise<EngineBuild> {
+  const [{ code, stdout, stderr }, bytes] = await Promise.all([
+    runProgram({ program: runsc, args: ["--version"], timeoutMilliseconds }),
+    readFile(guest),
+  ]);
+  const version = /runsc version (\S+)/.exec(stdout)?.[1];
+  if (code !== 0 || version === undefined) {
+    throw new RametError(
+      "EngineFailed",
+      `gVisor ${runsc} does not say its version: ${stderr.trim() || `exit ${code}`}`,
+    );
+  }
+  const digest = `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
+  return { version, architecture: arch === "x64" ? "amd64" : arch, guest: digest };
+}

@@ -6,7 +6,7 @@ import type { CellSetting } from "../setting/cell-setting.ts";
 import type { SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
 import { Engine, type EngineOutput, type SavedMemory } from "./engine.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import { hasOneUserOnly } from "./one-user.ts";
+import { hasOneUserOnly } from "./sandbox-place.ts";
 import { ociSpec } from "./oci-spec.ts";
 
 /** Nothing but its image, or the changed files of a checkpoint laid over that, as a tar. */

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
 import { commaList, truth, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
-import type { Act } from "../act.ts";
+import type { Act } from "../report-error.ts";
 import type { CreateCheckpointOptions } from "./create.ts";
 
 /** `ramet checkpoint …`. */

@@ -1,14 +1,14 @@
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
 import { ttlPattern } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
-import { apiVersion } from "../../api/schema/kind.ts";
-import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { writeAll, type Io } from "../io.ts";
+import { type Io, writeAll } from "../io.ts";
 import { checkName, generateName } from "../names.ts";
-import { renderObject, type OutputFormat } from "../output/render.ts";
+import { checkpointColumns } from "../object/columns.ts";
+import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
-import { checkpointColumns } from "./columns.ts";
 import { untilSucceeded } from "./until-succeeded.ts";
 
 export interface CreateCheckpointOptions extends ClusterOptions {

@@ -2,9 +2,8 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { followWish } from "../wait/follow-request.ts";
-import { size } from "../output/size.ts";
-import { describeState, failureOf, type Settled } from "../wait/outcome.ts";
+import { size } from "../output/table.ts";
+import { describeState, failureOf, followWish, type Settled } from "../wait/follow.ts";
 
 /** Waits until a checkpoint has succeeded or failed. @throws RametError `Timeout` or `Canceled` */
 export async function untilSucceeded(

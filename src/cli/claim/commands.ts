@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
+import type { Act } from "../report-error.ts";
 import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
 import { collectVariable, wholeNumber, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { TakeOptions } from "./take.ts";

@@ -1,17 +1,19 @@
-import { RametError } from "../../base/errors.ts";
+import { SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import { SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
-import { refOf, withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
-import { writeAll, type Io } from "../io.ts";
+import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
+import { RametError } from "../../base/errors.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
 import { checkpointReference } from "../checkpoint/reference.ts";
+import { type Cluster, type ClusterOptions, refOf, withCluster } from "../cluster/cluster.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { type Io, writeAll } from "../io.ts";
 import { checkName, generateName } from "../names.ts";
-import { renderObject, type OutputFormat } from "../output/render.ts";
+import { claimColumns } from "../object/columns.ts";
+import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError } from "../report-error.ts";
-import { claimColumns } from "./columns.ts";
-import { shortfall } from "./shortfall.ts";
-import { untilCompleted } from "./until-completed.ts";
+import { describeState, followWish } from "../wait/follow.ts";
 
 export interface TakeOptions extends ClusterOptions {
   set: string;
@@ -85,3 +87,40 @@ async function manifest(cluster: Cluster, options: TakeOptions, signal: AbortSig
 
 /** A hundred years: a claim has to say something. */
 const forEver = "876000h";
+
+/** Why a completed claim has fewer sandboxes than it asked for; undefined when it has them all. */
+function shortfall({ metadata, spec, status }: SandboxClaim): RametError | undefined {
+  if ((status?.claimedReplicas ?? 0) >= spec.replicas) return undefined;
+  const reason = findCondition(status?.conditions, "Completed")?.reason ?? "";
+  return new RametError(codeOf(reason), `The claim ${metadata.name} has ${status?.message ?? "claimed nothing"}`);
+}
+
+function codeOf(reason: string): ErrorCode {
+  if (reason === "TimeoutReached") return "Timeout";
+  if (reason === "SandboxSetNotFound") return "NotFound";
+  return Object.hasOwn(errorCodes, reason) ? (reason as ErrorCode) : "Internal";
+}
+
+/**
+ * Waits until a claim is completed, which it is by itself when its own time is over.
+ *
+ * @throws RametError `Timeout` when nobody serves it, `Canceled`, `Conflict` when it was removed
+ */
+async function untilCompleted(
+  io: Io,
+  claims: ResourceClient<SandboxClaim>,
+  { claim, timeoutMilliseconds }: { claim: SandboxClaim; timeoutMilliseconds: number },
+): Promise<SandboxClaim> {
+  const { name } = claim.metadata;
+  const last = await followWish(io, {
+    ...{ resource: claims, from: claim, noun: "claim" },
+    timeoutMilliseconds: timeoutMilliseconds + graceMilliseconds,
+    isOver: ({ status }) => status?.phase === "Completed",
+    describe: describeState,
+  });
+  if (last !== undefined) return last;
+  throw new RametError("Conflict", `The claim ${name} was removed while it was waited for`);
+}
+
+/** The controller's clock decides when the claim's time is over, and then it tidies up. */
+const graceMilliseconds = 10_000;

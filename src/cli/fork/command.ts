@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
+import type { Act } from "../report-error.ts";
 import { wholeNumber, withClusterFlags, withOutputFlag, withTimeoutFlag } from "../options.ts";
 import type { ForkOptions } from "./fork.ts";
 

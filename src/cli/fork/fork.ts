@@ -1,18 +1,17 @@
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
-import { RametError } from "../../base/errors.ts";
-import { apiVersion } from "../../api/schema/kind.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { RametError } from "../../base/errors.ts";
 import { untilSucceeded } from "../checkpoint/until-succeeded.ts";
-import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodeOf, exitCodes } from "../exit-codes.ts";
-import { printLine, writeAll, type Io } from "../io.ts";
+import { type Io, printLine, writeAll } from "../io.ts";
 import { checkLabel, generateName } from "../names.ts";
-import { renderList, type OutputFormat } from "../output/render.ts";
+import { sandboxColumns } from "../object/columns.ts";
+import { type OutputFormat, renderList } from "../output/render.ts";
 import { reportError, reportFailure } from "../report-error.ts";
-import type { Settled } from "../wait/outcome.ts";
-import { sandboxColumns } from "../sandbox/columns.ts";
-import { createClone, followClone, type CloneResult } from "./make-clone.ts";
-import { untilBegun } from "./until-started.ts";
+import type { Settled } from "../wait/follow.ts";
+import { type CloneResult, createClone, followClone, untilBegun } from "./make-clone.ts";
 
 export interface ForkOptions extends ClusterOptions {
   sandbox: string;

@@ -1,12 +1,14 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
-import { apiVersion } from "../../api/schema/kind.ts";
-import { restoreFromAnnotations } from "../../api/names/labels.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
 import { untilReady } from "../sandbox/until-ready.ts";
+import { describeState, followWish } from "../wait/follow.ts";
 
 export interface CloneWish {
   names: { name: string } | { generateName: string };
@@ -55,4 +57,23 @@ const withoutAnswer: ReadonlySet<ErrorCode> = new Set(["Canceled", "Timeout", "U
 function isWhole({ status }: Sandbox): boolean {
   const isLoading = findCondition(status?.conditions, "MemoryLoaded")?.reason === "Loading";
   return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready") && !isLoading;
+}
+
+/**
+ * Waits until a checkpoint has its id, which it gets when the capture begins, or is gone. A clone that names the id may be
+ * wished for from then on.
+ *
+ * @throws RametError `Timeout` or `Canceled`
+ */
+export function untilBegun(
+  io: Io,
+  cluster: Cluster,
+  created: Checkpoint,
+  timeoutMilliseconds: number,
+): Promise<Checkpoint | undefined> {
+  return followWish(io, {
+    ...{ resource: cluster.checkpoints, from: created, noun: "checkpoint", timeoutMilliseconds },
+    isOver: ({ metadata, status }) => status?.checkpointId !== undefined || metadata.deletionTimestamp !== undefined,
+    describe: describeState,
+  });
 }

@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import type { Act } from "../act.ts";
+import type { Act } from "../report-error.ts";
 import { wholeNumber, withClusterFlags } from "../options.ts";
 import type { CollectGarbageOptions } from "./collect-garbage.ts";
 

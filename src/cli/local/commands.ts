@@ -1,12 +1,11 @@
-import { Option, type Command } from "commander";
+import { type Command, Option } from "commander";
 import { defaultClusterName } from "../../local/cluster-directory.ts";
-import { logParts, type LogPart } from "../../local/log-files.ts";
-import type { Act } from "../act.ts";
-import type { DownOptions } from "./down.ts";
+import { type LogPart, logParts } from "../../local/log-files.ts";
+import type { Act } from "../report-error.ts";
 import type { AddImageOptions, ListImagesOptions } from "./image.ts";
 import type { LogsOptions } from "./logs.ts";
 import type { StatusOptions } from "./status.ts";
-import type { UpOptions } from "./up.ts";
+import type { DownOptions, UpOptions } from "./up.ts";
 
 /** `ramet local …`. */
 export function localCommands(local: Command, act: Act): void {
@@ -31,7 +30,7 @@ function upCommands(local: Command, act: Act): void {
     .option("--purge", "remove what it keeps too: objects, checkpoints and logs")
     .action(
       act(async (options: DownOptions) => {
-        const { localDown } = await import("./down.ts");
+        const { localDown } = await import("./up.ts");
         return (io) => localDown(io, options);
       }),
     );
@@ -40,7 +39,7 @@ function upCommands(local: Command, act: Act): void {
     .description("Get everything that `up` needs onto this machine, and start nothing.")
     .action(
       act(async () => {
-        const { localSetup } = await import("./setup.ts");
+        const { localSetup } = await import("./up.ts");
         return (io) => localSetup(io);
       }),
     );

@@ -1,6 +1,6 @@
 import { clusterFolder } from "../../local/cluster-directory.ts";
 import { runNodeProcess } from "../../local/node/node-process.ts";
-import { runSupervisorProcess } from "../../local/supervisor/supervisor-process.ts";
+import { runSupervisorProcess } from "../../local/supervisor/supervise.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
 

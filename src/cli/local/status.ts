@@ -3,7 +3,7 @@ import { readSetting } from "../../local/cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
 import { readPort } from "../../local/supervisor/kept-port.ts";
-import { cacheFolder, cachedToolVersion } from "../../local/tools/cache-directory.ts";
+import { cacheFolder, cachedToolVersion } from "../../local/tools/tool.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { table } from "../output/table.ts";

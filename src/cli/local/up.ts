@@ -1,10 +1,11 @@
 import { clusterFolder, defaultClusterName } from "../../local/cluster-directory.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
+import { stopCluster } from "../../local/down.ts";
 import { describeHugePages, readHugePages, tuneHugePages } from "../../local/huge-pages.ts";
 import { prepareCluster } from "../../local/prepare-cluster.ts";
 import { startCluster } from "../../local/up.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { printLine, type Io } from "../io.ts";
+import { type Io, printLine } from "../io.ts";
 
 export interface UpOptions {
   name?: string;
@@ -37,4 +38,28 @@ export async function localUp(io: Io, { name = defaultClusterName, tune = false 
 
 function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+export interface DownOptions {
+  name?: string;
+  purge?: boolean;
+}
+
+/** `ramet local down`. To end what does not run is no failure. */
+export async function localDown(io: Io, { name = defaultClusterName, purge = false }: DownOptions): Promise<number> {
+  const folder = clusterFolder(name, io.environment);
+  const { wasUp } = await stopCluster({ folder, clock: io.clock, signal: io.signal, purge });
+  const kept = purge ? "What it kept is removed." : `What it keeps is in ${folder.path}.`;
+  printLine(io.stderr, `The local cluster ${name} is down${wasUp ? "" : ": it did not run"}. ${kept}`);
+  return exitCodes.ok;
+}
+
+/** `ramet local setup`: the part of `up` that takes long the first time. */
+export async function localSetup(io: Io): Promise<number> {
+  const progress = (line: string): void => {
+    printLine(io.stderr, line);
+  };
+  await prepareCluster({ name: defaultClusterName, clock: io.clock, signal: io.signal, progress });
+  printLine(io.stderr, "Everything is there. Start a cluster with: ramet local up");
+  return exitCodes.ok;
 }

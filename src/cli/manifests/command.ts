@@ -1,7 +1,7 @@
 import { Option, type Command } from "commander";
 import { systemNamespace } from "../../api/names/system-names.ts";
-import { privateRanges } from "../../install/private-ranges.ts";
-import type { Act } from "../act.ts";
+import { privateRanges } from "../../install/manifest.ts";
+import type { Act } from "../report-error.ts";
 import { collectRange, storeAddresses, wholeNumber } from "../options.ts";
 import type { ManifestsOptions } from "./manifests.ts";
 

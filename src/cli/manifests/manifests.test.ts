@@ -3,11 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { allManifests } from "../../install/manifests.ts";
-import { gatewayClusterRights, gatewaySystemRights } from "../../install/gateway-rights.ts";
-import { privateRanges } from "../../install/private-ranges.ts";
-import { clusterRights, systemRights } from "../../install/rights.ts";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
+import { privateRanges } from "../../install/manifest.ts";
+import { allManifests } from "../../install/manifests.ts";
+import { clusterRights, gatewayClusterRights, gatewaySystemRights, systemRights } from "../../install/rights.ts";
 import { runProgram } from "../program.ts";
 
 let folder: string;

@@ -1,13 +1,21 @@
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { Document, isNode } from "yaml";
+import { controllerName, gatewayName } from "../../api/names/system-names.ts";
 import { RametError } from "../../base/errors.ts";
-import { parseInstallOptions, type InstallOptions } from "../../install/install-options.ts";
+import { type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
+import { type Manifest, privateRanges } from "../../install/manifest.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
-import { privateRanges } from "../../install/private-ranges.ts";
 import { accessFields } from "../../install/remote-store.ts";
+import {
+  clusterRights,
+  gatewayClusterRights,
+  gatewaySystemRights,
+  type Right,
+  systemRights,
+} from "../../install/rights.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { printLine, writeAll, type Io } from "../io.ts";
-import { manifestFiles, renderManifests } from "./render-manifests.ts";
-import { writeFiles } from "./write-files.ts";
+import { type Io, printLine, writeAll } from "../io.ts";
 
 export interface ManifestsOptions {
   image: string;
@@ -92,3 +100,85 @@ const flagNames = {
   "store.tenantId": "--store-tenant-id",
   "store.secret": "--store-secret",
 };
+
+/**
+ * Writes files that were made, over those that were made before. Nothing is written where one of them is somebody else's.
+ * @param mark what every file that was made begins with
+ * @throws RametError `AlreadyExists`; `Unavailable` when the folder cannot be read or written
+ */
+async function writeFiles(folder: string, files: readonly ManifestFile[], mark: string): Promise<void> {
+  for (const { name } of files) await refuseOthers(join(folder, name), mark);
+  try {
+    await mkdir(folder, { recursive: true });
+    for (const { name, text } of files) await writeFile(join(folder, name), text);
+  } catch (cause) {
+    throw new RametError("Unavailable", `${folder} cannot be written: ${RametError.from(cause).message}`, { cause });
+  }
+}
+
+async function refuseOthers(path: string, mark: string): Promise<void> {
+  const there = await readFile(path, "utf8").catch((cause: unknown) => {
+    if (cause instanceof Error && "code" in cause && cause.code === "ENOENT") return mark;
+    throw new RametError("Unavailable", `${path} cannot be read: ${RametError.from(cause).message}`, { cause });
+  });
+  if (there.startsWith(mark)) return;
+  throw new RametError("AlreadyExists", `${path} exists, and ramet manifests has not made it`, {
+    hint: "Choose another folder, and name that one among the resources of your own kustomization",
+  });
+}
+
+/** A file that `kubectl apply -k` reads. */
+interface ManifestFile {
+  name: string;
+  text: string;
+}
+
+/** Manifests as a stream of YAML documents; the rules of roles have their reasons above them. */
+function renderManifests(manifests: readonly Manifest[]): string {
+  return manifests.map(renderManifest).join("---\n");
+}
+
+/** One file for each kind of object, and last the kustomization that names them. */
+function manifestFiles(manifests: readonly Manifest[]): ManifestFile[] {
+  const byKind = Map.groupBy(manifests, ({ kind }) => `${kebab(kind)}.yaml`);
+  const kustomization = {
+    apiVersion: "kustomize.config.k8s.io/v1beta1",
+    kind: "Kustomization",
+    resources: [...byKind.keys()],
+  };
+  return [
+    ...[...byKind].map(([name, ofKind]) => ({ name, text: renderManifests(ofKind) })),
+    { name: "kustomization.yaml", text: renderDocument(new Document(kustomization)) },
+  ];
+}
+
+function renderManifest(manifest: Manifest): string {
+  const document = new Document(manifest, { aliasDuplicateObjects: false });
+  reasonsOf(manifest).forEach((why, at) => {
+    const rule = document.getIn(["rules", at]);
+    if (isNode(rule)) rule.commentBefore = ` ${why}`;
+  });
+  return renderDocument(document);
+}
+
+/** As YAML 1.1 too, which kubectl reads: `yes` is quoted. Lines are not folded. */
+function renderDocument(document: Document): string {
+  document.setSchema("1.1");
+  document.directives = undefined;
+  return document.toString({ lineWidth: 0 });
+}
+
+function reasonsOf({ kind, metadata: { name } }: Manifest): string[] {
+  return (rights[`${kind} ${name}`] ?? []).map(({ why }) => why);
+}
+
+const rights: Readonly<Record<string, readonly Right[]>> = {
+  [`ClusterRole ${controllerName}`]: clusterRights,
+  [`Role ${controllerName}`]: systemRights,
+  [`ClusterRole ${gatewayName}`]: gatewayClusterRights,
+  [`Role ${gatewayName}`]: gatewaySystemRights,
+};
+
+function kebab(kind: string): string {
+  return kind.replaceAll(/(?<=[a-z])(?=[A-Z])/g, "-").toLowerCase();
+}

@@ -1,8 +1,7 @@
-import { InvalidArgumentError, type Command } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
-import type { Act } from "../act.ts";
-import type { ListOptions } from "./list.ts";
-import type { GetOptions } from "./get.ts";
+import type { Act } from "../report-error.ts";
+import type { GetOptions, ListOptions } from "./get.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { UserKindName } from "./user-kind.ts";
 
@@ -18,7 +17,7 @@ export function objectCommands(program: Command, act: Act): void {
   withClusterFlags(get).action(
     act(async (kind: UserKindName, names: string[], options: Omit<ListOptions & GetOptions, "kind" | "names">) => {
       if (names.length === 0) {
-        const { listObjects } = await import("./list.ts");
+        const { listObjects } = await import("./get.ts");
         return (io) => listObjects(io, { ...options, kind });
       }
       const { getObjects } = await import("./get.ts");

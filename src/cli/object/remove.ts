@@ -1,13 +1,12 @@
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
-import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { printLine, type Io } from "../io.ts";
-import { startProgress } from "../wait/progress.ts";
-import { wishStays } from "../wait/request-stays.ts";
+import { type Io, printLine } from "../io.ts";
+import { startProgress, wishStays } from "../wait/follow.ts";
 import { findObject } from "./find.ts";
-import { userKinds, type UserKindName } from "./user-kind.ts";
+import { type UserKindName, userKinds } from "./user-kind.ts";
 
 export interface RemoveOptions extends ClusterOptions {
   kind: UserKindName;

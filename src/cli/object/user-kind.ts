@@ -1,17 +1,19 @@
 import { checkpointKind } from "../../api/kinds/checkpoint.ts";
-import type { KindNames } from "../../api/schema/kind.ts";
 import { namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
-import { sandboxKind } from "../../api/kinds/sandbox.ts";
 import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
-import { checkpointColumns } from "../checkpoint/columns.ts";
-import { claimColumns } from "../claim/columns.ts";
+import { sandboxKind } from "../../api/kinds/sandbox.ts";
+import type { KindNames } from "../../api/schema/kind.ts";
 import type { Column } from "../output/render.ts";
-import { sandboxColumns } from "../sandbox/columns.ts";
-import { snapshotColumns } from "../snapshot/columns.ts";
-import { setColumns } from "../set/columns.ts";
-import { templateColumns } from "./template-columns.ts";
+import {
+  checkpointColumns,
+  claimColumns,
+  sandboxColumns,
+  setColumns,
+  snapshotColumns,
+  templateColumns,
+} from "./columns.ts";
 
 /** A kind as the command line speaks of it. */
 export interface UserKind {

@@ -1,8 +1,7 @@
 import type { Command } from "commander";
 import { withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
-import type { Act } from "../act.ts";
-import type { GetOptions } from "./get.ts";
-import type { ListOptions } from "./list.ts";
+import type { Act } from "../report-error.ts";
+import type { GetOptions, ListOptions } from "./get.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { UserKindName } from "./user-kind.ts";
 
@@ -17,7 +16,7 @@ export function listCommand(parent: Command, kind: UserKindName, act: Act): void
   withOutputFlag(command);
   withClusterFlags(command).action(
     act(async (options: Omit<ListOptions, "kind">) => {
-      const { listObjects } = await import("./list.ts");
+      const { listObjects } = await import("./get.ts");
       return (io) => listObjects(io, { ...options, kind });
     }),
   );

@@ -1,11 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { sandboxColumns } from "../sandbox/columns.ts";
-import { checkpointColumns } from "../checkpoint/columns.ts";
-import { age } from "./age.ts";
+import { checkpointColumns, sandboxColumns } from "../object/columns.ts";
 import { renderList, renderObject } from "./render.ts";
-import { size } from "./size.ts";
-import { table } from "./table.ts";
+import { age, size, table } from "./table.ts";
 
 const now = new Date("2030-01-01T00:05:00Z");
 const metadata = {

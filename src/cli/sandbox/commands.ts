@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import { listCommand, getCommand, removeCommand } from "../object/verbs.ts";
 import { collectVariable, wholeNumber, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
-import type { Act } from "../act.ts";
+import type { Act } from "../report-error.ts";
 import type { CopyOptions } from "./copy.ts";
 import type { CreateSandboxOptions } from "./create.ts";
-import type { ExecOptions } from "./exec.ts";
+import type { ExecOptions } from "./run-command.ts";
 import type { LogsOptions } from "./logs.ts";
 import type { PauseOptions } from "./pause.ts";
 
@@ -64,7 +64,7 @@ function execCommand(sandbox: Command, act: Act): void {
   withClusterFlags(command)
     .action(
       act(async (name: string, words: [string, ...string[]], options: Omit<ExecOptions, "name" | "command">) => {
-        const { execInSandbox } = await import("./exec.ts");
+        const { execInSandbox } = await import("./run-command.ts");
         return (io) => execInSandbox(io, { ...options, name, command: words });
       }),
     )

@@ -1,14 +1,14 @@
-import { RametError } from "../../base/errors.ts";
-import { apiVersion } from "../../api/schema/kind.ts";
-import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
-import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { RametError } from "../../base/errors.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { writeAll, type Io } from "../io.ts";
+import { type Io, writeAll } from "../io.ts";
 import { checkLabel, checkName, generateName } from "../names.ts";
-import { renderObject, type OutputFormat } from "../output/render.ts";
+import { sandboxColumns } from "../object/columns.ts";
+import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
-import { sandboxColumns } from "./columns.ts";
 import { sandboxSource, type SourceOptions } from "./source.ts";
 import { untilReady } from "./until-ready.ts";
 

@@ -1,6 +1,6 @@
 import { PassThrough } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { feedStdin } from "./feed-stdin.ts";
+import { feedStdin } from "./run-command.ts";
 
 describe("feeding a command's stdin", () => {
   it("passes everything on in order, one part after the other, and then the end", async () => {

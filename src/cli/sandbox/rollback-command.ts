@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
+import type { Act } from "../report-error.ts";
 import { withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { RollbackOptions } from "./rollback.ts";
 

@@ -1,7 +1,10 @@
+import type { Readable } from "node:stream";
 import { RametError } from "../../base/errors.ts";
 import type { GuestClient, ProcessSelector, StartProcess } from "../../cell/client/guest-client.ts";
-import { isBrokenPipe, printLine, writeAll, type Io, type Terminal } from "../io.ts";
-import { feedStdin } from "./feed-stdin.ts";
+import { withGuest } from "../cluster/cell-access.ts";
+import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { type Io, isBrokenPipe, printLine, type Terminal, writeAll } from "../io.ts";
+import { reportError } from "../report-error.ts";
 
 export interface CommandToRun {
   command: readonly [string, ...string[]];
@@ -118,3 +121,73 @@ function signalSender(guest: GuestClient, command: ProcessSelector, onError: (er
     asked = true;
   };
 }
+
+interface InputReceiver {
+  /** Returns when there is room for more. */
+  take(data: Buffer): Promise<void>;
+  end(): Promise<void>;
+}
+
+/**
+ * Passes what is read on, one part after the other, until the function that is returned is called. The reader is then
+ * left as it is: it may be the process' own stdin.
+ */
+export function feedStdin(stdin: Readable, receiver: InputReceiver, onError: (error: unknown) => void): () => void {
+  let stopped = false;
+  let passing = Promise.resolve();
+  // A paused stream may still give what it had begun to give, its end too: so each step waits for the one before.
+  const pass = (step: () => Promise<void>): void => {
+    stdin.pause();
+    passing = passing.then(async () => {
+      if (stopped) return;
+      await step();
+      if (!isStopped()) stdin.resume();
+    });
+    passing.catch((error: unknown) => {
+      if (!stopped) onError(error);
+    });
+  };
+  const isStopped = (): boolean => stopped;
+  const onData = (data: Buffer | string): void => {
+    pass(() => receiver.take(Buffer.from(data)));
+  };
+  const onEnd = (): void => {
+    pass(() => receiver.end());
+  };
+  stdin.on("data", onData).on("end", onEnd);
+  return () => {
+    stopped = true;
+    stdin.off("data", onData).off("end", onEnd).pause();
+  };
+}
+
+export interface ExecOptions extends ClusterOptions, Omit<CommandToRun, "terminal"> {
+  name: string;
+  /** Whether the command gets a terminal, if we have one. */
+  tty?: boolean;
+  user?: string;
+}
+
+/** `ramet sandbox exec`: runs a command in a sandbox and ends with its exit code. */
+export async function execInSandbox(io: Io, options: ExecOptions): Promise<number> {
+  const terminal = options.tty === true ? io.terminal : undefined;
+  if (options.tty === true && terminal === undefined) {
+    printLine(io.stderr, "-t is ignored: stdin and stdout are no terminal");
+  }
+  return withCluster(io, options, async (cluster) => {
+    const sandbox = await cluster.get(cluster.sandboxes, options.name, io.signal);
+    const access = { user: options.user, signal: io.signal };
+    return withGuest(cluster, sandbox, access, async (guest) => {
+      try {
+        return await runCommand(io, guest, { ...options, terminal });
+      } catch (error) {
+        if (!(error instanceof RametError) || error.code !== "InvalidArgument") throw error;
+        reportError(io, error);
+        return cannotBeStarted;
+      }
+    });
+  });
+}
+
+/** What shells say of a command that is not there. */
+const cannotBeStarted = 127;

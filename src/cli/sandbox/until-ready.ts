@@ -3,8 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { followWish } from "../wait/follow-request.ts";
-import { describeState, failureOf, type Settled } from "../wait/outcome.ts";
+import { describeState, failureOf, followWish, type Settled } from "../wait/follow.ts";
 
 export interface SandboxWait {
   /** As it was created or changed. */

@@ -1,10 +1,11 @@
+import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { cellSetting } from "../../cell/setting/cell-setting.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { guestBeside } from "../../cell/server/container-access.ts";
-import { delay } from "../../base/clock.ts";
+import { cellSetting } from "../../cell/setting/cell-setting.ts";
+import { placeCellPrograms } from "../../local/cell-programs.ts";
 import { exitCodes } from "../exit-codes.ts";
-import type { Io } from "../io.ts";
+import { type Io, printLine } from "../io.ts";
 import { runCommand } from "../sandbox/run-command.ts";
 
 export interface CellExecOptions {
@@ -38,3 +39,12 @@ async function startedGuest(io: Io, directory: string): Promise<GuestClient> {
 }
 
 const notYet: ReadonlySet<string> = new Set(["SandboxNotReady", "GuestUnreachable", "Unavailable"]);
+
+/** `ramet cell setup`: what the image of the cell has beside the package. Prints the path of each program. */
+export async function setUpCell({ clock, signal, stdout, stderr }: Io, folder: string): Promise<number> {
+  const progress = (line: string): void => {
+    printLine(stderr, line);
+  };
+  for (const path of await placeCellPrograms(folder, { clock, signal, progress })) printLine(stdout, path);
+  return exitCodes.ok;
+}

@@ -1,6 +1,6 @@
 import { Option, type Command } from "commander";
 import { collectRange, portNumber, storeAddresses, wholeNumber } from "../options.ts";
-import type { Act } from "../act.ts";
+import type { Act } from "../report-error.ts";
 import type { ControllerOptions } from "./controller.ts";
 import type { GatewayOptions } from "./gateway.ts";
 
@@ -38,7 +38,7 @@ function cellCommand(program: Command, act: Act): void {
     .argument("<folder>", "where they go; a cell looks in /usr/local/bin")
     .action(
       act(async (folder: string) => {
-        const { setUpCell } = await import("./cell-setup.ts");
+        const { setUpCell } = await import("./cell-exec.ts");
         return (io) => setUpCell(io, folder);
       }),
     );

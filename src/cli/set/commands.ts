@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
+import type { Act } from "../report-error.ts";
 import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
 import { wholeNumber, withClusterFlags, withWaitFlags } from "../options.ts";
 import type { ScaleSetOptions } from "./scale.ts";

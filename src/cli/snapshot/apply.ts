@@ -1,8 +1,8 @@
-import { annotations } from "../../api/names/labels.ts";
 import type { NamedSnapshotManifest } from "../../api/kinds/named-snapshot.ts";
-import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { printLine, type Io } from "../io.ts";
+import { type Io, printLine } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
 import { manifestsIn } from "./manifests-in.ts";
 import { untilBuilt } from "./until-built.ts";
@@ -51,4 +51,38 @@ async function applyOne(
     `snapshot ${name ?? ""} is at version ${status?.version ?? "none"} ${status?.digest ?? ""}`.trim(),
   );
   return exitCodes.ok;
+}
+
+export interface BuildSnapshotOptions extends ClusterOptions {
+  name: string;
+  keepOnFailure?: boolean;
+  wait: boolean;
+  /** Milliseconds; infinite is for ever. */
+  timeout: number;
+}
+
+/** `ramet snapshot build`: has a build that failed tried again, and follows it. What is built already is no work. */
+export async function buildSnapshot(io: Io, options: BuildSnapshotOptions): Promise<number> {
+  const { name } = options;
+  return withCluster(io, options, async (cluster) => {
+    const found = await cluster.get(cluster.snapshots, name, io.signal);
+    const request = io.clock.now().toISOString();
+    const wished = {
+      [annotations.buildRequest]: request,
+      [annotations.keepBuilder]: options.keepOnFailure === true ? "true" : null,
+    };
+    const asked = await cluster.snapshots.mergePatch(
+      found.metadata,
+      { metadata: { annotations: wished } },
+      { signal: io.signal },
+    );
+    if (!options.wait) {
+      printLine(io.stdout, `snapshot ${name} is asked for`);
+      return exitCodes.ok;
+    }
+    const settled = await untilBuilt(io, cluster, asked, { timeoutMilliseconds: options.timeout, request });
+    if ("failure" in settled) return reportFailure(io, settled.failure);
+    printLine(io.stdout, `snapshot ${name} is at version ${settled.object.status?.version ?? "none"}`);
+    return exitCodes.ok;
+  });
 }

@@ -1,14 +1,12 @@
-import { Option, type Command } from "commander";
-import type { Act } from "../act.ts";
+import { type Command, Option } from "commander";
 import { listCommand, removeCommand } from "../object/verbs.ts";
 import { wholeNumber, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
-import type { ApplySnapshotsOptions } from "./apply.ts";
-import type { BuildSnapshotOptions } from "./build.ts";
+import type { Act } from "../report-error.ts";
+import type { ApplySnapshotsOptions, BuildSnapshotOptions } from "./apply.ts";
 import type { DiffSnapshotsOptions } from "./diff.ts";
 import type { GetSnapshotsOptions } from "./get.ts";
-import type { SnapshotHistoryOptions } from "./history.ts";
 import type { SnapshotLogsOptions } from "./logs.ts";
-import type { PinSnapshotOptions } from "./pin.ts";
+import type { PinSnapshotOptions, SnapshotHistoryOptions } from "./versions.ts";
 
 /** `ramet snapshot …`. */
 export function snapshotCommands(snapshot: Command, act: Act): void {
@@ -62,7 +60,7 @@ function buildCommand(snapshot: Command, act: Act): void {
   withBuildWait(command);
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<BuildSnapshotOptions, "name">) => {
-      const { buildSnapshot } = await import("./build.ts");
+      const { buildSnapshot } = await import("./apply.ts");
       return (io) => buildSnapshot(io, { ...options, name });
     }),
   );
@@ -89,7 +87,7 @@ function historyCommand(snapshot: Command, act: Act): void {
     .argument("<name>", "the named snapshot");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<SnapshotHistoryOptions, "name">) => {
-      const { snapshotHistory } = await import("./history.ts");
+      const { snapshotHistory } = await import("./versions.ts");
       return (io) => snapshotHistory(io, { ...options, name });
     }),
   );
@@ -146,7 +144,7 @@ function pinCommands(snapshot: Command, act: Act): void {
 type PinOptions = Omit<PinSnapshotOptions, "name" | "version">;
 
 async function pinTo(options: PinSnapshotOptions) {
-  const { pinSnapshot } = await import("./pin.ts");
+  const { pinSnapshot } = await import("./versions.ts");
   return (io: Parameters<typeof pinSnapshot>[0]) => pinSnapshot(io, options);
 }
 

@@ -5,7 +5,7 @@ import {
   type NamedSnapshotManifest as Manifest,
 } from "../../api/kinds/named-snapshot.ts";
 import { unchangedSteps, type SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
-import { copiedContents } from "../../controllers/named-snapshot/copied-contents.ts";
+import { copiedContents } from "../../controllers/named-snapshot/keyed-content.ts";
 import { resolveInputs } from "../../controllers/named-snapshot/resolve-inputs.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";

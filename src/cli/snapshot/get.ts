@@ -1,10 +1,13 @@
-import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { writeAll, type Io } from "../io.ts";
+import { type Io, writeAll } from "../io.ts";
+import { snapshotColumns } from "../object/columns.ts";
 import { findObject } from "../object/find.ts";
-import { renderList, renderObject, type OutputFormat } from "../output/render.ts";
-import { snapshotColumns } from "./columns.ts";
-import { stepsTable } from "./steps-table.ts";
+import { type OutputFormat, renderList, renderObject } from "../output/render.ts";
+import { table } from "../output/table.ts";
+import { seconds } from "./step-printer.ts";
 
 export interface GetSnapshotsOptions extends ClusterOptions {
   names: readonly string[];
@@ -23,4 +26,26 @@ export async function getSnapshots(io: Io, { output, ...options }: GetSnapshotsO
     if (steps !== "") await writeAll(io.stdout, `\n${steps}`);
     return exitCodes.ok;
   });
+}
+
+/** The steps of the latest build of each snapshot; of several, each row has the snapshot's name. Nothing where no step is. */
+function stepsTable(snapshots: readonly KubeObject[]): string {
+  const withName = snapshots.length > 1;
+  const rows = snapshots.flatMap((snapshot) =>
+    stepsOf(snapshot).map((cells) => (withName ? [snapshot.metadata.name, ...cells] : cells)),
+  );
+  if (rows.length === 0) return "";
+  const headings = ["STEP", "ACTION", "STATE", "DURATION", "CACHED"];
+  return table(withName ? ["NAME", ...headings] : headings, rows);
+}
+
+function stepsOf(snapshot: KubeObject): string[][] {
+  const steps = NamedSnapshot.safeParse(snapshot).data?.status?.steps ?? [];
+  return steps.map(({ step, state, milliseconds, cached }, index) => [
+    `${index + 1}`,
+    step,
+    state,
+    seconds(milliseconds),
+    cached ? "yes" : "no",
+  ]);
 }

@@ -1,11 +1,14 @@
-import { RametError } from "../../base/errors.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import { logKey } from "../../controllers/named-snapshot/log-name.ts";
-import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { RametError } from "../../base/errors.ts";
+import { logKey } from "../../controllers/named-snapshot/names.ts";
+import { waitUntil } from "../../kube/wait-until.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { printLine, writeAll, type Io } from "../io.ts";
-import { followBuild } from "./follow-build.ts";
-import { keptLogs } from "./kept-logs.ts";
+import { type Io, printLine, writeAll } from "../io.ts";
+import { reportFailure } from "../report-error.ts";
+import { wishStays } from "../wait/follow.ts";
+import { keptLogs, StepTeller } from "./step-printer.ts";
+import { describeSnapshot, hasEnded, settledBuild } from "./until-built.ts";
 
 export interface SnapshotLogsOptions extends ClusterOptions {
   name: string;
@@ -47,4 +50,44 @@ function digestOfBuild({ metadata, status }: NamedSnapshot, version: number | un
 function noBuild(name: string, version: number | undefined): RametError {
   const what = version === undefined ? "has not been built yet" : `keeps no version ${version}`;
   return new RametError("NotFound", `The snapshot ${name} ${what}`, { hint: `See: ramet snapshot history ${name}` });
+}
+
+/**
+ * `ramet snapshot logs --follow`: what the steps print, from the first step of the latest build on, until it has ended. The
+ * exit code says how it did; a build that has ended before is told whole.
+ *
+ * @throws RametError `Canceled`
+ */
+async function followBuild(
+  io: Io,
+  cluster: Cluster,
+  { snapshot, step }: { snapshot: NamedSnapshot; step: number | undefined },
+): Promise<number> {
+  const { name, generation } = snapshot.metadata;
+  const broken = new AbortController();
+  const signal = AbortSignal.any([io.signal, broken.signal]);
+  const teller = new StepTeller({ io, cluster, step, signal });
+  let last: NamedSnapshot | undefined = snapshot;
+  try {
+    await waitUntil({
+      ...{ resource: cluster.snapshots, from: snapshot, timeoutMilliseconds: Infinity, signal },
+      until: (seen) => seen === undefined || hasEnded(seen, generation),
+      onState: (seen) => {
+        last = seen;
+        // Until the controller has seen this generation, the status tells of the build before it.
+        if (seen !== undefined && (seen.status?.observedGeneration ?? 0) >= (generation ?? 0)) {
+          teller.see(seen).catch((error: unknown) => {
+            broken.abort(error);
+          });
+        }
+      },
+    });
+    await teller.toldAll();
+  } catch (error) {
+    if (broken.signal.aborted) throw broken.signal.reason;
+    const state = describeSnapshot(last);
+    throw wishStays(error, { what: `the build of ${name}`, state, look: `ramet snapshot get ${name}` });
+  }
+  const settled = settledBuild(name, last);
+  return "failure" in settled ? reportFailure(io, RametError.from(settled.failure)) : exitCodes.ok;
 }

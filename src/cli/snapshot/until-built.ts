@@ -1,11 +1,10 @@
-import { RametError } from "../../base/errors.ts";
-import { annotations } from "../../api/names/labels.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { followWish } from "../wait/follow-request.ts";
-import { failureOf, type Settled } from "../wait/outcome.ts";
+import { failureOf, followWish, type Settled } from "../wait/follow.ts";
 
 /**
  * Waits until a named snapshot serves what is wanted, or says why it cannot be built. Tells the step that runs.

@@ -1,8 +1,7 @@
-import { Option, type Command } from "commander";
+import { type Command, Option } from "commander";
 import { defaultClusterName } from "../../local/cluster-directory.ts";
-import type { Act } from "../act.ts";
-import type { ScrubStoreOptions } from "./scrub.ts";
-import type { StoreUsageOptions } from "./usage.ts";
+import type { Act } from "../report-error.ts";
+import type { ScrubStoreOptions, StoreUsageOptions } from "./scrub.ts";
 
 /** `ramet store …`. */
 export function storeCommands(store: Command, act: Act): void {
@@ -10,7 +9,7 @@ export function storeCommands(store: Command, act: Act): void {
     .description("Show what the checkpoints of each namespace take.")
     .action(
       act(async (options: StoreUsageOptions) => {
-        const { storeUsage } = await import("./usage.ts");
+        const { storeUsage } = await import("./scrub.ts");
         return (io) => storeUsage(io, options);
       }),
     );

@@ -1,9 +1,8 @@
-import type { CheckpointStore, Damage, ScrubReport } from "../../store/checkpoint-store.ts";
+import type { CheckpointStore, Damage, ScrubReport, StoreUsage } from "../../store/checkpoint-store.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { printLine, type Io } from "../io.ts";
-import { size } from "../output/size.ts";
-import { table } from "../output/table.ts";
-import { startProgress } from "../wait/progress.ts";
+import { type Io, printLine } from "../io.ts";
+import { size, table } from "../output/table.ts";
+import { startProgress } from "../wait/follow.ts";
 import { openStore, type WhichStore } from "./open-store.ts";
 
 export interface ScrubStoreOptions extends WhichStore {
@@ -39,17 +38,44 @@ function progressOf(io: Io, totalBytes: number): (progress: { bytes: number }) =
 }
 
 function tell(io: Io, { checkpoints, bytes, damaged }: ScrubReport): void {
-  if (damaged.length > 0) io.stdout.write(table(["NAMESPACE", "CHECKPOINT", "FILE", "DAMAGE"], damaged.map(cells)));
+  if (damaged.length > 0)
+    io.stdout.write(table(["NAMESPACE", "CHECKPOINT", "FILE", "DAMAGE"], damaged.map(damageCells)));
   const ids = new Set(damaged.map(({ namespace, checkpointId }) => `${namespace}/${checkpointId}`));
   const outcome = damaged.length === 0 ? "nothing is damaged" : `${ids.size} damaged`;
   printLine(io.stderr, `${checkpoints} checkpoints, ${size(bytes)} read: ${outcome}`);
   if (damaged.length > 0) printLine(io.stderr, whatToDo);
 }
 
-function cells({ namespace, checkpointId, file, reason }: Damage): string[] {
+function damageCells({ namespace, checkpointId, file, reason }: Damage): string[] {
   return [namespace, checkpointId, file ?? "manifest.json", reason];
 }
 
 const whatToDo = `A damaged checkpoint cannot be trusted to restore. For each, bring the file back from a backup, or remove it with
 ramet checkpoint rm <checkpoint> -n <namespace> and take another one; sandboxes that were cloned from it are not concerned.
 Look at the disk before: content does not change by itself.`;
+
+export interface StoreUsageOptions extends WhichStore {
+  output: "table" | "json";
+}
+
+/** `ramet store usage`. */
+export async function storeUsage(io: Io, options: StoreUsageOptions): Promise<number> {
+  const { store, root, namespaces } = await openStore(io, options);
+  const rows: ({ namespace: string } & StoreUsage)[] = [];
+  for (const namespace of namespaces) rows.push({ namespace, ...(await store.usage(namespace)) });
+  if (options.output === "json") {
+    const cluster = await store.owner();
+    printLine(
+      io.stdout,
+      JSON.stringify({ path: root, ...(cluster !== undefined && { cluster }), namespaces: rows }, undefined, 2),
+    );
+  } else {
+    io.stdout.write(table(["NAMESPACE", "CHECKPOINTS", "CONTENTS", "SIZE", "SHARED", "STAGING"], rows.map(usageCells)));
+  }
+  return exitCodes.ok;
+}
+
+function usageCells({ namespace, ...usage }: { namespace: string } & StoreUsage): string[] {
+  const { checkpoints, contents, contentBytes, sharedBytes, stagingBytes } = usage;
+  return [namespace, `${checkpoints}`, `${contents}`, size(contentBytes), size(sharedBytes), size(stagingBytes)];
+}

@@ -1,18 +1,23 @@
-import { RametError } from "../../base/errors.ts";
-import { finalizers } from "../../api/names/labels.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
+import type { CheckpointRecord } from "../../backends/backend.ts";
+import { RametError } from "../../base/errors.ts";
+import { type ControllerWatch, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
+import { OwnWrites } from "../../kube/own-writes.ts";
+import { StatusWriter } from "../../kube/status-writer.ts";
+import { Attempts } from "../common/attempts.ts";
+import { type Controller, type ControllerParts, Wishes } from "../common/controller-parts.ts";
 import { removeFinalizer } from "../common/finalizer.ts";
-import { lookAgain } from "../common/requeue.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
+import { lookAgain } from "../common/requeue.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
+import { keepTemplate } from "./keep-template.ts";
 import { markBegun } from "./mark-begun.ts";
 import { planCheckpoint } from "./plan.ts";
-import type { CheckpointAction, CheckpointPlan, CheckpointState } from "./state.ts";
-import { takeCheckpoint } from "./take.ts";
+import type { CheckpointAction, CheckpointPlan, CheckpointState, Taking } from "./state.ts";
 
 /** Of which changes the Checkpoint controller hears: a source is looked at when it is needed, and when it ends. */
 export function checkpointWatches({ informers, cache, taking }: CheckpointDependencies): ControllerWatch[] {
@@ -144,4 +149,71 @@ function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies):
 
 function release(checkpointUid: string, { taking }: CheckpointDependencies): void {
   for (const [podUid, taken] of taking) if (taken === checkpointUid) taking.delete(podUid);
+}
+
+/**
+ * Takes a checkpoint that is marked as begun: the cut, and beside it what users see of it. It can be begun anew at any time;
+ * the cell and the store know the id. `signal` ends the wait for the cell.
+ */
+async function takeCheckpoint(
+  taking: Taking,
+  dependencies: CheckpointDependencies,
+  signal: AbortSignal,
+): Promise<CheckpointRecord> {
+  // Neither holds up the cut, and neither throws; both are through before the status says how it ended.
+  const beside = Promise.all([showCreating(taking, dependencies), keepTemplate(taking, dependencies)]);
+  return capture(taking, dependencies, signal).finally(() => beside);
+}
+
+async function capture(
+  { checkpoint, checkpointId, source, wish }: Taking,
+  { backend }: CheckpointDependencies,
+  signal: AbortSignal,
+): Promise<CheckpointRecord> {
+  const handle = { namespace: checkpoint.metadata.namespace, checkpointId };
+  const target = { sandboxUid: source.sandbox.metadata.uid, ip: source.pod.status?.podIP ?? "" };
+  const { contents, keepRunning } = wish;
+  const { record } = await backend.cut({ source: target, handle, contents, keepRunning, signal });
+  return record ?? backend.whenReady(handle);
+}
+
+/** News, not truth: a failure to say that it is being taken must not keep it from being taken. */
+async function showCreating(
+  { checkpoint, checkpointId }: Taking,
+  { statuses, ownWrites, log }: CheckpointDependencies,
+): Promise<void> {
+  if (checkpoint.status?.phase === "Creating") return;
+  try {
+    await ownWrites.write(checkpoint, () =>
+      statuses.write(checkpoint, { ...checkpoint.status, phase: "Creating", checkpointId }),
+    );
+  } catch (error) {
+    log.debug({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "status not written");
+  }
+}
+
+/** A checkpoint whose cell cannot be reached for that long has failed. */
+const unreachableMilliseconds = 30_000;
+
+/** Takes Checkpoints. */
+export function checkpointController(parts: ControllerParts): Controller {
+  const { informers, clock, random } = parts;
+  const wishes = new Wishes();
+  const dependencies: CheckpointDependencies = {
+    ...parts,
+    statuses: new StatusWriter<Checkpoint>(informers.checkpoints.resource),
+    ownWrites: new OwnWrites(informers.checkpoints),
+    cuts: new Attempts<CheckpointRecord>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
+    taking: new Map(),
+    enqueue: wishes.enqueue,
+  };
+  return {
+    name: "checkpoint",
+    watches: checkpointWatches(dependencies),
+    reconcile: (key) => reconcileCheckpoint(key, dependencies),
+    wishes,
+    close: () => {
+      dependencies.cuts.close();
+    },
+  };
 }

@@ -1,12 +1,12 @@
-import { checkpointWish, type Checkpoint, type CheckpointWish } from "../../api/kinds/checkpoint.ts";
-import { RametError } from "../../base/errors.ts";
-import type { Pod } from "../../api/schema/pod.ts";
+import { type Checkpoint, checkpointWish, type CheckpointWish } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { keyOf } from "../../kube/object.ts";
-import { begunWith, isUnfinished } from "../common/pause-checkpoint.ts";
-import { checkpointIdOf } from "./checkpoint-id.ts";
+import { isPodReady, type Pod } from "../../api/schema/pod.ts";
+import { RametError } from "../../base/errors.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { controllerOf, keyOf } from "../../kube/object.ts";
+import { begunWith, checkpointIdOf, isUnfinished } from "../common/pause-checkpoint.ts";
+import { endMessage, isEnded } from "../common/pod-facts.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
-import { begunSource, sourceOf } from "./source.ts";
 import type { CheckpointState, Source } from "./state.ts";
 
 /** Reads what a plan needs: from the cache, and where that would have it refuse, from the API server as well. */
@@ -82,4 +82,61 @@ function isBefore(a: Checkpoint, b: Checkpoint): boolean {
   const rank = ({ metadata, status }: Checkpoint): string =>
     `${status?.phase === "Creating" ? 0 : 1} ${metadata.creationTimestamp} ${metadata.uid}`;
   return rank(a) < rank(b);
+}
+
+/**
+ * What a checkpoint captures. It needs a Pod that runs and is ready: by its own condition, or by the sandbox's, which the
+ * cell's answer made true before a kubelet's first probe.
+ */
+function sourceOf({ sandboxName: name }: CheckpointWish, sandbox: Sandbox | undefined, pod: Pod | undefined): Source {
+  if (pod === undefined || sandbox === undefined) {
+    return problem("NotFound", `there is no sandbox ${name} with a Pod in this namespace`);
+  }
+  if (controllerOf(pod)?.uid !== sandbox.metadata.uid) {
+    return problem("SandboxNotReady", `the Pod ${name} is not that of the sandbox ${name}`);
+  }
+  const state = stateOf(pod);
+  if (state !== "Running") return problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`);
+  const ready = findCondition(sandbox.status?.conditions, "Ready");
+  if (ready?.status !== "True" && !isPodReady(pod)) {
+    return problem(
+      "SandboxNotReady",
+      `the sandbox ${name} is not Ready: ${ready?.message ?? "it has not answered yet"}`,
+    );
+  }
+  return { sandbox, pod };
+}
+
+function stateOf({ metadata, status }: Pod): string {
+  return metadata.deletionTimestamp === undefined ? (status?.phase ?? "Pending") : "being deleted";
+}
+
+/**
+ * For a checkpoint that was begun: the Pod that it was begun with, ready or not. It may stand still since the cut, and
+ * another Pod of its name has nothing to do with it. `pod` absent: the API server has none of that name.
+ */
+function begunSource(
+  { sandboxName: name, podUid }: { sandboxName: string; podUid: string },
+  sandbox: Sandbox | undefined,
+  pod: Pod | undefined,
+): Source {
+  if (pod?.metadata.uid !== podUid) return { problem: lost(`the Pod ${name} is gone`), hasEnded: true };
+  if (isEnded(pod)) return { problem: lost(`the Pod ${name} has ended: ${endMessage(pod)}`), hasEnded: true };
+  if (sandbox === undefined || controllerOf(pod)?.uid !== sandbox.metadata.uid) {
+    return { problem: lost(`the sandbox ${name} is gone`) };
+  }
+  if (pod.status?.phase !== "Running") return { problem: lost(`the Pod ${name} is ${stateOf(pod)}, not Running`) };
+  return { sandbox, pod };
+}
+
+function lost(why: string): RametError {
+  return new RametError("SandboxLost", `The checkpoint was not taken: ${why}`, {
+    hint: "Clone what was taken before, or create the sandbox anew; then create another Checkpoint",
+  });
+}
+
+const whenReady = "Create another Checkpoint when the sandbox is Ready";
+
+function problem(code: "NotFound" | "SandboxNotReady", why: string): Source {
+  return { problem: new RametError(code, `The checkpoint was not taken: ${why}`, { hint: whenReady }) };
 }

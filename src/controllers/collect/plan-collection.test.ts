@@ -2,13 +2,12 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { CollectionState, Garbage } from "./garbage.ts";
-import { planCollection } from "./plan-collection.ts";
-import { lastNeededAt } from "./step-caches.ts";
+import { lastNeededAt, planCollection } from "./plan-collection.ts";
 
 const agents = "agents.kruise.io/v1alpha1";
 const digest = (step: number) => `sha256:${String(step).padStart(64, "0")}`;

@@ -1,9 +1,11 @@
-import type { CollectionState, Garbage } from "./garbage.ts";
-import { ownerGone } from "./owner-gone.ts";
-import { referencesOf } from "./references.ts";
-import { unneededStepCaches } from "./step-caches.ts";
-import { timeToLive } from "./time-to-live.ts";
-import { unusedTemplates } from "./unused-templates.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { controllerOf } from "../../kube/object.ts";
+import { originsNamed, originsNamedByTemplate } from "../common/set-origin.ts";
+import { type CollectionState, type Garbage, garbageOf } from "./garbage.ts";
 
 /**
  * What can go, and why: each object once, by the first reason that there is. Nothing to which a sandbox, a set or a named
@@ -21,4 +23,176 @@ export function planCollection(state: CollectionState): Garbage[] {
     ...timeToLive(state),
   ];
   return [...Map.groupBy(all, ({ uid }) => uid).values()].flatMap((reasons) => reasons.slice(0, 1));
+}
+
+/** The revisions that sets have written out for people to read, and marked as needed by nobody. */
+function unusedTemplates({ templates }: CollectionState, references: References): Garbage[] {
+  return templates
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+    .filter(({ metadata }) => metadata.annotations?.[annotations.cleanupCandidate] === "true")
+    .filter((template) => controllerOf(template)?.kind === "SandboxSet" && !references.hasTemplate(template))
+    .map((template) => {
+      const why = `a former revision of the set ${controllerOf(template)?.name ?? ""} that no sandbox of it has`;
+      return garbageOf(template, { garbage: "UnusedTemplate", kind: "SandboxTemplate", why });
+    });
+}
+
+/** What its own controller deletes when its time is over: told, and left to that. */
+function timeToLive({ checkpoints, claims }: CollectionState): Garbage[] {
+  const kept = [
+    ...checkpoints.map((object) => ({ object, kind: "Checkpoint" as const, ttl: object.spec.ttlAfterFinished })),
+    ...claims.map((object) => ({ object, kind: "SandboxClaim" as const, ttl: object.spec.ttlAfterCompleted })),
+  ];
+  return kept.flatMap(({ object, kind, ttl }) => {
+    const dueAt = endOf(object.status?.completionTime, ttl);
+    if (dueAt === undefined || object.metadata.deletionTimestamp !== undefined) return [];
+    const why = `its time to live is over at ${dueAt}`;
+    return [garbageOf(object, { garbage: "TimeToLive", kind, why, dueAt })];
+  });
+}
+
+/** Undefined for one that has not ended, is kept for ever, or whose duration nobody can read: its status says so. */
+function endOf(completionTime: string | undefined, ttl: string | undefined): string | undefined {
+  if (completionTime === undefined || ttl === undefined) return undefined;
+  try {
+    const milliseconds = parseDuration(ttl);
+    return milliseconds < 0 ? undefined : new Date(Date.parse(completionTime) + milliseconds).toISOString();
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Checkpoints and templates whose owners are gone. Kubernetes' garbage collector does the same where there is one; what
+ * belongs to a kind that is not Ramet's is left to it.
+ */
+function ownerGone(state: CollectionState, references: References): Garbage[] {
+  const owners = {
+    Sandbox: uidsOf(state.sandboxes),
+    NamedSnapshot: uidsOf(state.snapshots),
+    SandboxSet: uidsOf(state.sets),
+    Checkpoint: uidsOf(state.checkpoints),
+  };
+  const isLeft = ({ metadata }: Checkpoint | SandboxTemplate): boolean => {
+    const { ownerReferences = [], deletionTimestamp } = metadata;
+    const areGone = ownerReferences.every(({ kind, uid }) => isOwnerKind(kind) && !owners[kind].has(uid));
+    return deletionTimestamp === undefined && ownerReferences.length > 0 && areGone;
+  };
+  const isOwnerKind = (kind: string): kind is keyof typeof owners => Object.hasOwn(owners, kind);
+  return [
+    ...state.checkpoints
+      .filter((checkpoint) => isLeft(checkpoint) && !references.hasCheckpoint(checkpoint))
+      .map((checkpoint) => garbageOf(checkpoint, { garbage: "OwnerGone", kind: "Checkpoint", why: why(checkpoint) })),
+    ...state.templates
+      .filter((template) => isLeft(template) && !references.hasTemplate(template))
+      .map((template) => garbageOf(template, { garbage: "OwnerGone", kind: "SandboxTemplate", why: why(template) })),
+  ];
+}
+
+function why({ metadata }: Checkpoint | SandboxTemplate): string {
+  const owners = (metadata.ownerReferences ?? []).map(({ kind, name }) => `${kind} ${name}`);
+  return `belonged to ${owners.join(", ")}, which no longer exists`;
+}
+
+function uidsOf(objects: readonly { metadata: { uid: string } }[]): Set<string> {
+  return new Set(objects.map(({ metadata }) => metadata.uid));
+}
+
+/**
+ * Where the captured steps of a namespace take more than the budget, those that no recipe has go, the longest unneeded
+ * first, until the rest fits. Those of present recipes count and stay.
+ */
+function unneededStepCaches(state: CollectionState, references: References): Garbage[] {
+  const caches = state.checkpoints.filter(isStepCache);
+  const byNamespace = Map.groupBy(caches, ({ metadata }) => metadata.namespace);
+  return [...byNamespace.values()].flatMap((own) => {
+    let over = own.reduce((sum, cache) => sum + bytesOf(cache), -state.stepCacheBytes);
+    const candidates = own.filter((cache) => !references.hasCheckpoint(cache)).toSorted(longestUnneededFirst);
+    return candidates.flatMap((cache) => {
+      // One of no size would free nothing.
+      if (over <= 0 || bytesOf(cache) === 0) return [];
+      over -= bytesOf(cache);
+      const why = `captured after a step that no recipe has since ${lastNeededAt(cache)}, and beyond the budget`;
+      return [garbageOf(cache, { garbage: "StepCache", kind: "Checkpoint", why })];
+    });
+  });
+}
+
+/** Until when a recipe is known to have had the step; of one that never was in a finished build, when it was captured. */
+export function lastNeededAt({ metadata, status }: Checkpoint): string {
+  return metadata.annotations?.[annotations.unneededSince] ?? status?.completionTime ?? metadata.creationTimestamp;
+}
+
+function isStepCache({ metadata, status }: Checkpoint): boolean {
+  const isGoing = metadata.deletionTimestamp !== undefined;
+  return metadata.labels?.[labels.purpose] === "step" && status?.phase === "Succeeded" && !isGoing;
+}
+
+function longestUnneededFirst(a: Checkpoint, b: Checkpoint): number {
+  const [first, second] = [Date.parse(lastNeededAt(a)), Date.parse(lastNeededAt(b))];
+  return first - second || a.metadata.name.localeCompare(b.metadata.name);
+}
+
+function bytesOf({ status }: Checkpoint): number {
+  return status?.ramet?.sizeBytes ?? 0;
+}
+
+/** What somebody refers to and is therefore left alone, whatever else speaks for its removal. */
+interface References {
+  hasCheckpoint: (checkpoint: Checkpoint) => boolean;
+  hasTemplate: (template: SandboxTemplate) => boolean;
+}
+
+/**
+ * Whoever names a checkpoint or a template, alive or ended: an ended sandbox may still be looked into. A named snapshot whose
+ * recipe its controller has not read yet may want any captured step of its namespace.
+ */
+function referencesOf({ sandboxes, sets, templates, snapshots }: CollectionState): References {
+  const texts = new Set([
+    ...sandboxes.flatMap((one) => inNamespace(one, originsNamed(one))),
+    ...[...sets, ...templates].flatMap((one) => inNamespace(one, originsNamedByTemplate(one.spec.template))),
+    ...snapshots.flatMap((one) => inNamespace(one, ofSnapshot(one))),
+  ]);
+  const named = new Set([
+    ...[...sandboxes, ...sets].flatMap((one) => inNamespace(one, [one.spec.templateRef?.name])),
+    ...snapshots.flatMap((one) => inNamespace(one, [one.spec.from.template?.name])),
+  ]);
+  const steps = new Set(
+    snapshots.flatMap((one) =>
+      inNamespace(
+        one,
+        (one.status?.steps ?? []).map(({ digest }) => digest),
+      ),
+    ),
+  );
+  const unread = new Set(snapshots.filter(isUnread).map(({ metadata }) => metadata.namespace));
+  return {
+    hasCheckpoint: ({ metadata, status }) => {
+      const { namespace, name } = metadata;
+      const step = metadata.annotations?.[annotations.stepDigest];
+      const byText = [name, status?.checkpointId].some((text) => texts.has(`${namespace}/${text}`));
+      return byText || (step !== undefined && (unread.has(namespace) || steps.has(`${namespace}/${step}`)));
+    },
+    hasTemplate: ({ metadata: { namespace, name } }) => named.has(`${namespace}/${name}`),
+  };
+}
+
+function isUnread({ metadata, status }: NamedSnapshot): boolean {
+  return status?.observedGeneration !== metadata.generation;
+}
+
+function ofSnapshot({ spec, status }: NamedSnapshot): (string | undefined)[] {
+  const versions = status?.versions ?? [];
+  return [
+    spec.from.checkpoint?.id,
+    status?.checkpointId,
+    ...versions.flatMap(({ checkpointId, checkpointName }) => [checkpointId, checkpointName]),
+  ];
+}
+
+function inNamespace(
+  { metadata }: { metadata: { namespace: string } },
+  texts: readonly (string | undefined)[],
+): string[] {
+  return texts.filter((text) => text !== undefined && text !== "").map((text) => `${metadata.namespace}/${text}`);
 }

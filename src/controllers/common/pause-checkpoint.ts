@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
-import { apiVersion } from "../../api/schema/kind.ts";
-import { annotations, labels } from "../../api/names/labels.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
 
 /** The Checkpoint that keeps a sandbox over a pause. A later pause of the same sandbox has another one. */
 export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
@@ -43,3 +43,16 @@ export function isUnfinished({ status }: Checkpoint): boolean {
 }
 
 const both: ("memory" | "filesystem")[] = ["memory", "filesystem"];
+
+/**
+ * The id of a Checkpoint's data: its name, as far as it fits, and a part of its UID's digest. Deterministic, so that a
+ * repeat after a crash finds what the first try did; never the same for a later Checkpoint of the name.
+ */
+export function checkpointIdOf({ name, uid }: { name: string; uid: string }): string {
+  const readable = name
+    .replace(/[^a-z0-9-]/g, "-")
+    .slice(0, 50)
+    .replace(/^-+|-+$/g, "");
+  const digest = createHash("sha256").update(uid).digest("hex").slice(0, 12);
+  return readable === "" ? `c-${digest}` : `${readable}-${digest}`;
+}

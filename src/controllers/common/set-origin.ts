@@ -1,6 +1,7 @@
-import { isPinnedReference, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { findVersion, isPinnedReference, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import type { Cache } from "./cache.ts";
-import { findVersion } from "../../api/snapshot/find-version.ts";
 
 /**
  * The checkpoint that a `restore-from` annotation on a set's template means: the one place where a set looks a reference up.
@@ -21,4 +22,28 @@ export function resolveOrigin(
   if (snapshot === undefined || cache.checkpointById(namespace, reference) !== undefined) return reference;
   const parsed = isPinnedReference(reference) ? parseSnapshotReference(reference) : { name };
   return findVersion(snapshot, parsed).checkpointId;
+}
+
+/**
+ * Every text by which a Sandbox refers to where its contents come from: ids of checkpoints, and named snapshots with or
+ * without a version. What any of them means must not be removed under it.
+ */
+export function originsNamed({ metadata, spec, status }: Sandbox): string[] {
+  const { restoredFrom = "", rollback } = status?.ramet ?? {};
+  const rollbackTo = metadata.annotations?.[annotations.rollbackTo] ?? "";
+  const others = [rollbackTo, restoredFrom, rollback?.checkpointId ?? ""].filter((text) => text !== "");
+  return [...new Set([...namedBy(metadata.annotations), ...originsNamedByTemplate(spec.template), ...others])];
+}
+
+/** The same of a Pod template, of a set or a SandboxTemplate. It is schemaless in the API, so anything may stand there. */
+export function originsNamedByTemplate(template: Record<string, unknown> | undefined): string[] {
+  const metadata = template?.["metadata"] as { annotations?: Record<string, unknown> } | null | undefined;
+  return namedBy(metadata?.annotations);
+}
+
+function namedBy(values: Record<string, unknown> | undefined): string[] {
+  return [...restoreFromAnnotations, annotations.resolvedCheckpoint].flatMap((key) => {
+    const value = values?.[key];
+    return typeof value === "string" && value !== "" ? [value] : [];
+  });
 }

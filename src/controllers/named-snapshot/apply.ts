@@ -1,13 +1,17 @@
+import { z } from "zod";
+import { checkpointKind, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
+import { sandboxKind, type SandboxManifest } from "../../api/kinds/sandbox.ts";
+import { annotations, finalizers, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
-import { annotations, finalizers } from "../../api/names/labels.ts";
-import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import { keyOf } from "../../kube/object.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { keyOf, ObjectMeta } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
-import { builderSandbox, captureCheckpoint } from "./manifests.ts";
 import type { SnapshotDependencies } from "./dependencies.ts";
-import { deleteLog, keepLog } from "./keep-log.ts";
-import { attemptId, startStep } from "./steps/start-step.ts";
+import { digestLabel, logKey, logName } from "./names.ts";
 import type { SnapshotAction } from "./state.ts";
+import { attemptId, startStep } from "./steps/start-step.ts";
 
 /** Carries out one action. Each can be repeated, and what is done or gone already is no error. */
 export async function applyAction(
@@ -79,4 +83,113 @@ async function created(creation: Promise<unknown>): Promise<void> {
   } catch (error) {
     if (RametError.from(error).code !== "AlreadyExists") throw error;
   }
+}
+
+type Of<Action extends SnapshotAction["do"]> = Extract<SnapshotAction, { do: Action }>;
+
+/** The sandbox in which the steps run. Its template stands in it: a change of the SandboxTemplate is another build's. */
+export function builderSandbox(snapshot: NamedSnapshot, { name, base }: Of<"createBuilder">): SandboxManifest {
+  const restoreFrom = "checkpointId" in base ? { [restoreFromAnnotations[0]]: base.checkpointId } : {};
+  return {
+    apiVersion: sandboxKind.apiVersion,
+    kind: "Sandbox",
+    metadata: {
+      name,
+      namespace: snapshot.metadata.namespace,
+      labels: { [labels.purpose]: "build", [labels.snapshot]: snapshot.metadata.name },
+      annotations: { ...restoreFrom, [annotations.buildBaseSteps]: String(base.steps) },
+      ownerReferences: [ownerReference(snapshot)],
+    },
+    spec: "template" in base ? { ...base.template, pauseStrategy: undefined } : {},
+  };
+}
+
+/** A Checkpoint of the builder, or of the sandbox that the snapshot is built from. */
+export function captureCheckpoint(snapshot: NamedSnapshot, capture: Of<"capture">): CheckpointManifest {
+  const { namespace, uid, name } = snapshot.metadata;
+  const { of, sandboxName } = capture;
+  const stepDigest = of === "source" ? undefined : capture.stepDigest;
+  return {
+    apiVersion: checkpointKind.apiVersion,
+    kind: "Checkpoint",
+    metadata: {
+      name: capture.name,
+      namespace,
+      labels: {
+        [labels.purpose]: of,
+        [labels.snapshot]: name,
+        [labels.snapshotUid]: uid,
+        ...(stepDigest !== undefined && { [labels.stepDigest]: digestLabel(stepDigest) }),
+      },
+      annotations: {
+        ...(of === "version" && { [annotations.snapshotDigest]: capture.digest }),
+        ...(stepDigest !== undefined && { [annotations.stepDigest]: stepDigest }),
+      },
+      // A version may outlive its named snapshot, so it is not owned by it.
+      ...(of !== "version" && { ownerReferences: [ownerReference(snapshot)] }),
+    },
+    spec: {
+      sandboxName,
+      keepRunning: true,
+      persistentContents: of === "version" ? [...snapshot.spec.contents] : ["memory", "filesystem"],
+    },
+  };
+}
+
+/**
+ * Keeps what a step printed in a ConfigMap of the build, a key for each step: there until its version goes, or the next
+ * build of another digest begins. What does not fit any more, the logs of the earliest steps make room for.
+ */
+async function keepLog(
+  client: KubeClient,
+  snapshot: NamedSnapshot,
+  { index, digest, text }: { index: number; digest: string; text: string },
+): Promise<void> {
+  const { name, namespace } = snapshot.metadata;
+  const resource = client.resource(coreResources.configMaps, (value) => Logs.parse(value));
+  const at = { namespace, name: logName(name, digest) };
+  const found = await resource.find(at);
+  if (found !== undefined) {
+    const data = { ...Object.fromEntries(earliest(found.data ?? {}, text)), [logKey(index)]: text };
+    await resource.mergePatch(at, { data });
+    return;
+  }
+  const metadata = { ...at, labels: { [labels.snapshot]: name }, ownerReferences: [ownerReference(snapshot)] };
+  try {
+    await resource.create({ apiVersion: "v1", kind: "ConfigMap", metadata, data: { [logKey(index)]: text } });
+  } catch (error) {
+    // A repeat of this very step: its log is kept.
+    if (RametError.from(error).code !== "AlreadyExists") throw error;
+  }
+}
+
+async function deleteLog(client: KubeClient, snapshot: NamedSnapshot, digest: string): Promise<void> {
+  const { name, namespace } = snapshot.metadata;
+  await client.resource(coreResources.configMaps).delete({ namespace, name: logName(name, digest) });
+}
+
+/** The keys that have to go so that `text` fits, as a merge patch says it. */
+function earliest(kept: Readonly<Record<string, string>>, text: string): [string, null][] {
+  const entries = Object.entries(kept).sort(([a], [b]) => (a < b ? -1 : 1));
+  let over = entries.reduce((sum, [, log]) => sum + sizeOf(log), sizeOf(text)) - mostBytes;
+  return entries.flatMap(([key, log]): [string, null][] => {
+    if (over <= 0) return [];
+    over -= sizeOf(log);
+    return [[key, null]];
+  });
+}
+
+function sizeOf(log: string): number {
+  return Buffer.byteLength(log);
+}
+
+/** A ConfigMap holds 1 MiB with all that is in it. */
+const mostBytes = 900_000;
+
+const Logs = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
+
+/** For what goes when the snapshot goes. */
+function ownerReference({ metadata: { name, uid } }: NamedSnapshot) {
+  const { apiVersion, kind } = namedSnapshotKind;
+  return { apiVersion, kind, name, uid, controller: true };
 }

@@ -1,14 +1,22 @@
-import { labels } from "../../api/names/labels.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { rametGroup } from "../../api/schema/kind.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
+import { labels } from "../../api/names/labels.ts";
+import { rametGroup } from "../../api/schema/kind.ts";
+import { controllerKeys, type ControllerWatch, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
+import { OwnWrites } from "../../kube/own-writes.ts";
+import { StatusWriter } from "../../kube/status-writer.ts";
+import { Attempts } from "../common/attempts.ts";
+import { type Controller, type ControllerParts, Wishes } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import type { SnapshotDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
+import { createLookups } from "./lookups.ts";
+import { snapshotMetrics } from "./metrics.ts";
 import { planSnapshot } from "./plan.ts";
+import { publicFetch } from "./steps/public-fetch.ts";
+import type { StepOutcome } from "./steps/step.ts";
 
 /** Of which changes the NamedSnapshot controller hears. */
 export function snapshotWatches({ informers, lookups }: SnapshotDependencies): ControllerWatch[] {
@@ -63,4 +71,37 @@ function keysOfCheckpoint({ metadata, status }: Checkpoint, from: (namespace: st
 
 function keyOfSnapshot({ metadata }: NamedSnapshot): string {
   return keyOf(metadata);
+}
+
+/** A builder whose cell cannot be reached for that long is lost. */
+const unreachableMilliseconds = 60_000;
+
+/** Builds NamedSnapshots. */
+export function namedSnapshotController(parts: ControllerParts): Controller {
+  const { informers, clock, random, metrics } = parts;
+  const counted = metrics && snapshotMetrics(metrics.registry);
+  const wishes = new Wishes();
+  const closing = new AbortController();
+  const dependencies: SnapshotDependencies = {
+    ...parts,
+    lookups: createLookups(informers),
+    statuses: new StatusWriter<NamedSnapshot>(informers.snapshots.resource),
+    ownWrites: new OwnWrites(informers.snapshots),
+    steps: new Attempts<StepOutcome>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
+    fetch: publicFetch(),
+    counted,
+    closing: closing.signal,
+    enqueue: wishes.enqueue,
+  };
+  return {
+    name: "named-snapshot",
+    watches: snapshotWatches(dependencies),
+    reconcile: (key) => reconcileSnapshot(key, dependencies),
+    wishes,
+    close: () => {
+      closing.abort();
+      dependencies.steps.close();
+      counted?.close();
+    },
+  };
 }

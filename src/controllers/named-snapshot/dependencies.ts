@@ -6,7 +6,7 @@ import type { ControllerParts } from "../common/controller-parts.ts";
 import type { Lookups } from "./lookups.ts";
 import type { SnapshotMetrics } from "./metrics.ts";
 import type { PublicFetch } from "./steps/public-fetch.ts";
-import type { StepOutcome } from "./steps/step-outcome.ts";
+import type { StepOutcome } from "./steps/step.ts";
 
 export interface SnapshotDependencies extends Pick<
   ControllerParts,

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { KeyRef } from "../../api/recipe/recipe.ts";
+import { type CopiedContent, secretIdentity } from "../../api/snapshot/snapshot-inputs.ts";
 import { RametError } from "../../base/errors.ts";
-import type { KeyRef } from "../../api/recipe/copy-step.ts";
-import { secretIdentity, type CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
@@ -71,3 +72,32 @@ function missing(what: string, namespace: string): RametError {
 const Data = z.record(z.string(), z.string()).nullish();
 const Keyed = z.looseObject({ metadata: ObjectMeta, data: Data, binaryData: Data });
 type Keyed = z.infer<typeof Keyed>;
+
+/**
+ * What stands in a digest for what steps copy from ConfigMaps and Secrets, by the step's index; or what is missing.
+ * @throws RametError when it cannot be read although it may be there
+ */
+export async function copiedContents(
+  client: KubeClient,
+  { spec, metadata }: NamedSnapshot,
+  signal?: AbortSignal,
+): Promise<ReadonlyMap<number, CopiedContent> | { problem: RametError }> {
+  try {
+    const found = await Promise.all(
+      spec.recipe.map(async ({ copy }, index): Promise<[number, CopiedContent][]> => {
+        const source =
+          copy?.configMapKeyRef === undefined
+            ? copy?.secretKeyRef && { secret: copy.secretKeyRef }
+            : { configMap: copy.configMapKeyRef };
+        if (source === undefined) return [];
+        return [[index, (await keyedContent(client, metadata.namespace, source, signal)).identity]];
+      }),
+    );
+    return new Map(found.flat());
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    // What is not there is the user's to make; all else is tried again.
+    if (error.code !== "NotFound") throw error;
+    return { problem: error };
+  }
+}

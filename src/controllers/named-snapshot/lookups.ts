@@ -4,7 +4,7 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { originsNamed, originsNamedByTemplate } from "../common/origins-named.ts";
+import { originsNamed, originsNamedByTemplate } from "../common/set-origin.ts";
 import type { Informers } from "../common/resources.ts";
 
 /** What this controller looks up in the informers; all by namespace and something more. */

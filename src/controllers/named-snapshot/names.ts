@@ -36,3 +36,13 @@ export function digestLabel(digest: string): string {
 export function hexOf(digest: string, length: number): string {
   return digest.slice("sha256:".length, "sha256:".length + length);
 }
+
+/** The ConfigMap with what the steps of a build printed. */
+export function logName(snapshot: string, digest: string): string {
+  return `${snapshot}-log-${hexOf(digest, 12)}`;
+}
+
+/** Its keys: `step-001.log`, in the order of the steps when they are sorted. */
+export function logKey(index: number): string {
+  return `step-${String(index + 1).padStart(3, "0")}.log`;
+}

@@ -1,14 +1,14 @@
-import { annotations } from "../../api/names/labels.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
-import { lost, retry, starting, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
+import { type BuildUnderWay, fail, lost, retry, starting, waiting, whereIn } from "./build-under-way.ts";
 import { builderName, sourceCheckpointName } from "./names.ts";
-import { planCapture } from "./plan-capture.ts";
 import { planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
-import { freshSteps, pointer, progressOf, withStatus, type Building } from "./status.ts";
+import { type Building, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
 
 /** The wanted digest is not kept: a version of it is built, beside the one that serves. */
 export function planBuild(state: SnapshotState, wanted: Wanted): SnapshotPlan {
@@ -165,3 +165,58 @@ function knownReason(reason: string): Building["reason"] {
 }
 
 const ended = new Set(["Succeeded", "Failed", "Terminating", "Paused"]);
+
+/** The Checkpoint of the version is there, or is being taken; only when it has succeeded does the version move. */
+function planCapture(underWay: BuildUnderWay, checkpoint: Checkpoint): SnapshotPlan {
+  const { metadata, status } = checkpoint;
+  if (metadata.annotations?.[annotations.snapshotDigest] !== underWay.build.digest)
+    return foreign(underWay, metadata.name);
+  if (metadata.deletionTimestamp === undefined) {
+    if (status?.phase === "Succeeded") return publish(underWay, checkpoint);
+    if (status?.phase === "Failed") {
+      const plan = retry(underWay, "CaptureFailed", `The version could not be captured: ${status.message ?? ""}`);
+      return { ...plan, actions: [{ do: "deleteCheckpoint", checkpoint }] };
+    }
+  }
+  const message = `Waiting for the Checkpoint ${metadata.name}`;
+  return waiting(underWay, { status: "True", reason: "CapturingVersion", message });
+}
+
+/** The name has twelve digits of the digest in it, so somebody has chosen it on purpose. */
+function foreign(underWay: BuildUnderWay, name: string): SnapshotPlan {
+  const what = `The version cannot be captured: a Checkpoint ${name} exists and is not of this build`;
+  const { name: snapshot, namespace } = underWay.state.snapshot.metadata;
+  const message = `${what}. Delete it, then: ramet snapshot build ${snapshot} -n ${namespace}`;
+  return fail(underWay, { reason: "CaptureFailed", message });
+}
+
+function publish({ state, wanted, build, status }: BuildUnderWay, checkpoint: Checkpoint): SnapshotPlan {
+  const { completionTime, checkpointId, ramet } = checkpoint.status ?? {};
+  const version = Math.max(status.latestVersion ?? 0, ...(status.versions ?? []).map((one) => one.version)) + 1;
+  const endedAt = state.now.toISOString();
+  const buildMilliseconds = new Date(completionTime ?? endedAt).getTime() - new Date(build.startedAt).getTime();
+  const built = {
+    version,
+    digest: wanted.digest.digest,
+    checkpointId: checkpointId ?? "",
+    checkpointName: checkpoint.metadata.name,
+    createdAt: endedAt,
+    ...(ramet?.sizeBytes !== undefined && { sizeBytes: ramet.sizeBytes }),
+    // One that an earlier named snapshot of the name had built was there before this build.
+    ...(buildMilliseconds > 0 && { buildMilliseconds }),
+    parent: wanted.parent,
+    ...(wanted.secrets.length > 0 && { secrets: wanted.secrets }),
+  };
+  const changes = {
+    ...status,
+    versions: [...(status.versions ?? []), built],
+    latestVersion: version,
+    build: { ...build, endedAt },
+  };
+  const message = `Version ${version} is built`;
+  return {
+    actions: [],
+    status: withStatus(state, pointer(changes, built), { status: "False", reason: "Built", message }),
+    transitions: [{ type: "Normal", reason: "VersionBuilt", action: "Build", note: `${message} and serves` }],
+  };
+}

@@ -6,7 +6,7 @@ import { stepCheckpointName, versionCheckpointName } from "./names.ts";
 import { fail, isEnded, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
 import type { SnapshotAction, SnapshotPlan } from "./state.ts";
 import { progressOf, withStatus, type Building } from "./status.ts";
-import { lastLines, type StepOutcome } from "./steps/step-outcome.ts";
+import { lastLines, type StepOutcome } from "./steps/step.ts";
 
 /** The builder runs and is this build's: the next step, the capture of the last one, or at the end that of the version. */
 export function planSteps(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {

@@ -9,11 +9,11 @@ import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import type { Attempt } from "../common/attempts.ts";
-import { captureCheckpoint, builderSandbox } from "./manifests.ts";
+import { captureCheckpoint, builderSandbox } from "./apply.ts";
 import { builderName, stepCheckpointName, versionCheckpointName } from "./names.ts";
 import { planSnapshot } from "./plan.ts";
 import type { SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
-import type { StepOutcome } from "./steps/step-outcome.ts";
+import type { StepOutcome } from "./steps/step.ts";
 
 const base = { template: { spec: { containers: [{ name: "main", image: "python" }] } } };
 const template = { template: { name: "base" } };

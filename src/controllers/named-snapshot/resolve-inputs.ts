@@ -1,14 +1,12 @@
-import { RametError } from "../../base/errors.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
-import { snapshotCycle } from "./snapshot-cycle.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import type { CopiedContent, ResolvedSource } from "../../api/snapshot/snapshot-inputs.ts";
-import { printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
-import type { RecipeStep } from "../../api/recipe/recipe.ts";
+import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
+import { RametError } from "../../base/errors.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
-import { findVersion } from "../../api/snapshot/find-version.ts";
 
 /** What the inputs of a snapshot are looked up in. */
 export interface InputLookups {
@@ -118,4 +116,22 @@ function inCycle(cycle: string[]): RametError {
   return new RametError("InvalidArgument", `It is built from itself: ${cycle.join(" → ")}`, {
     hint: "Let one of them be built from something else",
   });
+}
+
+/**
+ * The names on the way from a snapshot back to itself, beginning and ending with it; undefined when it is no descendant
+ * of its own.
+ * @param parentOf which snapshot that one is built from, if from any
+ */
+export function snapshotCycle(name: string, parentOf: (name: string) => string | undefined): string[] | undefined {
+  const path = [name];
+  const met = new Set(path);
+  for (let parent = parentOf(name); parent !== undefined; parent = parentOf(parent)) {
+    path.push(parent);
+    if (parent === name) return path;
+    // A cycle further up is theirs who are in it; this one waits for its parent.
+    if (met.has(parent)) return undefined;
+    met.add(parent);
+  }
+  return undefined;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { snapshotCycle } from "./snapshot-cycle.ts";
+import { snapshotCycle } from "./resolve-inputs.ts";
 
 const parents: Record<string, string> = { a: "b", b: "c", c: "a", self: "self", d: "a", e: "f" };
 const parentOf = (name: string): string | undefined => parents[name];

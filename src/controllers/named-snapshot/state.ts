@@ -8,7 +8,7 @@ import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import type { CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Attempt } from "../common/attempts.ts";
-import type { StepOutcome } from "./steps/step-outcome.ts";
+import type { StepOutcome } from "./steps/step.ts";
 
 /** All that a decision about one named snapshot is made from. */
 export interface SnapshotState {

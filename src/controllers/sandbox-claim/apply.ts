@@ -4,9 +4,9 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { claimSandbox } from "../../claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { ClaimDependencies } from "./dependencies.ts";
-import { claimWish } from "./claim-request.ts";
+import { claimWish } from "./claim-progress.ts";
 import { attemptId } from "./gather.ts";
-import { ordinalLock } from "./ordinal-lock.ts";
+import { ordinalLock } from "./pursuit.ts";
 import type { ClaimAction } from "./state.ts";
 
 /** Carries out one action. Each can be repeated, and what is done or gone already is no error. */

@@ -1,7 +1,9 @@
-import { annotations } from "../../api/names/labels.ts";
-import { initRequestDigest } from "../../api/names/init-request.ts";
-import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { initRequestDigest } from "../../api/names/init-request.ts";
+import { annotations, restoreFrom, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import type { ClaimWish } from "../../claim/request.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { Standing } from "./state.ts";
 
@@ -49,4 +51,31 @@ function whatIsMissing(sandbox: Sandbox): string | undefined {
   if (wantsRollback(sandbox)) return "the checkpoint has not taken the place of what it runs";
   const request = initRequestDigest(sandbox);
   return request === undefined || request === status.ramet?.initRequest ? undefined : "its guest lacks the environment";
+}
+
+/**
+ * What a claim wants each of its sandboxes to be. An annotation `restore-from` says from what a Sandbox is made; one that is
+ * claimed is made already, and goes on from that instead.
+ * @throws RametError `InvalidArgument` when two of these annotations differ
+ */
+export function claimWish({ metadata, spec }: SandboxClaim): Omit<ClaimWish, "lock" | "timeoutMilliseconds"> {
+  const { labels: own, annotations: notes = {}, envVars, shutdownTime } = spec;
+  const from = restoreFrom({ metadata: { annotations: notes }, spec: {} });
+  const annotations = Object.fromEntries(Object.entries(notes).filter(([key]) => !isRestoreFrom(key)));
+  return {
+    namespace: metadata.namespace,
+    set: spec.templateName,
+    owner: metadata.uid,
+    claimName: metadata.name,
+    createOnNoStock: spec.createOnNoStock,
+    annotations,
+    ...(own && { labels: own }),
+    ...(envVars && !spec.skipInitRuntime && { environment: envVars }),
+    ...(from !== undefined && { restoreFrom: from }),
+    ...(shutdownTime !== undefined && { shutdownTime }),
+  };
+}
+
+function isRestoreFrom(key: string): boolean {
+  return (restoreFromAnnotations as readonly string[]).includes(key);
 }

@@ -1,9 +1,8 @@
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { Claimed, ClaimParts } from "../../claim/claim-sandbox.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { Attempts } from "../common/attempts.ts";
+import type { Attempts, SlowStart } from "../common/attempts.ts";
 import type { ControllerParts } from "../common/controller-parts.ts";
-import type { SlowStart } from "../common/slow-start.ts";
 import type { Pursuit } from "./pursuit.ts";
 
 /** What of the process this controller is made from: it speaks to no cell. */

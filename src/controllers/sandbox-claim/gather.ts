@@ -1,19 +1,16 @@
+import type { SandboxClaim, SandboxClaimSpec } from "../../api/kinds/sandbox-claim.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
-import { annotations, labels } from "../../api/names/labels.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { checkWish } from "../../claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
 import { originOfText } from "../common/origin-of-text.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
-import { claimWish } from "./claim-request.ts";
+import { claimWish, standingOf } from "./claim-progress.ts";
 import type { ClaimDependencies } from "./dependencies.ts";
-import { ordinalLock } from "./ordinal-lock.ts";
-import { Pursuit } from "./pursuit.ts";
-import { standingOf } from "./claim-progress.ts";
+import { ordinalLock, Pursuit } from "./pursuit.ts";
 import type { ClaimState } from "./state.ts";
-import { unsupportedWish } from "./unsupported-request.ts";
 
 /** Reads what a plan needs: from the cache, and before a set is called missing, from the API server. */
 export async function gather(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState> {
@@ -148,4 +145,46 @@ function illegalPart(claim: SandboxClaim): RametError | undefined {
   } catch (error) {
     return RametError.from(error);
   }
+}
+
+/**
+ * What a claim asks for that the reference does to a sandbox that runs, and Ramet cannot: an error that names each such field
+ * and what to do instead. A field that is there and asks for nothing is no wish.
+ */
+export function unsupportedWish({ inplaceUpdate, dynamicVolumesMount = [] }: SandboxClaimSpec): RametError | undefined {
+  const { image, resources } = inplaceUpdate ?? {};
+  const quantities = { ...resources?.requests, ...resources?.limits };
+  const refusals = [
+    ...(image === undefined ? [] : [otherImage(image)]),
+    ...(Object.keys(quantities).length === 0 ? [] : [otherResources]),
+    ...(dynamicVolumesMount.length === 0 ? [] : [moreVolumes(dynamicVolumesMount.map(({ mountPath }) => mountPath))]),
+  ];
+  if (refusals.length === 0) return undefined;
+  return new RametError("InvalidArgument", refusals.map(({ why }) => why).join("; "), {
+    hint: refusals.map(({ instead }) => instead).join(". "),
+  });
+}
+
+interface Refusal {
+  why: string;
+  instead: string;
+}
+
+function otherImage(image: string): Refusal {
+  return {
+    why: "spec.inplaceUpdate.image cannot be had: the image is the root of a sandbox, which runs before it is claimed",
+    instead: `Make a SandboxSet with the image ${image}, and claim from that`,
+  };
+}
+
+const otherResources: Refusal = {
+  why: "spec.inplaceUpdate.resources cannot be had: a sandbox has its limits from its start",
+  instead: "Set the resources in the template of a SandboxSet, and claim from that",
+};
+
+function moreVolumes(mountPaths: readonly string[]): Refusal {
+  return {
+    why: "spec.dynamicVolumesMount cannot be had: a sandbox has its mounts from its start, and its checkpoints need the same",
+    instead: `Name the volumes in volumes[] and volumeMounts[] of a SandboxSet's template, at ${mountPaths.join(", ")}, and claim from that`,
+  };
 }

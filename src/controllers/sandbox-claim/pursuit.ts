@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 
@@ -36,3 +37,19 @@ export class Pursuit {
 }
 
 const pauses = { baseMilliseconds: 500, maxMilliseconds: 30_000 };
+
+/**
+ * The lock of the n-th sandbox of a claim, in the shape of a UUID. Always the same: a controller that repeats what another
+ * one died over finds that one's sandbox, and makes no second one.
+ */
+export function ordinalLock(claimUid: string, ordinal: number): string {
+  const hex = createHash("sha256").update(`${claimUid}/${ordinal}`).digest("hex");
+  const parts = [
+    hex.slice(0, 8),
+    hex.slice(8, 12),
+    `8${hex.slice(13, 16)}`,
+    `8${hex.slice(17, 20)}`,
+    hex.slice(20, 32),
+  ];
+  return parts.join("-");
+}

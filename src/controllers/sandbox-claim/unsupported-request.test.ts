@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { SandboxClaimSpec } from "../../api/kinds/sandbox-claim.ts";
-import { unsupportedWish } from "./unsupported-request.ts";
+import { unsupportedWish } from "./gather.ts";
 
 const told = (spec: object) => unsupportedWish(SandboxClaimSpec.parse({ templateName: "python", ...spec }))?.describe();
 

@@ -1,14 +1,21 @@
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { group } from "../../api/schema/kind.ts";
-import { controllerKeys, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
-import { keyOf } from "../../kube/object.ts";
+import { RametError } from "../../base/errors.ts";
+import { controllerKeys, type ControllerWatch, type ReconcileResult, watching } from "../../kube/controller.ts";
+import { controllerOf, keyOf, type KubeObject, nameOfKey } from "../../kube/object.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import { StatusWriter } from "../../kube/status-writer.ts";
+import type { Controller, ControllerParts } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import type { SetDependencies } from "./dependencies.ts";
-import { lookInMilliseconds, setOfClone } from "./giving-way.ts";
 import { gather } from "./gather.ts";
-import { overdueMilliseconds } from "./new-sandboxes.ts";
-import { deleteOrphans } from "./orphans.ts";
+import { lookInMilliseconds, setOfClone } from "./giving-way.ts";
+import { setMetrics } from "./metrics.ts";
+import { NewSandboxes, overdueMilliseconds } from "./new-sandboxes.ts";
 import { planSet } from "./plan.ts";
+import { memberOf } from "./pool.ts";
 import type { SetPlan, SetState } from "./state.ts";
+import { StatusPace } from "./status-pace.ts";
 
 /** Of which changes the SandboxSet controller hears. */
 export function setWatches({ informers, cache, clock }: SetDependencies): ControllerWatch[] {
@@ -80,4 +87,79 @@ function lookAgain(
     ...(acted ? [overdueMilliseconds] : []),
   ];
   return waits.length === 0 ? undefined : { requeueAfterMilliseconds: Math.max(1, Math.min(...waits)) };
+}
+
+/**
+ * Deletes what a set left that is gone: not every cluster has a garbage collector. A claimed sandbox has no set as its
+ * owner any more; one that is being claimed just now is spared, as the claim takes the owner away.
+ */
+async function deleteOrphans(key: string, dependencies: SetDependencies): Promise<void> {
+  const { cache, informers, newSandboxes, metrics } = dependencies;
+  const present = cache.set(key)?.metadata.uid;
+  const isOrphan = (object: KubeObject): boolean => controllerOf(object)?.uid !== present;
+  const sandboxes = cache.sandboxesOfSet(key).filter(isOrphan).filter(isUnclaimed);
+  const templates = cache.templatesOfSet(key).filter(isOrphan);
+  if (sandboxes.length + templates.length === 0) return;
+  // To find nothing here deletes sandboxes, so the cache alone is no witness.
+  const found = (await informers.sets.resource.find(nameOfKey(key)))?.metadata.uid;
+  const ofGoneSet = (object: KubeObject): boolean => controllerOf(object)?.uid !== found;
+  await Promise.all([
+    ...templates.filter(ofGoneSet).map((template) => deleteAsSeen(informers.templates.resource, template)),
+    ...sandboxes.filter(ofGoneSet).map(async (sandbox) => {
+      await deleteAsSeen(informers.sandboxes.resource, sandbox);
+      newSandboxes.deleting(sandbox.metadata.uid);
+      metrics?.deleted(nameOfKey(key), "setGone");
+    }),
+  ]);
+
+  function isUnclaimed(sandbox: Parameters<typeof memberOf>[0]): boolean {
+    const { state } = memberOf(sandbox, newSandboxes.isLeaving(sandbox.metadata.uid));
+    return state !== "used" && state !== "leaving";
+  }
+}
+
+async function deleteAsSeen<T extends KubeObject>(resource: ResourceClient<T>, { metadata }: T): Promise<void> {
+  if (metadata.deletionTimestamp !== undefined) return;
+  const { uid, resourceVersion } = metadata;
+  try {
+    await resource.delete(metadata, { uid, resourceVersion });
+  } catch (error) {
+    // It has changed, and the change brings the key again.
+    if (RametError.from(error).code !== "Conflict") throw error;
+  }
+}
+
+/** Keeps the pools of SandboxSets. */
+export function sandboxSetController(parts: ControllerParts): Controller {
+  const { informers, cache, clock, metrics } = parts;
+  const dependencies: SetDependencies = {
+    ...parts,
+    statuses: new StatusWriter<SandboxSet>(informers.sets.resource),
+    statusPace: new StatusPace(clock),
+    newSandboxes: new NewSandboxes(informers.sandboxes, clock),
+    failures: new Map(),
+    newTemplates: new Set(),
+    metrics: metrics && setMetrics(metrics.registry, informers, cache),
+  };
+  forgetWhatIsGone(dependencies);
+  return {
+    name: "sandboxset",
+    watches: setWatches(dependencies),
+    reconcile: (key, signal) => reconcileSet(key, dependencies, signal),
+    close: () => {
+      dependencies.metrics?.close();
+    },
+  };
+}
+
+function forgetWhatIsGone({ informers, newSandboxes, failures, statusPace, newTemplates }: SetDependencies): void {
+  informers.sets.store.subscribe(({ type, object: { metadata } }) => {
+    if (type !== "deleted") return;
+    newSandboxes.forget(metadata.uid);
+    failures.delete(metadata.uid);
+    statusPace.forget(metadata.uid);
+  });
+  informers.templates.store.subscribe(({ object }) => {
+    newTemplates.delete(keyOf(object.metadata));
+  });
 }

@@ -7,7 +7,7 @@ import { boundsOf } from "./bounds.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { backoffOf, nextFailures } from "./failures.ts";
 import { givesWayMilliseconds } from "./giving-way.ts";
-import { memberOf } from "./member.ts";
+import { memberOf } from "./pool.ts";
 import { resolveOrigin } from "../common/set-origin.ts";
 import type { Member, SetState } from "./state.ts";
 

@@ -3,7 +3,7 @@ import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { keyOf, type ObjectName } from "../../kube/object.ts";
 import type { Cache } from "../common/cache.ts";
 import type { Informers } from "../common/resources.ts";
-import { memberOf } from "./member.ts";
+import { memberOf } from "./pool.ts";
 
 /** What is counted of sets. The sizes of the pools are read from the cache when somebody asks for them. */
 export interface SetMetrics {

@@ -4,7 +4,7 @@ import { SandboxSet, type SandboxSetSpec } from "../../api/kinds/sandbox-set.ts"
 import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { setRevision } from "../../api/set/set-revision.ts";
 import { boundsOf } from "./bounds.ts";
-import { memberOf } from "./member.ts";
+import { memberOf } from "./pool.ts";
 import { planSet } from "./plan.ts";
 import type { Member, SetAction, SetState } from "./state.ts";
 

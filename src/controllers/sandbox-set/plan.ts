@@ -1,9 +1,8 @@
-import { annotations, labels } from "../../api/names/labels.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
-import { removalOrder } from "./removal-order.ts";
-import { poolOf, type Pool } from "./pool.ts";
-import type { SetAction, SetPlan, SetState } from "./state.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
 import { conditionsOf, transitionsOf } from "./conditions.ts";
+import { type Pool, poolOf } from "./pool.ts";
+import type { Member, SetAction, SetPlan, SetState } from "./state.ts";
 
 /**
  * What to do about a set: a pure function of what is known. The rules are those of OpenKruise Agents
@@ -135,4 +134,34 @@ function statusOf({ set, revision }: SetState, pool: Pool, conditions: SetPlan["
 function partition<T>(all: readonly T[], belongs: (one: T) => boolean): [T[], T[]] {
   const groups = Map.groupBy(all, belongs);
   return [groups.get(true) ?? [], groups.get(false) ?? []];
+}
+
+/**
+ * Who goes first when a set gets smaller, as the reference has it: of an old revision, then Pending, then recycled (the
+ * most often first), then running and not ready, then the rest; the oldest of each first.
+ */
+function removalOrder(isUpdated: (member: Member) => boolean): (a: Member, b: Member) => number {
+  const ranks = (member: Member): number[] => [
+    isUpdated(member) ? 1 : 0,
+    classOf(member),
+    -(member.sandbox.status?.recycledCount ?? 0),
+  ];
+  return (a, b) => {
+    const [first, second] = [ranks(a), ranks(b)];
+    const at = first.findIndex((rank, index) => rank !== second[index]);
+    if (at >= 0) return (first[at] ?? 0) - (second[at] ?? 0);
+    return ageKey(a) < ageKey(b) ? -1 : 1;
+  };
+}
+
+function classOf({ sandbox, state }: Member): number {
+  const { phase, recycledCount = 0 } = sandbox.status ?? {};
+  if (phase === undefined || phase === "Pending") return 0;
+  if (recycledCount > 0) return 1;
+  return state === "creating" ? 2 : 3;
+}
+
+/** Two of one second have an order as well, and always the same. */
+function ageKey({ sandbox: { metadata } }: Member): string {
+  return `${metadata.creationTimestamp} ${metadata.uid}`;
 }

@@ -1,15 +1,14 @@
 import { containerSpec } from "../../api/cell/container-spec.ts";
-import { RametError } from "../../base/errors.ts";
-import { initRequestDigest, requestedEnvironment } from "../../api/names/init-request.ts";
-import type { Pod } from "../../api/schema/pod.ts";
-import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { initRequestDigest, requestedEnvironment } from "../../api/names/init-request.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
 import { identityOf } from "../common/identity.ts";
-import { adoptionId } from "./adoption-id.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { swapId } from "./rollback.ts";
-import type { SandboxAction } from "./state.ts";
+import { adoptionId, type SandboxAction } from "./state.ts";
 
 /** What a cell is asked for: calls that take their time, and so run beside the reconciles. */
 export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;

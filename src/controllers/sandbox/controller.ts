@@ -1,20 +1,23 @@
-import { RametError } from "../../base/errors.ts";
-import { group } from "../../api/schema/kind.ts";
-import { wantsRollback } from "../../api/names/rollback-request.ts";
-import type { Pod } from "../../api/schema/pod.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
-import { controllerKeys, ownKey, watching, type ControllerWatch, type ReconcileResult } from "../../kube/controller.ts";
+import { wantsRollback } from "../../api/names/rollback-request.ts";
+import { group } from "../../api/schema/kind.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import { RametError } from "../../base/errors.ts";
+import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
+import { StatusWriter } from "../../kube/status-writer.ts";
+import { Attempts, SlowStart } from "../common/attempts.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../common/cache.ts";
+import { type Controller, type ControllerParts, Wishes } from "../common/controller-parts.ts";
 import { lookAgain } from "../common/requeue.ts";
-import { adoptionId, wantsAdoption } from "./adoption-id.ts";
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-calls.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
+import { NewPods } from "./new-pods.ts";
 import { planSandbox } from "./plan.ts";
 import { swapId } from "./rollback.ts";
-import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
+import { adoptionId, type SandboxAction, type SandboxPlan, type SandboxState, wantsAdoption } from "./state.ts";
 import { notReady } from "./status.ts";
 
 /** Of which changes the Sandbox controller hears. */
@@ -121,4 +124,39 @@ function forgetWhatIsOver({ sandbox, pod }: SandboxState, dependencies: SandboxD
 function forgetAnswered(sandbox: Sandbox, pod: Pod, { adoptions, swaps }: SandboxDependencies): void {
   if (!wantsRollback(sandbox)) swaps.forget(swapId(sandbox, pod));
   if (!wantsAdoption(sandbox) || sandbox.status?.phase !== "Running") adoptions.forget(adoptionId(sandbox, pod));
+}
+
+/** Makes Sandboxes what their spec says. */
+export function sandboxController(parts: ControllerParts): Controller {
+  const { informers, clock, random } = parts;
+  const wishes = new Wishes();
+  const dependencies: SandboxDependencies = {
+    ...parts,
+    statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
+    starts: new Attempts({ clock, random }),
+    adoptions: new Attempts({ clock, random }),
+    swaps: new Attempts({ clock, random }),
+    loads: new Attempts({ clock, random }),
+    newPods: new NewPods({ pods: informers.pods, clock, onLost: wishes.enqueue }),
+    slowStart: new SlowStart(clock),
+    enqueue: wishes.enqueue,
+  };
+  informers.pods.store.subscribe((change) => {
+    if (change.type !== "deleted") return;
+    dependencies.starts.forget(change.object.metadata.uid);
+    dependencies.loads.forget(change.object.metadata.uid);
+  });
+  return {
+    name: "sandbox",
+    watches: sandboxWatches(dependencies),
+    reconcile: (key) => reconcileSandbox(key, dependencies),
+    wishes,
+    close: () => {
+      dependencies.starts.close();
+      dependencies.adoptions.close();
+      dependencies.swaps.close();
+      dependencies.loads.close();
+      dependencies.newPods.close();
+    },
+  };
 }

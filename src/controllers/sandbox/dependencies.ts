@@ -1,9 +1,8 @@
 import type { CellState } from "../../api/cell/cell-api.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { Attempts } from "../common/attempts.ts";
+import type { Attempts, SlowStart } from "../common/attempts.ts";
 import type { ControllerParts } from "../common/controller-parts.ts";
-import type { SlowStart } from "../common/slow-start.ts";
 import type { NewPods } from "./new-pods.ts";
 import type { StartOutcome } from "./state.ts";
 

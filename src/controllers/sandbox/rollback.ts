@@ -1,8 +1,11 @@
-import type { Pod } from "../../api/schema/pod.ts";
+import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import type { SandboxDependencies } from "./dependencies.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { RametError } from "../../base/errors.ts";
+import { setCondition } from "../../kube/conditions.ts";
 import { originOfText } from "../common/origin-of-text.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxState } from "./state.ts";
 
 /** A rollback that has begun and has not ended: the sandbox's Pod makes room, or another one is being restored. */
@@ -39,3 +42,26 @@ export async function gatherRollback(
 
 /** A sandbox in another phase is on its way to one of these. */
 const settledPhases = new Set<string | undefined>(["Running", "Paused", "Succeeded", "Failed"]);
+
+/** Answers a request with no, and keeps the rest of a status as it is. */
+export function refused(
+  state: SandboxState,
+  status: SandboxStatus,
+  { request, error }: { request: string; error: RametError },
+): SandboxStatus {
+  const told = withRolledBack(state, status, notRolledBack(error.code, error.describe()));
+  return { ...told, ramet: { ...told.ramet, rollback: { request } } };
+}
+
+/** A status that says another thing of the last rollback. */
+export function withRolledBack(
+  { now }: SandboxState,
+  status: SandboxStatus,
+  told: Pick<Condition, "status" | "reason" | "message">,
+): SandboxStatus {
+  return { ...status, conditions: setCondition(status.conditions ?? [], { type: "RolledBack", ...told }, now) };
+}
+
+export function notRolledBack(reason: string, message: string) {
+  return { type: "RolledBack", status: "False", reason, message } as const;
+}

@@ -1,12 +1,13 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { CellState } from "../../api/cell/cell-api.ts";
-import type { Contents } from "../../api/schema/contents.ts";
-import type { RametError } from "../../base/errors.ts";
-import type { Pod } from "../../api/schema/pod.ts";
-import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
-import type { RollbackRequest } from "../../api/names/rollback-request.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
+import { initRequestDigest } from "../../api/names/init-request.ts";
+import type { RollbackRequest } from "../../api/names/rollback-request.ts";
+import type { Contents } from "../../api/schema/contents.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { Pod } from "../../api/schema/pod.ts";
 import type { CheckpointHandle, Started } from "../../backends/backend.ts";
+import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Attempt } from "../common/attempts.ts";
 
@@ -95,4 +96,14 @@ export interface SandboxPlan {
   transitions?: Transition[];
   /** Until something is due although nothing changes. */
   lookAgainAt?: Date;
+}
+
+/** Under which the hand-over of what a sandbox asks for by now is known: another request is another hand-over. */
+export function adoptionId(sandbox: Sandbox, pod: Pod): string {
+  return `${pod.metadata.uid}/${initRequestDigest(sandbox) ?? ""}`;
+}
+
+/** Whether the guest has been given another environment than the one that is asked for. */
+export function wantsAdoption(sandbox: Sandbox): boolean {
+  return initRequestDigest(sandbox) !== sandbox.status?.ramet?.initRequest;
 }

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
-import { timers } from "./timers.ts";
+import { timers } from "./plan.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");
 const past = "2029-12-31T23:59:00Z";

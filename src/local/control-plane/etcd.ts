@@ -1,9 +1,9 @@
 import { mkdir } from "node:fs/promises";
+import { connect } from "node:net";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
-import { startChild, type Child } from "./child.ts";
+import { type Child, startChild } from "./child.ts";
 import { waitUntilReady } from "./readiness.ts";
-import { socketAccepts } from "./socket-accepts.ts";
 
 export interface EtcdOptions {
   /** Path of the `etcd` program. */
@@ -60,4 +60,18 @@ export async function startEtcd(options: EtcdOptions): Promise<Child> {
     ready: () => socketAccepts(join(options.dir, "etcd.sock:0")),
   });
   return etcd;
+}
+
+/** Whether somebody listens on a Unix socket. */
+function socketAccepts(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => {
+      resolve(false);
+    });
+  });
 }

@@ -1,5 +1,7 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
+import { canceled, type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { canceled, delay, type Clock } from "../../base/clock.ts";
 import type { Child } from "./child.ts";
 
 export interface ReadinessOptions {
@@ -38,4 +40,14 @@ async function failed(child: Child, why: string, what: string): Promise<RametErr
     hint: "Its whole log lies in the cluster's folder.",
     retryable: true,
   });
+}
+
+/** A loopback TCP port that nobody has just now; whoever takes it must reckon with being late. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
 }

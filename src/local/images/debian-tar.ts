@@ -1,9 +1,9 @@
-import { readFile, stat } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { userInfo } from "node:os";
+import { delimiter, dirname, join } from "node:path";
 import { isExecutable } from "../tools/find-installed.ts";
 import type { ProgressLine } from "../tools/progress.ts";
 import { runProgram } from "../tools/run-program.ts";
-import { findMmdebstrap } from "./mmdebstrap.ts";
 import { isRoot } from "./unpack-tar.ts";
 
 export interface DebianTarOptions {
@@ -90,4 +90,40 @@ async function archiveSources(): Promise<string[]> {
     if (size > 0) return [path];
   }
   return [];
+}
+
+/** How to run `mmdebstrap`. */
+interface MmdebstrapCommand {
+  program: string;
+  /** What goes before its own arguments. */
+  before: string[];
+  environment: Record<string, string>;
+}
+
+/**
+ * The installed `mmdebstrap`, or one that is unpacked from its Debian package into `work` and not installed. It is a Perl
+ * script that needs apt, dpkg, Perl's own modules, Python, and on `PATH` the filter that its package brings.
+ */
+async function findMmdebstrap(work: string, line: ProgressLine, signal?: AbortSignal): Promise<MmdebstrapCommand> {
+  const installed = "/usr/bin/mmdebstrap";
+  if (await isExecutable(installed)) return { program: installed, before: [], environment: {} };
+  const unpacked = join(work, "mmdebstrap");
+  const script = join(unpacked, "usr", "bin", "mmdebstrap");
+  if (!(await isExecutable(script))) {
+    line.doing("unpacking mmdebstrap from its Debian package");
+    const folder = join(work, "making-mmdebstrap");
+    await mkdir(folder);
+    const options = signal === undefined ? {} : { signal };
+    await runProgram("apt-get", ["download", "mmdebstrap"], {
+      ...options,
+      cwd: folder,
+      what: "apt-get download mmdebstrap",
+    });
+    const [archive = "mmdebstrap.deb"] = await readdir(folder);
+    await runProgram("dpkg-deb", ["-x", join(folder, archive), join(folder, "root")], options);
+    await rename(join(folder, "root"), unpacked);
+    await rm(folder, { recursive: true, force: true });
+  }
+  const path = [dirname(script), process.env["PATH"] ?? "/usr/bin:/bin"].join(delimiter);
+  return { program: "perl", before: [script], environment: { PATH: path } };
 }

@@ -2,11 +2,10 @@ import { createHash } from "node:crypto";
 import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { systemClock, type Clock } from "../../base/clock.ts";
 import { withLock } from "../tools/lock.ts";
-import { canonicalImageName } from "./image-name.ts";
-import { ImageConfig, type Image } from "./image.ts";
+import { type Image, ImageConfig } from "./image.ts";
 import { unpackImage } from "./unpack-image.ts";
 
 export interface ImageStoreOptions {
@@ -208,4 +207,16 @@ function absent(error: unknown): undefined {
 
 async function exists(path: string): Promise<boolean> {
   return (await stat(path).catch(absent)) !== undefined;
+}
+
+/**
+ * One spelling for the names that mean the same image, by the rules of container registries: `python`, `python:latest`
+ * and `docker.io/library/python` are one.
+ */
+function canonicalImageName(name: string): string {
+  return name
+    .trim()
+    .replace(/^docker\.io\//, "")
+    .replace(/^library\//, "")
+    .replace(/:latest$/, "");
 }

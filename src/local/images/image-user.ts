@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
-import { folderInside } from "./directory-inside.ts";
+import { folderInside } from "./unpack-tar.ts";
 
 export interface UserIds {
   uid: number;

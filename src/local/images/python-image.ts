@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { systemClock, type Clock } from "../../base/clock.ts";
-import { cacheFolder } from "../tools/cache-directory.ts";
+import { cacheFolder } from "../tools/tool.ts";
 import { withLock } from "../tools/lock.ts";
 import { progressLine, type ProgressLine } from "../tools/progress.ts";
 import { makeDebianTar } from "./debian-tar.ts";

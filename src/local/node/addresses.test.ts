@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import { once } from "node:events";
 import { expect, it } from "vitest";
 import { cellPort } from "../../api/cell/cell-api.ts";
-import { candidate, chooseAddress } from "./addresses.ts";
+import { candidate, chooseAddress } from "./start-pod.ts";
 
 it("draws addresses from 127.64.0.0/10, and none that looks like a network's or a broadcast's", () => {
   fc.assert(

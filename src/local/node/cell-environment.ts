@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { CellConfig } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
-import type { NodeImage } from "./images.ts";
+import type { NodeImage } from "./pod.ts";
 import type { PodFolder } from "./pod-directory.ts";
 
 /** The programs that a cell needs on the node. */

@@ -1,9 +1,8 @@
 import { z } from "zod";
-import { RametError } from "../../base/errors.ts";
-import { expandVariables } from "../../api/cell/expansion.ts";
+import { expandVariables } from "../../api/cell/container-spec.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
-import type { PodObjects } from "./pod-objects.ts";
-import type { NodePod } from "./pod.ts";
+import { RametError } from "../../base/errors.ts";
+import type { NodePod, PodObjects } from "./pod.ts";
 
 const KeyRef = z.object({ name: z.string().default(""), key: z.string(), optional: z.boolean().default(false) });
 const ValueFrom = z.object({

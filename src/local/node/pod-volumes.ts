@@ -1,12 +1,11 @@
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
-import { RametError } from "../../base/errors.ts";
-import { expandVariables } from "../../api/cell/expansion.ts";
+import { expandVariables } from "../../api/cell/container-spec.ts";
 import type { Container, Volume } from "../../api/schema/pod-template.ts";
+import { RametError } from "../../base/errors.ts";
 import type { PodFolder } from "./pod-directory.ts";
-import type { PodObjects } from "./pod-objects.ts";
-import type { NodePod } from "./pod.ts";
+import type { NodePod, PodObjects } from "./pod.ts";
 
 const Item = z.object({ key: z.string(), path: z.string(), mode: z.number().int().optional() });
 const Files = z.looseObject({

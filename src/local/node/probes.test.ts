@@ -1,12 +1,11 @@
-import { createServer } from "node:http";
 import { once } from "node:events";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
 import { ManualClock } from "../../../test/contract/kube/manual-clock.ts";
 import type { CellState } from "../../api/cell/cell-api.ts";
 import { Container } from "../../api/schema/pod-template.ts";
-import { knock } from "./probe-attempt.ts";
-import { ProbeSpec } from "./probe-spec.ts";
+import { knock, ProbeSpec } from "./probe-attempt.ts";
 import { PodProbes } from "./probes.ts";
 
 const running: CellState = { phase: "running", generation: 1, ready: true };

@@ -1,8 +1,7 @@
 import type { CellState } from "../../api/cell/cell-api.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import type { Clock } from "../../base/clock.ts";
-import { knock as knockForReal, type Knock, type ProbeTarget } from "./probe-attempt.ts";
-import { ProbeSpec } from "./probe-spec.ts";
+import { type Knock, knock as knockForReal, ProbeSpec, type ProbeTarget } from "./probe-attempt.ts";
 import { asksTheCell } from "./unsupported.ts";
 
 /** What a Pod's probes say by now. */

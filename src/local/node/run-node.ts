@@ -1,20 +1,18 @@
 import { join } from "node:path";
-import { RametError } from "../../base/errors.ts";
-import { engineBuild } from "../../cell/sandbox/engine-build.ts";
 import { delay } from "../../base/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import { engineBuild } from "../../cell/sandbox/engine.ts";
 import { runController, watching } from "../../kube/controller.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import type { Log } from "../../base/log.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { CellTools } from "./cell-environment.ts";
-import type { ImageSource } from "./images.ts";
 import { startKubeletServer } from "./kubelet-server.ts";
 import { heartbeatMilliseconds, renewNodeLease, writeNode } from "./node-object.ts";
-import { PodObjects } from "./pod-objects.ts";
 import { PodRunner } from "./pod-runner.ts";
 import type { MachineView } from "./pod-view.ts";
-import { NodePod } from "./pod.ts";
+import { type ImageSource, NodePod, PodObjects } from "./pod.ts";
 import { SparePods } from "./spare-pods.ts";
 
 export const localNodeName = "ramet-local";

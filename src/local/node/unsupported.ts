@@ -1,7 +1,7 @@
 import { cellPort } from "../../api/cell/cell-api.ts";
 import type { Container, Handler, Volume } from "../../api/schema/pod-template.ts";
 import type { NodePod } from "./pod.ts";
-import { unsupportedProbe } from "./probe-spec.ts";
+import { unsupportedProbe } from "./probe-attempt.ts";
 
 const volumeKinds = ["image", "emptyDir", "configMap", "secret"];
 

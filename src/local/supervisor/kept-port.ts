@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { portWasTaken } from "../control-plane/api-server.ts";
-import { freePort } from "../control-plane/free-port.ts";
+import { freePort } from "../control-plane/readiness.ts";
 
 const mostTries = 5;
 

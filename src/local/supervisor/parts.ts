@@ -5,13 +5,12 @@ import type { ClusterFolder } from "../cluster-directory.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
 import type { PartStatus } from "../cluster-status.ts";
 import { startApiServer } from "../control-plane/api-server.ts";
-import { startChild, type Child } from "../control-plane/child.ts";
+import { type Child, startChild } from "../control-plane/child.ts";
 import { startEtcd } from "../control-plane/etcd.ts";
 import { writeKubeconfig } from "../control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../control-plane/pki.ts";
-import { waitUntilReady } from "../control-plane/readiness.ts";
+import { freePort, waitUntilReady } from "../control-plane/readiness.ts";
 import { hasSignedReady, readySignPath } from "../ready-sign.ts";
-import { freePort } from "../control-plane/free-port.ts";
 import { keptPort } from "./kept-port.ts";
 import { Part } from "./part.ts";
 

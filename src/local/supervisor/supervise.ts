@@ -1,15 +1,19 @@
 import { mkdir } from "node:fs/promises";
+import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
+import { clusterTemplatePrefix, systemNamespace } from "../../api/names/system-names.ts";
+import { apiVersion, group, version } from "../../api/schema/kind.ts";
+import { type Clock, systemClock, untilAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import type { Clock } from "../../base/clock.ts";
+import { installCrds } from "../../controllers/install-crds.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
-import { untilAborted } from "../../base/until-aborted.ts";
+import type { KubeManifest } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 import type { ClusterFolder } from "../cluster-directory.ts";
-import type { ClusterSetting } from "../cluster-setting.ts";
-import { writeStatus, type ClusterStatus, type PartStatus } from "../cluster-status.ts";
+import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
+import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { clusterParts, type ClusterParts } from "./parts.ts";
-import { seedCluster } from "./seed.ts";
 
 export interface SuperviseOptions {
   folder: ClusterFolder;
@@ -93,4 +97,37 @@ class Report {
     this.#status = { ...this.#status, ...change };
     writeStatus(this.#path, this.#status);
   }
+}
+
+/** Makes what a cluster must have before anybody uses it: the kinds, Ramet's namespace, and a template to begin with. */
+async function seedCluster(client: KubeClient, signal: AbortSignal): Promise<void> {
+  await Promise.all([installCrds(client, signal), makeNamespace(client, signal)]);
+  const { plural, kind } = sandboxTemplateKind;
+  const templates = client.resource({ group, version, plural, kind, namespaced: true });
+  const at = { namespace: "default", name: `${clusterTemplatePrefix}python` };
+  // What somebody has made of it stays.
+  if ((await templates.find(at, { signal })) === undefined) await templates.create(pythonTemplate, { signal });
+}
+
+async function makeNamespace(client: KubeClient, signal: AbortSignal): Promise<void> {
+  const manifest = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
+  const applied = { fieldManager: "ramet-local", force: true, signal };
+  await client.resource(coreResources.namespaces).apply(manifest, applied);
+}
+
+const pythonTemplate: KubeManifest = {
+  apiVersion,
+  kind: "SandboxTemplate",
+  metadata: { namespace: "default", name: `${clusterTemplatePrefix}python` },
+  spec: {
+    template: {
+      spec: { containers: [{ name: "sandbox", image: "python", command: ["sleep", "infinity"] }] },
+    },
+  },
+};
+
+/** The process `ramet local supervise` that `ramet local up` leaves behind. */
+export async function runSupervisorProcess(folder: ClusterFolder, signal: AbortSignal): Promise<void> {
+  const setting = await readSetting(folder.setting);
+  await superviseCluster({ folder, setting, clock: systemClock }, signal);
 }

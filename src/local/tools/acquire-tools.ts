@@ -1,19 +1,16 @@
-import { utimes } from "node:fs/promises";
+import { readdir, readFile, readlink, rename, rm, stat, utimes } from "node:fs/promises";
+import { homedir } from "node:os";
 import { dirname, join } from "node:path";
+import { canceled, type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { canceled, systemClock, type Clock } from "../../base/clock.ts";
-import { cacheFolder } from "./cache-directory.ts";
-import { makeDownloader, type Downloader } from "./download.ts";
+import { type Downloader, makeDownloader } from "./download.ts";
 import { findInstalled, isExecutable } from "./find-installed.ts";
 import { findGo } from "./go-build.ts";
-import { goEnvironment } from "./go-environment.ts";
-import { limiter, type Limiter } from "./limiter.ts";
 import { withLock } from "./lock.ts";
-import { makeTool, type MakeOptions } from "./make-tool.ts";
+import { type MakeOptions, makeTool } from "./make-tool.ts";
 import { pinnedTool, type ToolName } from "./pinned-tools.ts";
 import { progressLine } from "./progress.ts";
-import { pruneBuilds } from "./prune-builds.ts";
-import type { Tool } from "./tool.ts";
+import { cacheFolder, limiter, type Limiter, type Tool } from "./tool.ts";
 
 export interface AcquireOptions<Name extends string> {
   names: readonly Name[];
@@ -135,4 +132,86 @@ function missingTools(failures: string[]): RametError {
       "Do one of these: put the programs on your PATH; set KUBEBUILDER_ASSETS to a folder that has etcd and " +
       "kube-apiserver; install Go 1.26 or newer; or connect this machine to the internet (HTTPS_PROXY is honoured)",
   });
+}
+
+/**
+ * What `go` gets so that it keeps all its files in Ramet's cache: modules, build results, telemetry, and a newer toolchain if
+ * it fetches one. A place that the user has set in the environment stays, as a shared cache is wanted then; the user's own
+ * settings (`go env -w`, such as a proxy) are read from where they are.
+ */
+export function goEnvironment(cacheFolder: string, environment: NodeJS.ProcessEnv): Record<string, string> {
+  const folder = join(cacheFolder, "go");
+  const userConfig = given(environment, "XDG_CONFIG_HOME") ?? join(given(environment, "HOME") ?? homedir(), ".config");
+  const goPath = given(environment, "GOPATH") ?? folder;
+  return {
+    CGO_ENABLED: "0",
+    GOWORK: "off",
+    // Without the last of them a module cache can be removed by nobody but `go clean`.
+    GOFLAGS: "-mod=readonly -buildvcs=false -modcacherw",
+    GOPATH: goPath,
+    GOMODCACHE: given(environment, "GOMODCACHE") ?? join(goPath.split(":")[0] ?? folder, "pkg", "mod"),
+    GOCACHE: given(environment, "GOCACHE") ?? join(folder, "build"),
+    GOENV: given(environment, "GOENV") ?? join(userConfig, "go", "env"),
+    // Where Go counts how it is used, even with telemetry off; there is no variable of its own for that.
+    XDG_CONFIG_HOME: join(folder, "config"),
+  };
+}
+
+function given(environment: NodeJS.ProcessEnv, name: string): string | undefined {
+  const value = environment[name];
+  return value === "" ? undefined : value;
+}
+
+interface PruneOptions {
+  /** The folder of one tool in the cache, with a folder for each version. */
+  parent: string;
+  /** The version that was just made. */
+  current: string;
+  now: Date;
+  /** Whether something still runs from this folder. @default a look at this machine's processes */
+  isInUse?: (folder: string) => Promise<boolean>;
+}
+
+/** Somebody who has asked for a tool may take a while until it runs: what was asked for since then stays. */
+const keptMilliseconds = 24 * 60 * 60 * 1000;
+
+/**
+ * Removes other versions of a tool that nobody has asked for in a day and that nothing runs from. Who asks for one sets the
+ * folder's modification time. Returns the versions that went.
+ */
+export async function pruneBuilds(options: PruneOptions): Promise<string[]> {
+  const { parent, current, now, isInUse = isUsedByProcess } = options;
+  const before = now.getTime() - keptMilliseconds;
+  const removed: string[] = [];
+  for (const entry of await readdir(parent, { withFileTypes: true })) {
+    const { name } = entry;
+    const folder = join(parent, name);
+    if (!entry.isDirectory() || name === current || name.includes(".making-")) continue;
+    if (!(await isOlder(folder, before)) || (await isInUse(folder))) continue;
+    // The next one who makes the current version clears away what a kill leaves of it.
+    const doomed = join(parent, `${current}.making-old-${name}`);
+    await rename(folder, doomed);
+    if (await isOlder(doomed, before)) {
+      await rm(doomed, { recursive: true, force: true });
+      removed.push(name);
+    } else await rename(doomed, folder); // asked for at this very moment
+  }
+  return removed;
+}
+
+async function isOlder(folder: string, before: number): Promise<boolean> {
+  return (await stat(folder)).mtimeMs < before;
+}
+
+/** By what processes run, were started with, or are told in their environment, as cells are. */
+async function isUsedByProcess(folder: string): Promise<boolean> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  for (const pid of pids) {
+    const told = await Promise.all([
+      readlink(`/proc/${pid}/exe`).catch(() => ""),
+      ...["cmdline", "environ"].map((name) => readFile(`/proc/${pid}/${name}`, "latin1").catch(() => "")),
+    ]);
+    if (told.some((text) => text.includes(`${folder}/`))) return true;
+  }
+  return false;
 }

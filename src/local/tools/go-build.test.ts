@@ -2,9 +2,9 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { cacheFolder } from "./cache-directory.ts";
+import { cacheFolder } from "./tool.ts";
 import { findGo, goBuild } from "./go-build.ts";
-import { goEnvironment } from "./go-environment.ts";
+import { goEnvironment } from "./acquire-tools.ts";
 import { runProgram } from "./run-program.ts";
 
 const go = await findGo(process.env);

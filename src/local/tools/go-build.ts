@@ -1,7 +1,9 @@
+import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { z } from "zod";
 import { RametError } from "../../base/errors.ts";
 import { isExecutable } from "./find-installed.ts";
-import { goModuleSources } from "./go-modules.ts";
 import { runProgram } from "./run-program.ts";
 import type { GoBuild } from "./tool.ts";
 
@@ -61,4 +63,22 @@ async function knownExperiment(
     if (RametError.from(error).code !== "Internal") throw error;
     return {};
   }
+}
+
+const Printed = z.object({ GOPROXY: z.string(), GOMODCACHE: z.string() });
+
+/**
+ * Where Go is to get modules from, as a value for `GOPROXY`: first what the user's own module cache has, which is read and not
+ * written to, so that a machine that has them needs no network; then what the user has set.
+ */
+export async function goModuleSources(go: string, environment: Record<string, string>): Promise<string> {
+  const { XDG_CONFIG_HOME = "", GOENV = "" } = environment;
+  const { stdout } = await runProgram(go, ["env", "-json", "GOPROXY", "GOMODCACHE"], {
+    environment: { XDG_CONFIG_HOME, GOENV },
+    what: "go env",
+  });
+  const { GOPROXY, GOMODCACHE } = Printed.parse(JSON.parse(stdout));
+  const downloads = join(GOMODCACHE, "cache", "download");
+  if (GOMODCACHE === environment["GOMODCACHE"] || !existsSync(downloads)) return GOPROXY;
+  return `${pathToFileURL(downloads).href},${GOPROXY}`;
 }

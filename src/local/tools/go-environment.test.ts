@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { findGo } from "./go-build.ts";
-import { goEnvironment } from "./go-environment.ts";
+import { goEnvironment } from "./acquire-tools.ts";
 import { runProgram } from "./run-program.ts";
 
 const go = await findGo(process.env);

@@ -2,9 +2,8 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { findGo } from "./go-build.ts";
-import { goEnvironment } from "./go-environment.ts";
-import { goModuleSources } from "./go-modules.ts";
+import { goEnvironment } from "./acquire-tools.ts";
+import { findGo, goModuleSources } from "./go-build.ts";
 
 const go = await findGo(process.env);
 let folder: string;

@@ -8,15 +8,13 @@ import { join } from "node:path";
 import { zstdCompressSync } from "node:zlib";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "../../base/clock.ts";
-import { cacheFolder } from "./cache-directory.ts";
+import { goEnvironment } from "./acquire-tools.ts";
 import { makeDownloader } from "./download.ts";
 import { findGo } from "./go-build.ts";
-import { goEnvironment } from "./go-environment.ts";
-import { limiter } from "./limiter.ts";
-import { makeTool, type MakeOptions } from "./make-tool.ts";
+import { type MakeOptions, makeTool } from "./make-tool.ts";
 import { progressLine } from "./progress.ts";
 import { runProgram } from "./run-program.ts";
-import type { Release, Tool } from "./tool.ts";
+import { cacheFolder, limiter, type Release, type Tool } from "./tool.ts";
 
 let dir: string;
 let lines: string[];

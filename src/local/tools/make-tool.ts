@@ -3,9 +3,8 @@ import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import type { Downloader } from "./download.ts";
 import { goBuild } from "./go-build.ts";
-import type { Limiter } from "./limiter.ts";
 import type { ProgressLine } from "./progress.ts";
-import type { Tool } from "./tool.ts";
+import type { Limiter, Tool } from "./tool.ts";
 
 export interface MakeOptions {
   /** Path of the `go` program, if there is one. */

@@ -1,9 +1,8 @@
-import { stat, realpath } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { readdir, readFile, realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { packageRoot } from "./package-root.ts";
-import { sourceDigest } from "./source-digest.ts";
 import { addPrewarmer } from "./prewarmer.ts";
-import type { GoBuild, Tool } from "./tool.ts";
+import { type GoBuild, packageRoot, type Tool } from "./tool.ts";
 
 export const toolNames = ["etcd", "kube-apiserver", "runsc", "ramet-guest", "ramet-link"] as const;
 export type ToolName = (typeof toolNames)[number];
@@ -114,4 +113,24 @@ async function native(
   const version = await sourceDigest(module, how.experiment);
   const set = { "main.version": version };
   return { name, version, build: { module, package: folder, set, coldSeconds: 30, ...how } };
+}
+
+/** 16 hex digits that change with any file that a Go module's programs are built from, and with `how`; its tests do not count. */
+async function sourceDigest(module: string, how = ""): Promise<string> {
+  const entries = await readdir(module, { recursive: true, withFileTypes: true });
+  const paths = entries
+    .filter((entry) => entry.isFile() && isSource(entry.name))
+    .map((entry) => join(entry.parentPath, entry.name))
+    .sort();
+  const hash = createHash("sha256").update(how);
+  for (const path of paths) {
+    const content = await readFile(path);
+    hash.update(`${path.slice(module.length)}\0${content.length}\0`).update(content);
+  }
+  return hash.digest("hex").slice(0, 16);
+}
+
+function isSource(name: string): boolean {
+  if (name.endsWith("_test.go")) return false;
+  return /\.(go|s)$/.test(name) || name === "go.mod" || name === "go.sum";
 }

@@ -4,7 +4,7 @@ import { copyFile, mkdir, mkdtemp, readdir, rm, utimes, writeFile } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { pruneBuilds } from "./prune-builds.ts";
+import { pruneBuilds } from "./acquire-tools.ts";
 
 const now = new Date("2030-01-10T00:00:00Z");
 const daysAgo = (days: number): Date => new Date(now.getTime() - days * 86_400_000);

@@ -1,3 +1,8 @@
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { z } from "zod";
+import { userFolder } from "../user-directory.ts";
+
 /** How one of the programs that Ramet needs is recognised and got. */
 export interface Tool {
   /** The program's file name. */
@@ -31,4 +36,48 @@ export interface GoBuild {
   coldSeconds: number;
   /** Adds to the folder what the program wants beside it. */
   finish?: (folder: string) => Promise<void>;
+}
+
+/** Where Ramet keeps what can be got again: `$XDG_CACHE_HOME/ramet`, else `~/.cache/ramet` (XDG base directories). */
+export function cacheFolder(environment: NodeJS.ProcessEnv = process.env): string {
+  return userFolder(environment, "XDG_CACHE_HOME", [".cache"]);
+}
+
+/** The version of a tool that lies in the cache; none for one that was found installed. */
+export function cachedToolVersion(path: string, folder: string): string | undefined {
+  const [name, version, program] = path.startsWith(`${folder}/tools/`)
+    ? path.slice(`${folder}/tools/`.length).split("/")
+    : [];
+  return name !== undefined && program === name ? version : undefined;
+}
+
+const Manifest = z.object({ name: z.string().optional() });
+
+/** The folder of this package: the one with `native` and `tools`, whether this runs from `src` or bundled from `dist`. */
+export function packageRoot(from: string = import.meta.dirname): string {
+  const manifest = join(from, "package.json");
+  if (existsSync(manifest) && Manifest.parse(JSON.parse(readFileSync(manifest, "utf8"))).name === "ramet") return from;
+  const parent = dirname(from);
+  if (parent === from) throw new TypeError("the folder of the package `ramet` was not found above its own code");
+  return packageRoot(parent);
+}
+
+/** Runs work, no more than so many pieces at a time; the rest waits its turn. */
+export type Limiter = <T>(work: () => Promise<T>) => Promise<T>;
+
+export function limiter(atOnce: number): Limiter {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+  return async (work) => {
+    if (running >= atOnce) await new Promise<void>((resolve) => waiting.push(resolve));
+    else running += 1;
+    try {
+      return await work();
+    } finally {
+      const next = waiting.shift();
+      // The one that waits takes this one's place, so the number stays as it is.
+      if (next === undefined) running -= 1;
+      else next();
+    }
+  };
 }

@@ -1,11 +1,14 @@
-import { chmod, link, mkdir, rm } from "node:fs/promises";
+import { chmod, link, mkdir, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
 import { z } from "zod";
-import { RametError } from "../../base/errors.ts";
 import type { DirectoryGrant } from "../../api/cell/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
+import { RametError } from "../../base/errors.ts";
+import { NamespaceName } from "../checkpoint-id.ts";
 import { refused } from "../grant-check.ts";
+import { ownerFile } from "../owner.ts";
 import { readSmallFile, statOf, syncFolders, unless, writeDurably } from "./durable.ts";
-import { doomedPrefix, layoutOf, type Layout } from "./layout.ts";
+import { doomedPrefix, type Layout, layoutOf, requireRoot } from "./layout.ts";
 
 const Marker = z.object({ v: z.literal(1), namespace: z.string() });
 
@@ -82,4 +85,29 @@ async function readMarker(layout: Layout): Promise<string | undefined> {
       },
     );
   }
+}
+
+interface Namespaces {
+  found: { namespace: string; layout: Layout }[];
+  /** Paths in the root that are no namespace's folder. */
+  foreign: string[];
+}
+
+/** All namespaces in a store, by the markers in their folders. */
+export async function namespacesIn(root: string): Promise<Namespaces> {
+  await requireRoot(root);
+  const namespaces: Namespaces = { found: [], foreign: [] };
+  for (const entry of await readdir(root, { withFileTypes: true })) {
+    if (entry.name === ownerFile) continue;
+    const path = join(root, entry.name);
+    const legal = entry.isDirectory() && NamespaceName.safeParse(entry.name).success;
+    if (!legal || (await namespaceOf(path)) !== entry.name) {
+      namespaces.foreign.push(path);
+      continue;
+    }
+    const layout = layoutOf(path);
+    await requireFolders(layout.contentFolder, layout.checkpoints, layout.staging);
+    namespaces.found.push({ namespace: entry.name, layout });
+  }
+  return namespaces;
 }

@@ -8,7 +8,7 @@ import type { Manifest, ManifestFile } from "../manifest.ts";
 import { RametError } from "../../base/errors.ts";
 import { ifPresent, statOf, unless } from "./durable.ts";
 import type { Layout } from "./layout.ts";
-import { namespacesIn } from "./namespaces.ts";
+import { namespacesIn } from "./namespace-directory.ts";
 import { unverifiedManifest } from "./published.ts";
 
 /** Hashes every published file once, however many checkpoints share it. */

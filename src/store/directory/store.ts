@@ -1,21 +1,21 @@
+import { randomBytes } from "node:crypto";
+import { link, readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import { RametError } from "../../base/errors.ts";
 import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
-import type { CheckpointStore } from "../checkpoint-store.ts";
+import type { CheckpointStore, StoreHealth, StoreUsage } from "../checkpoint-store.ts";
 import { expiryOf } from "../grant-check.ts";
+import { anotherCluster, decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
-import { guarded } from "../store-error.ts";
-import { namespaceOf, makeNamespaceFolder, requireFolders } from "./namespace-directory.ts";
-import { layoutOf, type Layout } from "./layout.ts";
-import { namespacesIn } from "./namespaces.ts";
-import { bindStore, ownerOf } from "./owner.ts";
-import { probeStore } from "./probe.ts";
-import { requireRoot } from "./root.ts";
+import { guarded, roomHint, storeError } from "../store-error.ts";
+import { ifPresent, readSmallFile, statOf, syncFolders, unless, writeDurably } from "./durable.ts";
+import { type Layout, layoutOf, requireRoot, rootProblem } from "./layout.ts";
+import { makeNamespaceFolder, namespaceOf, namespacesIn, requireFolders } from "./namespace-directory.ts";
 import { findPublished, publishedManifest } from "./published.ts";
 import { removeCheckpoint } from "./remove.ts";
 import { scrubStore } from "./scrub.ts";
 import { sweepStore } from "./sweep.ts";
-import { noUsage, usageOf } from "./usage.ts";
 
 export interface DirectoryStoreOptions {
   /** The folder that holds a folder for each namespace; it must exist. All on one file system that has hard links. */
@@ -103,4 +103,109 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
       }),
     probe: () => probeStore(root, options.minimumFreeBytes ?? 256 << 20),
   };
+}
+
+/** The cluster that the store is bound to; `undefined`: to none yet. */
+async function ownerOf(root: string): Promise<string | undefined> {
+  await requireRoot(root);
+  const bytes = await readSmallFile(join(root, ownerFile), 4096);
+  return bytes === undefined ? undefined : decodeOwner(bytes, `store folder ${root}`);
+}
+
+/** Binds a store that is bound to none, for good. Of two clusters that try at once, one is refused. */
+async function bindStore(root: string, cluster: string): Promise<void> {
+  const owner = (await ownerOf(root)) ?? (await claim(root, cluster));
+  if (owner !== cluster) throw anotherCluster(root, { owner, cluster, path: join(root, ownerFile) });
+}
+
+async function claim(root: string, cluster: string): Promise<string | undefined> {
+  const draft = join(root, `.store.${randomBytes(8).toString("hex")}`);
+  try {
+    await writeDurably(draft, encodeOwner(cluster));
+    await unless(link(draft, join(root, ownerFile)), "EEXIST");
+  } finally {
+    await rm(draft, { force: true });
+  }
+  await syncFolders([root]);
+  return ownerOf(root);
+}
+
+/** Tries on the store's root all that a publication needs: room, a durable write, a hard link. */
+async function probeStore(root: string, minimumFreeBytes: number): Promise<StoreHealth> {
+  const missing = await rootProblem(root);
+  if (missing !== undefined) return { problem: missing };
+  try {
+    await tryWrite(root);
+    const { bavail, bsize } = await statfs(root);
+    const freeBytes = bavail * bsize;
+    if (freeBytes >= minimumFreeBytes) return { freeBytes };
+    return { freeBytes, problem: nearlyFull(root, freeBytes, minimumFreeBytes) };
+  } catch (error) {
+    return { problem: storeError(error, `writing to the store ${root}`) };
+  }
+}
+
+async function tryWrite(root: string): Promise<void> {
+  const path = join(root, `.probe.${randomBytes(8).toString("hex")}`);
+  try {
+    await writeDurably(path, Buffer.alloc(4096));
+    await link(path, `${path}.link`);
+    await syncFolders([root]);
+  } finally {
+    await rm(path, { force: true });
+    await rm(`${path}.link`, { force: true });
+  }
+}
+
+function nearlyFull(root: string, freeBytes: number, minimumFreeBytes: number): RametError {
+  return new RametError(
+    "StoreFull",
+    `store ${root} is nearly full: ${freeBytes} bytes left, wanted are ${minimumFreeBytes}`,
+    {
+      hint: roomHint,
+    },
+  );
+}
+
+/** Of a namespace that has nothing in the store. */
+const noUsage: StoreUsage = { checkpoints: 0, contents: 0, contentBytes: 0, sharedBytes: 0, stagingBytes: 0 };
+
+/** What a namespace takes. Files are told apart by inode, so that what is shared counts once. */
+async function usageOf(layout: Layout): Promise<StoreUsage> {
+  const counted = new Set<bigint>();
+  const checkpoints = (await ifPresent(readdir(layout.checkpoints))) ?? [];
+  const published = newTally();
+  for (const id of checkpoints) await count(layout.checkpoint(id).image, counted, published);
+  const other = newTally();
+  for (const path of [layout.staging, layout.contentFolder]) await count(path, counted, other);
+  return {
+    checkpoints: checkpoints.length,
+    contents: published.files,
+    contentBytes: published.bytes,
+    sharedBytes: published.againBytes,
+    stagingBytes: other.bytes,
+  };
+}
+
+interface Tally {
+  /** Those that nothing had counted. */
+  files: number;
+  bytes: number;
+  /** Of files that something had counted already. */
+  againBytes: number;
+}
+
+const newTally = (): Tally => ({ files: 0, bytes: 0, againBytes: 0 });
+
+async function count(path: string, counted: Set<bigint>, tally: Tally): Promise<void> {
+  const stats = await statOf(path);
+  if (stats === undefined) return;
+  if (stats.isDirectory()) {
+    for (const name of (await ifPresent(readdir(path))) ?? []) await count(join(path, name), counted, tally);
+  } else if (counted.has(stats.ino)) tally.againBytes += Number(stats.size);
+  else {
+    counted.add(stats.ino);
+    tally.files++;
+    tally.bytes += Number(stats.size);
+  }
 }

@@ -1,13 +1,15 @@
+import type { BigIntStats } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
-import type { SweepOptions, SweepReport } from "../checkpoint-store.ts";
+import type { Removal, SweepOptions, SweepReport } from "../checkpoint-store.ts";
 import type { Step } from "../sessions.ts";
+import { collectContent, settleContent } from "./content.ts";
 import { ifPresent, statOf } from "./durable.ts";
-import { foretelling } from "./sweep-preview.ts";
-import { stagingKind, type Layout } from "./layout.ts";
-import { namespacesIn } from "./namespaces.ts";
-import { removing, type Removing } from "./removing.ts";
+import { type Layout, stagingKind } from "./layout.ts";
+import { namespacesIn } from "./namespace-directory.ts";
+import { unverifiedManifest } from "./published.ts";
+import { doom, removeCheckpoint, removeRest } from "./remove.ts";
 
 /**
  * Removes, in each namespace, rests in `staging`, checkpoints without an object, and then content without a checkpoint. With
@@ -126,4 +128,77 @@ async function newestMilliseconds(path: string): Promise<bigint> {
     if (inside > newest) newest = inside;
   }
   return newest;
+}
+
+/**
+ * Removes nothing, and answers what `removing` would. Content is kept by hard links, and the last one that goes frees it: so
+ * the links that would be gone by then are counted, for one sweep.
+ */
+function foretelling(): Removing {
+  const gone = new Map<bigint, bigint>();
+  const linksOf = ({ ino, nlink }: BigIntStats): bigint => nlink - (gone.get(ino) ?? 0n);
+  const unlink = ({ ino }: BigIntStats): void => {
+    gone.set(ino, (gone.get(ino) ?? 0n) + 1n);
+  };
+
+  async function tree(path: string): Promise<number> {
+    const files = await filesBelow(path);
+    const freed = files.filter((file) => linksOf(file) === 1n);
+    for (const file of files) unlink(file);
+    return freed.reduce((sum, { size }) => sum + Number(size), 0);
+  }
+
+  async function unused(path: string): Promise<number> {
+    const stats = await statOf(path);
+    if (stats === undefined || linksOf(stats) !== 1n) return 0;
+    unlink(stats);
+    return Number(stats.size);
+  }
+
+  return {
+    rest: (_layout, path) => tree(path),
+    async checkpoint(layout, ref) {
+      const manifest = await unverifiedManifest(layout, ref).catch(() => undefined);
+      let freedBytes = await tree(layout.checkpoint(ref.checkpointId).path);
+      for (const digest of new Set(manifest?.files.map((file) => file.digest))) {
+        freedBytes += await unused(layout.content(digest));
+      }
+      return { removed: true, freedBytes };
+    },
+    content: (layout, digest) => unused(layout.content(digest)),
+    stagedContent: (_layout, path) => unused(path),
+  };
+}
+
+/** Links are not followed. */
+async function filesBelow(path: string): Promise<BigIntStats[]> {
+  const stats = await statOf(path);
+  if (stats === undefined) return [];
+  if (!stats.isDirectory()) return [stats];
+  const names = (await ifPresent(readdir(path))) ?? [];
+  return (await Promise.all(names.map((name) => filesBelow(join(path, name))))).flat();
+}
+
+/** How a sweep takes away what it has found. Each answers how many bytes that frees; 0 also for what is in use. */
+interface Removing {
+  /** An old entry of `staging`; `undefined`: it was gone. */
+  rest(layout: Layout, path: string, isDoomed: boolean): Promise<number | undefined>;
+  checkpoint(layout: Layout, ref: CheckpointRef): Promise<Removal>;
+  /** Content under its own name. */
+  content(layout: Layout, digest: string): Promise<number>;
+  /** Content that a crash left in `staging`. */
+  stagedContent(layout: Layout, path: string, digest: string): Promise<number>;
+}
+
+function removing(step: Step): Removing {
+  return {
+    async rest(layout, path, isDoomed) {
+      // By a rename first: a publication that goes on after all then fails as a whole.
+      const doomed = isDoomed ? path : await doom(layout, path);
+      return doomed === undefined ? undefined : removeRest(doomed);
+    },
+    checkpoint: (layout, ref) => removeCheckpoint(layout, ref, step),
+    content: (layout, digest) => collectContent(layout, digest, step),
+    stagedContent: settleContent,
+  };
 }

@@ -1,19 +1,28 @@
-import { mkdir, rename, rm, statfs } from "node:fs/promises";
+import { constants } from "node:fs";
+import { mkdir, open, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { RametError } from "../../base/errors.ts";
 import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import { RametError } from "../../base/errors.ts";
+import { phaseTimer } from "../../base/phases.ts";
+import { contentDigest } from "../content-digest.ts";
 import { checkGrant } from "../grant-check.ts";
-import { encodeManifest, manifestFrom, sizeOf, type ManifestDraft } from "../manifest.ts";
-import { alreadyPublished, guarded, roomHint } from "../store-error.ts";
+import {
+  encodeManifest,
+  illegalFile,
+  imageFiles,
+  type ManifestDraft,
+  type ManifestFile,
+  manifestFrom,
+  sizeOf,
+} from "../manifest.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
+import { alreadyPublished, guarded, roomHint } from "../store-error.ts";
 import { keepContent } from "./content.ts";
-import { syncFolders, unless, writeDurably } from "./durable.ts";
-import { writeFingerprints } from "./fingerprints.ts";
+import { statOf, syncFolders, unless, writeDurably } from "./durable.ts";
+import { fingerprintOf, type Fingerprints, sameFingerprint, writeFingerprints } from "./fingerprints.ts";
 import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.ts";
 import { openNamespaceFolder } from "./namespace-directory.ts";
-import { phaseTimer } from "../../base/phases.ts";
 import { findPublished } from "./published.ts";
-import { sealImage } from "./seal.ts";
 
 /** The cell's side of a publication; `openForWrite` says what it promises. */
 export async function openDirectoryForWrite(
@@ -119,4 +128,47 @@ async function requireRoom(layout: Layout, grant: DirectoryGrant, expectedBytes:
     `opening checkpoint ${grant.checkpointId} for writing: the store has ${bavail * bsize} bytes left, needed are about ${expectedBytes}`,
     { hint: roomHint },
   );
+}
+
+interface SealedImage {
+  files: ManifestFile[];
+  /** As they are now: to be taken after equal content has been put together. */
+  fingerprints(): Promise<Fingerprints>;
+}
+
+/**
+ * Hashes what gVisor has written and makes it durable and read-only, all files at once: the disk writes while the
+ * processor hashes. `InvalidArgument` for anything that is not a plain file.
+ */
+async function sealImage(imagePath: string, signal?: AbortSignal): Promise<SealedImage> {
+  const names = await imageFiles(imagePath);
+  const files = await Promise.all(names.map((name) => sealFile(imagePath, name, signal)));
+  return {
+    files,
+    fingerprints: async () => {
+      const pairs = files.map(async ({ name }) => {
+        const stats = await statOf(join(imagePath, name));
+        if (stats === undefined) throw illegalFile(name, "it went away");
+        return [name, fingerprintOf(stats)] as const;
+      });
+      return Object.fromEntries(await Promise.all(pairs));
+    },
+  };
+}
+
+async function sealFile(folder: string, name: string, signal?: AbortSignal): Promise<ManifestFile> {
+  const file = await open(join(folder, name), constants.O_RDONLY | constants.O_NOFOLLOW);
+  try {
+    await file.chmod(0o400);
+    const before = fingerprintOf(await file.stat({ bigint: true }));
+    // Settled, not all: the file must not be closed while the other of the two still uses it.
+    const [hashed, synced] = await Promise.allSettled([contentDigest(file, signal), file.sync()]);
+    if (hashed.status === "rejected") throw hashed.reason;
+    if (synced.status === "rejected") throw synced.reason;
+    const after = fingerprintOf(await file.stat({ bigint: true }));
+    if (!sameFingerprint(before, after)) throw illegalFile(name, "somebody still writes to it");
+    return { name, ...hashed.value };
+  } finally {
+    await file.close();
+  }
 }

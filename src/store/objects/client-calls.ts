@@ -1,5 +1,5 @@
 import { RametError } from "../../base/errors.ts";
-import { kindOfRefusal, refusalError, sayRefusal, type Refusal, type RefusalKind } from "./refusal.ts";
+import { kindOfRefusal, type Refusal, refusalError, type RefusalKind, sayRefusal } from "./refusal.ts";
 
 /** What a controller has asked of a cloud, for a message. */
 export interface ClientCall {
@@ -75,4 +75,21 @@ function clientError(
   if (kindOfRefusal(refusal) !== "denied") return refusalError(what, refusal);
   const code = writes ? "StoreReadOnly" : "StoreUnavailable";
   return new RametError(code, `${what} failed: ${sayRefusal(refusal)}${says}`, { hint: cloud.rightsHint });
+}
+
+/** Does it for all items at once. Where one fails, the others are given up; this has no other end than when all have ended. */
+export async function allOrNone<Item, Result>(
+  signal: AbortSignal | undefined,
+  items: readonly Item[],
+  operation: (item: Item, signal: AbortSignal, index: number) => Promise<Result>,
+): Promise<Result[]> {
+  const giveUp = new AbortController();
+  const until = signal === undefined ? giveUp.signal : AbortSignal.any([signal, giveUp.signal]);
+  const all = items.map((item, index) => operation(item, until, index));
+  try {
+    return await Promise.all(all);
+  } finally {
+    giveUp.abort();
+    await Promise.allSettled(all);
+  }
 }

@@ -1,9 +1,13 @@
 import { z } from "zod";
+import type { Grant } from "../../api/cell/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
+import { RametError } from "../../base/errors.ts";
 import type { CheckpointRef } from "../checkpoint-id.ts";
-import { digestOf, lost, parseManifest, sizeOf, versionedJson, type Manifest } from "../manifest.ts";
+import { decodeManifest, digestOf, lost, type Manifest, parseManifest, sizeOf, versionedJson } from "../manifest.ts";
 import type { PublishedCheckpoint } from "../sessions.ts";
-import { attemptExpiry } from "./layout.ts";
+import { type Bucket, readWhole } from "./bucket.ts";
+import { attemptExpiry, publicationKey } from "./layout.ts";
+import { callSigned } from "./signed-http.ts";
 
 /** What stands in a checkpoint's publication: its manifest, and the attempt whose files it is about. */
 export interface PublicationObject {
@@ -36,4 +40,34 @@ export function decodePublication(bytes: Buffer, ref: CheckpointRef): Publicatio
 /** What a publication makes known of its checkpoint. Errors: `CheckpointLost`, `CheckpointTooNew`. */
 export function publishedCheckpoint({ manifestBytes }: PublicationObject, ref: CheckpointRef): PublishedCheckpoint {
   return { manifestDigest: digestOf(manifestBytes), sizeBytes: sizeOf(parseManifest(manifestBytes, ref)) };
+}
+
+/** What is published under an id, as the controller sees it; `undefined`: nothing. */
+export async function findPublication(bucket: Bucket, ref: CheckpointRef): Promise<PublicationObject | undefined> {
+  const bytes = await readWhole(bucket, publicationKey(ref));
+  return bytes && decodePublication(bytes, ref);
+}
+
+/** The manifest with this digest. Errors: `CheckpointLost`, `CheckpointTooNew`. */
+export async function publishedManifest(bucket: Bucket, ref: CheckpointRef, digest: string): Promise<Manifest> {
+  const publication = await findPublication(bucket, ref);
+  if (publication === undefined) throw lost(ref, "it is not in the store");
+  return decodeManifest(publication.manifestBytes, ref, digest);
+}
+
+/** Whether a publication or manifest is there and no legal one, and not that the store did not give it. */
+export function isUnreadable(error: unknown): error is RametError {
+  return error instanceof RametError && (error.code === "CheckpointLost" || error.code === "CheckpointTooNew");
+}
+
+/** More than a manifest of the most files has. */
+const mostBytes = 4 << 20;
+
+/** What is published under the id of a grant; `undefined`: nothing. */
+export async function readPublished(
+  grant: Extract<Grant, { driver: "objects" }>,
+  signal?: AbortSignal,
+): Promise<PublicationObject | undefined> {
+  const { outcome, body } = await callSigned(grant.publication, { method: "GET", signal }, mostBytes);
+  return outcome === "absent" ? undefined : decodePublication(body, grant);
 }

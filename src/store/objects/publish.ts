@@ -1,18 +1,18 @@
-import { stat } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { open, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../base/errors.ts";
 import type { ObjectsWriteGrant, SignedRequest } from "../../api/cell/grant.ts";
-import { refused } from "../grant-check.ts";
-import { imageFiles } from "../image-files.ts";
-import { encodeManifest, manifestFrom, sizeOf, type ManifestDraft } from "../manifest.ts";
+import { RametError } from "../../base/errors.ts";
 import { phaseTimer } from "../../base/phases.ts";
+import { type ContentDigest, hashFile } from "../content-digest.ts";
+import { refused } from "../grant-check.ts";
+import { encodeManifest, imageFiles, type ManifestDraft, manifestFrom, sizeOf } from "../manifest.ts";
 import type { Publication, PublishedCheckpoint, Step } from "../sessions.ts";
 import { alreadyPublished } from "../store-error.ts";
-import { allOrNone } from "./all-or-none.ts";
-import { encodePublication, publishedCheckpoint } from "./publication.ts";
-import { readPublished } from "./read-published.ts";
+import { allOrNone } from "./client-calls.ts";
+import { encodePublication, publishedCheckpoint, readPublished } from "./publication.ts";
 import { callSigned } from "./signed-http.ts";
-import { uploadDigest, uploadFile } from "./upload-file.ts";
 
 export interface Attempt {
   grant: ObjectsWriteGrant;
@@ -111,4 +111,40 @@ async function takeId(attempt: Attempt, bytes: Buffer, published: PublishedCheck
     if (outcome === "done" || (await isPublished(attempt, published))) return;
   }
   throw alreadyPublished(grant, "that is missing");
+}
+
+/** From which size on a store is asked first whether it wants a file. */
+const largeBytes = 1 << 20;
+const highWaterMark = 1 << 20;
+
+interface UploadDigest extends ContentDigest {
+  /** Base64, as it stands in a request's header. */
+  md5: string;
+}
+
+/** What a file has to be when it arrives. */
+async function uploadDigest(path: string, signal: AbortSignal): Promise<UploadDigest> {
+  const [sha256, md5] = [createHash("sha256"), createHash("md5")];
+  const file = await open(path);
+  const sizeBytes = await hashFile(file, [sha256, md5], signal).finally(() => file.close());
+  return { digest: `sha256:${sha256.digest("hex")}`, md5: md5.digest("base64"), sizeBytes };
+}
+
+/**
+ * Uploads a file; whether the store took it: it refuses where it has one. The MD5 goes with it, so that the store keeps these
+ * very bytes or none: it refuses others, and what it has after a connection broke in the middle can be no others. (The ETag of
+ * its answer is no MD5 where a bucket is encrypted by a customer's keys.)
+ */
+async function uploadFile(
+  request: SignedRequest,
+  path: string,
+  { md5, sizeBytes, signal }: UploadDigest & { signal: AbortSignal },
+): Promise<boolean> {
+  const headers = { "content-length": `${sizeBytes}`, "content-md5": md5 };
+  const content =
+    sizeBytes < largeBytes
+      ? { headers, body: await readFile(path) }
+      : { headers: { ...headers, expect: "100-continue" }, upload: () => createReadStream(path, { highWaterMark }) };
+  const { outcome, tries } = await callSigned(request, { method: "PUT", ...content, signal });
+  return outcome === "done" || tries > 1;
 }

@@ -5,7 +5,7 @@ import { parseManifest, type Manifest, type ManifestFile } from "../manifest.ts"
 import type { Bucket } from "./bucket.ts";
 import { inventory } from "./inventory.ts";
 import { fileKey } from "./layout.ts";
-import { findPublication, isUnreadable } from "./published.ts";
+import { findPublication, isUnreadable } from "./publication.ts";
 
 /** Reads all published files, and compares them with their hashes. */
 export async function scrubStore(bucket: Bucket, options: ScrubOptions): Promise<ScrubReport> {

@@ -1,11 +1,14 @@
 import { once } from "node:events";
-import { request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { SignedRequest } from "../../api/cell/grant.ts";
-import { kindOfRefusal, sayRefusal, type Refusal } from "./refusal.ts";
+import type { Grant, SignedRequest } from "../../api/cell/grant.ts";
+import { RametError } from "../../base/errors.ts";
+import { refused } from "../grant-check.ts";
+import { errnoOf, guarded, scratchHint } from "../store-error.ts";
+import { kindOfRefusal, type Refusal, refusalError, sayRefusal } from "./refusal.ts";
 
 /** No byte for that long: the other side, or the way to it, is gone. */
 const idleMilliseconds = 60_000;
@@ -110,4 +113,27 @@ async function readBody(response: IncomingMessage, mostBytes: number): Promise<B
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
+}
+
+/** What `operation` gives; what it fails with, as a cell says it. Signed URLs stand in no error, nor in what caused it. */
+export function inCell<T>(what: string, grant: Grant, operation: () => Promise<T>): Promise<T> {
+  return guarded(what, () =>
+    operation().catch((error: unknown) => {
+      if (error instanceof Refused) {
+        throw kindOfRefusal(error.refusal) === "denied"
+          ? refused(grant, sayRefusal(error.refusal))
+          : refusalError(what, error.refusal);
+      }
+      throw localError(what, error);
+    }),
+  );
+}
+
+/** Files lie in the cell's own folder on their way: its room is not the store's. */
+function localError(what: string, error: unknown): unknown {
+  if (!["ENOSPC", "EDQUOT"].includes(errnoOf(error) ?? "")) return error;
+  return new RametError("StoreFull", `${what} failed: the cell's own folder has no room left`, {
+    hint: scratchHint,
+    cause: error,
+  });
 }

@@ -1,19 +1,18 @@
+import type { ObjectsReadGrant, ObjectsWriteGrant } from "../../api/cell/grant.ts";
+import { RametError } from "../../base/errors.ts";
 import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
-import type { CheckpointStore } from "../checkpoint-store.ts";
+import type { CheckpointStore, StoreHealth, StoreUsage } from "../checkpoint-store.ts";
 import { expiryOf } from "../grant-check.ts";
+import { parseManifest } from "../manifest.ts";
+import { anotherCluster, decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
 import { guarded } from "../store-error.ts";
-import type { Bucket } from "./bucket.ts";
-import { grantToRead, grantToWrite } from "./grants.ts";
-import { inventory } from "./inventory.ts";
-import { bindStore, ownerOf } from "./owner.ts";
-import { probeStore } from "./probe.ts";
-import { publishedCheckpoint } from "./publication.ts";
-import { findPublication, publishedManifest } from "./published.ts";
-import { removeCheckpoint } from "./remove.ts";
+import { type Bucket, readWhole } from "./bucket.ts";
+import { bytesOf, inventory, removeCheckpoint, sorted } from "./inventory.ts";
+import { fileKey, mostFiles, newAttempt, newProbeKey, publicationKey } from "./layout.ts";
+import { findPublication, isUnreadable, publishedCheckpoint, publishedManifest } from "./publication.ts";
 import { scrubStore } from "./scrub.ts";
 import { sweepStore } from "./sweep.ts";
-import { usageOf } from "./usage.ts";
 
 export interface ObjectStoreOptions {
   bucket: Bucket;
@@ -74,4 +73,115 @@ export function objectStore(options: ObjectStoreOptions): CheckpointStore {
       }),
     probe: () => probeStore(bucket),
   };
+}
+
+/** What a namespace takes: nothing is shared. */
+async function usageOf(bucket: Bucket, namespace: string): Promise<StoreUsage> {
+  const usage: StoreUsage = { checkpoints: 0, contents: 0, contentBytes: 0, sharedBytes: 0, stagingBytes: 0 };
+  for (const holding of (await inventory(bucket, namespace)).checkpoints) {
+    const { files, rests } = await sorted(bucket, holding);
+    if (holding.publication !== undefined) usage.checkpoints += 1;
+    usage.contents += files.length;
+    usage.contentBytes += bytesOf(files);
+    usage.stagingBytes += bytesOf(rests.flatMap((rest) => rest.files));
+  }
+  return usage;
+}
+
+/** Tries all that a publication and its removal need. How much room there is, a bucket does not say. */
+async function probeStore(bucket: Bucket): Promise<StoreHealth> {
+  const key = newProbeKey();
+  const bytes = Buffer.from("probe");
+  try {
+    await bucket.putIfAbsent(key, bytes);
+    try {
+      await requireRefusal(bucket, key, bytes);
+      await readWhole(bucket, key);
+    } finally {
+      await bucket.delete(key);
+    }
+    return {};
+  } catch (error) {
+    return { problem: RametError.from(error, `probing the store ${bucket.name}`) };
+  }
+}
+
+/** The cluster that the store is bound to; `undefined`: to none yet. */
+async function ownerOf(bucket: Bucket): Promise<string | undefined> {
+  const bytes = await readWhole(bucket, ownerFile);
+  return bytes && decodeOwner(bytes, `the store ${bucket.name}`);
+}
+
+/** Binds a store that is bound to none, for good. Of two clusters that try at once, one is refused. */
+async function bindStore(bucket: Bucket, cluster: string): Promise<void> {
+  const owner = (await ownerOf(bucket)) ?? (await claim(bucket, cluster));
+  if (owner !== cluster) throw anotherCluster(bucket.name, { owner, cluster, path: `${bucket.name}/${ownerFile}` });
+}
+
+async function claim(bucket: Bucket, cluster: string): Promise<string | undefined> {
+  const bytes = encodeOwner(cluster);
+  if (await bucket.putIfAbsent(ownerFile, bytes)) await requireRefusal(bucket, ownerFile, bytes);
+  return ownerOf(bucket);
+}
+
+/**
+ * That of two writers of one key the second is refused is what the whole driver stands on, and some stores know nothing of it.
+ * `bytes` are what `key` has.
+ * @throws RametError `StoreUnavailable`
+ */
+async function requireRefusal(bucket: Bucket, key: string, bytes: Uint8Array): Promise<void> {
+  if (!(await bucket.putIfAbsent(key, bytes))) return;
+  throw new RametError("StoreUnavailable", `the store ${bucket.name} cannot be used: it writes over what is there`, {
+    hint: "Use an object store that honours the condition of a PUT, as the clouds' own do.",
+  });
+}
+
+/** How long a grant is good for, said twice: its signatures know the one, its reader the other. */
+interface Term {
+  ttlMilliseconds: number;
+  /** Milliseconds since 1970. */
+  expiresAt: number;
+}
+
+/** A grant for one attempt that nobody else makes. */
+export async function grantToWrite(
+  bucket: Bucket,
+  ref: CheckpointRef,
+  { ttlMilliseconds, expiresAt }: Term,
+): Promise<ObjectsWriteGrant> {
+  const attempt = newAttempt(expiresAt);
+  const keys = Array.from({ length: mostFiles }, (_, index) => fileKey(ref, attempt, index));
+  const [publication, publish, files] = await Promise.all([
+    bucket.signGet(publicationKey(ref), ttlMilliseconds),
+    bucket.signPutIfAbsent(publicationKey(ref), ttlMilliseconds),
+    Promise.all(keys.map((key) => bucket.signPutIfAbsent(key, ttlMilliseconds))),
+  ]);
+  const { largestObjectBytes: largestFileBytes } = bucket;
+  const signed = { attempt, publication, publish, files, largestFileBytes };
+  return { driver: "objects", access: "write", ...ref, expiresAt, ...signed };
+}
+
+async function grantToRead(
+  bucket: Bucket,
+  { manifestDigest, ...ref }: CheckpointRef & { manifestDigest: string },
+  { ttlMilliseconds, expiresAt }: Term,
+): Promise<ObjectsReadGrant> {
+  const [publication, files] = await Promise.all([
+    bucket.signGet(publicationKey(ref), ttlMilliseconds),
+    publishedKeys(bucket, ref).then((keys) => Promise.all(keys.map((key) => bucket.signGet(key, ttlMilliseconds)))),
+  ]);
+  return { driver: "objects", access: "read", ...ref, expiresAt, manifestDigest, publication, files };
+}
+
+/** None of a checkpoint that is not there, or not legal: whoever opens it then learns that from what is published. */
+async function publishedKeys(bucket: Bucket, ref: CheckpointRef): Promise<string[]> {
+  try {
+    const publication = await findPublication(bucket, ref);
+    if (publication === undefined) return [];
+    const { files } = parseManifest(publication.manifestBytes, ref);
+    return files.map((_, index) => fileKey(ref, publication.attempt, index));
+  } catch (error) {
+    if (isUnreadable(error)) return [];
+    throw error;
+  }
 }

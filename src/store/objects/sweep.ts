@@ -1,10 +1,9 @@
 import type { SweepOptions, SweepReport } from "../checkpoint-store.ts";
 import type { Step } from "../sessions.ts";
 import type { Bucket, StoredObject } from "./bucket.ts";
-import { bytesOf, inventory, sorted, type Holding } from "./inventory.ts";
+import { bytesOf, deleteAll, type Holding, inventory, removeCheckpoint, sorted } from "./inventory.ts";
 import { attemptExpiry } from "./layout.ts";
-import { findPublication } from "./published.ts";
-import { deleteAll, removeCheckpoint } from "./remove.ts";
+import { findPublication } from "./publication.ts";
 import { requestMilliseconds } from "./signed-http.ts";
 
 export interface SweepContext {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { ObjectsWriteGrant } from "../../api/cell/grant.ts";
 import { checkGrant, refused } from "../grant-check.ts";
 import type { OpenForWriteOptions, Step, WriteSession } from "../sessions.ts";
-import { inCell } from "./cell-error.ts";
+import { inCell } from "./signed-http.ts";
 import { isPublicationUrl } from "./layout.ts";
 import { findPublished, publish, requireFits } from "./publish.ts";
 

@@ -1,11 +1,10 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, readFile, rmdir, writeFile } from "node:fs/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { inLeaves } from "../../../src/cell/cgroup/enter.ts";
 import { planV2 } from "../../../src/cell/cgroup/plan-v2.ts";
-import { SandboxCgroup } from "../../../src/cell/cgroup/sandbox-cgroup.ts";
+import { inLeaves, SandboxCgroup } from "../../../src/cell/cgroup/sandbox-cgroup.ts";
 
 /**
  * On a machine of version 1 the unified hierarchy has no controllers, so this proves how processes are put into leaves,

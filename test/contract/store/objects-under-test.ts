@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { parseManifest } from "../../../src/store/manifest.ts";
 import { readWhole, type Bucket } from "../../../src/store/objects/bucket.ts";
 import { fileKey } from "../../../src/store/objects/layout.ts";
-import { findPublication } from "../../../src/store/objects/published.ts";
+import { findPublication } from "../../../src/store/objects/publication.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";
 import type { StoreUnderTest } from "./harness.ts";
 

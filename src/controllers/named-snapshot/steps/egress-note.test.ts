@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { egressNote } from "./egress-note.ts";
+import { egressNote } from "./step.ts";
 
 const reset = "Traceback …\nConnectionResetError: [Errno 104] Connection reset by peer\n";
 const unknown = "curl: (6) Could not resolve host: example.org\n";

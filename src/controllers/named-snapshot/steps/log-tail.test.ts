@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { LogTail } from "./log-tail.ts";
-import { lastLines } from "./step-outcome.ts";
+import { lastLines } from "./step.ts";
 
 test("of a long log the end is kept, and that the beginning is not is told", () => {
   const log = new LogTail();

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { ManualClock } from "../../../../test/contract/kube/manual-clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import { FileEntry } from "../../../cell/client/guest-wire.ts";
-import { ProcessWatch } from "./process-watch.ts";
+import { ProcessWatch } from "./run-command.ts";
 
 /** Stands in for a guest, whose answers come when a test says so. */
 let asked: PromiseWithResolvers<FileEntry[]>[];

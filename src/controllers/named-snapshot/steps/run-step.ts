@@ -1,13 +1,16 @@
+import {
+  copyMode,
+  type CopyStep,
+  runTimeoutSeconds,
+  type WaitFor,
+  waitTimeoutSeconds,
+} from "../../../api/recipe/recipe.ts";
+import { delay } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
-import { runTimeoutSeconds } from "../../../api/recipe/recipe.ts";
-import { waitTimeoutSeconds } from "../../../api/recipe/wait-step.ts";
-import { copyFile } from "./copy-file.ts";
 import { LogTail } from "./log-tail.ts";
 import { runCommand } from "./run-command.ts";
 import { shell, unknownEnd } from "./shell.ts";
-import type { StepOutcome } from "./step-outcome.ts";
-import type { StepSurroundings, StepWish } from "./step-request.ts";
-import { waitUntil } from "./wait-until.ts";
+import type { StepContext, StepOutcome, StepSurroundings, StepWish } from "./step.ts";
 
 /**
  * Carries out one step. A step that was begun before (by a controller that is gone) is followed to its end, if the guest
@@ -73,3 +76,85 @@ function failureOfStep(thrown: unknown): Result {
 }
 
 const ofTheRecipe = new Set(["InvalidArgument", "Timeout", "NotFound", "Forbidden", "Unauthorized"]);
+
+/** Writes the file, and gives it its mode where it is not the one that files have anyway. It can be repeated. */
+async function copyFile(
+  copy: CopyStep,
+  { context, tag }: StepWish,
+  around: StepSurroundings,
+): Promise<Pick<StepOutcome, "exitCode" | "error">> {
+  const { guest, contentOf, signal } = around;
+  await guest(context.user).writeFile(copy.path, await contentOf(copy, signal), signal);
+  const mode = (copy.mode ?? copyMode).padStart(4, "0");
+  if (mode === copyMode) return {};
+  const commandLine = `chmod ${mode} "$RAMET_COPIED"`;
+  const environment = { ...context.environment, RAMET_COPIED: copy.path };
+  const wish = {
+    commandLine,
+    context: { ...context, environment },
+    tag,
+    fresh: true,
+    timeoutSeconds: modeTimeoutSeconds,
+  };
+  const log = new LogTail();
+  const { error, ...rest } = await runCommand(wish, around, log);
+  return error === undefined ? rest : { ...rest, error: `chmod ${mode}: ${error} ${log.text()}`.trim() };
+}
+
+const modeTimeoutSeconds = 30;
+
+interface WaitSurroundings {
+  context: StepContext;
+  tag: string;
+  around: StepSurroundings;
+  log: LogTail;
+}
+
+/** Looks again and again, with growing pauses, until it holds or the time is over. */
+async function waitUntil(
+  waitFor: WaitFor,
+  timeoutSeconds: number,
+  surroundings: WaitSurroundings,
+): Promise<Pick<StepOutcome, "error">> {
+  const { clock, signal } = surroundings.around;
+  const deadline = clock.monotonicMilliseconds() + timeoutSeconds * 1000;
+  for (let tries = 0; ; tries++) {
+    const leftMilliseconds = deadline - clock.monotonicMilliseconds();
+    if (await holds(waitFor, leftMilliseconds, tries, surroundings)) return {};
+    const pause = Math.min(firstPauseMilliseconds * 2 ** Math.min(tries, 10), longestPauseMilliseconds);
+    const left = deadline - clock.monotonicMilliseconds();
+    if (left <= 0) return { error: `${wished(waitFor)} within ${timeoutSeconds} s` };
+    await delay(clock, Math.min(pause, left), signal);
+  }
+}
+
+async function holds(
+  { port, file, command }: WaitFor,
+  leftMilliseconds: number,
+  tries: number,
+  { context, tag, around, log }: WaitSurroundings,
+): Promise<boolean> {
+  if (port !== undefined) return around.takesConnections(port, around.signal);
+  if (file !== undefined) return exists(file, context, around);
+  const timeoutSeconds = Math.max(1, Math.ceil(leftMilliseconds / 1000));
+  const wish = { commandLine: command ?? "", context, tag: `${tag}-${tries}`, fresh: true, timeoutSeconds };
+  return (await runCommand(wish, around, log)).exitCode === 0;
+}
+
+async function exists(file: string, context: StepContext, { guest }: StepSurroundings): Promise<boolean> {
+  try {
+    await guest(context.user).stat(file);
+    return true;
+  } catch (error) {
+    if (RametError.from(error).code === "NotFound") return false;
+    throw error;
+  }
+}
+
+function wished({ port, file, command }: WaitFor): string {
+  if (port !== undefined) return `nothing took connections on port ${port} (from outside the sandbox)`;
+  return file === undefined ? `${command ?? ""} did not end with exit code 0` : `${file} did not come to be`;
+}
+
+const firstPauseMilliseconds = 50;
+const longestPauseMilliseconds = 1_000;

@@ -1,5 +1,5 @@
 import { RametError } from "../../../base/errors.ts";
-import type { StepContext } from "./step-context.ts";
+import type { StepContext } from "./step.ts";
 
 /** How the guest is asked to run a command line of a recipe. */
 export function shell(commandLine: string, context: StepContext, tag: string) {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { stepContext } from "./step-context.ts";
+import { stepContext } from "./step.ts";
 
 const recipe = [
   { env: { A: "1", B: "1" } },

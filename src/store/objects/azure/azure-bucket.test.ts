@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { AzureLocation } from "../../../api/store/azure-address.ts";
+import type { AzureLocation } from "../../../api/store/store-address.ts";
 import { azureBucket } from "./azure-bucket.ts";
 import { isPublicationUrl } from "../layout.ts";
 

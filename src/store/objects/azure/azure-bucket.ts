@@ -1,12 +1,10 @@
-import { ContainerClient, StorageResponseFormat, type StoragePipelineOptions } from "@azure/storage-blob";
-import type { AzureLocation } from "../../../api/store/azure-address.ts";
-import { nameOfStore } from "../../../api/store/store-address.ts";
+import { ContainerClient, RestError, type StoragePipelineOptions, StorageResponseFormat } from "@azure/storage-blob";
 import type { SignedRequest } from "../../../api/cell/grant.ts";
-import { azureErrors } from "./azure-error.ts";
-import { azureAccess, serviceVersion, type AzurePermission } from "./azure-signing.ts";
+import { type AzureLocation, nameOfStore } from "../../../api/store/store-address.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
-import { clientCalls } from "../client-calls.ts";
+import { clientCalls, type CloudErrors } from "../client-calls.ts";
 import { silenceLimit } from "../silence-limit.ts";
+import { azureAccess, type AzurePermission, serviceVersion } from "./azure-signing.ts";
 
 /** What Azure takes in one PUT of a blob, since version 2019-12-12 of the service. */
 const largestObjectBytes = 5_000 * 2 ** 20;
@@ -82,3 +80,25 @@ const responseFormat = StorageResponseFormat.Xml;
 const options: StoragePipelineOptions = {
   retryOptions: { maxTries: 4, retryDelayInMs: 200, maxRetryDelayInMs: 5_000 },
 };
+
+/** How Azure's client fails. */
+function azureErrors(account: string): CloudErrors {
+  return {
+    refusalOf: (error) =>
+      error instanceof RestError && error.statusCode !== undefined
+        ? { status: error.statusCode, word: error.code }
+        : { cause: error },
+    hasNoCredentials: ({ name }) => nobody.has(name),
+    identityHint:
+      "Give the controllers a managed identity (AKS workload identity), or the account's key in AZURE_STORAGE_KEY.",
+    rightsHint: `Give the role Storage Blob Data Contributor on the storage account ${account}, or its key in AZURE_STORAGE_KEY.`,
+  };
+}
+
+/** Errors of @azure/identity, which gives no token: it finds nobody, or Entra ID does not know who asks. */
+const nobody = new Set([
+  "AggregateAuthenticationError",
+  "AuthenticationError",
+  "AuthenticationRequiredError",
+  "CredentialUnavailableError",
+]);

@@ -6,9 +6,9 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { GcsLocation } from "../../../api/store/gcs-address.ts";
+import type { GcsLocation } from "../../../api/store/store-address.ts";
 import { gcsBucket } from "./gcs-bucket.ts";
-import { grantToWrite } from "../grants.ts";
+import { grantToWrite } from "../store.ts";
 import { isPublicationUrl } from "../layout.ts";
 
 /**

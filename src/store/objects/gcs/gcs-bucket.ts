@@ -1,15 +1,13 @@
+import { GoogleAuth } from "google-auth-library";
 import { z } from "zod";
+import { type GcsLocation, nameOfStore } from "../../../api/store/store-address.ts";
 import { RametError } from "../../../base/errors.ts";
-import type { GcsLocation } from "../../../api/store/gcs-address.ts";
-import { nameOfStore } from "../../../api/store/store-address.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
-import { clientCalls } from "../client-calls.ts";
-import { gcsErrors } from "./gcs-error.ts";
-import { googleCredentials } from "./gcs-credentials.ts";
+import { clientCalls, type CloudErrors } from "../client-calls.ts";
+import { kindOfRefusal, refusalError } from "../refusal.ts";
+import { GoogleRefusal } from "./gcs-refusal.ts";
 import { googleRequest } from "./gcs-request.ts";
-import { signGoogleUrl, type RequestToSign } from "./gcs-signed-url.ts";
-import { googleSigner, type GoogleSignerOptions } from "./gcs-signer.ts";
-import { refusalError } from "../refusal.ts";
+import { googleSigner, type GoogleSignerOptions, type RequestToSign, signGoogleUrl } from "./gcs-signer.ts";
 
 /** What Cloud Storage takes in one PUT. */
 const largestObjectBytes = 5 * 2 ** 40;
@@ -117,4 +115,36 @@ function pageOf(data: unknown, store: string): z.infer<typeof Page> {
     cause: page.error,
     hint: "Look whether the store's endpoint is one of Cloud Storage.",
   });
+}
+
+/** The longest that one call may take. None brings more than a part of an object. */
+const callMilliseconds = 30_000;
+
+/**
+ * Who the controllers are to Google: what Google's own tools would find (Application Default Credentials), which is a key or a
+ * federation that `GOOGLE_APPLICATION_CREDENTIALS` names, gcloud's, the workload identity of GKE, or the node.
+ */
+function googleCredentials(): GoogleAuth {
+  const auth = new GoogleAuth({
+    scopes: ["https://www.googleapis.com/auth/cloud-platform"],
+    clientOptions: { transporterOptions: { timeout: callMilliseconds } },
+  });
+  // Who has a key signs its tokens: nobody is asked for one.
+  auth.useJWTAccessWithScope = true;
+  return auth;
+}
+
+/** How Cloud Storage at an endpoint fails. */
+function gcsErrors(store: string, endpoint: string): CloudErrors {
+  const { origin } = new URL(endpoint);
+  return {
+    refusalOf: (error) =>
+      error instanceof GoogleRefusal && error.origin === origin ? error.refusal : { cause: error },
+    // Where another has refused, it was about who the controllers are.
+    hasNoCredentials: (error) =>
+      !(error instanceof GoogleRefusal) || (error.origin !== origin && kindOfRefusal(error.refusal) !== "passing"),
+    identityHint:
+      "Give the controllers a Google service account by workload identity, or name a key or a federation in GOOGLE_APPLICATION_CREDENTIALS.",
+    rightsHint: `Give the controllers' service account roles/storage.objectUser on the bucket of ${store}.`,
+  };
 }

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { S3Location } from "../../../api/store/s3-address.ts";
+import type { S3Location } from "../../../api/store/store-address.ts";
 import { isPublicationUrl } from "../layout.ts";
 import { s3Bucket } from "./s3-bucket.ts";
 

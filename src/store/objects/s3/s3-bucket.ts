@@ -5,13 +5,12 @@ import {
   PutObjectCommand,
   S3Client,
   type S3ClientConfig,
+  S3ServiceException,
 } from "@aws-sdk/client-s3";
 import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
-import type { S3Location } from "../../../api/store/s3-address.ts";
-import { nameOfStore } from "../../../api/store/store-address.ts";
+import { nameOfStore, type S3Location } from "../../../api/store/store-address.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
-import { clientCalls } from "../client-calls.ts";
-import { s3Errors } from "./s3-error.ts";
+import { clientCalls, type CloudErrors } from "../client-calls.ts";
 
 /** What S3 takes in one PUT. */
 const largestObjectBytes = 5 * 2 ** 30;
@@ -103,5 +102,20 @@ function clientConfig({ region, endpoint, pathStyle = endpoint !== undefined }: 
       throwOnRequestTimeout: true,
       socketTimeout: 30_000,
     },
+  };
+}
+
+/** How S3's client fails. */
+function s3Errors(store: string): CloudErrors {
+  return {
+    refusalOf: (error) =>
+      error instanceof S3ServiceException
+        ? { status: error.$metadata.httpStatusCode, word: error.name }
+        : { cause: error },
+    hasNoCredentials: ({ name, message }) =>
+      name === "CredentialsProviderError" || message.startsWith("Could not load credentials"),
+    identityHint:
+      "Give the controllers a role (IRSA or EKS Pod Identity), or keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+    rightsHint: `Allow s3:GetObject, s3:PutObject and s3:DeleteObject on ${store}/*, and s3:ListBucket on its bucket.`,
   };
 }

@@ -1,2 +1,0 @@
-/** Where clusters have their Pods, Services and nodes if nobody says it: the ranges of RFC 1918 and RFC 6598. */
-export const privateRanges: readonly string[] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"];
