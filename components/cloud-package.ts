@@ -24,7 +24,7 @@ function isNotFound(error: unknown): boolean {
 }
 
 /** A resource of a cloud's own package, before it is declared. */
-export interface CloudWish {
+export interface CloudResource {
   /** Such as `azure-native:storage:StorageAccount`. */
   type: string;
   /** Such as `snapshots-store`, which begins with the component's own. */
@@ -33,7 +33,7 @@ export interface CloudWish {
 }
 
 /** Answers the inputs of the resource: all of them. */
-export type CloudTransform = (wish: CloudWish) => Inputs;
+export type CloudTransform = (wish: CloudResource) => Inputs;
 
 /** Pulumi applies it to each resource that is declared with these options. */
 export function transforming(transform: CloudTransform | undefined): CustomResourceOptions {

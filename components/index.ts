@@ -40,4 +40,4 @@ export {
 } from "./snapshot-stack/snapshot-class.ts";
 export { type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 export { type SnapshotSourceArgs } from "./named-snapshot.ts";
-export { type CloudTransform, type CloudWish } from "./cloud-package.ts";
+export { type CloudTransform, type CloudResource } from "./cloud-package.ts";

@@ -3,7 +3,7 @@ import type { ErrorCode } from "../src/base/error-codes.ts";
 import { RametError } from "../src/base/errors.ts";
 import { connectionOf, type Surroundings } from "../provider/handlers/open-cluster.ts";
 import { knownValue } from "./await.ts";
-import { programSurroundings } from "./placement.ts";
+import { programEnvironment } from "./placement.ts";
 import { refusal } from "./refusal.ts";
 
 export interface Look<Seen> {
@@ -40,7 +40,7 @@ export async function lookAt<Seen>(
 }
 
 function surroundings(kubeconfig: string | undefined): Surroundings {
-  if (kubeconfig === undefined) return programSurroundings();
+  if (kubeconfig === undefined) return programEnvironment();
   const get = (key: string): string | undefined => (key === "kubernetes:kubeconfig" ? kubeconfig : undefined);
   return { configuration: { get }, environment: process.env };
 }
@@ -60,7 +60,7 @@ async function refuseElsewhere(looked: Surroundings): Promise<void> {
       ({ server }) => server,
       () => undefined,
     );
-  const [wanted, usual] = await Promise.all([serverOf(looked), serverOf(programSurroundings())]);
+  const [wanted, usual] = await Promise.all([serverOf(looked), serverOf(programEnvironment())]);
   // Where there is none, Pulumi's own provider says so.
   if (wanted === undefined || usual === undefined || wanted === usual) return;
   const what = `The argument kubeconfig is of ${wanted}, and the objects would go to ${usual}, which Pulumi uses where no provider is named`;

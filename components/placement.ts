@@ -35,7 +35,7 @@ export function placementOf(resourceName: string, args: PlacementArgs): Placemen
 
 /** Where Pulumi's Kubernetes provider puts what names no namespace. A preview goes on without a kubeconfig. */
 function usualNamespace(): Promise<string> {
-  return defaultNamespace(programSurroundings()).catch(() => "default");
+  return defaultNamespace(programEnvironment()).catch(() => "default");
 }
 
 /**
@@ -81,7 +81,7 @@ interface Aliased {
 }
 
 /** Where the program's cluster is found: by the stack's configuration, as Pulumi's Kubernetes provider does by itself. */
-export function programSurroundings(): Surroundings {
+export function programEnvironment(): Surroundings {
   const configuration = new Config("kubernetes");
   const get = (key: string): string | undefined => configuration.get(key.replace(/^kubernetes:/, ""));
   return { configuration: { get }, environment: process.env };

@@ -81,8 +81,8 @@ export function installedStore({
   claim,
   ...remote
 }: RametStore): MountedStore<Input<string>> | RemoteStore<Input<string>> | undefined {
-  const folder = directory ?? claim;
-  if ([folder, ...Object.values(remote)].filter((each) => each !== undefined).length > 1) throw twoNamed();
+  const mounted = directory ?? claim;
+  if ([mounted, ...Object.values(remote)].filter((each) => each !== undefined).length > 1) throw twoNamed();
   if (remote.s3 !== undefined) {
     const { roleArn, secret, ...location } = remote.s3;
     return remoteStore(output({ driver: "s3" as const, ...location }), { roleArn, secret });

@@ -5,14 +5,14 @@ import { RunError } from "@pulumi/pulumi";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { copy } from "./recipe.ts";
 
-let folder: string;
+let directory: string;
 
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), "ramet-recipe-"));
+  directory = mkdtempSync(join(tmpdir(), "ramet-recipe-"));
 });
 
 afterAll(() => {
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 it("copies a text file of at most 256 KiB", () => {
@@ -43,7 +43,7 @@ it("refuses in one line what it cannot copy", () => {
 });
 
 function file(name: string, content: string | Buffer): string {
-  const path = join(folder, name);
+  const path = join(directory, name);
   writeFileSync(path, content);
   return path;
 }

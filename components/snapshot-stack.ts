@@ -17,7 +17,7 @@ import { refuseFor, type Finding } from "../provider/handlers/snapshot-stack/fin
 import { planStack, type StackPlan } from "../provider/handlers/snapshot-stack/plan-stack.ts";
 import { factsOf, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 import { nothingSeen, type StackSeen } from "../provider/handlers/snapshot-stack/stack-seen.ts";
-import type { StackWish } from "../provider/handlers/snapshot-stack/stack-request.ts";
+import type { StackRequest } from "../provider/handlers/snapshot-stack/stack-request.ts";
 import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
 import { lookAt } from "./look-at.ts";
 import { ownersOf } from "./placement.ts";
@@ -97,7 +97,7 @@ export class SnapshotStack extends ComponentResource<Made> {
 
   async #declare(
     args: Args,
-    { wish, plan, classes }: { wish: StackWish; plan: StackPlan; classes: readonly DeclaredClass[] },
+    { wish, plan, classes }: { wish: StackRequest; plan: StackPlan; classes: readonly DeclaredClass[] },
   ): Promise<Made["objects"]> {
     const annotations = { [ownerAnnotation]: wish.owners[0] };
     // They stay when the stack goes: with them all snapshots would.
@@ -118,7 +118,7 @@ export class SnapshotStack extends ComponentResource<Made> {
   /** After an update it is looked once more, at what has come of it. */
   #facts(
     args: Args,
-    wish: StackWish,
+    wish: StackRequest,
     { seen, objects }: { seen: StackSeen | undefined; objects: Made["objects"] },
   ): Output<SnapshotStackFacts> {
     const facts = (found: StackSeen): SnapshotStackFacts => factsOf(found, planStack(wish, found).findings);

@@ -6,7 +6,7 @@ import { format, resolveConfig } from "prettier";
 import { readComponents } from "./reference-types.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const folder = join(root, "docs/reference");
+const directory = join(root, "docs/reference");
 const { resources, types, callables } = readComponents(root);
 const pages = new Map([
   ["README.md", renderIndex()],
@@ -14,16 +14,16 @@ const pages = new Map([
   ["recipe.md", renderRecipe()],
 ]);
 
-const there = await readdir(folder).catch(() => []);
+const there = await readdir(directory).catch(() => []);
 const others = there.filter((name) => !pages.has(name));
 const stale = [];
 for (const [name, text] of pages) {
-  const path = join(folder, name);
+  const path = join(directory, name);
   const wanted = await format(text, { ...(await resolveConfig(path)), parser: "markdown" });
   if ((await readFile(path, "utf8").catch(() => "")) === wanted) continue;
   stale.push(name);
   if (process.argv.includes("--check")) continue;
-  await mkdir(folder, { recursive: true });
+  await mkdir(directory, { recursive: true });
   await writeFile(path, wanted);
 }
 if (process.argv.includes("--check")) {
@@ -33,7 +33,7 @@ if (process.argv.includes("--check")) {
     );
     process.exitCode = 1;
   }
-} else for (const name of others) await rm(join(folder, name));
+} else for (const name of others) await rm(join(directory, name));
 
 function renderIndex() {
   const rows = [...resources].map(({ name, doc }) => `| [${name}](${pageOf(name)}) | ${cell(firstSentence(doc))} |`);

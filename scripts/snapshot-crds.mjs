@@ -13,20 +13,20 @@ const pinned = {
   sum: "h1:FtGewu2k6HWw6evLGXY8JqUZ9eHpti1kd3e4amj+ilA=",
 };
 
-const folder = join(dirname(dirname(fileURLToPath(import.meta.url))), "dist", "external-snapshotter");
-const path = join(folder, "crds.json");
+const directory = join(dirname(dirname(fileURLToPath(import.meta.url))), "dist", "external-snapshotter");
+const path = join(directory, "crds.json");
 
 /** @returns {string | undefined} why they are not there */
 export function makeSnapshotCrds() {
   if (existsSync(path) && JSON.parse(readFileSync(path, "utf8")).sum === pinned.sum) return undefined;
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(directory, { recursive: true, force: true });
   const { dir, problem } = download();
   if (dir === undefined) return problem;
   const crds = globSync("config/crd/*_*.yaml", { cwd: dir })
     .sort()
     .map((file) => parse(readFileSync(join(dir, file), "utf8")));
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "LICENSE"), readFileSync(join(dir, "LICENSE")));
+  mkdirSync(directory, { recursive: true });
+  writeFileSync(join(directory, "LICENSE"), readFileSync(join(dir, "LICENSE")));
   writeFileSync(`${path}.new`, JSON.stringify({ ...pinned, crds }));
   renameSync(`${path}.new`, path);
   return undefined;

@@ -10,24 +10,24 @@ export function thirdPartyNotices(root, built) {
   const inputs = built
     .flatMap(({ metafile }) => Object.values(metafile?.outputs ?? {}))
     .flatMap(({ inputs }) => Object.entries(inputs));
-  const folders = inputs
+  const directories = inputs
     .filter(([, { bytesInOutput }]) => bytesInOutput > 0)
     .map(([path]) => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1])
-    .filter((folder) => folder !== undefined);
-  const notices = [...new Set(folders)].sort().map((folder) => noticeOf(join(root, folder)));
+    .filter((directory) => directory !== undefined);
+  const notices = [...new Set(directories)].sort().map((directory) => noticeOf(join(root, directory)));
   return `Parts of these packages are in the programs beside this file.\n\n${notices.join(`\n${"-".repeat(78)}\n\n`)}`;
 }
 
 /** @param {string} folder */
-function noticeOf(folder) {
-  const { name, version, license, author } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
-  const files = globSync("{LICENSE,LICENCE,NOTICE,COPYING,license}{,.md,.txt}", { cwd: folder }).sort();
+function noticeOf(directory) {
+  const { name, version, license, author } = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"));
+  const files = globSync("{LICENSE,LICENCE,NOTICE,COPYING,license}{,.md,.txt}", { cwd: directory }).sort();
   const holder = typeof author === "string" ? author : author?.name;
   const isMit = license === "MIT" && holder !== undefined;
   if (files.length === 0 && license !== "Apache-2.0" && !isMit) {
     throw new Error(`${name} has no license file: look what ${license} asks of who bundles it`);
   }
-  const texts = files.map((file) => readFileSync(join(folder, file), "utf8").trim());
+  const texts = files.map((file) => readFileSync(join(directory, file), "utf8").trim());
   if (texts.length === 0) texts.push(isMit ? mitLicense(holder) : apacheLicense);
   const text = texts.join("\n\n");
   return `${name} ${version} (${license})\n\n${text}\n`;

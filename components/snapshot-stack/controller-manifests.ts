@@ -1,6 +1,6 @@
 import { output, type Input } from "@pulumi/pulumi";
 import { ruleOf } from "../../src/install/rights.ts";
-import { disruptionBudget, powerless, spreadOverMachines } from "../../src/install/replicas.ts";
+import { disruptionBudget, restrictedSecurityContext, spreadOverMachines } from "../../src/install/replicas.ts";
 import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { controllerRights, groupRights, leaseRights } from "./controller-rights.ts";
@@ -92,7 +92,7 @@ function pod({ image, workers, requestsPerSecond, groupSnapshots }: ControllerOp
         ports: [{ name: "metrics", containerPort: metricsPort }],
         livenessProbe: { httpGet: { path: "/healthz/leader-election", port: "metrics" }, initialDelaySeconds: 10 },
         resources: { requests: { cpu: "20m", memory: "64Mi" } },
-        securityContext: powerless,
+        securityContext: restrictedSecurityContext,
       },
     ],
   };

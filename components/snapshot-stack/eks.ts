@@ -38,7 +38,7 @@ export const addonNames = {
 } as const;
 const account = { namespace: "kube-system", serviceAccount: "ebs-csi-controller-sa" };
 
-interface EksWish {
+interface EksRequest {
   args: EksStackArgs;
   /** The add-ons that are not there yet. */
   addons: readonly string[];
@@ -48,7 +48,7 @@ interface EksWish {
 /** The add-ons that a plan has EKS install, the role of the driver, and the store. */
 export async function eksResources(
   name: string,
-  wish: EksWish,
+  wish: EksRequest,
   options: CustomResourceOptions,
 ): Promise<Record<string, CustomResource>> {
   const { store, ...args } = wish.args;
@@ -58,7 +58,7 @@ export async function eksResources(
 
 async function addonResources(
   name: string,
-  { args, addons, before }: EksWish,
+  { args, addons, before }: EksRequest,
   options: CustomResourceOptions,
 ): Promise<Record<string, CustomResource>> {
   const eks = await cloudPackage("@pulumi/aws", () => import("@pulumi/aws/eks/index.js"));

@@ -2,7 +2,7 @@ import { output, type Input, type Output } from "@pulumi/pulumi";
 import { refusal } from "../refusal.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { RametError } from "../../src/base/errors.ts";
-import type { ClassWish } from "../../provider/handlers/snapshot-stack/stack-request.ts";
+import type { SnapshotClassRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";
 import {
   classNameFor,
   classParameters,
@@ -91,7 +91,7 @@ export interface AlibabaDiskSnapshotOptions {
   tags?: Record<string, Input<string>>;
 }
 
-export interface DeclaredClass extends ClassWish {
+export interface DeclaredClass extends SnapshotClassRequest {
   purpose: Purpose;
   parameters: Output<Record<string, string>>;
 }

@@ -3,7 +3,7 @@ import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
 import { podIdentityAgent } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
 import { driverNames } from "../../provider/handlers/snapshot-stack/class-parameters.ts";
-import type { AddonWish, StackWish } from "../../provider/handlers/snapshot-stack/stack-request.ts";
+import type { AddonRequest, StackRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { addonNames, type EksStackArgs } from "./eks.ts";
 import { classesOf, type DeclaredClass, type SnapshotClassArgs } from "./snapshot-class.ts";
@@ -15,10 +15,10 @@ export function classesFor({ cloud, classes, eks }: SnapshotStackArgs): Declared
 }
 
 export function wishOf(
-  owners: StackWish["owners"],
+  owners: StackRequest["owners"],
   args: SnapshotStackArgs,
   classes: readonly DeclaredClass[],
-): StackWish {
+): StackRequest {
   const { cloud, mode = "auto", groupSnapshots = false, controller } = args;
   return {
     ...{ cloud, mode, groupSnapshots, owners },
@@ -30,7 +30,7 @@ export function wishOf(
   };
 }
 
-function eksAddons({ autoMode = false, identity }: Partial<EksStackArgs> = {}): AddonWish[] {
+function eksAddons({ autoMode = false, identity }: Partial<EksStackArgs> = {}): AddonRequest[] {
   if (autoMode) return [{ addon: addonNames.controller }];
   return [
     { addon: addonNames.controller },

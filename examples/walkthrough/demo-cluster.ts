@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { Cluster } from "../../src/cli/cluster/cluster.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
-import { clusterFolder } from "../../src/local/cluster-directory.ts";
+import { clusterDirectory } from "../../src/local/cluster-directory.ts";
 
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
 const name = "demo";
@@ -17,8 +17,8 @@ export class DemoCluster {
   readonly #dataFolder: string;
   #cluster: Cluster | undefined;
 
-  private constructor(dataFolder: string) {
-    this.#dataFolder = dataFolder;
+  private constructor(dataDirectory: string) {
+    this.#dataFolder = dataDirectory;
   }
 
   static async make(): Promise<DemoCluster> {
@@ -44,7 +44,7 @@ export class DemoCluster {
   }
 
   get kubeconfigPath(): string {
-    return clusterFolder(name, this.#environment).kubeconfig;
+    return clusterDirectory(name, this.#environment).kubeconfig;
   }
 
   get #environment(): NodeJS.ProcessEnv {
@@ -70,11 +70,11 @@ export class DemoCluster {
 }
 
 /** Processes and mounts that name the folder, and files in it. */
-async function traces(folder: string): Promise<string[]> {
+async function traces(directory: string): Promise<string[]> {
   const pids = (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry));
   const commandLines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
   const processes = commandLines.map((line) => line.replaceAll("\0", " ").trim());
   const mounts = (await readFile("/proc/self/mounts", "utf8")).split("\n");
-  const files = await readdir(join(folder, "ramet")).catch(() => []);
-  return [...[...processes, ...mounts].filter((line) => line.includes(folder)), ...files];
+  const files = await readdir(join(directory, "ramet")).catch(() => []);
+  return [...[...processes, ...mounts].filter((line) => line.includes(directory)), ...files];
 }

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import type { Engine, RunResult } from "../../test/engine/engine.ts";
 import { openEngine } from "../../test/engine/open-engine.ts";
-import { ProgramFolder } from "../../test/engine/program-directory.ts";
+import { ProgramDirectory } from "../../test/engine/program-directory.ts";
 import { CommandLine } from "./command-line.ts";
 import { runDemo, type DemoContext } from "./run-demo.ts";
 import { SetWatch } from "./set-watch.ts";
@@ -18,17 +18,17 @@ const at = { namespace: "default", name: "python-data" };
  * change that is previewed and rolled out, its revert, and the end; on a cluster on this machine.
  */
 async function walkThrough(context: DemoContext): Promise<void> {
-  const folder = await ProgramFolder.make(fileURLToPath(new URL("../local", import.meta.url)));
+  const directory = await ProgramDirectory.make(fileURLToPath(new URL("../local", import.meta.url)));
   try {
-    await goThrough(context, folder);
+    await goThrough(context, directory);
   } finally {
-    await folder.remove();
+    await directory.remove();
   }
 }
 
 async function goThrough(
   { cluster, kubeconfigPath, steps, signal }: DemoContext,
-  folder: ProgramFolder,
+  directory: ProgramDirectory,
 ): Promise<void> {
   const note = (line: string): void => {
     // Of what is said in between, a person reads what is said of the snapshot.
@@ -51,7 +51,7 @@ async function goThrough(
 
   await steps.step("Look for pulumi", async () => {
     found = await openEngine({
-      ...{ program: folder.path, stateFolder: folder.home, kubeconfig: kubeconfigPath, onLine: note, signal },
+      ...{ program: directory.path, stateDirectory: directory.home, kubeconfig: kubeconfigPath, onLine: note, signal },
       ...{ project: "ramet-local", stack: "demo", passphrase: "demo" },
     });
     return found.description;
@@ -74,7 +74,7 @@ async function goThrough(
       return `${claimed} has the table in it, and the pool holds ${replicas} ready ones again`;
     });
     await steps.step("Change the second step, and preview", async () => {
-      await folder.edit("--rows 100000", "--rows 200000");
+      await directory.edit("--rows 100000", "--rows 200000");
       const { text } = await succeeded(engine().preview());
       if (!/rebuilds from step 2 of 4; pool rolls 10 sandboxes/.test(text))
         throw new Error(`the preview says: ${text}`);
@@ -91,7 +91,7 @@ async function goThrough(
     });
     await steps.step("git revert and pulumi up: nothing is built", async () => {
       const before = await checkpoints();
-      await folder.edit("--rows 200000", "--rows 100000");
+      await directory.edit("--rows 200000", "--rows 100000");
       const { text, outputs } = await succeeded(engine().up());
       expectEqual("the version", String(outputs["version"]), "1");
       expectEqual("the digest", String(outputs["digest"]), String(first?.outputs["digest"]));

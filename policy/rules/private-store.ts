@@ -19,19 +19,19 @@ type Judge = (inputs: PolicyResource["inputs"]) => string[];
 /** By provider and class; the module of a token has the version of the API in it with some, and is needed to tell classes apart with others. */
 const judges: ReadonlyMap<string, Judge> = new Map<string, Judge>([
   // https://docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html: canned ACLs and predefined groups
-  ["aws Bucket", judgeAcl],
-  ["aws BucketV2", judgeAcl],
-  ["aws BucketAcl", judgeAcl],
-  ["aws BucketAclV2", judgeAcl],
-  ["aws BucketPublicAccessBlock", judgeAccessBlock],
-  ["aws BucketPolicy", judgeBucketPolicy],
+  ["aws Bucket", validateAcl],
+  ["aws BucketV2", validateAcl],
+  ["aws BucketAcl", validateAcl],
+  ["aws BucketAclV2", validateAcl],
+  ["aws BucketPublicAccessBlock", validateAccessBlock],
+  ["aws BucketPolicy", validateBucketPolicy],
   // https://cloud.google.com/storage/docs/access-control/making-data-public and .../access-control/lists
-  ["gcp BucketIAMMember", judgeMembers],
-  ["gcp BucketIAMBinding", judgeMembers],
-  ["gcp BucketIAMPolicy", judgeIamPolicy],
-  ["gcp BucketAccessControl", judgeMembers],
-  ["gcp DefaultObjectAccessControl", judgeMembers],
-  ["gcp BucketACL", judgeAcl],
+  ["gcp BucketIAMMember", validateMembers],
+  ["gcp BucketIAMBinding", validateMembers],
+  ["gcp BucketIAMPolicy", validateIamPolicy],
+  ["gcp BucketAccessControl", validateMembers],
+  ["gcp DefaultObjectAccessControl", validateMembers],
+  ["gcp BucketACL", validateAcl],
   // https://learn.microsoft.com/azure/storage/blobs/anonymous-read-access-configure
   [
     "azure-native StorageAccount",
@@ -54,7 +54,7 @@ const judges: ReadonlyMap<string, Judge> = new Map<string, Judge>([
   ],
 ]);
 
-function judgeAcl(inputs: PolicyResource["inputs"]): string[] {
+function validateAcl(inputs: PolicyResource["inputs"]): string[] {
   const { acl, predefinedAcl, accessControlPolicy, grants: ofBucket = [] } = Acl.parse(inputs);
   const word = acl ?? predefinedAcl;
   const everybody = /^(?:public|authenticated)-?read/i;
@@ -69,13 +69,13 @@ function judgeAcl(inputs: PolicyResource["inputs"]): string[] {
 }
 
 /** What is left out of a block is not blocked. */
-function judgeAccessBlock(inputs: PolicyResource["inputs"]): string[] {
+function validateAccessBlock(inputs: PolicyResource["inputs"]): string[] {
   const all = ["blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"];
   return all.filter((key) => inputs[key] !== true).map((key) => `${key} is not true`);
 }
 
 /** A condition may bind it to an organisation or a network: such a policy is for people to judge. */
-function judgeBucketPolicy({ policy }: PolicyResource["inputs"]): string[] {
+function validateBucketPolicy({ policy }: PolicyResource["inputs"]): string[] {
   const { Statement } = BucketPolicy.parse(typeof policy === "string" ? JSON.parse(policy) : policy);
   const isOpen = [Statement].flat().some(({ Effect, Principal, Condition }) => {
     const principals = typeof Principal === "string" ? [Principal] : [Principal?.AWS ?? []].flat();
@@ -84,16 +84,16 @@ function judgeBucketPolicy({ policy }: PolicyResource["inputs"]): string[] {
   return told(isOpen, 'a statement allows the principal "*" without a condition');
 }
 
-function judgeMembers(inputs: PolicyResource["inputs"]): string[] {
+function validateMembers(inputs: PolicyResource["inputs"]): string[] {
   const { member, members = [], entity } = Members.parse(inputs);
   return [member, entity, ...members]
     .filter((one) => one === "allUsers" || one === "allAuthenticatedUsers")
     .map(String);
 }
 
-function judgeIamPolicy({ policyData }: PolicyResource["inputs"]): string[] {
+function validateIamPolicy({ policyData }: PolicyResource["inputs"]): string[] {
   const { bindings } = IamPolicy.parse(typeof policyData === "string" ? JSON.parse(policyData) : policyData);
-  return bindings.flatMap(judgeMembers);
+  return bindings.flatMap(validateMembers);
 }
 
 function told(isSo: boolean, what: string): string[] {

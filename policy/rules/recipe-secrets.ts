@@ -26,9 +26,12 @@ export const recipeSecrets = defineRule({
     // Pulumi's own mark: a value that came from a secret.
     const marked =
       snapshot["recipeHoldsSecrets"] === true ? ["a step holds a value that the program marks as secret"] : [];
-    return [...marked, ...recipe.flatMap((step, at) => judgeStep(step).map((what) => `step ${at + 1} holds ${what}`))];
+    return [
+      ...marked,
+      ...recipe.flatMap((step, at) => validateStep(step).map((what) => `step ${at + 1} holds ${what}`)),
+    ];
 
-    function judgeStep(step: Step): string[] {
+    function validateStep(step: Step): string[] {
       const texts = textsOf(step);
       const found = formats.filter(({ pattern }) => texts.some((text) => pattern.test(text))).map(({ what }) => what);
       const named = Object.entries(step.env ?? {})

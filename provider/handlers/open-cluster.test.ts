@@ -6,19 +6,19 @@ import { stringify } from "yaml";
 import { connectionOf, defaultNamespace } from "./open-cluster.ts";
 
 /** As Pulumi's Kubernetes provider reads its configuration (provider/pkg/provider of pulumi-kubernetes). */
-let folder: string;
+let directory: string;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-kubeconfig-"));
-  await writeFile(join(folder, "clusters"), stringify({ clusters: [cluster("a"), cluster("b")] }));
+  directory = await mkdtemp(join(tmpdir(), "ramet-kubeconfig-"));
+  await writeFile(join(directory, "clusters"), stringify({ clusters: [cluster("a"), cluster("b")] }));
   await writeFile(
-    join(folder, "contexts"),
+    join(directory, "contexts"),
     stringify({ contexts: [context("one", "a", "team-a"), context("two", "b")] }),
   );
-  await writeFile(join(folder, "current"), stringify({ "current-context": "one" }));
+  await writeFile(join(directory, "current"), stringify({ "current-context": "one" }));
 });
 
-afterAll(() => rm(folder, { recursive: true }));
+afterAll(() => rm(directory, { recursive: true }));
 
 it("merges the files of KUBECONFIG, of which some may be missing, and goes by the context that is asked for", async () => {
   expect(await servers({})).toEqual(["https://a.example", "team-a"]);
@@ -41,7 +41,7 @@ it("takes a text for a kubeconfig, and no environment variable for a context", a
 
 /** The server that is spoken to, and the namespace of what names none. */
 async function servers(configuration: Record<string, string>, environment = {}): Promise<string[]> {
-  const files = ["missing", "clusters", "contexts", "current"].map((name) => join(folder, name));
+  const files = ["missing", "clusters", "contexts", "current"].map((name) => join(directory, name));
   const around = {
     configuration: { get: (key: string) => configuration[key] },
     environment: { KUBECONFIG: files.join(delimiter), ...environment },

@@ -19,7 +19,7 @@ export interface Backend {
    *   source cannot be reached, `Timeout` when it does not answer, `StoreFull`, `StoreReadOnly`, `StoreUnavailable`,
    *   `CheckpointTooLarge`, `EngineFailed`
    */
-  cut(wish: CutWish): Promise<Capture>;
+  cut(wish: CaptureRequest): Promise<Capture>;
   /**
    * Resolves when the data is durable.
    * @throws RametError `CheckpointLost` when nothing is there under this handle, and nothing is on its way
@@ -29,13 +29,13 @@ export interface Backend {
    * Makes a sandbox that waits into a clone; answers when the clone answers under its own identity.
    * @throws RametError `CheckpointLost`, `NeedNotMet`, `EngineFailed`, `HandoverFailed`, `Timeout`, `Unavailable`
    */
-  clone(wish: CloneWish): Promise<Started>;
+  clone(wish: CloneRequest): Promise<Started>;
   /**
    * Ends what runs in a sandbox, and makes that into a clone in its place; answers as `clone` does. What is wrong with the
    * checkpoint is found before anything is ended.
    * @throws RametError as `clone`; `SandboxNotReady`, `Conflict` when another operation is under way
    */
-  swap(wish: SwapWish): Promise<Started>;
+  swap(wish: RestoreInPlaceRequest): Promise<Started>;
   /**
    * Resolves when all memory of a clone that answers already is in.
    * @throws RametError `Unavailable` when it cannot be reached, `Timeout` when it takes no end
@@ -58,7 +58,7 @@ export interface CheckpointHandle {
   checkpointId: string;
 }
 
-export interface CutWish {
+export interface CaptureRequest {
   source: SandboxTarget;
   handle: CheckpointHandle;
   contents: Contents;
@@ -86,7 +86,7 @@ export type CheckpointRecord = RametCheckpointStatus & {
   consistency: (typeof consistencies)[number];
 };
 
-export interface CloneWish {
+export interface CloneRequest {
   handle: CheckpointHandle;
   manifestDigest: string;
   contents: Contents;
@@ -94,7 +94,7 @@ export interface CloneWish {
   identity: Identity;
 }
 
-export interface SwapWish extends CloneWish {
+export interface RestoreInPlaceRequest extends CloneRequest {
   /** Tells this wish from an earlier one: the same again gets the same answer. */
   request: string;
 }

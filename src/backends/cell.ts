@@ -5,7 +5,7 @@ import { type Clock, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { type Bound, bounded } from "../base/within.ts";
 import { type CellAddress, CellClient } from "../cell/client/cell-client.ts";
-import type { CheckpointStanding, CheckpointStore } from "../store/checkpoint-store.ts";
+import type { CheckpointLiveness, CheckpointStore } from "../store/checkpoint-store.ts";
 import { type Manifest, sizeOf } from "../store/manifest.ts";
 import type { Backend, CheckpointHandle, CheckpointRecord, SandboxTarget, Started, Swept } from "./backend.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
@@ -34,7 +34,7 @@ export interface CellBackend extends Backend, SandboxAccess {
    * Frees what crashes and lost objects left in the store longer ago than any grant lives. `standing` is asked right before
    * anything goes; if it throws, the sweep ends there.
    */
-  sweep(standing: (handle: CheckpointHandle) => Promise<CheckpointStanding>, signal: AbortSignal): Promise<Swept>;
+  sweep(standing: (handle: CheckpointHandle) => Promise<CheckpointLiveness>, signal: AbortSignal): Promise<Swept>;
   /** Closes idle connections. */
   close(): void;
 }
@@ -88,7 +88,11 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
       const wish = { grant, contents, keepRunning };
       const result = await bounded(bound, (signal) => cells.checkpoint(address(source), wish, signal));
       const manifest = await store.manifest({ ...handle, digest: result.manifestDigest });
-      return { handle, cutAt: result.cutAt, record: checkpointRecord(manifest, result.manifestDigest, result) };
+      return {
+        handle,
+        cutAt: result.cutAt,
+        record: checkpointRecord(manifest, result.manifestDigest, result),
+      };
     },
     async whenReady(handle) {
       const record = await published(handle);

@@ -2,7 +2,7 @@ import { initRuntimeRequest } from "../api/names/init-request.ts";
 import { annotations, labels } from "../api/names/labels.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { JsonPatchOperation } from "../kube/resource-client.ts";
-import type { ClaimWish } from "./request.ts";
+import type { ClaimRequest } from "./request.ts";
 
 /**
  * The one write of a claim: lock, owner, time and label, what the wish adds, and the set's owner reference gone, so that the
@@ -11,7 +11,7 @@ import type { ClaimWish } from "./request.ts";
  * A JSON patch: a merge patch takes as long, and the client would repeat it after a lost answer, when its own first write is
  * what conflicts.
  */
-export function claimPatch(sandbox: Sandbox, wish: ClaimWish, now: Date): JsonPatchOperation[] {
+export function claimPatch(sandbox: Sandbox, wish: ClaimRequest, now: Date): JsonPatchOperation[] {
   const { resourceVersion, ownerReferences = [], ...metadata } = sandbox.metadata;
   const owners = ownerReferences.filter(({ kind }) => kind !== "SandboxSet");
   const claimed = claimMetadata(wish, now);
@@ -29,7 +29,7 @@ export function claimPatch(sandbox: Sandbox, wish: ClaimWish, now: Date): JsonPa
 
 /** What a claimed sandbox bears, whether it was taken or made. */
 export function claimMetadata(
-  wish: ClaimWish,
+  wish: ClaimRequest,
   now: Date,
 ): { labels: Record<string, string>; annotations: Record<string, string> } {
   return {

@@ -8,7 +8,7 @@ import { coldSandbox, type NamedManifest } from "./cold-sandbox.ts";
 import type { FairTurns } from "./fair-turns.ts";
 import type { ClaimMetrics } from "./metrics.ts";
 import type { Stock } from "./stock.ts";
-import { checkWish, type ClaimWish } from "./request.ts";
+import { validateClaimRequest, type ClaimRequest } from "./request.ts";
 
 /** With what claims are made; one for a process. */
 export interface ClaimParts {
@@ -41,9 +41,9 @@ export interface Claimed {
  *   `Conflict` (retryable) when others were faster each time; `Unavailable` (retryable) when it is not known what became of
  *   the write: the same wish again finds out
  */
-export async function claimSandbox(wish: ClaimWish, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
+export async function claimSandbox(wish: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
   const { clock, metrics } = parts;
-  checkWish(wish);
+  validateClaimRequest(wish);
   const startedAt = clock.monotonicMilliseconds();
   const late = new AbortController();
   const cancel = clock.schedule(wish.timeoutMilliseconds, () => {
@@ -66,7 +66,7 @@ export async function claimSandbox(wish: ClaimWish, parts: ClaimParts, signal: A
 /** One that is refused that often is not unlucky: others take faster than this process hears of it. */
 const mostConflicts = 32;
 
-async function tryCandidates(wish: ClaimWish, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
+async function tryCandidates(wish: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
   const { stock, turns } = parts;
   const { namespace, set } = wish;
   try {
@@ -91,7 +91,7 @@ async function tryCandidates(wish: ClaimWish, parts: ClaimParts, signal: AbortSi
 }
 
 /** The place in the line is taken first, and then it is asked whether there is such a set at all. */
-async function untilMore(wish: ClaimWish, parts: ClaimParts, signal: AbortSignal): Promise<void> {
+async function untilMore(wish: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<void> {
   const leave = new AbortController();
   const more = parts.stock.untilMore(`${wish.namespace}/${wish.set}`, AbortSignal.any([signal, leave.signal]));
   try {
@@ -102,7 +102,7 @@ async function untilMore(wish: ClaimWish, parts: ClaimParts, signal: AbortSignal
 }
 
 async function tryOnce(
-  wish: ClaimWish,
+  wish: ClaimRequest,
   parts: ClaimParts,
   signal: AbortSignal,
 ): Promise<Claimed | "conflict" | "nothing"> {
@@ -119,14 +119,14 @@ async function tryOnce(
   return { sandbox: await makeOne(await modelOf(wish, parts), wish, parts), kind: "cold" };
 }
 
-async function modelOf(wish: ClaimWish, { model }: ClaimParts): Promise<NamedManifest> {
+async function modelOf(wish: ClaimRequest, { model }: ClaimParts): Promise<NamedManifest> {
   const found = await model({ namespace: wish.namespace, name: wish.set });
   if (found === undefined) throw noSet(wish);
   return found;
 }
 
 /** Undefined: somebody else was faster, or it is gone. */
-async function takeCandidate(candidate: Sandbox, wish: ClaimWish, parts: ClaimParts): Promise<Sandbox | undefined> {
+async function takeCandidate(candidate: Sandbox, wish: ClaimRequest, parts: ClaimParts): Promise<Sandbox | undefined> {
   const { sandboxes, stock, clock, remember } = parts;
   const write = () => sandboxes.jsonPatch(candidate.metadata, claimPatch(candidate, wish, clock.now()));
   try {
@@ -145,7 +145,7 @@ async function takeCandidate(candidate: Sandbox, wish: ClaimWish, parts: ClaimPa
 /** The write was sent and its answer lost: the lock tells whose the sandbox is. @throws what lost it, if that cannot be told */
 async function findTaken(
   candidate: Sandbox,
-  { lock }: ClaimWish,
+  { lock }: ClaimRequest,
   { sandboxes, error }: { sandboxes: ClaimParts["sandboxes"]; error: RametError },
 ): Promise<Sandbox | undefined> {
   const found = await sandboxes.find(candidate.metadata).catch(() => {
@@ -154,7 +154,7 @@ async function findTaken(
   return found?.metadata.uid === candidate.metadata.uid && bears(found, lock) ? found : undefined;
 }
 
-async function makeOne(model: NamedManifest, wish: ClaimWish, { sandboxes, clock }: ClaimParts): Promise<Sandbox> {
+async function makeOne(model: NamedManifest, wish: ClaimRequest, { sandboxes, clock }: ClaimParts): Promise<Sandbox> {
   const manifest = coldSandbox(model, wish, clock.now());
   try {
     return await sandboxes.create(manifest);
@@ -178,13 +178,13 @@ function isCanceled(thrown: unknown): boolean {
   return RametError.from(thrown).code === "Canceled";
 }
 
-function noSet({ namespace, set }: ClaimWish): RametError {
+function noSet({ namespace, set }: ClaimRequest): RametError {
   return new RametError("NotFound", `The SandboxSet ${set} does not exist in the namespace ${namespace}`, {
     hint: `kubectl get sandboxsets -n ${namespace} lists those there are`,
   });
 }
 
-function noStock({ set, timeoutMilliseconds }: ClaimWish): RametError {
+function noStock({ set, timeoutMilliseconds }: ClaimRequest): RametError {
   return new RametError(
     "Timeout",
     `No sandbox of the set ${set} became free within ${Math.round(timeoutMilliseconds / 1000)} s`,

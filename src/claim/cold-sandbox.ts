@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { annotations } from "../api/names/labels.ts";
 import type { SandboxManifest } from "../api/kinds/sandbox.ts";
 import { claimMetadata } from "./claim-patch.ts";
-import type { ClaimWish } from "./request.ts";
+import type { ClaimRequest } from "./request.ts";
 
 export type NamedManifest = SandboxManifest & { metadata: { name: string; namespace: string } };
 
@@ -11,7 +11,7 @@ export type NamedManifest = SandboxManifest & { metadata: { name: string; namesp
  * so that the same wish makes it once.
  * @param model an unclaimed one
  */
-export function coldSandbox({ metadata, spec, ...rest }: NamedManifest, wish: ClaimWish, now: Date): NamedManifest {
+export function coldSandbox({ metadata, spec, ...rest }: NamedManifest, wish: ClaimRequest, now: Date): NamedManifest {
   const { ownerReferences: _, ...model } = metadata;
   const claimed = claimMetadata(wish, now);
   return {

@@ -2,7 +2,7 @@ import { RametError } from "../base/errors.ts";
 import { restoreFromAnnotations } from "../api/names/labels.ts";
 
 /** Who wants a sandbox of which set, and what it is to bear. */
-export interface ClaimWish {
+export interface ClaimRequest {
   namespace: string;
   /** The SandboxSet. */
   set: string;
@@ -27,7 +27,7 @@ export interface ClaimWish {
 }
 
 /** @throws RametError `InvalidArgument` naming what a wish may not say */
-export function checkWish({ labels = {}, annotations = {}, environment = {} }: Partial<ClaimWish>): void {
+export function validateClaimRequest({ labels = {}, annotations = {}, environment = {} }: Partial<ClaimRequest>): void {
   const restore = Object.keys(annotations).find((key) => (restoreFromAnnotations as readonly string[]).includes(key));
   if (restore !== undefined) {
     throw new RametError("InvalidArgument", `annotations[${restore}]: a sandbox that is claimed is made already`, {

@@ -114,9 +114,9 @@ function packageVersion(from: string = import.meta.dirname): string {
   return packageVersion(parent);
 }
 
-function manifestIn(folder: string): { name?: unknown; version?: unknown } {
+function manifestIn(directory: string): { name?: unknown; version?: unknown } {
   try {
-    return JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as object;
+    return JSON.parse(readFileSync(join(directory, "package.json"), "utf8")) as object;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return {};
     throw error;

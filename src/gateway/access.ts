@@ -5,7 +5,7 @@ import { group } from "../api/schema/kind.ts";
 import { gatewayAudience } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
-import { Remembered } from "./stale-on-error-cache.ts";
+import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
 
 interface Place {
   namespace: string;
@@ -30,8 +30,8 @@ const staleMilliseconds = 300_000;
 /** Asks the API server who somebody is (TokenReview) and whether they may (SubjectAccessReview), so that RBAC decides. */
 export function apiServerAccess(client: KubeClient): Access {
   const options = { clock: client.clock, freshMilliseconds, staleMilliseconds };
-  const callers = new Remembered<Caller | undefined>(options);
-  const verdicts = new Remembered<boolean>(options);
+  const callers = new StaleOnErrorCache<Caller | undefined>(options);
+  const verdicts = new StaleOnErrorCache<boolean>(options);
   return {
     async check(token, places) {
       if (token === undefined) throw unauthorized("The request carries no token");

@@ -1,13 +1,13 @@
 import { expect, it } from "vitest";
 import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
 import { RametError } from "../base/errors.ts";
-import { Remembered } from "./stale-on-error-cache.ts";
+import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
 
 const unavailable = new RametError("Unavailable", "the API server is away", { retryable: true });
 
 function world() {
   const clock = new ManualClock();
-  const remembered = new Remembered<string>({ clock, freshMilliseconds: 10, staleMilliseconds: 100 });
+  const remembered = new StaleOnErrorCache<string>({ clock, freshMilliseconds: 10, staleMilliseconds: 100 });
   const asked: string[] = [];
   const answering = (value: string | RametError) => (): Promise<string> => {
     asked.push(value instanceof RametError ? value.code : value);

@@ -1,7 +1,7 @@
 import { RametError } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
 
-export interface RememberedOptions {
+export interface StaleOnErrorCacheOptions {
   clock: Clock;
   /** How long an answer holds. */
   freshMilliseconds: number;
@@ -17,12 +17,12 @@ interface Answer<T> {
 }
 
 /** Answers that are dear to ask for. Whoever asks while another does is given the same one. */
-export class Remembered<T> {
-  readonly #options: RememberedOptions;
+export class StaleOnErrorCache<T> {
+  readonly #options: StaleOnErrorCacheOptions;
   readonly #answers = new Map<string, Answer<T>>();
   readonly #asking = new Map<string, Promise<T>>();
 
-  constructor(options: RememberedOptions) {
+  constructor(options: StaleOnErrorCacheOptions) {
     this.#options = options;
   }
 

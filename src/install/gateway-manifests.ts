@@ -1,7 +1,13 @@
 import { gatewayLabels as labels, gatewayName as name } from "../api/names/system-names.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
-import { disruptionBudget, metricsPort, metricsService, powerless, spreadOverMachines } from "./replicas.ts";
+import {
+  disruptionBudget,
+  metricsPort,
+  metricsService,
+  restrictedSecurityContext,
+  spreadOverMachines,
+} from "./replicas.ts";
 import { gatewayClusterRights, gatewaySystemRights, roles } from "./rights.ts";
 
 type GatewayOptions = Pick<InstallOptions<unknown, unknown>, "namespace" | "image" | "gatewayReplicas">;
@@ -62,7 +68,7 @@ function pod(image: unknown) {
         livenessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
         readinessProbe: { httpGet: { path: "/readyz", port: "metrics" }, periodSeconds: 2 },
         resources: { requests: { cpu: "100m", memory: "128Mi" } },
-        securityContext: powerless,
+        securityContext: restrictedSecurityContext,
       },
     ],
   };

@@ -5,7 +5,13 @@ import { gatewayManifests } from "./gateway-manifests.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
-import { disruptionBudget, metricsPort, metricsService, powerless, spreadOverMachines } from "./replicas.ts";
+import {
+  disruptionBudget,
+  metricsPort,
+  metricsService,
+  restrictedSecurityContext,
+  spreadOverMachines,
+} from "./replicas.ts";
 import { clusterRights, roles, systemRights } from "./rights.ts";
 
 /** What must stay when the runtime is removed: the CRDs, with which all objects would go, and the key of running cells. */
@@ -112,7 +118,7 @@ function pod({ image, cellImage, store, clusterRanges }: OfPod) {
         livenessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
         readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
         resources: { requests: { cpu: "100m", memory: "128Mi" } },
-        securityContext: powerless,
+        securityContext: restrictedSecurityContext,
         ...(mounted && { volumeMounts: [{ name: "store", mountPath: mounted.directory }] }),
         ...("address" in store && store.secret !== undefined && { envFrom: [{ secretRef: { name: store.secret } }] }),
       },

@@ -17,7 +17,7 @@ export function spreadOverMachines(labels: Labels) {
 }
 
 /** Of a container that needs no right on its machine, and writes to its volumes alone. */
-export const powerless = {
+export const restrictedSecurityContext = {
   allowPrivilegeEscalation: false,
   readOnlyRootFilesystem: true,
   capabilities: { drop: ["ALL"] },

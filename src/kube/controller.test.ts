@@ -116,7 +116,7 @@ describe("runController", () => {
     const heed = {
       delayMilliseconds: ({ object }: { object: { metadata: { name: string } } }) =>
         object.metadata.name === "late" ? 500 : 0,
-      isMoot: ({ metadata }: { metadata: { name: string } }) => metadata.name === "moot",
+      isSatisfied: ({ metadata }: { metadata: { name: string } }) => metadata.name === "moot",
     };
     start(
       (key) => {

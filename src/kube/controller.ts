@@ -5,7 +5,7 @@ import type { Informer } from "./informer.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { controllerOf, keyOf, type KubeObject } from "./object.ts";
 import type { Change } from "./store.ts";
-import { WorkQueue, type IsMoot, type QueueItem, type QueueMetrics } from "./work-queue.ts";
+import { WorkQueue, type IsSatisfied, type QueueItem, type QueueMetrics } from "./work-queue.ts";
 
 /** Nothing, or when to look at the key again even if nothing changes. */
 // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a reconcile with nothing to say just ends
@@ -20,15 +20,15 @@ export interface ControllerWatch {
 
 interface Wish {
   afterMilliseconds: number;
-  isMoot: IsMoot;
+  isSatisfied: IsSatisfied;
 }
 
 /** Which changes need no look, or not at once. */
-export interface Heed<T> {
+export interface ReconcileFilter<T> {
   /** In how many milliseconds a change is looked at. @default 0 */
   delayMilliseconds?: (change: Change<T>) => number;
   /** Whether all that the object asks for is done already; asked when nobody works on its key. @default no */
-  isMoot?: (object: T) => boolean;
+  isSatisfied?: (object: T) => boolean;
 }
 
 export interface ControllerMetrics extends QueueMetrics {
@@ -76,7 +76,7 @@ export async function runController(
   };
   const enqueue = (key: string, wish?: Wish): void => {
     if (wish !== undefined && wish.afterMilliseconds > 0) queue.addAfter(key, wish.afterMilliseconds);
-    else queue.add(key, wish?.isMoot);
+    else queue.add(key, wish?.isSatisfied);
   };
   const stops = options.watches.map((watch) => watch.start(enqueue));
   try {
@@ -100,7 +100,7 @@ export async function runController(
 export function watching<T extends KubeObject>(
   informer: Informer<T>,
   keysOf: (object: T) => readonly string[] = ownKey,
-  heed: Heed<T> = {},
+  heed: ReconcileFilter<T> = {},
 ): ControllerWatch {
   return {
     synced: (signal) => informer.synced(signal),
@@ -108,7 +108,7 @@ export function watching<T extends KubeObject>(
       informer.onChange((change) => {
         const wish = {
           afterMilliseconds: heed.delayMilliseconds?.(change) ?? 0,
-          isMoot: () => heed.isMoot?.(change.object) ?? false,
+          isSatisfied: () => heed.isSatisfied?.(change.object) ?? false,
         };
         for (const key of keysOfChange(change, keysOf)) enqueue(key, wish);
       }),

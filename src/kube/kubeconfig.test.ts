@@ -7,17 +7,17 @@ import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
 import { inClusterConnection } from "./connection.ts";
 import { connectionFromKubeconfig, namespaceFromKubeconfig } from "./kubeconfig.ts";
 
-let folder: string;
+let directory: string;
 
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-kubeconfig-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-kubeconfig-"));
 });
-afterEach(() => rm(folder, { recursive: true }));
+afterEach(() => rm(directory, { recursive: true }));
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
 async function kubeconfig(user: object, cluster: object = {}): Promise<string> {
-  const path = join(folder, "config");
+  const path = join(directory, "config");
   const config = {
     apiVersion: "v1",
     kind: "Config",
@@ -53,10 +53,10 @@ describe("connectionFromKubeconfig", () => {
   });
 
   it("merges several files: of each name the first has it, and paths are relative to their own file", async () => {
-    await mkdir(join(folder, "other"));
-    await writeFile(join(folder, "other", "ca.crt"), "CA");
-    const first = join(folder, "first");
-    const other = join(folder, "other", "config");
+    await mkdir(join(directory, "other"));
+    await writeFile(join(directory, "other", "ca.crt"), "CA");
+    const first = join(directory, "first");
+    const other = join(directory, "other", "config");
     const server = "https://10.0.0.9:6443";
     await writeFile(first, stringify({ clusters: [{ name: "c", cluster: { server } }], "current-context": "" }));
     const clusters = [
@@ -81,11 +81,11 @@ describe("connectionFromKubeconfig", () => {
   });
 
   it("reads files, relative to the kubeconfig", async () => {
-    await writeFile(join(folder, "ca.crt"), "CA");
-    await writeFile(join(folder, "me.crt"), "CERT");
-    await writeFile(join(folder, "me.key"), "KEY");
+    await writeFile(join(directory, "ca.crt"), "CA");
+    await writeFile(join(directory, "me.crt"), "CERT");
+    await writeFile(join(directory, "me.key"), "KEY");
     const path = await kubeconfig(
-      { "client-certificate": "me.crt", "client-key": join(folder, "me.key") },
+      { "client-certificate": "me.crt", "client-key": join(directory, "me.key") },
       { "certificate-authority": "./ca.crt" },
     );
     const connection = await connectionFromKubeconfig({ path });
@@ -101,23 +101,23 @@ describe("connectionFromKubeconfig", () => {
 
   it("reads a token file again after a minute, or when the token was refused", async () => {
     const clock = new ManualClock();
-    await writeFile(join(folder, "token"), "one\n");
+    await writeFile(join(directory, "token"), "one\n");
     const { credentials } = await connectionFromKubeconfig({ path: await kubeconfig({ tokenFile: "token" }), clock });
     expect(await credentials.current(false)).toEqual({ token: "one" });
-    await writeFile(join(folder, "token"), "two\n");
+    await writeFile(join(directory, "token"), "two\n");
     expect(await credentials.current(false)).toEqual({ token: "one" });
     expect(await credentials.current(true)).toEqual({ token: "two" });
-    await writeFile(join(folder, "token"), "three\n");
+    await writeFile(join(directory, "token"), "three\n");
     clock.advance(60_001);
     expect(await credentials.current(false)).toEqual({ token: "three" });
   });
 
   it("runs an exec plugin, once until its credential expires or is refused", async () => {
-    const plugin = join(folder, "plugin");
+    const plugin = join(directory, "plugin");
     await writeFile(
       plugin,
       `#!/bin/sh
-echo run >> ${folder}/runs
+echo run >> ${directory}/runs
 test -n "$KUBERNETES_EXEC_INFO" || exit 1
 echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"'$WHO-$1'","expirationTimestamp":"2999-01-01T00:00:00Z"}}'
 `,
@@ -139,7 +139,7 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
 
   async function runs(): Promise<number> {
     const { readFile } = await import("node:fs/promises");
-    return (await readFile(join(folder, "runs"), "utf8")).trim().split("\n").length;
+    return (await readFile(join(directory, "runs"), "utf8")).trim().split("\n").length;
   }
 
   it("says what an exec plugin said when it fails", async () => {
@@ -156,7 +156,9 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
   });
 
   it("names what is missing or not legal", async () => {
-    await expect(connectionFromKubeconfig({ path: join(folder, "none") })).rejects.toMatchObject({ code: "NotFound" });
+    await expect(connectionFromKubeconfig({ path: join(directory, "none") })).rejects.toMatchObject({
+      code: "NotFound",
+    });
     const path = await kubeconfig({ username: "u", password: "p" });
     await expect(connectionFromKubeconfig({ path })).rejects.toMatchObject({ code: "InvalidArgument" });
     await expect(connectionFromKubeconfig({ path, context: "nowhere" })).rejects.toMatchObject({
@@ -173,13 +175,13 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
 
 describe("inClusterConnection", () => {
   it("reads the service account", async () => {
-    await writeFile(join(folder, "ca.crt"), "CA");
-    await writeFile(join(folder, "token"), "t");
-    await writeFile(join(folder, "namespace"), "ramet-system\n");
+    await writeFile(join(directory, "ca.crt"), "CA");
+    await writeFile(join(directory, "token"), "t");
+    await writeFile(join(directory, "namespace"), "ramet-system\n");
     const connection = await inClusterConnection({
       environment: { KUBERNETES_SERVICE_HOST: "fd00::1", KUBERNETES_SERVICE_PORT: "6443" },
       clock: new ManualClock(),
-      directory: folder,
+      directory: directory,
     });
     expect(connection).toMatchObject({ server: "https://[fd00::1]:6443", ca: "CA", namespace: "ramet-system" });
     expect(await connection.credentials.current(false)).toEqual({ token: "t" });

@@ -36,13 +36,13 @@ export async function connectionFromKubeconfig(options: KubeconfigOptions): Prom
   const config = await readKubeconfig(options);
   const context = contextIn(config, options);
   const clusterName = options.cluster ?? context.cluster;
-  const { cluster, folder } = named(config.clusters, clusterName, "cluster", config.origin);
+  const { cluster, directory } = named(config.clusters, clusterName, "cluster", config.origin);
   const user = context.user === undefined ? nobody : named(config.users, context.user, "user", config.origin);
-  const ca = await inlineOrFile(cluster["certificate-authority-data"], cluster["certificate-authority"], folder);
+  const ca = await inlineOrFile(cluster["certificate-authority-data"], cluster["certificate-authority"], directory);
   return {
     server: cluster.server.replace(/\/+$/, ""),
     namespace: context.namespace ?? "default",
-    credentials: await credentialsOf(user.user, user.folder, options.clock ?? systemClock),
+    credentials: await credentialsOf(user.user, user.directory, options.clock ?? systemClock),
     ...(ca === undefined ? {} : { ca }),
     ...(cluster["insecure-skip-tls-verify"] === true ? { insecureSkipTlsVerify: true } : {}),
     ...(cluster["tls-server-name"] === undefined ? {} : { tlsServerName: cluster["tls-server-name"] }),
@@ -115,26 +115,26 @@ function lists<T extends z.ZodType>(entry: T) {
 
 /** Of several files: the entries of all of them in their order, each with the folder that its relative paths are relative to. */
 interface Merged extends Pick<Kubeconfig, "current-context" | "contexts"> {
-  clusters: (Kubeconfig["clusters"][number] & { folder: string })[];
-  users: (Kubeconfig["users"][number] & { folder: string })[];
+  clusters: (Kubeconfig["clusters"][number] & { directory: string })[];
+  users: (Kubeconfig["users"][number] & { directory: string })[];
   /** What to call it in messages. */
   origin: string;
 }
 
 async function readKubeconfig(source: KubeconfigSource): Promise<Merged> {
-  if ("text" in source) return merged("given as text", [{ ...parsed(source.text, "given as text"), folder: "." }]);
+  if ("text" in source) return merged("given as text", [{ ...parsed(source.text, "given as text"), directory: "." }]);
   const paths = [source.path].flat();
-  const read = async (path: string) => ({ ...parsed(await textOf(path), path), folder: dirname(resolve(path)) });
+  const read = async (path: string) => ({ ...parsed(await textOf(path), path), directory: dirname(resolve(path)) });
   return merged(paths.join(" and "), await Promise.all(paths.map(read)));
 }
 
-function merged(origin: string, configs: readonly (Kubeconfig & { folder: string })[]): Merged {
+function merged(origin: string, configs: readonly (Kubeconfig & { directory: string })[]): Merged {
   return {
     origin,
     "current-context": configs.map((one) => one["current-context"]).find((name) => name !== "") ?? "",
     contexts: configs.flatMap(({ contexts }) => contexts),
-    clusters: configs.flatMap(({ clusters, folder }) => clusters.map((one) => ({ ...one, folder }))),
-    users: configs.flatMap(({ users, folder }) => users.map((one) => ({ ...one, folder }))),
+    clusters: configs.flatMap(({ clusters, directory }) => clusters.map((one) => ({ ...one, directory }))),
+    users: configs.flatMap(({ users, directory }) => users.map((one) => ({ ...one, directory }))),
   };
 }
 
@@ -164,26 +164,26 @@ function named<T extends { name: string }>(entries: readonly T[], name: string, 
   });
 }
 
-async function credentialsOf(user: User, folder: string, clock: Clock): Promise<Credentials> {
+async function credentialsOf(user: User, directory: string, clock: Clock): Promise<Credentials> {
   if (user.exec !== undefined) {
     const { apiVersion, command, args, env, installHint } = user.exec;
     return execCredentials({
       apiVersion,
       // A path with a slash is relative to the kubeconfig; a bare name is looked for in PATH.
-      command: command.includes("/") ? resolve(folder, command) : command,
+      command: command.includes("/") ? resolve(directory, command) : command,
       args: args ?? [],
       env: env ?? [],
       ...(installHint === undefined ? {} : { installHint }),
     });
   }
-  if (user.tokenFile !== undefined) return tokenFileCredentials(resolve(folder, user.tokenFile), clock);
+  if (user.tokenFile !== undefined) return tokenFileCredentials(resolve(directory, user.tokenFile), clock);
   if (user.username !== undefined || user["auth-provider"] !== undefined) {
     throw new RametError("InvalidArgument", "The kubeconfig's user logs in with a password or an auth-provider", {
       hint: "Use a token, a client certificate or an exec plugin.",
     });
   }
-  const cert = await inlineOrFile(user["client-certificate-data"], user["client-certificate"], folder);
-  const key = await inlineOrFile(user["client-key-data"], user["client-key"], folder);
+  const cert = await inlineOrFile(user["client-certificate-data"], user["client-certificate"], directory);
+  const key = await inlineOrFile(user["client-key-data"], user["client-key"], directory);
   const values: CredentialValues = {};
   if (user.token !== undefined) values.token = user.token;
   if (cert !== undefined) values.cert = cert;
@@ -191,10 +191,10 @@ async function credentialsOf(user: User, folder: string, clock: Clock): Promise<
   return staticCredentials(values);
 }
 
-async function inlineOrFile(inline: string | undefined, file: string | undefined, folder: string) {
+async function inlineOrFile(inline: string | undefined, file: string | undefined, directory: string) {
   if (inline !== undefined && inline !== "") return Buffer.from(inline, "base64").toString("utf8");
   if (file === undefined || file === "") return undefined;
-  const path = resolve(folder, file);
+  const path = resolve(directory, file);
   try {
     return await readFile(path, "utf8");
   } catch (error) {
@@ -204,4 +204,4 @@ async function inlineOrFile(inline: string | undefined, file: string | undefined
   }
 }
 
-const nobody: Merged["users"][number] = { name: "", user: {}, folder: "." };
+const nobody: Merged["users"][number] = { name: "", user: {}, directory: "." };

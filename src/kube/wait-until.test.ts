@@ -141,7 +141,7 @@ describe("waitUntil", () => {
 
   it("reads and looks again after a while, and not before, though it hears of no change", async () => {
     const clock = await stoppedClock();
-    const { result } = await waiting({ from: server.put("a"), until: hasData, lookAgainAfterMilliseconds: 20_000 });
+    const { result } = await waiting({ from: server.put("a"), until: hasData, requeueAfterMilliseconds: 20_000 });
     server.inSilence(() => server.put("a", { data: { x: "1" } }));
     clock.advance(19_999);
     expect(server.count("get")).toBe(0);

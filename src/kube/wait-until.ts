@@ -15,7 +15,7 @@ export interface WaitOptions<T extends KubeObject> {
   /** Each state that was seen, the first too. */
   onState?: (object: T | undefined) => void;
   /** Read and looked at again after this although nothing has changed: for what may heal by itself in a while. */
-  lookAgainAfterMilliseconds?: number;
+  requeueAfterMilliseconds?: number;
   /** Infinite is for ever. */
   timeoutMilliseconds: number;
   signal?: AbortSignal;
@@ -30,7 +30,7 @@ export interface WaitOptions<T extends KubeObject> {
  *   refuses twice in a row, such as `Unauthorized` or `Forbidden` when the credentials are accepted no longer
  */
 export async function waitUntil<T extends KubeObject>(options: WaitOptions<T>): Promise<T | undefined> {
-  const { resource, until, onState, timeoutMilliseconds, lookAgainAfterMilliseconds = Infinity } = options;
+  const { resource, until, onState, timeoutMilliseconds, requeueAfterMilliseconds = Infinity } = options;
   const { clock } = resource.client;
   const timeout = new AbortController();
   const again = new AbortController();
@@ -38,7 +38,7 @@ export async function waitUntil<T extends KubeObject>(options: WaitOptions<T>): 
     clock.schedule(timeoutMilliseconds, () => {
       timeout.abort(new RametError("Timeout", `nothing more happened within ${timeoutMilliseconds} ms`));
     }),
-    clock.schedule(lookAgainAfterMilliseconds, () => {
+    clock.schedule(requeueAfterMilliseconds, () => {
       again.abort();
     }),
   ];

@@ -21,7 +21,7 @@ export interface WorkQueueOptions {
   metrics?: QueueMetrics;
 }
 
-export type IsMoot = () => boolean;
+export type IsSatisfied = () => boolean;
 
 /** A key that a worker has taken, until it calls `done`. */
 export interface QueueItem {
@@ -40,7 +40,7 @@ export class WorkQueue {
   readonly #waiting = new Map<string, number>();
   readonly #processing = new Set<string>();
   /** Keys that were added while a worker had them, each with what may make these wishes moot. */
-  readonly #dirty = new Map<string, IsMoot[]>();
+  readonly #dirty = new Map<string, IsSatisfied[]>();
   readonly #delayed = new Map<string, { at: number; cancel: () => void }>();
   readonly #failures = new Map<string, number>();
   readonly #takers: ((item: QueueItem | undefined) => void)[] = [];
@@ -62,14 +62,14 @@ export class WorkQueue {
     return this.#failures.get(key) ?? 0;
   }
 
-  /** @param isMoot asked when nobody has the key: the wish is dropped if what has been done by then has met it */
-  add(key: string, isMoot: IsMoot = never): void {
+  /** @param isSatisfied asked when nobody has the key: the wish is dropped if what has been done by then has met it */
+  add(key: string, isSatisfied: IsSatisfied = never): void {
     if (this.#shut || this.#waiting.has(key)) return;
     if (this.#processing.has(key)) {
-      this.#dirty.set(key, [...(this.#dirty.get(key) ?? []), isMoot]);
+      this.#dirty.set(key, [...(this.#dirty.get(key) ?? []), isSatisfied]);
       return;
     }
-    if (isMoot()) return;
+    if (isSatisfied()) return;
     this.#waiting.set(key, this.#options.clock.monotonicMilliseconds());
     this.#reportDepth();
     this.#serve();
@@ -174,7 +174,7 @@ export class WorkQueue {
     this.#processing.delete(key);
     const wishes = this.#dirty.get(key) ?? [];
     this.#dirty.delete(key);
-    for (const isMoot of wishes) this.add(key, isMoot);
+    for (const isSatisfied of wishes) this.add(key, isSatisfied);
     if (this.#processing.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }
 
@@ -183,4 +183,4 @@ export class WorkQueue {
   }
 }
 
-const never: IsMoot = () => false;
+const never: IsSatisfied = () => false;

@@ -11,20 +11,20 @@ const names = ["runsc", "ramet-guest", "ramet-link"] as const;
  * @throws RametError `ToolMissing`, `InvalidArgument` when the folder cannot be written to, `Canceled`
  */
 export async function placeCellPrograms(
-  folder: string,
+  directory: string,
   options: Pick<AcquireOptions<string>, "clock" | "signal" | "progress">,
 ): Promise<string[]> {
   const tools = await acquireTools({ ...options, names });
   const beside = join(dirname(await realpath(tools.runsc)), "gvisor-bin");
   try {
-    await mkdir(folder, { recursive: true });
-    for (const name of names) await cp(await realpath(tools[name]), join(folder, name));
-    await cp(beside, join(folder, basename(beside)), { recursive: true }).catch(unlessMissing);
+    await mkdir(directory, { recursive: true });
+    for (const name of names) await cp(await realpath(tools[name]), join(directory, name));
+    await cp(beside, join(directory, basename(beside)), { recursive: true }).catch(unlessMissing);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new RametError("InvalidArgument", `Writing to ${folder} failed: ${why}`, { cause: error });
+    throw new RametError("InvalidArgument", `Writing to ${directory} failed: ${why}`, { cause: error });
   }
-  return names.map((name) => join(folder, name));
+  return names.map((name) => join(directory, name));
 }
 
 function unlessMissing(error: unknown): void {

@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import { RametError } from "../base/errors.ts";
-import { userFolder } from "./user-directory.ts";
+import { userDirectory } from "./user-directory.ts";
 
 /** The paths of one local cluster; all that it keeps is below `path`. */
-export interface ClusterFolder {
+export interface ClusterDirectory {
   name: string;
   path: string;
   kubeconfig: string;
@@ -27,13 +27,16 @@ export const defaultClusterName = "default";
  * directories). It need not exist.
  * @throws RametError `InvalidArgument` if the name is no DNS label
  */
-export function clusterFolder(name: string, environment: Readonly<Record<string, string | undefined>>): ClusterFolder {
+export function clusterDirectory(
+  name: string,
+  environment: Readonly<Record<string, string | undefined>>,
+): ClusterDirectory {
   if (!/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name)) {
     throw new RametError("InvalidArgument", `The cluster's name "${name}" is not legal`, {
       hint: "Use small letters, digits and hyphens, at most 63, with a letter or digit at both ends.",
     });
   }
-  const path = join(dataFolder(environment), name);
+  const path = join(dataDirectory(environment), name);
   return {
     name,
     path,
@@ -49,6 +52,6 @@ export function clusterFolder(name: string, environment: Readonly<Record<string,
 }
 
 /** Where Ramet keeps what cannot be got again. */
-export function dataFolder(environment: Readonly<Record<string, string | undefined>>): string {
-  return userFolder(environment, "XDG_DATA_HOME", [".local", "share"]);
+export function dataDirectory(environment: Readonly<Record<string, string | undefined>>): string {
+  return userDirectory(environment, "XDG_DATA_HOME", [".local", "share"]);
 }

@@ -1,13 +1,13 @@
 import { rm, stat } from "node:fs/promises";
 import { delay, type Clock } from "../base/clock.ts";
-import type { ClusterFolder } from "./cluster-directory.ts";
+import type { ClusterDirectory } from "./cluster-directory.ts";
 import { isSupervised, readStatus, writeStatus } from "./cluster-status.ts";
-import { endLeftovers } from "./end-orphans.ts";
+import { endOrphans } from "./end-orphans.ts";
 import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 
 export interface DownOptions {
-  folder: ClusterFolder;
+  directory: ClusterDirectory;
   clock: Clock;
   signal: AbortSignal;
   /** Removes all that the cluster kept: objects, checkpoints, logs. */
@@ -23,23 +23,23 @@ export interface DownResult {
 const patienceMilliseconds = 45_000;
 
 /** Ends a cluster and everything in it. Nothing of it is left running, and with `purge` nothing of it at all. */
-export async function stopCluster({ folder, clock, signal, purge }: DownOptions): Promise<DownResult> {
-  const exists = await stat(folder.path).then(
+export async function stopCluster({ directory, clock, signal, purge }: DownOptions): Promise<DownResult> {
+  const exists = await stat(directory.path).then(
     () => true,
     () => false,
   );
   if (!exists) return { wasUp: false };
-  const wasUp = await withLock(folder.lock, { clock, signal }, async () => {
-    const status = readStatus(folder.status);
+  const wasUp = await withLock(directory.lock, { clock, signal }, async () => {
+    const status = readStatus(directory.status);
     const supervised = isSupervised(status);
     if (supervised) await endSupervisor(status.supervisor, clock);
-    const left = await endLeftovers(folder, { pods: true, clock });
-    const after = readStatus(folder.status);
+    const left = await endOrphans(directory, { pods: true, clock });
+    const after = readStatus(directory.status);
     if (after !== undefined && after.phase !== "down")
-      writeStatus(folder.status, { ...after, phase: "down", parts: [] });
+      writeStatus(directory.status, { ...after, phase: "down", parts: [] });
     return supervised || left > 0;
   });
-  if (purge) await rm(folder.path, { recursive: true, force: true });
+  if (purge) await rm(directory.path, { recursive: true, force: true });
   return { wasUp };
 }
 

@@ -1,9 +1,9 @@
 import { readdir, rm } from "node:fs/promises";
 import { sweepCgroups } from "../cell/cgroup/record.ts";
 import { delay, type Clock } from "../base/clock.ts";
-import type { ClusterFolder } from "./cluster-directory.ts";
+import type { ClusterDirectory } from "./cluster-directory.ts";
 import { readStatus } from "./cluster-status.ts";
-import { PodFolder } from "./node/pod-directory.ts";
+import { PodDirectory } from "./node/pod-directory.ts";
 import { podProcesses } from "./node/orphans.ts";
 import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 
@@ -12,23 +12,23 @@ import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process
  * where `setpriv` is installed, and Pods never do.
  * @param options.pods whether Pods are ended too: a node that is started again takes them over
  */
-export async function endLeftovers(
-  folder: ClusterFolder,
+export async function endOrphans(
+  directory: ClusterDirectory,
   { pods, clock }: { pods: boolean; clock: Clock },
 ): Promise<number> {
   const parts =
-    readStatus(folder.status)?.parts.flatMap(({ process }) => (process === undefined ? [] : [process])) ?? [];
-  const left = [...parts, ...(pods ? podProcesses(folder.pods).map(({ process }) => process) : [])];
+    readStatus(directory.status)?.parts.flatMap(({ process }) => (process === undefined ? [] : [process])) ?? [];
+  const left = [...parts, ...(pods ? podProcesses(directory.pods).map(({ process }) => process) : [])];
   const running = left.filter(isProcessRunning);
   for (const process of running) signalProcess(process, "SIGKILL");
   for (const process of running) await untilGone(process, clock);
-  if (pods) await removePods(folder.pods);
+  if (pods) await removePods(directory.pods);
   return running.length;
 }
 
 async function removePods(pods: string): Promise<void> {
   const uids = await readdir(pods).catch(() => []);
-  for (const uid of uids) await sweepCgroups(new PodFolder(pods, uid).cell);
+  for (const uid of uids) await sweepCgroups(new PodDirectory(pods, uid).cell);
   await rm(pods, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
 }
 

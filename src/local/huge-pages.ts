@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { RametError } from "../base/errors.ts";
 
-const folder = "/sys/kernel/mm/transparent_hugepage";
+const directory = "/sys/kernel/mm/transparent_hugepage";
 
 /** What gVisor's memory files do best with: huge pages where it asks for them, made in the background. */
 const wanted = { shmem_enabled: "advise", defrag: "defer" } as const;
@@ -42,14 +42,14 @@ function howToTune(): string {
   return process.getuid?.() === 0 ? "ramet local up --tune" : `as root, ${asRoot}`;
 }
 
-const asRoot = `echo advise > ${folder}/shmem_enabled; echo defer > ${folder}/defrag`;
+const asRoot = `echo advise > ${directory}/shmem_enabled; echo defer > ${directory}/defrag`;
 
 /** Sets both for the whole machine, until it restarts. @throws RametError `HostUnsupported`, `Forbidden` */
 export async function tuneHugePages(): Promise<void> {
   if ((await readHugePages()) === undefined)
     throw new RametError("HostUnsupported", "Setting huge pages failed: this kernel has no transparent huge pages");
   try {
-    for (const [name, value] of Object.entries(wanted)) await writeFile(`${folder}/${name}`, value);
+    for (const [name, value] of Object.entries(wanted)) await writeFile(`${directory}/${name}`, value);
   } catch (cause) {
     throw new RametError("Forbidden", "Setting huge pages failed: only root may change them", {
       hint: `As root: ${asRoot}`,
@@ -60,8 +60,8 @@ export async function tuneHugePages(): Promise<void> {
 
 /** The file lists all choices, with the one that holds in brackets. */
 async function chosen(name: Setting): Promise<string> {
-  const text = await readFile(`${folder}/${name}`, "utf8");
+  const text = await readFile(`${directory}/${name}`, "utf8");
   const choice = /\[(\S+)\]/.exec(text)?.[1];
-  if (choice === undefined) throw new RametError("HostUnsupported", `${folder}/${name} is not as expected: ${text}`);
+  if (choice === undefined) throw new RametError("HostUnsupported", `${directory}/${name} is not as expected: ${text}`);
   return choice;
 }

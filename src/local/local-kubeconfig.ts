@@ -1,4 +1,4 @@
-import { clusterFolder, defaultClusterName } from "./cluster-directory.ts";
+import { clusterDirectory, defaultClusterName } from "./cluster-directory.ts";
 import { isSupervised, readStatus } from "./cluster-status.ts";
 
 /** The kubeconfig of the local cluster of that name, if it runs. */
@@ -6,7 +6,7 @@ export function localClusterKubeconfig(
   environment: Readonly<Record<string, string | undefined>>,
   name: string = defaultClusterName,
 ): string | undefined {
-  const folder = clusterFolder(name, environment);
-  const status = readStatus(folder.status);
-  return isSupervised(status) && status.phase === "up" ? folder.kubeconfig : undefined;
+  const directory = clusterDirectory(name, environment);
+  const status = readStatus(directory.status);
+  return isSupervised(status) && status.phase === "up" ? directory.kubeconfig : undefined;
 }

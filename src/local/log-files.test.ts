@@ -4,27 +4,27 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { clusterFolder, type ClusterFolder } from "./cluster-directory.ts";
+import { clusterDirectory, type ClusterDirectory } from "./cluster-directory.ts";
 import { sendPartLog } from "./log-files.ts";
 
 let home: string;
-let folder: ClusterFolder;
+let directory: ClusterDirectory;
 beforeEach(async () => {
   home = await mkdtemp(join(tmpdir(), "ramet-logs-"));
-  folder = clusterFolder("test", { XDG_DATA_HOME: home });
-  await mkdir(dirname(folder.log("node")), { recursive: true });
+  directory = clusterDirectory("test", { XDG_DATA_HOME: home });
+  await mkdir(dirname(directory.log("node")), { recursive: true });
 });
 afterEach(() => rm(home, { recursive: true, force: true }));
 
 it("shows what comes until it is called off", async () => {
-  await writeFile(folder.log("node"), "one\n");
+  await writeFile(directory.log("node"), "one\n");
   const to = new PassThrough({ encoding: "utf8" });
   const stop = new AbortController();
-  const ended = sendPartLog(folder, to, { part: "node", follow: true, signal: stop.signal });
+  const ended = sendPartLog(directory, to, { part: "node", follow: true, signal: stop.signal });
   expect((await once(to, "data"))[0]).toBe("one\n");
   const next = once(to, "data");
   // Whether this comes before or after the watch begins, it must be seen.
-  await appendFile(folder.log("node"), "two\n");
+  await appendFile(directory.log("node"), "two\n");
   expect((await next)[0]).toBe("two\n");
   stop.abort();
   await ended;
@@ -33,5 +33,5 @@ it("shows what comes until it is called off", async () => {
 it("says that a part was not started", async () => {
   const to = new PassThrough();
   const options = { part: "etcd", follow: false, signal: new AbortController().signal } as const;
-  await expect(sendPartLog(folder, to, options)).rejects.toThrow(/no log of etcd/);
+  await expect(sendPartLog(directory, to, options)).rejects.toThrow(/no log of etcd/);
 });

@@ -2,7 +2,7 @@ import { watch } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { RametError } from "../base/errors.ts";
-import type { ClusterFolder } from "./cluster-directory.ts";
+import type { ClusterDirectory } from "./cluster-directory.ts";
 
 /** The parts of a cluster that have a log. */
 export const logParts = ["supervisor", "etcd", "api-server", "controller", "gateway", "node"] as const;
@@ -17,8 +17,8 @@ export interface SendLogOptions {
 const shownBytes = 64 * 1024;
 
 /** Writes the end of a part's log, and with `follow` what comes, until `signal` is aborted. */
-export async function sendPartLog(folder: ClusterFolder, to: Writable, options: SendLogOptions): Promise<void> {
-  const path = folder.log(options.part);
+export async function sendPartLog(directory: ClusterDirectory, to: Writable, options: SendLogOptions): Promise<void> {
+  const path = directory.log(options.part);
   const size = await stat(path).then(
     (found) => found.size,
     (cause: unknown) => {

@@ -8,8 +8,8 @@ import type { ClusterSetting } from "./cluster-setting.ts";
 import { ensurePythonImage } from "./images/python-image.ts";
 import { acquireTools } from "./tools/acquire-tools.ts";
 import { toolNames } from "./tools/pinned-tools.ts";
-import { cacheFolder, packageRoot } from "./tools/tool.ts";
-import { makeUserFolder } from "./user-directory.ts";
+import { cacheDirectory, packageRoot } from "./tools/tool.ts";
+import { makeUserDirectory } from "./user-directory.ts";
 
 export interface PrepareOptions {
   name: string;
@@ -27,7 +27,7 @@ export interface PrepareOptions {
  */
 export async function prepareCluster(options: PrepareOptions): Promise<ClusterSetting> {
   const { name, clock, signal, progress } = options;
-  await makeUserFolder(cacheFolder(), "XDG_CACHE_HOME");
+  await makeUserDirectory(cacheDirectory(), "XDG_CACHE_HOME");
   const tools = await acquireProbed({ clock, signal, progress });
   await ensurePythonImage({ clock, signal, progress });
   const program = options.program ?? rametProgram();

@@ -1,10 +1,10 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ClusterFolder } from "./cluster-directory.ts";
+import type { ClusterDirectory } from "./cluster-directory.ts";
 
 /** The file in which a part of a cluster says that it can be used: its process id. The supervisor removes it first. */
-export function readySignPath(folder: ClusterFolder, part: string): string {
-  return join(folder.path, `${part}.ready`);
+export function readySignPath(directory: ClusterDirectory, part: string): string {
+  return join(directory.path, `${part}.ready`);
 }
 
 export function signReady(path: string): void {

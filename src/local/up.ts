@@ -2,16 +2,16 @@ import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { RametError } from "../base/errors.ts";
 import { canceled, delay, type Clock } from "../base/clock.ts";
-import type { ClusterFolder } from "./cluster-directory.ts";
+import type { ClusterDirectory } from "./cluster-directory.ts";
 import { writeSetting, type ClusterSetting } from "./cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "./cluster-status.ts";
-import { endLeftovers } from "./end-orphans.ts";
+import { endOrphans } from "./end-orphans.ts";
 import { identifyProcess, isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
-import { makeUserFolder } from "./user-directory.ts";
+import { makeUserDirectory } from "./user-directory.ts";
 
 export interface UpOptions {
-  folder: ClusterFolder;
+  directory: ClusterDirectory;
   setting: ClusterSetting;
   clock: Clock;
   signal: AbortSignal;
@@ -35,18 +35,18 @@ const pollMilliseconds = 25;
  * @throws RametError `Unavailable` with the reason if the cluster does not come up; nothing of it runs then. `Forbidden`
  */
 export async function startCluster(options: UpOptions): Promise<UpResult> {
-  const { folder, setting, clock, signal } = options;
-  await makeUserFolder(folder.path, "XDG_DATA_HOME");
-  return withLock(folder.lock, { clock, signal }, async () => {
-    const known = readStatus(folder.status);
+  const { directory, setting, clock, signal } = options;
+  await makeUserDirectory(directory.path, "XDG_DATA_HOME");
+  return withLock(directory.lock, { clock, signal }, async () => {
+    const known = readStatus(directory.status);
     if (isSupervised(known) && known.phase === "up") return { status: known, already: true };
     if (isSupervised(known) && known.phase === "starting") {
       return { status: await untilUp(options, known.supervisor), already: true };
     }
     if (isSupervised(known)) await untilGone(known.supervisor, clock, signal);
-    await endLeftovers(folder, { pods: false, clock });
-    await writeSetting(folder.setting, setting);
-    const supervisor = spawnSupervisor(folder, setting, options.environment ?? process.env);
+    await endOrphans(directory, { pods: false, clock });
+    await writeSetting(directory.setting, setting);
+    const supervisor = spawnSupervisor(directory, setting, options.environment ?? process.env);
     try {
       return { status: await untilUp(options, supervisor), already: false };
     } catch (error) {
@@ -56,14 +56,18 @@ export async function startCluster(options: UpOptions): Promise<UpResult> {
   });
 }
 
-function spawnSupervisor(folder: ClusterFolder, { program }: ClusterSetting, env: NodeJS.ProcessEnv): ProcessIdentity {
-  const log = openSync(folder.log("supervisor"), "a", 0o600);
+function spawnSupervisor(
+  directory: ClusterDirectory,
+  { program }: ClusterSetting,
+  env: NodeJS.ProcessEnv,
+): ProcessIdentity {
+  const log = openSync(directory.log("supervisor"), "a", 0o600);
   const [node = process.execPath, ...before] = program;
   try {
-    const child = spawn(node, [...before, "local", "supervise", "--name", folder.name], {
+    const child = spawn(node, [...before, "local", "supervise", "--name", directory.name], {
       detached: true,
       stdio: ["ignore", log, log],
-      cwd: folder.path,
+      cwd: directory.path,
       env,
     });
     child.on("error", () => undefined);
@@ -77,19 +81,19 @@ function spawnSupervisor(folder: ClusterFolder, { program }: ClusterSetting, env
 }
 
 async function untilUp(options: UpOptions, supervisor: ProcessIdentity): Promise<ClusterStatus> {
-  const { folder, clock, signal } = options;
+  const { directory, clock, signal } = options;
   const tell = teller(options.progress);
   for (;;) {
     if (signal.aborted) throw canceled("Starting the local cluster", signal);
     // Read before the status: a supervisor that has ended has written its last one.
     const running = isProcessRunning(supervisor);
-    const status = readStatus(folder.status);
+    const status = readStatus(directory.status);
     if (status?.supervisor.startedAt === supervisor.startedAt && status.supervisor.pid === supervisor.pid) {
       if (status.phase === "up") return status;
-      if (status.phase === "failed") throw failed(folder, status.message ?? "it did not say why");
+      if (status.phase === "failed") throw failed(directory, status.message ?? "it did not say why");
       tell(status);
     }
-    if (!running) throw failed(folder, "its supervisor ended before the cluster was up");
+    if (!running) throw failed(directory, "its supervisor ended before the cluster was up");
     await delay(clock, pollMilliseconds, signal);
   }
 }
@@ -111,8 +115,8 @@ async function untilGone(supervisor: ProcessIdentity, clock: Clock, signal: Abor
   while (isProcessRunning(supervisor)) await delay(clock, pollMilliseconds, signal);
 }
 
-function failed(folder: ClusterFolder, why: string): RametError {
-  return new RametError("Unavailable", `The local cluster ${folder.name} did not come up: ${why}`, {
-    hint: `The logs of its parts lie in ${folder.path}.`,
+function failed(directory: ClusterDirectory, why: string): RametError {
+  return new RametError("Unavailable", `The local cluster ${directory.name} did not come up: ${why}`, {
+    hint: `The logs of its parts lie in ${directory.path}.`,
   });
 }

@@ -2,11 +2,11 @@ import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { makeUserFolder, userFolder } from "./user-directory.ts";
+import { makeUserDirectory, userDirectory } from "./user-directory.ts";
 
 describe("userFolder", () => {
   it("is below the variable, or below the home where that is not set or is relative", () => {
-    const at = (value?: string) => userFolder({ XDG_DATA_HOME: value }, "XDG_DATA_HOME", [".local", "share"]);
+    const at = (value?: string) => userDirectory({ XDG_DATA_HOME: value }, "XDG_DATA_HOME", [".local", "share"]);
     expect(at("/srv/data")).toBe("/srv/data/ramet");
     for (const value of [undefined, "", "data"]) expect(at(value)).toBe(join(homedir(), ".local/share/ramet"));
   });
@@ -14,19 +14,19 @@ describe("userFolder", () => {
 
 describe("makeUserFolder", () => {
   it("says which variable leads elsewhere when the folder cannot be made", async () => {
-    const folder = await mkdtemp(join(tmpdir(), "ramet-folder-"));
+    const directory = await mkdtemp(join(tmpdir(), "ramet-folder-"));
     try {
-      await makeUserFolder(join(folder, "a", "b"), "XDG_CACHE_HOME");
-      await makeUserFolder(join(folder, "a", "b"), "XDG_CACHE_HOME");
-      await writeFile(join(folder, "file"), "");
-      await chmod(join(folder, "file"), 0o400);
-      await expect(makeUserFolder(join(folder, "file", "b"), "XDG_CACHE_HOME")).rejects.toMatchObject({
+      await makeUserDirectory(join(directory, "a", "b"), "XDG_CACHE_HOME");
+      await makeUserDirectory(join(directory, "a", "b"), "XDG_CACHE_HOME");
+      await writeFile(join(directory, "file"), "");
+      await chmod(join(directory, "file"), 0o400);
+      await expect(makeUserDirectory(join(directory, "file", "b"), "XDG_CACHE_HOME")).rejects.toMatchObject({
         code: "Forbidden",
-        message: expect.stringContaining(`Making the folder ${join(folder, "file", "b")} failed`) as string,
+        message: expect.stringContaining(`Making the folder ${join(directory, "file", "b")} failed`) as string,
         hint: expect.stringContaining("XDG_CACHE_HOME") as string,
       });
     } finally {
-      await rm(folder, { recursive: true });
+      await rm(directory, { recursive: true });
     }
   });
 });

@@ -4,16 +4,16 @@ import { join } from "node:path";
 import { RametError } from "../base/errors.ts";
 
 /** The variables of the XDG base directory specification that say where a user's files lie. */
-export type FolderVariable = "XDG_CACHE_HOME" | "XDG_DATA_HOME";
+export type DirectoryVariable = "XDG_CACHE_HOME" | "XDG_DATA_HOME";
 
 /**
  * Ramet's folder below `variable`, or below `fallback` in the user's home where that is not set. It need not exist.
  * @throws RametError `InvalidArgument` where the user has no home, as in a container that was started with a number for its
  *   user
  */
-export function userFolder(
+export function userDirectory(
   environment: Readonly<Record<string, string | undefined>>,
-  variable: FolderVariable,
+  variable: DirectoryVariable,
   fallback: readonly string[],
 ): string {
   const xdg = environment[variable];
@@ -25,7 +25,7 @@ export function userFolder(
  * Makes a folder that is the user's own, if it is not there.
  * @throws RametError `Forbidden` where the user may not, with what to do
  */
-export async function makeUserFolder(path: string, variable: FolderVariable): Promise<void> {
+export async function makeUserDirectory(path: string, variable: DirectoryVariable): Promise<void> {
   try {
     await mkdir(path, { recursive: true, mode: 0o700 });
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
@@ -37,7 +37,7 @@ export async function makeUserFolder(path: string, variable: FolderVariable): Pr
   }
 }
 
-function home(variable: FolderVariable): string {
+function home(variable: DirectoryVariable): string {
   try {
     return homedir();
   } catch (cause) {

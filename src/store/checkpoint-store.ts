@@ -49,11 +49,11 @@ export interface Removal {
  * What the Kubernetes API knows of a checkpoint. `unfinished`: its object exists and is in no terminal phase;
  * `finished`: its object exists and is; `absent`: there is no object.
  */
-export type CheckpointStanding = "unfinished" | "finished" | "absent";
+export type CheckpointLiveness = "unfinished" | "finished" | "absent";
 
 export interface SweepOptions {
   /** Asked again right before each removal. It must throw when it cannot know: the sweep then ends and loses nothing. */
-  standing(ref: CheckpointRef): Promise<CheckpointStanding>;
+  standing(ref: CheckpointRef): Promise<CheckpointLiveness>;
   /** Nothing younger is touched. Must exceed the longest time to live of a grant. */
   olderThanMilliseconds: number;
   /** Of this one alone. @default all */

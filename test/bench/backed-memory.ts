@@ -13,13 +13,13 @@ const chunk = Buffer.alloc(2 << 20, 1);
  * on the machine of docs/performance.md. Whoever happens to get what was freed a moment ago would be ahead by that. Needs root.
  */
 export async function backMemory(bytes: number): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), "ramet-backed-"));
-  await run("mount", ["-t", "tmpfs", "-o", `size=${bytes},huge=always`, "ramet-bench", folder]);
+  const directory = await mkdtemp(join(tmpdir(), "ramet-backed-"));
+  await run("mount", ["-t", "tmpfs", "-o", `size=${bytes},huge=always`, "ramet-bench", directory]);
   try {
-    await fill(join(folder, "memory"), bytes);
+    await fill(join(directory, "memory"), bytes);
   } finally {
-    await run("umount", [folder]);
-    await rmdir(folder);
+    await run("umount", [directory]);
+    await rmdir(directory);
   }
 }
 

@@ -21,7 +21,7 @@ export async function openClusterForks(cluster: LocalCluster, signal: AbortSigna
   const following = seen.run(end.signal);
   await seen.synced(signal);
   const clone = async (name: string): Promise<string> => {
-    const [ready] = await Promise.all([untilReady(seen, name, signal), cluster.wishSandbox({ name, checkpointId })]);
+    const [ready] = await Promise.all([untilReady(seen, name, signal), cluster.requestSandbox({ name, checkpointId })]);
     if (ready.status?.ramet?.restoredFrom !== checkpointId) throw new Error(`${name} is no clone`);
     return firstAnswer(addressOf(ready));
   };

@@ -6,7 +6,7 @@ import { openBareRunsc, type BareRunscOptions } from "./bare-runsc.ts";
 import { BareTurns } from "./bare-turns.ts";
 import { controllerCounters } from "./controller-metrics.ts";
 import { newFigure, phases, reportTurns, stopwatch, type Figure, type LevelContext, type Measures } from "./figure.ts";
-import type { LocalCluster, SandboxWish } from "./local-cluster.ts";
+import type { LocalCluster, SandboxRequest } from "./local-cluster.ts";
 import { PodTimeline } from "./pod-timeline.ts";
 import { WarmSet } from "./warm-set.ts";
 import { firstAnswer } from "./workload.ts";
@@ -174,10 +174,10 @@ class ClusterLevel {
   }
 
   /** From the wish until the workload answers, with what could be seen on the way. */
-  async #birth(wish: SandboxWish): Promise<[Sandbox, Measures]> {
+  async #birth(wish: SandboxRequest): Promise<[Sandbox, Measures]> {
     const start = performance.now();
     const elapsed = (now = performance.now()): number => now - start;
-    const created = await this.#cluster.wishSandbox(wish);
+    const created = await this.#cluster.requestSandbox(wish);
     const accepted = elapsed();
     const sandbox = await this.#cluster.untilReady(created);
     const ready = elapsed();
@@ -200,7 +200,7 @@ class ClusterLevel {
 
   async #capture(name: string, sandboxName: string): Promise<[Checkpoint, Measures]> {
     const elapsed = stopwatch();
-    const wish = await this.#cluster.wishCheckpoint(name, sandboxName);
+    const wish = await this.#cluster.requestCheckpoint(name, sandboxName);
     const accepted = elapsed();
     const done = await this.#cluster.untilFinished(wish);
     const succeeded = elapsed();

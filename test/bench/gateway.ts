@@ -43,7 +43,7 @@ export async function measureGateway(cluster: LocalCluster, n: number, signal: A
     const text = await answer.body.text();
     if (text !== "answer") throw new Error(`${origin} answered ${answer.statusCode}: ${text}`);
   };
-  const gateway = `http://127.0.0.1:${readPort(cluster.folder.gatewayPort) ?? 0}`;
+  const gateway = `http://127.0.0.1:${readPort(cluster.directory.gatewayPort) ?? 0}`;
   const measure = (what: string, path: string) =>
     measureWay(what, n * 10, { direct: asking(`http://${ip}:${workloadPort}`, path), gateway: asking(gateway, path) });
   try {

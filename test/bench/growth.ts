@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { memoryOf } from "./memory.ts";
-import { countLeftovers, type Leftovers } from "./orphans.ts";
+import { countOrphans, type Orphans } from "./orphans.ts";
 import { partNames, type LocalCluster, type PartName } from "./local-cluster.ts";
 
 /** The state of an idle cluster after so many rounds. */
@@ -9,7 +9,7 @@ export interface GrowthPoint {
   /** Resident memory of each part, MiB. */
   memoryMiB: Record<PartName, number>;
   openFiles: Record<PartName, number>;
-  left: Leftovers;
+  left: Orphans;
 }
 
 /** Creates, checkpoints, clones and deletes, again and again, and looks at the idle cluster in between. */
@@ -67,6 +67,6 @@ async function idlePoint(cluster: LocalCluster, round: number): Promise<GrowthPo
     round,
     memoryMiB: await each(async (pid) => (await memoryOf("", [pid])).rssMiB),
     openFiles: await each(async (pid) => (await readdir(`/proc/${pid}/fd`).catch(() => [])).length),
-    left: await countLeftovers(cluster.dataFolder),
+    left: await countOrphans(cluster.dataDirectory),
   };
 }

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 
-const folder = "/sys/kernel/mm/transparent_hugepage";
+const directory = "/sys/kernel/mm/transparent_hugepage";
 const wanted = { shmem_enabled: "advise", defrag: "defer" } as const;
 
 /**
@@ -10,7 +10,7 @@ const wanted = { shmem_enabled: "advise", defrag: "defer" } as const;
 export async function allowHugePages(): Promise<() => Promise<void>> {
   const before = new Map<string, string>();
   for (const [file, value] of Object.entries(wanted)) {
-    const path = `${folder}/${file}`;
+    const path = `${directory}/${file}`;
     before.set(path, /\[(.+?)\]/.exec(await readFile(path, "utf8"))?.[1] ?? "never");
     await writeFile(path, value);
   }

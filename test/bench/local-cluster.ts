@@ -14,7 +14,7 @@ import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { waitUntil } from "../../src/kube/wait-until.ts";
-import { clusterFolder, type ClusterFolder } from "../../src/local/cluster-directory.ts";
+import { clusterDirectory, type ClusterDirectory } from "../../src/local/cluster-directory.ts";
 import { readStatus } from "../../src/local/cluster-status.ts";
 import { workloadCommand, workloadPort } from "./workload.ts";
 
@@ -24,7 +24,7 @@ export const namespace = "default";
 export const partNames = ["etcd", "api-server", "node", "controller", "gateway"] as const;
 export type PartName = (typeof partNames)[number];
 
-export interface SandboxWish {
+export interface SandboxRequest {
   name: string;
   sizeMiB?: number;
   /** The id of the checkpoint that it is to be a clone of. */
@@ -35,14 +35,14 @@ export interface SandboxWish {
 
 /** A local cluster of this run's own, as `ramet local up` makes it, and a user's wishes to it. */
 export class LocalCluster {
-  readonly folder: ClusterFolder;
+  readonly directory: ClusterDirectory;
   readonly cluster: Cluster;
   readonly #dataFolder: string;
   readonly #signal: AbortSignal;
 
-  private constructor(dataFolder: string, folder: ClusterFolder, cluster: Cluster, signal: AbortSignal) {
-    this.#dataFolder = dataFolder;
-    this.folder = folder;
+  private constructor(dataDirectory: string, directory: ClusterDirectory, cluster: Cluster, signal: AbortSignal) {
+    this.#dataFolder = dataDirectory;
+    this.directory = directory;
     this.cluster = cluster;
     this.#signal = signal;
   }
@@ -51,40 +51,40 @@ export class LocalCluster {
   static async up(
     name: string,
     signal: AbortSignal,
-    prepare?: (folder: ClusterFolder) => Promise<void>,
+    prepare?: (directory: ClusterDirectory) => Promise<void>,
   ): Promise<LocalCluster> {
-    const dataFolder = await mkdtemp(join(tmpdir(), `ramet-${name}-`));
+    const dataDirectory = await mkdtemp(join(tmpdir(), `ramet-${name}-`));
     try {
-      await prepare?.(clusterFolder(name, { XDG_DATA_HOME: dataFolder }));
-      await runRamet(dataFolder, ["local", "up", "--name", name]);
-      const folder = clusterFolder(name, { XDG_DATA_HOME: dataFolder });
-      const client = new KubeClient(await connectionFromKubeconfig({ path: folder.kubeconfig }));
-      return new LocalCluster(dataFolder, folder, new Cluster(client, namespace), signal);
+      await prepare?.(clusterDirectory(name, { XDG_DATA_HOME: dataDirectory }));
+      await runRamet(dataDirectory, ["local", "up", "--name", name]);
+      const directory = clusterDirectory(name, { XDG_DATA_HOME: dataDirectory });
+      const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
+      return new LocalCluster(dataDirectory, directory, new Cluster(client, namespace), signal);
     } catch (error) {
-      await runRamet(dataFolder, ["local", "down", "--name", name, "--purge"]).catch(() => undefined);
-      await rm(dataFolder, { recursive: true, force: true });
+      await runRamet(dataDirectory, ["local", "down", "--name", name, "--purge"]).catch(() => undefined);
+      await rm(dataDirectory, { recursive: true, force: true });
       throw error;
     }
   }
 
-  /** Ends everything in it. What is left after that can be looked for by `dataFolder`. */
+  /** Ends everything in it. What is left after that can be looked for by `dataDirectory`. */
   async down(): Promise<void> {
     await this.cluster.close();
-    await runRamet(this.#dataFolder, ["local", "down", "--name", this.folder.name, "--purge"]);
+    await runRamet(this.#dataFolder, ["local", "down", "--name", this.directory.name, "--purge"]);
     await rm(this.#dataFolder, { recursive: true, force: true });
   }
 
-  get dataFolder(): string {
+  get dataDirectory(): string {
     return this.#dataFolder;
   }
 
   /** The present process of a part; undefined while it is being started again. */
   part(name: PartName): number | undefined {
-    return readStatus(this.folder.status)?.parts.find((part) => part.name === name)?.process?.pid;
+    return readStatus(this.directory.status)?.parts.find((part) => part.name === name)?.process?.pid;
   }
 
   /** Writes the wish and does not wait. */
-  wishSandbox({ name, sizeMiB = 0, checkpointId, image = "python", command }: SandboxWish): Promise<Sandbox> {
+  requestSandbox({ name, sizeMiB = 0, checkpointId, image = "python", command }: SandboxRequest): Promise<Sandbox> {
     const annotations = checkpointId === undefined ? {} : { "ramet.dev/restore-from": checkpointId };
     const main = {
       name: "main",
@@ -108,11 +108,11 @@ export class LocalCluster {
     });
   }
 
-  async createSandbox(wish: SandboxWish): Promise<Sandbox> {
-    return this.untilReady(await this.wishSandbox(wish));
+  async createSandbox(wish: SandboxRequest): Promise<Sandbox> {
+    return this.untilReady(await this.requestSandbox(wish));
   }
 
-  wishCheckpoint(name: string, sandboxName: string, spec: Record<string, unknown> = {}): Promise<Checkpoint> {
+  requestCheckpoint(name: string, sandboxName: string, spec: Record<string, unknown> = {}): Promise<Checkpoint> {
     return this.cluster.checkpoints.create({
       apiVersion,
       kind: "Checkpoint",
@@ -129,7 +129,7 @@ export class LocalCluster {
   }
 
   async createCheckpoint(name: string, sandboxName: string, contents?: Contents): Promise<Checkpoint> {
-    const wish = await this.wishCheckpoint(name, sandboxName, contents && { persistentContents: contents });
+    const wish = await this.requestCheckpoint(name, sandboxName, contents && { persistentContents: contents });
     const done = await this.untilFinished(wish);
     if (done.status?.phase !== "Succeeded") throw new Error(`${name}: ${done.status?.message ?? "failed"}`);
     return done;
@@ -159,9 +159,9 @@ export class LocalCluster {
 const timeoutMilliseconds = 120_000;
 
 /** Runs the command as a user would. In a session of its own: Ctrl-C is for the caller, which cleans up. */
-async function runRamet(dataFolder: string, args: string[]): Promise<void> {
+async function runRamet(dataDirectory: string, args: string[]): Promise<void> {
   const child = spawn(process.execPath, [ramet, ...args], {
-    env: { ...process.env, XDG_DATA_HOME: dataFolder },
+    env: { ...process.env, XDG_DATA_HOME: dataDirectory },
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });

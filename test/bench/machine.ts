@@ -19,7 +19,7 @@ export interface Machine {
   loadAtStart: number;
 }
 
-const folder = "/sys/kernel/mm/transparent_hugepage";
+const directory = "/sys/kernel/mm/transparent_hugepage";
 
 export async function describeMachine(runsc: string): Promise<Machine> {
   const { stdout } = await promisify(execFile)(runsc, ["--version"]);
@@ -43,6 +43,6 @@ export async function describeMachine(runsc: string): Promise<Machine> {
 
 /** The kernel marks the choice with brackets: `always [never] madvise`. */
 async function chosen(file: string): Promise<string> {
-  const text = await readFile(`${folder}/${file}`, "utf8").catch(() => "");
+  const text = await readFile(`${directory}/${file}`, "utf8").catch(() => "");
   return /\[(.+?)\]/.exec(text)?.[1] ?? "unknown";
 }

@@ -2,7 +2,7 @@ import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 
 /** What a cluster has on the machine; two counts of an idle cluster must be equal. */
-export interface Leftovers {
+export interface Orphans {
   processes: number;
   mounts: number;
   networkNamespaces: number;
@@ -12,43 +12,45 @@ export interface Leftovers {
 }
 
 /**
- * Counts what belongs to the cluster whose processes name `dataFolder` in their command line or environment: those
+ * Counts what belongs to the cluster whose processes name `dataDirectory` in their command line or environment: those
  * processes, their open files and network namespaces, mounts below the folder, and files in it.
  */
-export async function countLeftovers(dataFolder: string): Promise<Leftovers> {
+export async function countOrphans(dataDirectory: string): Promise<Orphans> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const ours: string[] = [];
   const namespaces = new Set<string>();
   const own = await readlink("/proc/self/ns/net");
   let openFiles = 0;
   for (const pid of pids) {
-    if (pid === `${process.pid}` || !(await namesFolder(pid, dataFolder))) continue;
+    if (pid === `${process.pid}` || !(await namesDirectory(pid, dataDirectory))) continue;
     ours.push(pid);
     openFiles += (await readdir(`/proc/${pid}/fd`).catch(() => [])).length;
     const namespace = await readlink(`/proc/${pid}/ns/net`).catch(() => own);
     if (namespace !== own) namespaces.add(namespace);
   }
-  const mounts = (await readFile("/proc/self/mounts", "utf8")).split("\n").filter((line) => line.includes(dataFolder));
+  const mounts = (await readFile("/proc/self/mounts", "utf8"))
+    .split("\n")
+    .filter((line) => line.includes(dataDirectory));
   return {
     processes: ours.length,
     mounts: mounts.length,
     networkNamespaces: namespaces.size,
-    files: (await files(dataFolder)).length,
+    files: (await files(dataDirectory)).length,
     openFiles,
   };
 }
 
-async function namesFolder(pid: string, folder: string): Promise<boolean> {
+async function namesDirectory(pid: string, directory: string): Promise<boolean> {
   for (const file of ["cmdline", "environ"]) {
     const text = await readFile(`/proc/${pid}/${file}`, "utf8").catch(() => "");
-    if (text.includes(folder)) return true;
+    if (text.includes(directory)) return true;
   }
   return false;
 }
 
 /** Folders are not counted: the store has up to 256 for content in each namespace, and keeps them. */
-async function files(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
+async function files(directory: string): Promise<string[]> {
+  const entries = await readdir(directory, { recursive: true, withFileTypes: true }).catch(() => []);
   return entries
     .filter((entry) => !entry.isDirectory())
     .map((entry) => join(entry.parentPath, entry.name))

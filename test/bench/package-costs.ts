@@ -27,10 +27,10 @@ export interface InstallCosts {
 
 /** Packs what is built, and installs it with npm, with and without what a Pulumi program needs besides. */
 export async function measurePackage(signal: AbortSignal): Promise<PackageCosts> {
-  const folder = await mkdtemp(join(tmpdir(), "ramet-package-"));
+  const directory = await mkdtemp(join(tmpdir(), "ramet-package-"));
   try {
-    const tarball = await packPackage(folder);
-    const { stdout } = await run("npm", ["pack", tarball, "--dry-run", "--json"], { cwd: folder, signal });
+    const tarball = await packPackage(directory);
+    const { stdout } = await run("npm", ["pack", tarball, "--dry-run", "--json"], { cwd: directory, signal });
     const [packed] = Packed.parse(JSON.parse(stdout));
     const { devDependencies } = packageJson;
     const pulumi = {
@@ -38,26 +38,26 @@ export async function measurePackage(signal: AbortSignal): Promise<PackageCosts>
       "@pulumi/kubernetes": devDependencies["@pulumi/kubernetes"],
     };
     const alone = { ramet: `file:${tarball}` };
-    const cache = join(folder, "cache");
+    const cache = join(directory, "cache");
     return {
       ...{ packedBytes: packed.size, unpackedBytes: packed.unpackedSize, files: packed.entryCount },
       installs: [
-        await measureInstall("ramet", alone, { folder, cache: `${cache}-alone`, signal }),
-        await measureInstall("ramet and Pulumi's packages", { ...alone, ...pulumi }, { folder, cache, signal }),
+        await measureInstall("ramet", alone, { directory, cache: `${cache}-alone`, signal }),
+        await measureInstall("ramet and Pulumi's packages", { ...alone, ...pulumi }, { directory, cache, signal }),
       ],
     };
   } finally {
-    await rm(folder, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true });
   }
 }
 
 async function measureInstall(
   what: string,
   dependencies: Record<string, string>,
-  { folder, cache, signal }: { folder: string; cache: string; signal: AbortSignal },
+  { directory, cache, signal }: { directory: string; cache: string; signal: AbortSignal },
 ): Promise<InstallCosts> {
   const install = async (name: string): Promise<{ seconds: number; packages: number }> => {
-    const project = join(folder, `${what.replaceAll(/\W+/g, "-")}-${name}`);
+    const project = join(directory, `${what.replaceAll(/\W+/g, "-")}-${name}`);
     await mkdir(project);
     await writeFile(join(project, "package.json"), JSON.stringify({ private: true, dependencies }));
     // A level of its own: at the one that `npm run --silent` hands on, it answers nothing.

@@ -1,13 +1,13 @@
 import { readdir } from "node:fs/promises";
-import { PodFolder } from "../../src/local/node/pod-directory.ts";
+import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import { descendants, processesWith, type FoundProcess } from "../faults/processes.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 
 /** The processes of a sandbox's Pod, the outermost first; none while the node has not started it. */
-export async function podFamily({ folder }: LocalCluster, sandboxName: string): Promise<FoundProcess[]> {
-  const uids = await readdir(folder.pods).catch(() => []);
+export async function podFamily({ directory }: LocalCluster, sandboxName: string): Promise<FoundProcess[]> {
+  const uids = await readdir(directory.pods).catch(() => []);
   const record = uids
-    .map((uid) => new PodFolder(folder.pods, uid).readRecord())
+    .map((uid) => new PodDirectory(directory.pods, uid).readRecord())
     .find((found) => found?.name === sandboxName);
   if (record === undefined) return [];
   const { pid } = record.process;

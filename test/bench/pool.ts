@@ -62,7 +62,7 @@ export async function measurePools({ quick }: { quick: boolean }, signal: AbortS
   }
 }
 
-interface FillWish {
+interface FillRequest {
   client: KubeClient;
   controller: ControllerProcess;
   replicas: number;
@@ -71,7 +71,7 @@ interface FillWish {
   signal: AbortSignal;
 }
 
-async function fillOne({ client, controller, replicas, name, signal }: FillWish): Promise<PoolFill> {
+async function fillOne({ client, controller, replicas, name, signal }: FillRequest): Promise<PoolFill> {
   const { sets, sandboxes } = new Cluster(client, name);
   await makeNamespace(client, name);
   const before = { counters: await controllerCounters(controller.pid), cpuSeconds: await controller.cpuSeconds() };

@@ -4,7 +4,7 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { succeeded } from "../../examples/walkthrough/succeeded.ts";
 import type { Engine } from "../engine/engine.ts";
 import { openEngine } from "../engine/open-engine.ts";
-import { ProgramFolder } from "../engine/program-directory.ts";
+import { ProgramDirectory } from "../engine/program-directory.ts";
 import { providerTexts } from "../program/provider-texts.ts";
 import { startControlPlane } from "../setup/control-plane.ts";
 import type { CleanUp } from "./clean-up.ts";
@@ -45,11 +45,11 @@ export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Pr
   const programs = { ramet: await open("ramet"), plain: await open("plain") };
 
   async function open(name: "ramet" | "plain"): Promise<Engine> {
-    const folder = await ProgramFolder.make(join(import.meta.dirname, "programs", name));
-    cleanUp.add(() => folder.remove());
-    const { path, home } = folder;
+    const directory = await ProgramDirectory.make(join(import.meta.dirname, "programs", name));
+    cleanUp.add(() => directory.remove());
+    const { path, home } = directory;
     const engine = await openEngine({
-      ...{ program: path, stateFolder: home, kubeconfig: plane.kubeconfigPath, signal },
+      ...{ program: path, stateDirectory: home, kubeconfig: plane.kubeconfigPath, signal },
       ...{ project: name, stack: "bench", passphrase: "bench" },
     });
     await succeeded(engine.up());

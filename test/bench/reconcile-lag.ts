@@ -17,7 +17,7 @@ export interface ReconcileLag {
   milliseconds: Summary;
 }
 
-interface LagWish {
+interface LagRequest {
   namespace: string;
   /** Running sandboxes there, whose Pods a stand-in made; they are as before in the end. */
   sandboxes: readonly string[];
@@ -30,7 +30,7 @@ interface LagWish {
  */
 export async function measureReconcileLag(
   client: KubeClient,
-  { namespace, sandboxes, signal }: LagWish,
+  { namespace, sandboxes, signal }: LagRequest,
 ): Promise<ReconcileLag[]> {
   const end = new AbortController();
   const podWatch = new Informer({

@@ -31,7 +31,7 @@ export class WarmSet {
       metadata: { name, namespace },
       spec: { replicas: stocked, template: { spec: { containers: [main] } } },
     });
-    const client = new KubeClient(await connectionFromKubeconfig({ path: cluster.folder.kubeconfig }));
+    const client = new KubeClient(await connectionFromKubeconfig({ path: cluster.directory.kubeconfig }));
     return new WarmSet(cluster, await openClaimer(client), name);
   }
 

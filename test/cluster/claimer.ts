@@ -6,7 +6,7 @@ import { setSandbox } from "../../src/api/set/set-sandbox.ts";
 import { claimSandbox, type ClaimParts } from "../../src/claim/claim-sandbox.ts";
 import { FairTurns } from "../../src/claim/fair-turns.ts";
 import { Stock } from "../../src/claim/stock.ts";
-import type { ClaimWish } from "../../src/claim/request.ts";
+import type { ClaimRequest } from "../../src/claim/request.ts";
 import { sandboxResources } from "../../src/controllers/common/resources.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
@@ -17,7 +17,7 @@ export interface Claimer {
   sandboxes: Informer<Sandbox>;
   /** @param signal ends the waiting */
   claim: (
-    wish: Partial<ClaimWish> & Pick<ClaimWish, "namespace">,
+    wish: Partial<ClaimRequest> & Pick<ClaimRequest, "namespace">,
     signal?: AbortSignal,
   ) => ReturnType<typeof claimSandbox>;
   /** Resolves when its cache has so many of them that can be claimed. */

@@ -7,7 +7,7 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
-import { clusterFolder, type ClusterFolder } from "../../src/local/cluster-directory.ts";
+import { clusterDirectory, type ClusterDirectory } from "../../src/local/cluster-directory.ts";
 import { readStatus } from "../../src/local/cluster-status.ts";
 import { stopCluster } from "../../src/local/down.ts";
 import { NodePod } from "../../src/local/node/pod.ts";
@@ -17,7 +17,7 @@ import { builtPrograms } from "../setup/built-package.ts";
 
 /** A real local cluster in a folder of its own. */
 export class TestCluster {
-  readonly folder: ClusterFolder;
+  readonly directory: ClusterDirectory;
   readonly #home: string;
   readonly #ownImages: boolean;
   #client: KubeClient | undefined;
@@ -25,7 +25,7 @@ export class TestCluster {
   private constructor(home: string, ownImages: boolean) {
     this.#home = home;
     this.#ownImages = ownImages;
-    this.folder = clusterFolder("test", { XDG_DATA_HOME: home });
+    this.directory = clusterDirectory("test", { XDG_DATA_HOME: home });
   }
 
   static async create({ ownImages = false } = {}): Promise<TestCluster> {
@@ -43,14 +43,14 @@ export class TestCluster {
     const prepared = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
     const setting = { ...prepared, program: [...builtPrograms.part], cell: [...builtPrograms.cell] };
     const { environment } = this;
-    return startCluster({ folder: this.folder, setting, clock: systemClock, signal, environment });
+    return startCluster({ directory: this.directory, setting, clock: systemClock, signal, environment });
   }
 
   async down(options: { purge?: boolean } = {}): Promise<{ wasUp: boolean }> {
     await this.#client?.close();
     this.#client = undefined;
     const signal = AbortSignal.timeout(120_000);
-    return stopCluster({ folder: this.folder, clock: systemClock, signal, purge: options.purge ?? false });
+    return stopCluster({ directory: this.directory, clock: systemClock, signal, purge: options.purge ?? false });
   }
 
   async remove(): Promise<void> {
@@ -59,13 +59,13 @@ export class TestCluster {
   }
 
   async client(): Promise<KubeClient> {
-    this.#client ??= new KubeClient(await connectionFromKubeconfig({ path: this.folder.kubeconfig }));
+    this.#client ??= new KubeClient(await connectionFromKubeconfig({ path: this.directory.kubeconfig }));
     return this.#client;
   }
 
   /** The process id of a part of the cluster, or of its supervisor. */
   pid(part: string): number {
-    const status = readStatus(this.folder.status);
+    const status = readStatus(this.directory.status);
     const found = part === "supervisor" ? status?.supervisor : status?.parts.find(({ name }) => name === part)?.process;
     if (found === undefined) throw new Error(`${part} does not run`);
     return found.pid;
@@ -152,7 +152,7 @@ export class TestCluster {
   }
 
   async #readLog(pod: string, query: string, isEnough: (text: string) => boolean): Promise<string> {
-    const { server, ca, credentials } = await connectionFromKubeconfig({ path: this.folder.kubeconfig });
+    const { server, ca, credentials } = await connectionFromKubeconfig({ path: this.directory.kubeconfig });
     const { cert, key } = (await credentials.current(false)) as { cert: string; key: string };
     const dispatcher = new Agent({ connect: { ca: ca ?? "", cert, key } });
     try {

@@ -7,7 +7,7 @@ import { isPodReady } from "../../src/api/schema/pod.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { refOf } from "../../src/cli/cluster/cluster.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { PodFolder } from "../../src/local/node/pod-directory.ts";
+import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { podProcesses } from "../../src/local/node/orphans.ts";
 import { TestCluster } from "./local-cluster.ts";
@@ -16,7 +16,7 @@ let cluster: TestCluster;
 beforeAll(async () => {
   cluster = await TestCluster.create();
   // What a second cluster of the same user would keep.
-  const other = join(dirname(cluster.folder.path), "other");
+  const other = join(dirname(cluster.directory.path), "other");
   mkdirSync(other, { recursive: true });
   writeFileSync(join(other, "kubeconfig"), "secret");
   await cluster.up();
@@ -25,12 +25,12 @@ afterAll(() => cluster.remove());
 
 /** All paths below the folder of all clusters, as the cell of a Pod finds them; its own Pod's folder is at /run/ramet. */
 function seenBy(pod: NodePod): string[] {
-  const record = new PodFolder(cluster.folder.pods, pod.metadata.uid).readRecord();
+  const record = new PodDirectory(cluster.directory.pods, pod.metadata.uid).readRecord();
   const name = record?.spare ?? record?.uid;
-  const pids = podProcesses(cluster.folder.pods).flatMap((one) => (one.name === name ? [one.process.pid] : []));
+  const pids = podProcesses(cluster.directory.pods).flatMap((one) => (one.name === name ? [one.process.pid] : []));
   // The outer process is in the machine's own mount namespace; all others are in the Pod's.
   const inner = pids.find((pid) => mountNamespace(pid) !== mountNamespace(process.pid));
-  const all = dirname(cluster.folder.path);
+  const all = dirname(cluster.directory.path);
   const printed = execFileSync(
     "nsenter",
     ["-t", String(inner), "-m", "--wdns=/", "find", all, "-ignore_readdir_race"],

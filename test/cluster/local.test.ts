@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { PodFolder } from "../../src/local/node/pod-directory.ts";
+import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import { podProcesses } from "../../src/local/node/orphans.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { identifyProcess, isProcessRunning } from "../../src/local/process-identity.ts";
@@ -25,8 +25,8 @@ const gone = (pod: NodePod | undefined): boolean => pod === undefined;
 
 /** The processes of one Pod on this machine. */
 function processesOf(pod: NodePod | undefined): number[] {
-  const record = new PodFolder(cluster.folder.pods, pod?.metadata.uid ?? "").readRecord();
-  const found = podProcesses(cluster.folder.pods).filter(({ name }) => name === (record?.spare ?? record?.uid));
+  const record = new PodDirectory(cluster.directory.pods, pod?.metadata.uid ?? "").readRecord();
+  const found = podProcesses(cluster.directory.pods).filter(({ name }) => name === (record?.spare ?? record?.uid));
   return found.map(({ process }) => process.pid);
 }
 
@@ -139,7 +139,7 @@ describe("a cluster on this machine", () => {
     const agent = { namespace: "default", name: "agent" };
     const token = await accountToken(client, agent);
     await allowToReach(client, "default", agent);
-    const port = readPort(cluster.folder.gatewayPort) ?? 0;
+    const port = readPort(cluster.directory.gatewayPort) ?? 0;
     // Nothing listens in the sandbox: its cell has said so.
     const asked = async () => (await ask({ port }, { id: "default--truth", port: 9000 }, { token })).text;
     expect(await asked()).toContain("nothing listens there");
@@ -162,7 +162,7 @@ describe("a cluster on this machine", () => {
     await cluster.deleteSandbox("truth");
     await cluster.untilPod("truth", gone);
     expect(processesOf(pod)).toEqual([]);
-    expect(readdirSync(cluster.folder.pods)).not.toContain(pod?.metadata.uid);
+    expect(readdirSync(cluster.directory.pods)).not.toContain(pod?.metadata.uid);
   });
 
   it("is whole again after its supervisor was killed", async () => {
@@ -178,8 +178,8 @@ describe("a cluster on this machine", () => {
 
   it("goes down with everything in it, and keeps its objects", async () => {
     expect(await cluster.down()).toEqual({ wasUp: true });
-    expect(podProcesses(cluster.folder.pods)).toEqual([]);
-    expect(existsSync(cluster.folder.pods)).toBe(false);
+    expect(podProcesses(cluster.directory.pods)).toEqual([]);
+    expect(existsSync(cluster.directory.pods)).toBe(false);
     expect(await cluster.down()).toEqual({ wasUp: false });
     await cluster.up();
     const pod = await cluster.untilPod("survivor", (one) => one !== undefined);

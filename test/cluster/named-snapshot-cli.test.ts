@@ -9,21 +9,21 @@ import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts
 
 /** What a user of the command line sees of named snapshots, with real cells. */
 let world: SnapshotWorld;
-let folder: string;
+let directory: string;
 
 beforeAll(async () => {
   world = await openSnapshotWorld();
-  folder = await mkdtemp(join(tmpdir(), "ramet-snapshots-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-snapshots-"));
 });
 afterAll(async () => {
-  await rm(folder, { recursive: true, force: true });
+  await rm(directory, { recursive: true, force: true });
   await world.close();
 });
 
 /** Begins a command; `ended` is its exit code. */
 function begin(...args: string[]) {
   const io = memoryIo({
-    environment: { HOME: folder, KUBECONFIG: world.cluster.kubeconfigPath },
+    environment: { HOME: directory, KUBECONFIG: world.cluster.kubeconfigPath },
     progressIsSeen: true,
   });
   return { io, ended: runProgram(io, [...args, "-n", "t"]) };
@@ -43,7 +43,7 @@ async function manifest(word: string): Promise<string> {
 }
 
 async function recipeFile(word: string, recipe: object[]): Promise<string> {
-  const path = join(folder, `${word}.yaml`);
+  const path = join(directory, `${word}.yaml`);
   const spec = { from: { template: { name: "base" } }, recipe };
   await writeFile(
     path,
@@ -150,7 +150,7 @@ test("logs --follow prints what a step prints while it runs, and ends as the bui
 });
 
 test("what is no NamedSnapshot is refused with file and field; what is not there ends with 3", async () => {
-  const path = join(folder, "wrong.yaml");
+  const path = join(directory, "wrong.yaml");
   await writeFile(path, "apiVersion: ramet.dev/v1alpha1\nkind: NamedSnapshot\nmetadata: {name: x}\nspec: {from: {}}\n");
   const wrong = await ramet("snapshot", "apply", "-f", path);
   expect(wrong.exitCode).toBe(2);

@@ -90,8 +90,8 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
         const left = await readdir(join(root, "run/ramet/cell")).catch(() => []);
         expect(left.filter((name) => /^(checkpoint|restore)-/.test(name))).toEqual([]);
       }
-      const folder = await readdir(join(cluster.storePath, "t")).catch(() => []);
-      expect(folder).toEqual([]);
+      const directory = await readdir(join(cluster.storePath, "t")).catch(() => []);
+      expect(directory).toEqual([]);
     });
 
     test("the end of a Checkpoint empties the bucket, and no clone", async () => {

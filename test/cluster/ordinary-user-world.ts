@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { pythonImageName } from "../../src/local/images/python-image.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { toolNames } from "../../src/local/tools/pinned-tools.ts";
-import { cacheFolder, packageRoot } from "../../src/local/tools/tool.ts";
+import { cacheDirectory, packageRoot } from "../../src/local/tools/tool.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
 
 export interface Outcome {
@@ -23,31 +23,31 @@ const nobody = 65534;
  * the tools that are built, and the program at a path that it may read; any other suite runs it as itself.
  */
 export class OrdinaryUser {
-  readonly folder: string;
-  readonly dataFolder: string;
+  readonly directory: string;
+  readonly dataDirectory: string;
   readonly #program: string;
   readonly #root = process.getuid?.() === 0;
 
-  private constructor(folder: string) {
-    this.folder = folder;
-    this.dataFolder = join(folder, "data");
-    this.#program = this.#root ? join(folder, "program") : packageRoot();
+  private constructor(directory: string) {
+    this.directory = directory;
+    this.dataDirectory = join(directory, "data");
+    this.#program = this.#root ? join(directory, "program") : packageRoot();
   }
 
   static async create(): Promise<OrdinaryUser> {
     const user = new OrdinaryUser(await mkdtemp(join(tmpdir(), "ramet-user-")));
-    await chmod(user.folder, 0o755);
-    for (const name of ["home", "data", "cache", "tmp", "program"]) await user.#makeFolder(join(user.folder, name));
+    await chmod(user.directory, 0o755);
+    for (const name of ["home", "data", "cache", "tmp", "program"]) await user.#makeFolder(join(user.directory, name));
     if (user.#root) await user.#giveTools();
     return user;
   }
 
   get kubeconfig(): string {
-    return join(this.dataFolder, "ramet", "ordinary", "kubeconfig");
+    return join(this.dataDirectory, "ramet", "ordinary", "kubeconfig");
   }
 
   get #cache(): string {
-    return join(this.folder, "cache");
+    return join(this.directory, "cache");
   }
 
   /** Runs `ramet` to its end. */
@@ -71,7 +71,7 @@ export class OrdinaryUser {
   run(words: string[]): Promise<Outcome> {
     const [program = "", ...args] = this.#root ? [...this.#asNobody(), ...words] : words;
     const child = spawn(program, args, {
-      cwd: join(this.folder, "home"),
+      cwd: join(this.directory, "home"),
       env: this.#environment(),
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -95,7 +95,7 @@ export class OrdinaryUser {
       const [environment, command] = await Promise.all(
         ["environ", "cmdline"].map((name) => readFile(join("/proc", pid, name), "latin1").catch(() => "")),
       );
-      const its = /^\d+$/.test(pid) && `${environment}${command}`.includes(this.folder);
+      const its = /^\d+$/.test(pid) && `${environment}${command}`.includes(this.directory);
       return its ? [command!.replaceAll("\0", " ")] : [];
     });
     return (await Promise.all(found)).flat();
@@ -103,7 +103,7 @@ export class OrdinaryUser {
 
   /** The image `python` as a tar, as somebody else may have made it: with root's files in it. */
   async pythonTar(): Promise<string> {
-    const path = join(this.folder, "python.tar");
+    const path = join(this.directory, "python.tar");
     await promisify(execFile)("tar", ["-c", "-f", path, "--numeric-owner", "-C", await pythonRootPath(), "."]);
     return path;
   }
@@ -118,7 +118,7 @@ export class OrdinaryUser {
 
   async remove(): Promise<void> {
     await this.ramet("local", "down", "--name", "ordinary", "--purge");
-    await rm(this.folder, { recursive: true, force: true });
+    await rm(this.directory, { recursive: true, force: true });
   }
 
   #node(): string[] {
@@ -130,13 +130,13 @@ export class OrdinaryUser {
   #environment(): NodeJS.ProcessEnv {
     const { PATH, KUBEBUILDER_ASSETS, XDG_CACHE_HOME, HOME } = process.env;
     const own = {
-      ...{ XDG_DATA_HOME: this.dataFolder, TMPDIR: join(this.folder, "tmp"), KUBECONFIG: this.kubeconfig },
+      ...{ XDG_DATA_HOME: this.dataDirectory, TMPDIR: join(this.directory, "tmp"), KUBECONFIG: this.kubeconfig },
       // Else Node would keep it below TMPDIR.
       NODE_COMPILE_CACHE: join(this.#cache, "node"),
     };
     const shared = { PATH, ...(KUBEBUILDER_ASSETS !== undefined && { KUBEBUILDER_ASSETS }) };
     if (!this.#root) return { ...shared, ...own, HOME, ...(XDG_CACHE_HOME !== undefined && { XDG_CACHE_HOME }) };
-    return { ...shared, ...own, HOME: join(this.folder, "home"), XDG_CACHE_HOME: this.#cache };
+    return { ...shared, ...own, HOME: join(this.directory, "home"), XDG_CACHE_HOME: this.#cache };
   }
 
   /** The program may lie where only root may look: it is shown to the user at another path. */
@@ -148,16 +148,16 @@ export class OrdinaryUser {
 
   /** Hard links, or copies where the cache is on another file system. */
   async #giveTools(): Promise<void> {
-    const cache = cacheFolder();
+    const cache = cacheDirectory();
     for (const path of Object.values(await acquireTools({ names: toolNames }))) {
       const version = relative(cache, dirname(path));
       if (version.startsWith("..")) continue; // found in PATH, where the user finds it too
-      const parent = join(this.folder, "cache", "ramet", dirname(version));
+      const parent = join(this.directory, "cache", "ramet", dirname(version));
       await this.#makeFolder(parent);
       const copy = promisify(execFile);
       await copy("cp", ["-al", dirname(path), parent]).catch(() => copy("cp", ["-a", dirname(path), parent]));
     }
-    for (const part of ["ramet", join("ramet", "tools")]) await this.#makeFolder(join(this.folder, "cache", part));
+    for (const part of ["ramet", join("ramet", "tools")]) await this.#makeFolder(join(this.directory, "cache", part));
   }
 
   async #makeFolder(path: string): Promise<void> {

@@ -112,18 +112,18 @@ describe("ramet local as an ordinary user", () => {
     expect((await user.processes()).length).toBeGreaterThan(10);
     expect((await user.ramet("local", "down", "--name", "ordinary", "--purge")).code).toBe(0);
     expect(await user.processes()).toEqual([]);
-    expect(await readdir(join(user.dataFolder, "ramet"))).toEqual([]);
-    expect(await readdir(join(user.folder, "tmp"))).toEqual([]);
+    expect(await readdir(join(user.dataDirectory, "ramet"))).toEqual([]);
+    expect(await readdir(join(user.directory, "tmp"))).toEqual([]);
   });
 });
 
 describe("what an ordinary user is refused", () => {
   it("names the file of an image that the user cannot read, and a way out", async () => {
-    const folder = join(user.folder, "foreign");
-    await mkdir(join(folder, "etc"), { recursive: true });
-    await writeFile(join(folder, "etc", "shadow"), "secret");
-    await chmod(join(folder, "etc", "shadow"), 0o000);
-    const { code, stderr } = await user.ramet("local", "image", "add", "foreign", folder);
+    const directory = join(user.directory, "foreign");
+    await mkdir(join(directory, "etc"), { recursive: true });
+    await writeFile(join(directory, "etc", "shadow"), "secret");
+    await chmod(join(directory, "etc", "shadow"), 0o000);
+    const { code, stderr } = await user.ramet("local", "image", "add", "foreign", directory);
     expect(code).toBe(2);
     expect(stderr).toMatch(/\.\/etc\/shadow: Cannot open: Permission denied.*make a tar of it as root/s);
   });
@@ -141,6 +141,6 @@ describe("what an ordinary user is refused", () => {
     // That is found out first: what takes minutes to build is not even looked for.
     expect(stderr).toContain("ramet-link");
     expect(stderr).not.toMatch(/etcd|kube-apiserver|runsc/);
-    expect(await readdir(join(user.dataFolder, "ramet"))).not.toContain("refused");
+    expect(await readdir(join(user.dataDirectory, "ramet"))).not.toContain("refused");
   });
 });

@@ -11,11 +11,11 @@ import { realNode } from "./controllers-real-node.ts";
 
 /** What a user of `ramet rollback` and `ramet fork` sees, with real cells. */
 let cluster: Cluster;
-let folder: string;
+let directory: string;
 
 beforeAll(async () => {
   cluster = await openCluster({ startNode: realNode() });
-  folder = await mkdtemp(join(tmpdir(), "ramet-rollback-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-rollback-"));
   await cluster.namespace("t");
   await cluster.create({
     apiVersion: "agents.kruise.io/v1alpha1",
@@ -26,13 +26,13 @@ beforeAll(async () => {
   expect(await ramet("sandbox", "create", "--template", "counter", "--name", "a")).toMatchObject({ exitCode: 0 });
 });
 afterAll(async () => {
-  await rm(folder, { recursive: true, force: true });
+  await rm(directory, { recursive: true, force: true });
   await cluster.close();
 });
 
 /** Begins a command; `ended` is its exit code. */
 function begin(...args: string[]) {
-  const environment = { HOME: folder, KUBECONFIG: cluster.kubeconfigPath };
+  const environment = { HOME: directory, KUBECONFIG: cluster.kubeconfigPath };
   const io = memoryIo({ environment, progressIsSeen: true });
   return { io, ended: runProgram(io, [...args, "-n", "t"]) };
 }

@@ -13,7 +13,7 @@ import type { Values } from "./values.ts";
 
 export interface DynamicProviderOptions {
   /** The program's folder: from there the process finds packages. */
-  folder: string;
+  directory: string;
   project: string;
   configuration: Readonly<Record<string, string>>;
   environment: NodeJS.ProcessEnv;
@@ -35,10 +35,10 @@ export class DynamicProviderProcess implements ResourceProvider {
   }
 
   static async start(options: DynamicProviderOptions): Promise<DynamicProviderProcess> {
-    const { folder, project, environment, configuration, onLine } = options;
-    const program = createRequire(join(folder, "package.json")).resolve("@pulumi/pulumi/cmd/dynamic-provider");
+    const { directory, project, environment, configuration, onLine } = options;
+    const program = createRequire(join(directory, "package.json")).resolve("@pulumi/pulumi/cmd/dynamic-provider");
     const { child, port } = await startPulumiProcess({
-      ...{ what: "the process for dynamic resources", program: [program, "127.0.0.1:0"], folder, onLine },
+      ...{ what: "the process for dynamic resources", program: [program, "127.0.0.1:0"], directory, onLine },
       environment: { ...environment, PULUMI_NODEJS_PROJECT: project, PULUMI_PROJECT: project },
     });
     const started = new DynamicProviderProcess(child, port);

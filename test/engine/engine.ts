@@ -5,7 +5,7 @@ export interface EngineOptions {
   /** The program's folder. */
   program: string;
   /** Where the state is kept. */
-  stateFolder: string;
+  stateDirectory: string;
   kubeconfig: string;
   project: string;
   stack: string;

@@ -29,9 +29,9 @@ export async function hasKubernetesPlugin(): Promise<boolean> {
 export const kubernetesPlugin = "pulumi-resource-kubernetes";
 
 async function isOnPath(command: string): Promise<boolean> {
-  const folders = (process.env["PATH"] ?? "").split(delimiter);
-  const looks = folders.map((folder) =>
-    access(join(folder, command), constants.X_OK).then(
+  const directories = (process.env["PATH"] ?? "").split(delimiter);
+  const looks = directories.map((directory) =>
+    access(join(directory, command), constants.X_OK).then(
       () => true,
       () => false,
     ),

@@ -38,10 +38,15 @@ export class PolicyPackProcess {
   }
 
   /** @param onLine hears what the process prints */
-  static async start(folder: string, onLine: (line: string) => void): Promise<PolicyPackProcess> {
+  static async start(directory: string, onLine: (line: string) => void): Promise<PolicyPackProcess> {
     const program = createRequire(import.meta.url).resolve("@pulumi/pulumi/cmd/run-policy-pack");
     const what = "the process of the policy pack";
-    const { child, port } = await startPulumiProcess({ what, program: [program, "127.0.0.1:0", "."], folder, onLine });
+    const { child, port } = await startPulumiProcess({
+      what,
+      program: [program, "127.0.0.1:0", "."],
+      directory,
+      onLine,
+    });
     return new PolicyPackProcess(child, port);
   }
 

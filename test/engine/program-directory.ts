@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { linkPackages } from "./link-packages.ts";
 
 /** A copy of a program that may be changed, as a person would change it in a repository. */
-export class ProgramFolder {
+export class ProgramDirectory {
   /** Holds the program, and beside it the state. */
   readonly home: string;
 
@@ -13,8 +13,8 @@ export class ProgramFolder {
   }
 
   /** @param program its folder, with an `index.ts` */
-  static async make(program: string): Promise<ProgramFolder> {
-    const made = new ProgramFolder(await mkdtemp(join(tmpdir(), "ramet-program-")));
+  static async make(program: string): Promise<ProgramDirectory> {
+    const made = new ProgramDirectory(await mkdtemp(join(tmpdir(), "ramet-program-")));
     await cp(program, made.path, { recursive: true, filter: (path) => !path.endsWith("node_modules") });
     await writeFile(join(made.path, "package.json"), JSON.stringify({ type: "module", main: "index.ts" }));
     await linkPackages(made.path);

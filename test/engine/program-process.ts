@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 
 export interface ProgramOptions {
   /** Its folder, with an `index.ts` or `index.js`. */
-  folder: string;
+  directory: string;
   project: string;
   stack: string;
   /** Of the monitor and the engine. */
@@ -25,16 +25,16 @@ export interface ProgramOptions {
 
 /** Runs a program as Pulumi's host for Node does, to its end. */
 export async function runProgram(options: ProgramOptions): Promise<{ exitCode: number }> {
-  const { folder, project, stack, address, preview, onLine } = options;
+  const { directory, project, stack, address, preview, onLine } = options;
   // The program's own copy, as Pulumi takes it: outputs are known by their classes.
-  const run = createRequire(join(folder, "package.json")).resolve("@pulumi/pulumi/cmd/run");
+  const run = createRequire(join(directory, "package.json")).resolve("@pulumi/pulumi/cmd/run");
   const flags = {
     ...{ monitor: address, engine: address, organization: "organization", project, stack },
-    ...{ pwd: folder, "root-directory": folder, parallel: "16" },
+    ...{ pwd: directory, "root-directory": directory, parallel: "16" },
   };
   const words = Object.entries(flags).flatMap(([flag, value]) => [`--${flag}`, value]);
   const child = spawn(process.execPath, [run, ...words, ...(preview ? ["--dry-run"] : []), "."], {
-    cwd: folder,
+    cwd: directory,
     env: {
       ...options.environment,
       PULUMI_CONFIG: JSON.stringify(options.configuration),

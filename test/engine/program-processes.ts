@@ -5,12 +5,12 @@ import { readdir, readFile, readlink, realpath } from "node:fs/promises";
  * their command lines are like this.
  */
 export async function killIn(program: string, commandLine = /./): Promise<void> {
-  const folder = await realpath(program);
+  const directory = await realpath(program);
   const pids = (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry));
   for (const pid of pids) {
     // One that has ended meanwhile is no matter.
     const at = await readlink(`/proc/${pid}/cwd`).catch(() => "");
-    const words = at === folder ? await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "") : "";
+    const words = at === directory ? await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "") : "";
     if (words !== "" && commandLine.test(words)) kill(Number(pid));
   }
 }

@@ -10,7 +10,7 @@ import {
 } from "@pulumi/pulumi/automation/index.js";
 import { parse, stringify } from "yaml";
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
-import { judgedUp } from "./validated-up.ts";
+import { validatedUp } from "./validated-up.ts";
 import { EventRecord } from "./event-record.ts";
 import { killIn } from "./program-processes.ts";
 import { renderSteps } from "./render-steps.ts";
@@ -46,7 +46,7 @@ export class PulumiEngine implements Engine {
 
   /** The Automation API leaves out the preview that the command begins with. */
   up(): Promise<RunResult> {
-    return judgedUp(this, this.#options, () => this.#run((stack, told) => stack.up({ ...told, ...this.#judge })));
+    return validatedUp(this, this.#options, () => this.#run((stack, told) => stack.up({ ...told, ...this.#judge })));
   }
 
   refresh(): Promise<RunResult> {
@@ -120,18 +120,18 @@ export class PulumiEngine implements Engine {
   }
 
   get #backend(): string {
-    return join(this.#options.stateFolder, "state");
+    return join(this.#options.stateDirectory, "state");
   }
 
   get #environment(): Record<string, string> {
-    const { kubeconfig, passphrase, stateFolder, isolated = false } = this.#options;
+    const { kubeconfig, passphrase, stateDirectory, isolated = false } = this.#options;
     return {
       KUBECONFIG: kubeconfig,
       PULUMI_BACKEND_URL: `file://${this.#backend}`,
       PULUMI_CONFIG_PASSPHRASE: passphrase,
       PULUMI_SKIP_UPDATE_CHECK: "true",
       ...(isolated && {
-        PULUMI_HOME: join(stateFolder, "home"),
+        PULUMI_HOME: join(stateDirectory, "home"),
         PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION: "true",
       }),
     };

@@ -6,7 +6,7 @@ export interface PulumiProcessOptions {
   what: string;
   /** The program and its arguments; the folder in which it runs. */
   program: readonly string[];
-  folder: string;
+  directory: string;
   /** @default this process' own */
   environment?: NodeJS.ProcessEnv;
   /** What the process prints, line by line. */
@@ -17,7 +17,7 @@ export interface PulumiProcessOptions {
 export async function startPulumiProcess(
   options: PulumiProcessOptions,
 ): Promise<{ child: ChildProcess; port: number }> {
-  const { what, program, folder: cwd, environment: env, onLine } = options;
+  const { what, program, directory: cwd, environment: env, onLine } = options;
   const child = spawn(process.execPath, program, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
   const port = await new Promise<number>((resolve, reject) => {
     child.once("error", reject);

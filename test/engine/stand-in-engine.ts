@@ -6,7 +6,7 @@ import { CloudResources } from "./cloud-resources.ts";
 import { Deployment } from "./deployment.ts";
 import { DynamicProviderOnDemand } from "./dynamic-provider-on-demand.ts";
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
-import { judgedUp } from "./validated-up.ts";
+import { validatedUp } from "./validated-up.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
 import { serveMonitor } from "./monitor-server.ts";
 import { PolicyPackProcess, type Judged } from "./policy-pack-process.ts";
@@ -28,7 +28,7 @@ export class StandInEngine implements Engine {
   }
 
   get statePath(): string {
-    return join(this.#options.stateFolder, `${this.#options.stack}.json`);
+    return join(this.#options.stateDirectory, `${this.#options.stack}.json`);
   }
 
   with(options: Partial<EngineOptions>): StandInEngine {
@@ -40,7 +40,7 @@ export class StandInEngine implements Engine {
   }
 
   up(): Promise<RunResult> {
-    return judgedUp(this, this.#options, () => this.#run(false));
+    return validatedUp(this, this.#options, () => this.#run(false));
   }
 
   async refresh(): Promise<RunResult> {
@@ -69,7 +69,14 @@ export class StandInEngine implements Engine {
   }
 
   #run(preview: boolean): Promise<RunResult> {
-    const { program: folder, project, stack, configuration = {}, secretKeys = [], typescript = false } = this.#options;
+    const {
+      program: directory,
+      project,
+      stack,
+      configuration = {},
+      secretKeys = [],
+      typescript = false,
+    } = this.#options;
     return this.#session(preview, async (deployment, { onLine, ended }) => {
       const failed = new AbortController();
       ended.addEventListener("abort", () => {
@@ -85,7 +92,7 @@ export class StandInEngine implements Engine {
       const { address } = monitor;
       try {
         const { exitCode } = await runProgram({
-          ...{ folder, project, stack, address, preview, configuration, secretKeys, typescript, onLine },
+          ...{ directory, project, stack, address, preview, configuration, secretKeys, typescript, onLine },
           environment: this.#environment,
           signal: failed.signal,
         });
@@ -101,7 +108,7 @@ export class StandInEngine implements Engine {
     preview: boolean,
     work: (deployment: Deployment, session: Session) => Promise<boolean>,
   ): Promise<RunResult> {
-    const { program: folder, project, stack, kubeconfig, configuration = {}, passphrase } = this.#options;
+    const { program: directory, project, stack, kubeconfig, configuration = {}, passphrase } = this.#options;
     const lines: string[] = [];
     const onLine = (line: string): void => {
       lines.push(line);
@@ -110,7 +117,7 @@ export class StandInEngine implements Engine {
     const state = new StateFile(this.statePath, passphrase);
     const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
     const dynamic = new DynamicProviderOnDemand({
-      ...{ folder, project, configuration, onLine },
+      ...{ directory, project, configuration, onLine },
       environment: this.#environment,
     });
     const { policyPack } = this.#options;

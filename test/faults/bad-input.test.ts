@@ -50,7 +50,7 @@ describe("bad input", () => {
   }
 
   async function failureOf(name: string, sandboxName: string): Promise<string> {
-    const done = await world.cluster.untilFinished(await world.cluster.wishCheckpoint(name, sandboxName));
+    const done = await world.cluster.untilFinished(await world.cluster.requestCheckpoint(name, sandboxName));
     console.log(`bad input: checkpoint ${done.status?.phase ?? ""}: ${done.status?.message ?? ""}`);
     expect(done.status?.phase).toBe("Failed");
     return done.status?.message ?? "";
@@ -67,7 +67,7 @@ describe("bad input", () => {
   });
 
   test("an unknown checkpoint id fails the clone and says how to list ids", async () => {
-    const wish = await world.cluster.wishSandbox({ name: "no-checkpoint", checkpointId: "never-taken" });
+    const wish = await world.cluster.requestSandbox({ name: "no-checkpoint", checkpointId: "never-taken" });
     const { phase, reason, message } = await whyNotReady(wish);
     expect([phase, reason]).toEqual(["Failed", "NotFound"]);
     expect(message).toContain("never-taken");
@@ -76,7 +76,7 @@ describe("bad input", () => {
   });
 
   test("an image that the node does not have is named, with what to do; a checkpoint of that Pod fails at once", async () => {
-    const wish = await world.cluster.wishSandbox({ name: "no-image", image: "registry.invalid/nothing:1" });
+    const wish = await world.cluster.requestSandbox({ name: "no-image", image: "registry.invalid/nothing:1" });
     const { phase, message } = await whyNotReady(wish);
     expect(phase).toBe("Pending");
     expect(message).toContain("registry.invalid/nothing:1");
@@ -86,7 +86,7 @@ describe("bad input", () => {
 
   test("another template than the checkpoint's fails the clone and names the field", async () => {
     const { checkpointId = "" } = taken.status ?? {};
-    const wish = await world.cluster.wishSandbox({ name: "mismatch", checkpointId, command: ["sleep", "1"] });
+    const wish = await world.cluster.requestSandbox({ name: "mismatch", checkpointId, command: ["sleep", "1"] });
     const { phase, reason, message } = await whyNotReady(wish);
     expect([phase, reason]).toEqual(["Failed", "TemplateMismatch"]);
     expect(message).toContain("command");
@@ -96,7 +96,7 @@ describe("bad input", () => {
   test("a second checkpoint while one runs fails and names the first, which succeeds", async () => {
     const big = await world.cluster.createSandbox({ name: "busy", sizeMiB: 16 });
     const [first, second] = await Promise.all(
-      ["first", "second"].map((name) => world.cluster.wishCheckpoint(name, "busy")),
+      ["first", "second"].map((name) => world.cluster.requestCheckpoint(name, "busy")),
     );
     const done = await Promise.all([first!, second!].map((wish) => world.cluster.untilFinished(wish)));
     const failed = done.filter(({ status }) => status?.phase === "Failed");
@@ -111,11 +111,11 @@ describe("bad input", () => {
     ["memory alone", { persistentContents: ["memory"] }, /persistentContents/],
     ["no source", { sandboxName: null }, /podName|sandboxName/],
   ])("%s is refused by the API server, by the field's name", async (_, spec, words) => {
-    await expect(world.cluster.wishCheckpoint("refused", "bystander", spec)).rejects.toThrow(words);
+    await expect(world.cluster.requestCheckpoint("refused", "bystander", spec)).rejects.toThrow(words);
   });
 
   test("a name that is no DNS label is refused", async () => {
-    await expect(world.cluster.wishSandbox({ name: "Not_A_Label" })).rejects.toThrow(/Not_A_Label|name/);
+    await expect(world.cluster.requestSandbox({ name: "Not_A_Label" })).rejects.toThrow(/Not_A_Label|name/);
   });
 
   test.runIf(isRoot)(
@@ -134,7 +134,7 @@ describe("bad input", () => {
   test.runIf(isRoot)(
     "a store that is full fails the checkpoint, says so, and takes it when there is room",
     async () => {
-      const filler = join(world.cluster.folder.store, "filler");
+      const filler = join(world.cluster.directory.store, "filler");
       await writeFile(filler, Buffer.alloc(store.sizeBytes)).catch(() => undefined);
       try {
         expect(await failureOf("full", "bystander")).toMatch(/full|room|no space/);
@@ -146,14 +146,14 @@ describe("bad input", () => {
   );
 
   test("a missing runsc is named, with what to do", async () => {
-    const { setting } = world.cluster.folder;
+    const { setting } = world.cluster.directory;
     const before = await readFile(setting, "utf8");
     const broken = JSON.parse(before) as { tools: Record<string, string> };
     broken.tools["runsc"] = "/nowhere/runsc";
     await writeFile(setting, JSON.stringify(broken));
     await world.kill("node", "");
     await untilNodeIs(world);
-    const wish = await world.cluster.wishSandbox({ name: "no-runsc" });
+    const wish = await world.cluster.requestSandbox({ name: "no-runsc" });
     try {
       // Slow starts say first that they wait.
       const { phase } = await whyNotReady(wish, "/nowhere/runsc");

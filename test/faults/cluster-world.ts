@@ -4,9 +4,9 @@ import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { refOf } from "../../src/cli/cluster/cluster.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
-import type { ClusterFolder } from "../../src/local/cluster-directory.ts";
+import type { ClusterDirectory } from "../../src/local/cluster-directory.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
-import { countLeftovers, type Leftovers } from "../bench/orphans.ts";
+import { countOrphans, type Orphans } from "../bench/orphans.ts";
 import { LocalCluster, type PartName } from "../bench/local-cluster.ts";
 import { cellAmong, podFamily } from "../bench/pod-family.ts";
 import { firstAnswer } from "../bench/workload.ts";
@@ -24,9 +24,9 @@ export type Victim = PartName | "cell";
 export class ClusterWorld {
   readonly cluster: LocalCluster;
   readonly sizeMiB: number;
-  readonly #idle: Leftovers;
+  readonly #idle: Orphans;
 
-  private constructor(cluster: LocalCluster, sizeMiB: number, idle: Leftovers) {
+  private constructor(cluster: LocalCluster, sizeMiB: number, idle: Orphans) {
     this.cluster = cluster;
     this.sizeMiB = sizeMiB;
     this.#idle = idle;
@@ -35,14 +35,15 @@ export class ClusterWorld {
   /** `sizeMiB`: memory that each sandbox touches, so that its checkpoints and clones last a while. */
   static async open(sizeMiB: number, options: { storeOn?: StoreMount } = {}): Promise<ClusterWorld> {
     const { storeOn } = options;
-    const prepare = storeOn === undefined ? undefined : (folder: ClusterFolder) => storeOn.mountAt(folder.store);
+    const prepare =
+      storeOn === undefined ? undefined : (directory: ClusterDirectory) => storeOn.mountAt(directory.store);
     const cluster = await LocalCluster.up("faults", new AbortController().signal, prepare);
     // What an idle cluster has is what it has after its first sandbox and checkpoint: spare cells, the namespace's store.
     const first = await cluster.createSandbox({ name: "first" });
     await cluster.remove(cluster.cluster.checkpoints, await cluster.createCheckpoint("first", "first"));
     await cluster.remove(cluster.cluster.sandboxes, first);
     await sleep(2_000);
-    return new ClusterWorld(cluster, sizeMiB, await countLeftovers(cluster.dataFolder));
+    return new ClusterWorld(cluster, sizeMiB, await countOrphans(cluster.dataDirectory));
   }
 
   close(): Promise<void> {
@@ -62,14 +63,14 @@ export class ClusterWorld {
     return Number(await firstAnswer(status.sandboxIp));
   }
 
-  wishClone(name: string, checkpoint: Checkpoint): Promise<Sandbox> {
+  requestClone(name: string, checkpoint: Checkpoint): Promise<Sandbox> {
     const { checkpointId } = checkpoint.status ?? {};
-    return this.cluster.wishSandbox({ name, sizeMiB: this.sizeMiB, checkpointId });
+    return this.cluster.requestSandbox({ name, sizeMiB: this.sizeMiB, checkpointId });
   }
 
   /** Clones, asks once, removes the clone: what its counter said. */
   async countInClone(name: string, checkpoint: Checkpoint): Promise<number> {
-    const clone = await this.cluster.untilReady(await this.wishClone(name, checkpoint));
+    const clone = await this.cluster.untilReady(await this.requestClone(name, checkpoint));
     const count = await this.count(clone);
     await this.cluster.remove(this.cluster.cluster.sandboxes, clone);
     return count;
@@ -77,7 +78,7 @@ export class ClusterWorld {
 
   /** Resolves when gVisor's command runs on this cluster's store. A container may have been made for any sandbox: its id tells nothing. */
   async engineRuns(command: EngineCommand): Promise<void> {
-    await engineCommandRuns(command, this.cluster.folder.store);
+    await engineCommandRuns(command, this.cluster.directory.store);
   }
 
   /** SIGKILL to a part, or to the cell of a sandbox. */
@@ -131,13 +132,13 @@ export class ClusterWorld {
    * after `removeAll`: it takes everything.
    */
   async sweepStore(): Promise<void> {
-    const store = directoryStore({ root: this.cluster.folder.store });
+    const store = directoryStore({ root: this.cluster.directory.store });
     await store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: 0 });
   }
 
   /** What there is more of than in the idle cluster at the beginning; open files aside, which connections come and go with. */
-  async more(): Promise<Partial<Leftovers>> {
-    const { openFiles: _, ...now } = await countLeftovers(this.cluster.dataFolder);
+  async more(): Promise<Partial<Orphans>> {
+    const { openFiles: _, ...now } = await countOrphans(this.cluster.dataDirectory);
     const entries = Object.entries(now) as [keyof typeof now, number][];
     return Object.fromEntries(entries.filter(([what, count]) => count > this.#idle[what]));
   }

@@ -45,7 +45,7 @@ describe("a part of the cluster, killed in the middle", () => {
     const id = ++number;
     const { cluster } = world;
     const source = await world.source(`source-${id}`);
-    const wish = await cluster.wishCheckpoint(`cut-${id}`, source.metadata.name);
+    const wish = await cluster.requestCheckpoint(`cut-${id}`, source.metadata.name);
     await moment.come();
     await world.kill(victim, source.metadata.name);
     const done = await cluster.untilFinished(wish);
@@ -76,7 +76,7 @@ describe("a part of the cluster, killed in the middle", () => {
     const { cluster } = world;
     const source = await world.source(`source-${id}`);
     const checkpoint = await cluster.createCheckpoint(`taken-${id}`, source.metadata.name);
-    const wish = await world.wishClone(`clone-${id}`, checkpoint);
+    const wish = await world.requestClone(`clone-${id}`, checkpoint);
     await moment.come();
     // Before its Pod is there, a clone has no cell to kill.
     const killed = await world.kill(victim, wish.metadata.name).then(
@@ -109,7 +109,7 @@ describe("a part of the cluster, killed in the middle", () => {
   test("etcd, with a checkpoint under way: what had been written is still there, and all goes on", async () => {
     const source = await world.source("etcd");
     const before = await world.cluster.createCheckpoint("etcd-1", "etcd");
-    const wish = await world.cluster.wishCheckpoint("etcd-2", "etcd");
+    const wish = await world.cluster.requestCheckpoint("etcd-2", "etcd");
     await world.kill("etcd", "etcd");
     await world.whole();
     const done = await world.cluster.untilFinished(wish);
@@ -121,7 +121,7 @@ describe("a part of the cluster, killed in the middle", () => {
   test("the API server, silent for longer than a request waits for it: the checkpoint is taken all the same", async () => {
     const { cluster } = world;
     const source = await world.source("silent");
-    const wish = await cluster.wishCheckpoint("silent", "silent");
+    const wish = await cluster.requestCheckpoint("silent", "silent");
     const silence = world.silence("api-server");
     await sleep(40_000);
     silence.end();
@@ -132,11 +132,11 @@ describe("a part of the cluster, killed in the middle", () => {
   });
 
   test("the store's folder, gone for a while: a checkpoint fails and says so, and can be taken when it is back", async () => {
-    const { store } = world.cluster.folder;
+    const { store } = world.cluster.directory;
     const source = await world.source("storeless");
     await rename(store, `${store}.away`);
     try {
-      const done = await world.cluster.untilFinished(await world.cluster.wishCheckpoint("no-store", "storeless"));
+      const done = await world.cluster.untilFinished(await world.cluster.requestCheckpoint("no-store", "storeless"));
       expect(done.status).toMatchObject({
         phase: "Failed",
         message: expect.stringContaining("does not exist") as string,

@@ -5,7 +5,7 @@ import { namespace } from "../bench/local-cluster.ts";
 import { workloadCommand, workloadPort } from "../bench/workload.ts";
 
 /** A set of the workload; `word` is in its template, so that another one makes another revision. */
-export function setWish(name: string, replicas: number, word: string) {
+export function setRequest(name: string, replicas: number, word: string) {
   const template = {
     spec: {
       terminationGracePeriodSeconds: 1,
@@ -24,13 +24,13 @@ export function setWish(name: string, replicas: number, word: string) {
   return { apiVersion, kind: "SandboxSet", metadata: { name, namespace }, spec };
 }
 
-export function claimWish(name: string, set: string, replicas: number): KubeManifest {
+export function claimRequest(name: string, set: string, replicas: number): KubeManifest {
   const spec = { templateName: set, replicas, createOnNoStock: false };
   return { apiVersion, kind: "SandboxClaim", metadata: { name, namespace }, spec };
 }
 
 /** Of a sandbox that does nothing by itself. */
-export function templateWish(name: string): KubeManifest {
+export function templateRequest(name: string): KubeManifest {
   const main = {
     name: "main",
     image: "python",
@@ -42,7 +42,7 @@ export function templateWish(name: string): KubeManifest {
 }
 
 /** Each step that runs adds its line to what every clone of the version serves as `/steps`. */
-export function snapshotWish(name: string, template: string): KubeManifest {
+export function snapshotRequest(name: string, template: string): KubeManifest {
   const recipe = [
     { run: "mkdir -p /srv && echo one >> /srv/steps" },
     { run: "sleep 0.5; echo two >> /srv/steps" },
@@ -53,7 +53,7 @@ export function snapshotWish(name: string, template: string): KubeManifest {
   return { apiVersion: namedSnapshotKind.apiVersion, kind: "NamedSnapshot", metadata: { name, namespace }, spec };
 }
 
-export function cloneWish(name: string, origin: string): KubeManifest {
+export function cloneRequest(name: string, origin: string): KubeManifest {
   const metadata = { name, namespace, annotations: { "ramet.dev/restore-from": origin } };
   return { apiVersion, kind: "Sandbox", metadata, spec: {} };
 }

@@ -6,7 +6,7 @@ import { controllerOf } from "../../src/kube/object.ts";
 import { namespace } from "../bench/local-cluster.ts";
 import { firstAnswer } from "../bench/workload.ts";
 import { ClusterWorld } from "./cluster-world.ts";
-import { claimWish, cloneWish, setWish, snapshotWish, templateWish } from "./controller-requests.ts";
+import { claimRequest, cloneRequest, setRequest, snapshotRequest, templateRequest } from "./controller-requests.ts";
 import { WatchedObjects } from "./watched-objects.ts";
 
 /** The controller makes many things of one wish, one after another; after each of them it may be gone. */
@@ -18,7 +18,7 @@ describe("the controller, killed at each step of", () => {
   beforeAll(async () => {
     world = await ClusterWorld.open(0);
     seen = await WatchedObjects.open(world.cluster.cluster.client);
-    await world.cluster.cluster.templates.create(templateWish("base"));
+    await world.cluster.cluster.templates.create(templateRequest("base"));
   });
   afterAll(async () => {
     await seen.close();
@@ -69,7 +69,7 @@ describe("the controller, killed at each step of", () => {
   ];
   test.each(scaleSteps)("a set that fills, %s: it has its replicas, and no others", async (_, isReached) => {
     const name = `set-${++number}`;
-    await world.cluster.cluster.sets.create(setWish(name, 4, "first"));
+    await world.cluster.cluster.sets.create(setRequest(name, 4, "first"));
     await seen.until("the step", () => isReached(name));
     await killController();
     await untilSettled(name, 4);
@@ -87,13 +87,13 @@ describe("the controller, killed at each step of", () => {
   test.each(rollSteps)("a set that rolls, %s: it has the new ones, and never had too few", async (_, isReached) => {
     const name = `set-${++number}`;
     const { sets } = world.cluster.cluster;
-    await sets.create(setWish(name, 2, "first"));
+    await sets.create(setRequest(name, 2, "first"));
     await untilSettled(name, 2);
     let fewest = 2;
     const end = seen.onChange(() => {
       fewest = Math.min(fewest, pooled(name).filter(isAvailable).length);
     });
-    const { metadata } = await sets.mergePatch({ namespace, name }, { spec: setWish(name, 2, "second").spec });
+    const { metadata } = await sets.mergePatch({ namespace, name }, { spec: setRequest(name, 2, "second").spec });
     await seen.until("the change", () => seen.set(`${namespace}/${name}`)?.metadata.generation === metadata.generation);
     await seen.until("the step", () => isReached(name));
     await killController();
@@ -128,7 +128,7 @@ describe("the controller, killed at each step of", () => {
   test.each(buildSteps)("a build, %s: the version is built once", async (_, reach) => {
     const name = `snapshot-${++number}`;
     const { snapshots, sandboxes } = world.cluster.cluster;
-    await snapshots.create(snapshotWish(name, "base"));
+    await snapshots.create(snapshotRequest(name, "base"));
     await reach(name);
     await killController();
     await seen.until("the build has ended, and its builder is gone", () => {
@@ -141,7 +141,7 @@ describe("the controller, killed at each step of", () => {
     expect(status?.build?.attempt).toBeLessThanOrEqual(2);
     expect(status?.build?.failure).toBeUndefined();
     expect(made(name, "version").map(({ metadata }) => metadata.name)).toEqual([status?.versions?.[0]?.checkpointName]);
-    const clone = await world.cluster.untilReady(await sandboxes.create(cloneWish(`clone-${number}`, name)));
+    const clone = await world.cluster.untilReady(await sandboxes.create(cloneRequest(`clone-${number}`, name)));
     expect(await firstAnswer(clone.status?.sandboxIp ?? "", "/steps")).toBe("one\ntwo\n");
   });
 
@@ -162,10 +162,10 @@ describe("the controller, killed at each step of", () => {
   test.each(claimSteps)("two claims of one set, %s: each has its own sandboxes", async (_, isReached) => {
     const set = `set-${++number}`;
     const names = [`claim-${number}-a`, `claim-${number}-b`];
-    await world.cluster.cluster.sets.create(setWish(set, 3, "first"));
+    await world.cluster.cluster.sets.create(setRequest(set, 3, "first"));
     await untilSettled(set, 3);
     const stock = pooled(set).map(({ metadata }) => metadata.name);
-    await Promise.all(names.map((name, index) => world.claims.create(claimWish(name, set, index + 1))));
+    await Promise.all(names.map((name, index) => world.claims.create(claimRequest(name, set, index + 1))));
     await seen.until("the step", () => isReached(names));
     await killController();
     await seen.until("both are completed", () => names.every(isCompleted));

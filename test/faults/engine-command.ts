@@ -9,28 +9,28 @@ export type EngineCommand = "checkpoint" | "restore";
  * that is held is there before, and finds neither until it is let go on (src/cell/held-command.ts).
  * @returns its pid
  */
-export async function engineCommandRuns(command: EngineCommand, folder: string): Promise<number> {
+export async function engineCommandRuns(command: EngineCommand, directory: string): Promise<number> {
   // On a busy machine, to read what everybody does takes longer than what is waited for: after that, only who is new counts, or held.
   const others = new Set<string>();
   for (const name of readdirSync("/proc")) {
-    if (isAtWork(name, command, folder)) return Number(name);
+    if (isAtWork(name, command, directory)) return Number(name);
     if (!commandLineOf(name).includes(command)) others.add(name);
   }
   for (const deadline = Date.now() + 30_000; Date.now() < deadline;) {
     for (const name of readdirSync("/proc")) {
-      if (!others.has(name) && isAtWork(name, command, folder)) return Number(name);
+      if (!others.has(name) && isAtWork(name, command, directory)) return Number(name);
     }
     await sleep(1);
   }
-  throw new Error(`gVisor's ${command} did not come to work below ${folder}`);
+  throw new Error(`gVisor's ${command} did not come to work below ${directory}`);
 }
 
-function isAtWork(pid: string, command: EngineCommand, folder: string): boolean {
+function isAtWork(pid: string, command: EngineCommand, directory: string): boolean {
   const args = commandLineOf(pid);
   if (!args.includes(command)) return false;
   const state = placeOf(pid, valueOf(args, "--root") ?? "");
   const image = valueOf(args, "--image-path") ?? "";
-  return state !== undefined && [state, placeOf(pid, image) ?? image].some((path) => path.startsWith(`${folder}/`));
+  return state !== undefined && [state, placeOf(pid, image) ?? image].some((path) => path.startsWith(`${directory}/`));
 }
 
 function valueOf(args: readonly string[], flag: string): string | undefined {

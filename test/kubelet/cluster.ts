@@ -198,7 +198,8 @@ async function startS3(
 ): Promise<KubeletCluster["s3"]> {
   const port = 7070;
   const environment = { AWS_ACCESS_KEY_ID: "test", AWS_SECRET_ACCESS_KEY: "a-secret-of-the-test-server" };
-  for (const folder of ["buckets/checkpoints", "sidecar"]) await mkdir(join(dir, "s3", folder), { recursive: true });
+  for (const directory of ["buckets/checkpoints", "sidecar"])
+    await mkdir(join(dir, "s3", directory), { recursive: true });
   const server = await start(
     "versitygw",
     [

@@ -3,7 +3,7 @@ import { access, mkdir, realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { cacheFolder } from "../../src/local/tools/tool.ts";
+import { cacheDirectory } from "../../src/local/tools/tool.ts";
 import { findGo } from "../../src/local/tools/go-build.ts";
 import { runProgram } from "../../src/local/tools/run-program.ts";
 import { ensurePythonImage } from "../../src/local/images/python-image.ts";
@@ -25,7 +25,7 @@ export const imageNames = {
  * So does one with that program for external-snapshotter's image.
  */
 export async function buildImages(
-  folder: string,
+  directory: string,
   programs: { "snapshot-controller": string },
   progress: (line: string) => void,
 ): Promise<string[]> {
@@ -54,7 +54,7 @@ export async function buildImages(
     progress(`images: ${target}, from images/Dockerfile`);
     await buildah.build(target, imageNames[target], bases);
   }
-  const archives = Object.values(imageNames).map((name, index) => ({ name, path: join(folder, `${index}.tar`) }));
+  const archives = Object.values(imageNames).map((name, index) => ({ name, path: join(directory, `${index}.tar`) }));
   for (const { name, path } of archives) await buildah.run("push", "--quiet", name, `oci-archive:${path}:${name}`);
   // What earlier runs built, and nothing is made from.
   await buildah.run("rmi", "--prune");
@@ -76,7 +76,7 @@ interface Composition {
 
 /** Buildah with a storage of its own in the cache, which makes what has not changed only once. */
 async function openBuildah(): Promise<Buildah> {
-  const storage = join(cacheFolder(), "test-images");
+  const storage = join(cacheDirectory(), "test-images");
   await mkdir(storage, { recursive: true });
   const run = async (...args: string[]): Promise<string> => {
     const places = ["--root", join(storage, "root"), "--runroot", join(storage, "run"), "--storage-driver", "overlay"];

@@ -9,7 +9,7 @@ import { acquirePinned, acquireTools } from "../../src/local/tools/acquire-tools
 import { setup as buildPackage } from "../setup/built-package.ts";
 import { pinnedTestTool } from "../setup/pinned-tools.ts";
 import { buildImages } from "./images.ts";
-import { cniFolder, missingNeeds } from "./needs.ts";
+import { cniDirectory, missingNeeds } from "./needs.ts";
 import { nodeToolNames, pinnedNodeTool } from "./node-tools.ts";
 import type { ClusterSetting } from "./cluster.ts";
 
@@ -33,8 +33,8 @@ try {
     ...(await acquirePinned(pinnedNodeTool, { names: nodeToolNames, progress })),
   };
   const images = await buildImages(dir, tools, progress);
-  const setting: ClusterSetting = { ...{ dir, cgroup, tools, images }, cni: (await cniFolder()) ?? "" };
-  await Promise.all(cgroupFolders().map((folder) => mkdir(folder)));
+  const setting: ClusterSetting = { ...{ dir, cgroup, tools, images }, cni: (await cniDirectory()) ?? "" };
+  await Promise.all(cgroupDirectories().map((directory) => mkdir(directory)));
   const inside = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
   const vitest = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/kubelet/vitest.config.ts"];
   const { status } = spawnSync("unshare", [...inside, process.execPath, ...vitest, ...process.argv.slice(2)], {
@@ -44,18 +44,18 @@ try {
   process.exitCode = status ?? 1;
 } finally {
   if (process.env["RAMET_TEST_KEEP"] === undefined) await rm(dir, { recursive: true, force: true });
-  for (const folder of cgroupFolders()) await removeGroup(folder);
+  for (const directory of cgroupDirectories()) await removeGroup(directory);
 }
 
 /** Where the kubelet's groups go: with version 1 of control groups in each hierarchy. */
-function cgroupFolders(): string[] {
+function cgroupDirectories(): string[] {
   const hierarchies = globSync("/sys/fs/cgroup/*/cgroup.procs").map((path) => join(path, ".."));
   const isUnified = globSync("/sys/fs/cgroup/cgroup.controllers").length > 0;
-  return (isUnified ? ["/sys/fs/cgroup"] : hierarchies).map((folder) => join(folder, cgroup));
+  return (isUnified ? ["/sys/fs/cgroup"] : hierarchies).map((directory) => join(directory, cgroup));
 }
 
 /** Those below it first. Nothing runs in them any more. */
-async function removeGroup(folder: string): Promise<void> {
-  for (const below of globSync(`${folder}/*/`)) await removeGroup(below);
-  await rmdir(folder).catch(() => undefined);
+async function removeGroup(directory: string): Promise<void> {
+  for (const below of globSync(`${directory}/*/`)) await removeGroup(below);
+  await rmdir(directory).catch(() => undefined);
 }

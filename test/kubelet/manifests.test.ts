@@ -13,11 +13,11 @@ const long = { timeout: 90_000, interval: 250 };
  */
 describe("installed by ramet manifests on a node of Kubernetes", () => {
   let world: World;
-  let folder: string;
+  let directory: string;
 
   beforeAll(async () => {
     world = await openWorld();
-    folder = join(world.folder, "kustomization");
+    directory = join(world.directory, "kustomization");
   });
 
   const ramet: World["ramet"] = (...args) => world.ramet(...args);
@@ -28,10 +28,10 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
   test("two controllers run with the declared rights alone, and one of them leads", async () => {
     const address = `s3://checkpoints/ramet?endpoint=${encodeURIComponent(world.s3.endpoint)}`;
     const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell];
-    await ramet("manifests", ...images, "--store", address, "--store-secret", "s3", "--out", folder);
-    await kubectl("apply", "-f", join(folder, "namespace.yaml"));
+    await ramet("manifests", ...images, "--store", address, "--store-secret", "s3", "--out", directory);
+    await kubectl("apply", "-f", join(directory, "namespace.yaml"));
     await makeStoreSecret(world);
-    await kubectl("apply", "-k", folder);
+    await kubectl("apply", "-k", directory);
     await expect.poll(() => readyPods(...controllers), long).toBe(2);
     await expect.poll(() => world.leader(), long).toMatch(/^ramet-controller-/);
     const logs = (): Promise<string> => kubectl("logs", ...controllers, "--tail=-1");
@@ -126,11 +126,11 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
   test("what is removed again leaves CRDs, and sandboxes run on", async () => {
     const lasting = ["custom-resource-definition.yaml", "namespace.yaml", "kustomization.yaml"];
     // The one that leads gives up its lease when it ends, as long as it has the right to.
-    await kubectl("delete", "-f", join(folder, "deployment.yaml"));
+    await kubectl("delete", "-f", join(directory, "deployment.yaml"));
     await expect.poll(() => kubectl("get", "pods", ...controllers, "-o", "name"), long).toBe("");
     expect(await world.leader()).toBe("");
-    const files = (await readdir(folder)).filter((name) => ![...lasting, "deployment.yaml"].includes(name));
-    await kubectl("delete", ...files.flatMap((name) => ["-f", join(folder, name)]));
+    const files = (await readdir(directory)).filter((name) => ![...lasting, "deployment.yaml"].includes(name));
+    await kubectl("delete", ...files.flatMap((name) => ["-f", join(directory, name)]));
     expect(await kubectl("get", "sandbox", "clone", "-o", "name")).toContain("clone");
     expect(await readyPods("--field-selector=metadata.name=clone")).toBe(1);
   });

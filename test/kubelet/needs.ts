@@ -2,13 +2,13 @@ import { access } from "node:fs/promises";
 import { join } from "node:path";
 
 const programs = ["buildah", "runc", "ip", "unshare"];
-const pluginFolders = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
+const pluginDirectories = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
 const plugins = ["bridge", "host-local"];
 
 /** Where the plugins of CNI are that give Pods their network. */
-export async function cniFolder(): Promise<string | undefined> {
-  for (const folder of pluginFolders) {
-    if ((await missingOf(plugins, [folder])).length === 0) return folder;
+export async function cniDirectory(): Promise<string | undefined> {
+  for (const directory of pluginDirectories) {
+    if ((await missingOf(plugins, [directory])).length === 0) return directory;
   }
   return undefined;
 }
@@ -19,18 +19,18 @@ export async function missingNeeds(): Promise<string[]> {
   return [
     ...(process.getuid?.() === 0 ? [] : ["root, as a kubelet has to be"]),
     ...missing,
-    ...((await cniFolder()) === undefined ? ["CNI's plugins"] : []),
+    ...((await cniDirectory()) === undefined ? ["CNI's plugins"] : []),
   ];
 }
 
-async function missingOf(names: string[], folders: string[]): Promise<string[]> {
-  const found = await Promise.all(names.map((name) => isInOneOf(folders, name)));
+async function missingOf(names: string[], directories: string[]): Promise<string[]> {
+  const found = await Promise.all(names.map((name) => isInOneOf(directories, name)));
   return names.filter((_, index) => found[index] !== true);
 }
 
-async function isInOneOf(folders: string[], name: string): Promise<boolean> {
-  const looks = folders.map((folder) =>
-    access(join(folder, name)).then(
+async function isInOneOf(directories: string[], name: string): Promise<boolean> {
+  const looks = directories.map((directory) =>
+    access(join(directory, name)).then(
       () => true,
       () => false,
     ),

@@ -1,15 +1,15 @@
 import { join } from "node:path";
 import type { Tool } from "../../src/local/tools/tool.ts";
 
-const kubernetes = { version: "1.36.3", module: "kubelet", folder: "k8s.io/kubernetes/cmd", coldSeconds: 120 };
+const kubernetes = { version: "1.36.3", module: "kubelet", directory: "k8s.io/kubernetes/cmd", coldSeconds: 120 };
 const containerd = {
   ...{ version: "2.4.2", module: "containerd" },
-  ...{ folder: "github.com/containerd/containerd/v2/cmd", coldSeconds: 60 },
+  ...{ directory: "github.com/containerd/containerd/v2/cmd", coldSeconds: 60 },
 };
 
 const snapshotController = {
   ...{ version: "8.6.0", module: "snapshot-controller" },
-  ...{ folder: "github.com/kubernetes-csi/external-snapshotter/v8/cmd", coldSeconds: 130 },
+  ...{ directory: "github.com/kubernetes-csi/external-snapshotter/v8/cmd", coldSeconds: 130 },
 };
 
 const pinned = {
@@ -29,12 +29,12 @@ export type NodeToolName = keyof typeof pinned;
 export const nodeToolNames = Object.keys(pinned) as NodeToolName[];
 
 export function pinnedNodeTool(name: NodeToolName): Promise<Tool> {
-  const { version, folder, coldSeconds, ...from } = pinned[name];
+  const { version, directory, coldSeconds, ...from } = pinned[name];
   const module = join(import.meta.dirname, "..", "tools", from.module);
   const symbol = "k8s.io/component-base/version";
   const set: Record<string, string> =
-    folder === kubernetes.folder
+    directory === kubernetes.directory
       ? { [`${symbol}.gitVersion`]: `v${version}`, [`${symbol}.gitMajor`]: "1", [`${symbol}.gitMinor`]: "36" }
       : {};
-  return Promise.resolve({ name, version, build: { module, package: `${folder}/${name}`, set, coldSeconds } });
+  return Promise.resolve({ name, version, build: { module, package: `${directory}/${name}`, set, coldSeconds } });
 }

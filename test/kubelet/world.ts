@@ -10,7 +10,7 @@ import type { GivenCluster } from "./start-cluster.ts";
 /** The cluster as a user has it: by `kubectl` and `ramet`. Both return what was printed on stdout. */
 export interface World extends Pick<GivenCluster, "kubeconfig" | "s3"> {
   /** A folder of this test's own. */
-  folder: string;
+  directory: string;
   kubectl: (...args: string[]) => Promise<string>;
   apply: (manifest: string) => Promise<void>;
   ramet: (...args: string[]) => Promise<string>;
@@ -29,7 +29,7 @@ export const gateways = component("gateway");
 
 export async function openWorld(): Promise<World> {
   const { kubeconfig, s3, dir, kubectl: program } = inject("cluster");
-  const folder = await mkdtemp(join(dir, "test-"));
+  const directory = await mkdtemp(join(dir, "test-"));
   const kubectl = async (...args: string[]): Promise<string> =>
     (await runProgram(program, ["--kubeconfig", kubeconfig, ...args])).stdout;
   const ramet = async (...args: string[]): Promise<string> => {
@@ -38,9 +38,9 @@ export async function openWorld(): Promise<World> {
     return (await promisify(execFile)(node, [...own, ...args], { env })).stdout.trim();
   };
   return {
-    ...{ kubeconfig, s3, folder, kubectl, ramet },
+    ...{ kubeconfig, s3, directory, kubectl, ramet },
     apply: async (manifest) => {
-      const path = join(folder, "applied.yaml");
+      const path = join(directory, "applied.yaml");
       await writeFile(path, manifest);
       await kubectl("apply", "-f", path);
     },

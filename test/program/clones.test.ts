@@ -23,7 +23,7 @@ let data: Kept;
 beforeAll(async () => {
   cluster = await TestCluster.create();
   await cluster.up();
-  world = await ProviderWorld.open({ kubeconfig: cluster.folder.kubeconfig });
+  world = await ProviderWorld.open({ kubeconfig: cluster.directory.kubeconfig });
   const { apiVersion } = sandboxTemplateKind;
   const manifest = { apiVersion, kind: "SandboxTemplate", metadata: { name: "base", namespace }, spec: template };
   await (await cluster.client()).resource(refOf(sandboxTemplateKind)).create(manifest);
@@ -39,25 +39,25 @@ it("opens its ports whatever it is made from, and names the first in its url", a
   const source = { snapshot: { digest: data.outputs["digest"] } };
   await world.up("namedSnapshot", wish("child", { from: { snapshot: { name: "data" } }, source, recipe: [] }));
   for (const from of ["data", "data@1", "child", data.outputs["checkpointId"]]) {
-    const clone = await world.up("sandboxClone", cloneWish("dev", { from }));
+    const clone = await world.up("sandboxClone", cloneRequest("dev", { from }));
     expect(await answerOf(clone.outputs["url"])).toBe("hello\n");
     await world.delete(clone);
   }
 });
 
 it("says what there is no template of to which a port could be added", async () => {
-  const nothing = world.up("sandboxClone", cloneWish("none", { from: "nothing" }));
+  const nothing = world.up("sandboxClone", cloneRequest("none", { from: "nothing" }));
   await expect(nothing).rejects.toThrow(/Neither a checkpoint nor a named snapshot of default is called nothing/);
-  const later = world.up("sandboxClone", cloneWish("none", { from: "data@7" }));
+  const later = world.up("sandboxClone", cloneRequest("none", { from: "data@7" }));
   await expect(later).rejects.toThrow(/data has no version data@7.*Kept are: 1/);
 });
 
 it("keeps its template and its ports when its lifetime and its stack's name change, whatever the program's template is by then", async () => {
-  const dev = await world.up("sandboxClone", cloneWish("dev", { template, portsFollow: true }));
+  const dev = await world.up("sandboxClone", cloneRequest("dev", { template, portsFollow: true }));
   const before = await sandbox("dev");
   const later = { template: { spec: { containers: [{ name: "main", image: "another" }] } } };
   const owner = "organization/program/prod/dev";
-  const wished = cloneWish("dev", { template: later, ports: [9000], portsFollow: true, lifetime: "8 hours", owner });
+  const wished = cloneRequest("dev", { template: later, ports: [9000], portsFollow: true, lifetime: "8 hours", owner });
   expect(await world.preview("sandboxClone", wished, dev)).toMatchObject({ changes: true, replaces: [] });
   const updated = await world.up("sandboxClone", wished, dev);
   expect(updated.outputs).toMatchObject({ url: dev.outputs["url"], ports: [8000] });
@@ -68,7 +68,7 @@ it("keeps its template and its ports when its lifetime and its stack's name chan
 });
 
 it("shows that somebody has changed when it ends, and takes that back", async () => {
-  const wished = cloneWish("dev", { lifetime: "8 hours" });
+  const wished = cloneRequest("dev", { lifetime: "8 hours" });
   const dev = await world.up("sandboxClone", wished);
   expect((await world.refresh(dev))?.outputs).toEqual(dev.outputs);
   const sandboxes = (await cluster.client()).resource(refOf(sandboxKind));
@@ -85,7 +85,7 @@ function wish(name: string, more: object): Kept["inputs"] {
   return { name, namespace, owner: ownerOf(name), recipe, timeout: "2 minutes", ...more };
 }
 
-function cloneWish(name: string, more: object): Kept["inputs"] {
+function cloneRequest(name: string, more: object): Kept["inputs"] {
   return { name, namespace, owner: ownerOf(name), from: "data", ports: [8000], timeout: "2 minutes", ...more };
 }
 

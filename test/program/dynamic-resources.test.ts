@@ -27,7 +27,7 @@ let retained: unknown;
 beforeAll(async () => {
   cluster = await TestCluster.create();
   await cluster.up();
-  world = await ProviderWorld.open({ kubeconfig: cluster.folder.kubeconfig });
+  world = await ProviderWorld.open({ kubeconfig: cluster.directory.kubeconfig });
   const templates = (await cluster.client()).resource(refOf(sandboxTemplateKind));
   const { apiVersion } = sandboxTemplateKind;
   await templates.create({
@@ -94,17 +94,17 @@ it("is replaced for another name or namespace alone, and a clone under its own n
     stepCache: "None",
   };
   expect(await world.preview("namedSnapshot", all, data)).toMatchObject({ changes: true, replaces: [] });
-  dev = await world.up("sandboxClone", cloneWish("dev", "data"));
-  const another = await world.preview("sandboxClone", cloneWish("dev", "data@1"), dev);
+  dev = await world.up("sandboxClone", cloneRequest("dev", "data"));
+  const another = await world.preview("sandboxClone", cloneRequest("dev", "data@1"), dev);
   expect(another).toEqual({ changes: true, replaces: ["from"], deleteBeforeReplace: true });
 });
 
 it("goes on with a clone whose process was killed, and knows when one has gone", async () => {
   killOnce(/^lost: /);
-  await expect(world.up("sandboxClone", cloneWish("lost", "data"))).rejects.toThrow();
+  await expect(world.up("sandboxClone", cloneRequest("lost", "data"))).rejects.toThrow();
   await world.restart();
   const { uid } = (await (await sandboxes()).get({ namespace, name: "lost" })).metadata;
-  const lost = await world.up("sandboxClone", cloneWish("lost", "data"));
+  const lost = await world.up("sandboxClone", cloneRequest("lost", "data"));
   expect((await (await sandboxes()).get({ namespace, name: "lost" })).metadata.uid).toBe(uid);
   await (await sandboxes()).delete({ namespace, name: "lost" });
   await expect.poll(() => world.refresh(lost)).toBeUndefined();
@@ -167,7 +167,7 @@ function wish(name: string, recipe: object[]): Kept["inputs"] {
   return { name, namespace, owner, from, source: { template }, recipe, timeout: "2 minutes", ...own };
 }
 
-function cloneWish(name: string, from: string): Kept["inputs"] {
+function cloneRequest(name: string, from: string): Kept["inputs"] {
   const owner = `organization/program/test/${name}`;
   return { name, namespace, owner, from, template, ports: [8000], timeout: "2 minutes" };
 }

@@ -7,15 +7,15 @@ import type { ResourceProvider } from "../engine/resource-provider.ts";
 import { StateFile } from "../engine/state-file.ts";
 
 /** In which order the stand-in engine asks for what. Who is asked is a stand-in here, and makes nothing. */
-let folder: string;
+let directory: string;
 let asked: string[];
 
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-engine-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-engine-"));
   asked = [];
 });
 
-afterEach(() => rm(folder, { recursive: true, force: true }));
+afterEach(() => rm(directory, { recursive: true, force: true }));
 
 it("makes what replaces another before that is deleted, and lets go first what depends on it", async () => {
   await run([thing("base", { at: "a" }), thing("user", { uses: "a" }, ["base"])]);
@@ -58,7 +58,7 @@ it("takes up under another name what an alias says that it was", async () => {
 
 /** One run of a program; not to its end: as when it is killed before anything is deleted. */
 async function run(wishes: Wish[], { untilEnd = true } = {}): Promise<Deployment> {
-  const state = new StateFile(join(folder, "state.json"), "a passphrase");
+  const state = new StateFile(join(directory, "state.json"), "a passphrase");
   const parts = { providerOf: () => recording, judge: () => Promise.resolve() };
   const deployment = new Deployment({ stack: "s", project: "p", state, preview: false, ...parts });
   for (const wish of wishes) await deployment.register(wish);

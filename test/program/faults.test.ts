@@ -20,10 +20,10 @@ import { ProviderWorld, type Kept } from "./provider-world.ts";
 let plane: TestControlPlane;
 let client: KubeClient;
 let world: ProviderWorld;
-let folder: string;
+let directory: string;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-faults-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-faults-"));
   plane = await startControlPlane();
   client = new KubeClient(plane.connection);
   world = await ProviderWorld.open({ kubeconfig: plane.kubeconfigPath });
@@ -33,14 +33,14 @@ afterAll(async () => {
   await world.close();
   await client.close();
   await plane.stop();
-  await rm(folder, { recursive: true, force: true });
+  await rm(directory, { recursive: true, force: true });
 });
 
 it("says how to get Ramet's kinds where the cluster has none", async () => {
   const hint = /Ramet's CRDs are not there\. Let this depend on a RametRuntime.*ramet local up/;
   await expect(world.up("namedSnapshot", wish("data"))).rejects.toThrow(hint);
-  await expect(world.up("sandboxClone", cloneWish("dev"))).rejects.toThrow(hint);
-  await expect(world.up("sandboxClone", { ...cloneWish("dev"), ports: [8000] })).rejects.toThrow(hint);
+  await expect(world.up("sandboxClone", cloneRequest("dev"))).rejects.toThrow(hint);
+  await expect(world.up("sandboxClone", { ...cloneRequest("dev"), ports: [8000] })).rejects.toThrow(hint);
   await installCrds(client);
   const elsewhere = { ...wish("data"), namespace: "nowhere" };
   await expect(world.up("namedSnapshot", elsewhere)).rejects.toThrow(/namespaces "nowhere" not found/);
@@ -102,10 +102,10 @@ it("refuses what another stack declares under the same name, and leaves it alone
   await expect(world.up("namedSnapshot", wish("mine"))).rejects.toThrow(
     /NamedSnapshot default\/mine is declared by organization\/program\/theirs\/mine\. Give this one another name/,
   );
-  await expect(world.up("sandboxClone", cloneWish("box"))).rejects.toThrow(/took too long/);
-  await expect(world.up("sandboxClone", { ...cloneWish("box"), owner: "organization/other/test/box" })).rejects.toThrow(
-    /Sandbox default\/box is declared by organization\/program\/test\/box/,
-  );
+  await expect(world.up("sandboxClone", cloneRequest("box"))).rejects.toThrow(/took too long/);
+  await expect(
+    world.up("sandboxClone", { ...cloneRequest("box"), owner: "organization/other/test/box" }),
+  ).rejects.toThrow(/Sandbox default\/box is declared by organization\/program\/test\/box/);
   // What it does not declare, it does not remove.
   await world.delete(kept);
   expect(world.lines.join("\n")).toMatch(/mine: it stays, as organization\/program\/theirs\/mine declares it by now/);
@@ -128,7 +128,7 @@ it("has the program of the kubeconfig renew a token that has expired, and says w
   });
   expect(await world.refresh(stateOf("nothing"))).toBeUndefined();
   expect((await readFile(`${script}.count`, "utf8")).trim()).toBe("2");
-  const missing = { ...exec(join(folder, "not-there")), installHint: "Install the login program" };
+  const missing = { ...exec(join(directory, "not-there")), installHint: "Install the login program" };
   await world.restart({ kubeconfig: await kubeconfigWith({ exec: missing }) });
   await expect(world.refresh(stateOf("nothing"))).rejects.toThrow(
     /credential program .*not-there failed.*Install the login program/s,
@@ -153,7 +153,7 @@ function wish(name: string, recipe: object[] = [{ run: "true" }]): Kept["inputs"
   return { name, namespace: "default", owner, from: source, source, recipe, timeout: "2 minutes" };
 }
 
-function cloneWish(name: string): Kept["inputs"] {
+function cloneRequest(name: string): Kept["inputs"] {
   const owner = `organization/program/test/${name}`;
   return { name, namespace: "default", owner, from: "some-checkpoint", timeout: "1 second" };
 }
@@ -180,7 +180,7 @@ async function declared(name: string, owner: string): Promise<Kept> {
 
 /** The kubeconfig of the API server, for another user. */
 async function kubeconfigWith(user: object): Promise<string> {
-  const path = join(folder, `kubeconfig-${randomUUID()}`);
+  const path = join(directory, `kubeconfig-${randomUUID()}`);
   await writeKubeconfig(path, { like: plane.kubeconfigPath, user });
   return path;
 }
@@ -202,7 +202,7 @@ async function newToken(name: string): Promise<string> {
 
 /** A login program that says one after the other, and the last one for ever. It counts how often it was run. */
 async function scriptThatSays(answers: readonly string[]): Promise<string> {
-  const path = join(folder, "login");
+  const path = join(directory, "login");
   const cases = answers.map(
     (answer, index) => `${index === answers.length - 1 ? "*" : index + 1}) echo '${answer}' ;;`,
   );

@@ -80,18 +80,18 @@ const pulumi = {
 };
 
 async function write(name: string, files: Record<string, string>, description: object): Promise<string> {
-  const folder = join(home, name, "program");
-  await mkdir(folder, { recursive: true });
-  await writeFile(join(folder, "package.json"), JSON.stringify({ name, private: true, ...description }));
+  const directory = join(home, name, "program");
+  await mkdir(directory, { recursive: true });
+  await writeFile(join(directory, "package.json"), JSON.stringify({ name, private: true, ...description }));
   for (const [path, content] of Object.entries({ "a.txt": "a\n", ...files }))
-    await writeFile(join(folder, path), content);
-  return folder;
+    await writeFile(join(directory, path), content);
+  return directory;
 }
 
 async function preview(program: string, options: { typescript?: boolean } = {}): Promise<RunResult> {
   const kubeconfig = join(home, "kubeconfig");
   const stack = { project: "program", stack: "test", passphrase: "a passphrase" };
-  const engine = await chosenEngine({ program, stateFolder: home, kubeconfig, ...stack, ...options });
+  const engine = await chosenEngine({ program, stateDirectory: home, kubeconfig, ...stack, ...options });
   return engine.preview();
 }
 

@@ -38,20 +38,20 @@ const deployments = { group: "apps", version: "v1", plural: "deployments", kind:
 let plane: TestControlPlane;
 let world: ProgramWorld;
 let client: KubeClient;
-let folder: string;
+let directory: string;
 
 beforeAll(async () => {
   plane = await startControlPlane({ apis: "all" });
   world = await openProgram("test/program/programs/install", { kubeconfig: plane.kubeconfigPath });
   client = new KubeClient(plane.connection);
-  folder = await mkdtemp(join(tmpdir(), "ramet-install-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-install-"));
 });
 
 afterAll(async () => {
   await client.close();
   await world.remove();
   await plane.stop();
-  await rm(folder, { recursive: true, force: true });
+  await rm(directory, { recursive: true, force: true });
 });
 
 it("previews an installation for a cluster that is not reached", async () => {
@@ -104,7 +104,7 @@ it("gives the controllers the rights that they need", async () => {
   const kubeconfig = await asAccount(controllerName);
   const controller = spawn(process.execPath, [
     ...[ramet, "controller", "--leader-elect", "--kubeconfig", kubeconfig],
-    ...["--store-directory", join(folder, "store"), "--cell-image", "cell", "--log-level", "debug"],
+    ...["--store-directory", join(directory, "store"), "--cell-image", "cell", "--log-level", "debug"],
   ]);
   const log = new Log(controller);
   try {
@@ -238,7 +238,7 @@ function removed({ steps }: RunResult): string[] {
 /** A kubeconfig with a token of a service account that is installed. */
 async function asAccount(name: string): Promise<string> {
   const account = { namespace: systemNamespace, name };
-  const path = join(folder, `${name}.kubeconfig`);
+  const path = join(directory, `${name}.kubeconfig`);
   await writeKubeconfig(path, { like: plane.kubeconfigPath, user: { token: await tokenOf(client, account) } });
   return path;
 }

@@ -8,13 +8,13 @@ const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** The package as it would be published, of what is built. Answers the path of the tarball. */
-export async function packPackage(folder: string): Promise<string> {
+export async function packPackage(directory: string): Promise<string> {
   await run("tsc", ["-p", "tsconfig.pulumi-types.json"], { cwd: root });
-  const { stdout } = await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", folder], {
+  const { stdout } = await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", directory], {
     cwd: root,
   });
   const [packed] = JSON.parse(stdout) as { filename: string }[];
-  return join(folder, packed?.filename ?? "");
+  return join(directory, packed?.filename ?? "");
 }
 
 /** As `npm install` of the tarball would leave it, with the packages that this repository has. */

@@ -16,7 +16,7 @@ let world: ProgramWorld;
 beforeAll(async () => {
   cluster = await TestCluster.create();
   await cluster.up();
-  world = await openProgram("examples/local", { kubeconfig: cluster.folder.kubeconfig });
+  world = await openProgram("examples/local", { kubeconfig: cluster.directory.kubeconfig });
   // Ten tell no more than three.
   await world.edit("replicas: 10", "replicas: 3");
 });
@@ -90,7 +90,7 @@ it("builds nothing when the change is reverted", async () => {
 
 it("says what the state knows where the cluster cannot be reached", async () => {
   await world.edit("--rows 100000", "--rows 200000");
-  const kubeconfig = await world.unreachable(cluster.folder.kubeconfig);
+  const kubeconfig = await world.unreachable(cluster.directory.kubeconfig);
   const preview = await world.engine.with({ kubeconfig }).preview();
   await world.edit("--rows 200000", "--rows 100000");
   expect(preview.text).toMatch(/digest is kept as version 2: no rebuild/);
@@ -131,7 +131,7 @@ async function cachedSteps(): Promise<(boolean | undefined)[]> {
 }
 
 async function linesInDev(): Promise<string> {
-  const { kubeconfig: kubeconfigPath } = cluster.folder;
+  const { kubeconfig: kubeconfigPath } = cluster.directory;
   const signal = AbortSignal.timeout(60_000);
   const commandLine = new CommandLine({ kubeconfigPath, onProgress: () => undefined, signal });
   return commandLine.ramet(["sandbox", "exec", "dev", "--", "wc", "-l", "/data/table.csv"]);

@@ -23,7 +23,7 @@ let world: ProgramWorld;
 beforeAll(async () => {
   cluster = await TestCluster.create();
   await cluster.up();
-  const { kubeconfig } = cluster.folder;
+  const { kubeconfig } = cluster.directory;
   const configuration = { "program:token": token };
   world = await openProgram("test/program/programs/notes", { kubeconfig, configuration, secretKeys });
 });
@@ -189,7 +189,7 @@ async function everyObject(): Promise<string> {
 
 /** What the parts of the cluster, and the cells, have written. */
 async function everyLog(): Promise<string> {
-  const { path } = cluster.folder;
+  const { path } = cluster.directory;
   // Cells end meanwhile, and their folders go with them.
   const names = await vi.waitFor(() => readdir(path, { recursive: true }), { timeout: 20_000 });
   const logs = names.filter((name) => name.endsWith(".log"));

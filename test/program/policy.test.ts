@@ -9,13 +9,13 @@ import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 /** The pack of the examples, as Pulumi's process for packs loads it; no cluster is needed to judge a program. */
 const policyPack = fileURLToPath(new URL("../../examples/review/policy", import.meta.url));
-let folder: string;
+let directory: string;
 let world: ProgramWorld;
 let pack: PolicyPackProcess;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-policy-"));
-  const kubeconfig = join(folder, "kubeconfig");
+  directory = await mkdtemp(join(tmpdir(), "ramet-policy-"));
+  const kubeconfig = join(directory, "kubeconfig");
   await writeFile(kubeconfig, nowhere);
   world = await openProgram("test/program/programs/guardrails", { kubeconfig });
   pack = await PolicyPackProcess.start(policyPack, () => undefined);
@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await pack.stop();
   await world.remove();
-  await rm(folder, { recursive: true, force: true });
+  await rm(directory, { recursive: true, force: true });
 });
 
 it("is loaded by Pulumi, and shows what may be set", async () => {

@@ -2,7 +2,7 @@ import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Engine, EngineOptions } from "../engine/engine.ts";
-import { ProgramFolder } from "../engine/program-directory.ts";
+import { ProgramDirectory } from "../engine/program-directory.ts";
 import { chosenEngine } from "./chosen-engine.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -29,23 +29,29 @@ export interface ProgramWorldOptions extends Pick<EngineOptions, "kubeconfig" | 
 
 /** @param path of the program's folder, in the repository */
 export async function openProgram(path: string, options: ProgramWorldOptions): Promise<ProgramWorld> {
-  const folder = await ProgramFolder.make(join(root, path));
-  await copyFile(join(import.meta.dirname, "programs", shared), join(folder.home, shared));
+  const directory = await ProgramDirectory.make(join(root, path));
+  await copyFile(join(import.meta.dirname, "programs", shared), join(directory.home, shared));
   const { stack = "test", ...given } = options;
   const engine = await chosenEngine({
-    ...{ program: folder.path, stateFolder: folder.home, project: "program", stack, passphrase: "a passphrase" },
+    ...{
+      program: directory.path,
+      stateDirectory: directory.home,
+      project: "program",
+      stack,
+      passphrase: "a passphrase",
+    },
     ...given,
   });
   return {
-    ...{ engine, program: folder.path },
-    edit: (before, after) => folder.edit(before, after),
+    ...{ engine, program: directory.path },
+    edit: (before, after) => directory.edit(before, after),
     unreachable: async (kubeconfig) => {
-      const copy = join(folder.home, "unreachable");
+      const copy = join(directory.home, "unreachable");
       // The port "discard": nothing listens there.
       await writeFile(copy, (await readFile(kubeconfig, "utf8")).replace(/server: .*/, "server: https://127.0.0.1:9"));
       return copy;
     },
     state: () => readFile(engine.statePath, "utf8"),
-    remove: () => folder.remove(),
+    remove: () => directory.remove(),
   };
 }

@@ -54,7 +54,7 @@ export class ProviderWorld {
       this.lines.push(line);
       this.onLine(line);
     };
-    const where = { folder: this.#home, project: "program" };
+    const where = { directory: this.#home, project: "program" };
     this.#started = await DynamicProviderProcess.start({ ...where, configuration, environment, onLine });
   }
 

@@ -21,7 +21,7 @@ let world: ProviderWorld;
 beforeAll(async () => {
   cluster = await TestCluster.create();
   await cluster.up();
-  world = await ProviderWorld.open({ kubeconfig: cluster.folder.kubeconfig });
+  world = await ProviderWorld.open({ kubeconfig: cluster.directory.kubeconfig });
   await applyTemplate(template);
 });
 

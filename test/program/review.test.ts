@@ -25,14 +25,14 @@ const namespace = "default";
 let plane: TestControlPlane;
 let world: ProgramWorld;
 let client: KubeClient;
-let folder: string;
+let directory: string;
 let previewer: string;
 
 beforeAll(async () => {
   plane = await startControlPlane();
   client = new KubeClient(plane.connection);
   await installCrds(client);
-  folder = await mkdtemp(join(tmpdir(), "ramet-review-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-review-"));
   for (const document of parseAllDocuments(await readFile(join(example, "previewer.yaml"), "utf8"))) {
     const manifest = document.toJS() as KubeManifest;
     await client.resource(refOf(manifest)).create(manifest);
@@ -45,7 +45,7 @@ afterAll(async () => {
   await client.close();
   await world.remove();
   await plane.stop();
-  await rm(folder, { recursive: true, force: true });
+  await rm(directory, { recursive: true, force: true });
 });
 
 it("shows in a pull request what will be, and passes the policies", async () => {
@@ -139,7 +139,7 @@ async function say(kind: Kind, of: string, status: object): Promise<void> {
 
 /** A kubeconfig with a token of the previewer. */
 async function kubeconfigOf(): Promise<string> {
-  const path = join(folder, "kubeconfig");
+  const path = join(directory, "kubeconfig");
   const user = { token: await tokenOf(client, { namespace, name }) };
   await writeKubeconfig(path, { like: plane.kubeconfigPath, user });
   return path;

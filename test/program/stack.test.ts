@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { planStack } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
-import type { StackWish } from "../../provider/handlers/snapshot-stack/stack-request.ts";
+import type { StackRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";
 import { crdNames } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
 import type { EbsSnapshotOptions } from "../../components/snapshot-stack/snapshot-class.ts";
@@ -243,7 +243,7 @@ it("refuses a cluster of another cloud, in a preview too", async () => {
   );
 });
 
-function wish(wished: Partial<StackWish>): StackWish {
+function wish(wished: Partial<StackRequest>): StackRequest {
   const plain = classes.map((name) => ({ name, driver: hostpath, isDefault: false }));
   const controller = { namespace: "kube-system", name: "snapshot-controller" };
   const asked = { cloud: "generic", mode: "auto", groupSnapshots: false, addons: [], driversMayCome: false } as const;

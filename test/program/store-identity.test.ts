@@ -9,18 +9,18 @@ import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 /** The right of the controllers to a bucket that is there already. In place of the clouds there are stand-ins, and no cluster is asked. */
 let world: ProgramWorld;
-let folder: string;
+let directory: string;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-store-identity-"));
-  const kubeconfig = join(folder, "kubeconfig");
+  directory = await mkdtemp(join(tmpdir(), "ramet-store-identity-"));
+  const kubeconfig = join(directory, "kubeconfig");
   await writeFile(kubeconfig, stringify(nowhere));
   world = await openProgram("test/program/programs/store-identity", { kubeconfig });
 });
 
 afterAll(async () => {
   await world.remove();
-  await rm(folder, { recursive: true });
+  await rm(directory, { recursive: true });
 });
 
 it("refuses a prefix that could allow more, and IRSA without its provider", async () => {

@@ -12,7 +12,7 @@ beforeAll(async () => {
   cluster = await TestCluster.create();
   await cluster.up();
   await cluster.createSandbox("base", "import time\ntime.sleep(3600)");
-  world = await openProgram("test/program/programs/dynamic", { kubeconfig: cluster.folder.kubeconfig });
+  world = await openProgram("test/program/programs/dynamic", { kubeconfig: cluster.directory.kubeconfig });
 });
 
 afterAll(async () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { z } from "zod";
 import { systemClock } from "../../src/base/clock.ts";
-import { cacheFolder } from "../../src/local/tools/tool.ts";
+import { cacheDirectory } from "../../src/local/tools/tool.ts";
 import { withLock } from "../../src/local/tools/lock.ts";
 
 const declared = join(import.meta.dirname, "..", "tools", "azurite");
@@ -15,19 +15,19 @@ const declared = join(import.meta.dirname, "..", "tools", "azurite");
  */
 export async function acquireAzurite(progress: (line: string) => void = () => undefined): Promise<string> {
   const { dependencies } = Declared.parse(JSON.parse(await readFile(join(declared, "package.json"), "utf8")));
-  const parent = join(cacheFolder(), "tools", "azurite");
-  const folder = join(parent, dependencies.azurite);
-  const program = join(folder, "node_modules", "azurite", "dist", "src", "blob", "main.js");
+  const parent = join(cacheDirectory(), "tools", "azurite");
+  const directory = join(parent, dependencies.azurite);
+  const program = join(directory, "node_modules", "azurite", "dist", "src", "blob", "main.js");
   const lock = join(parent, `${dependencies.azurite}.lock`);
   await withLock(lock, { clock: systemClock }, async () => {
     if (await isThere(program)) return;
     progress(`azurite ${dependencies.azurite}: installing it, some 30 s`);
-    const making = `${folder}.making`;
+    const making = `${directory}.making`;
     await rm(making, { recursive: true, force: true });
     await mkdir(making, { recursive: true });
     for (const name of ["package.json", "package-lock.json"]) await cp(join(declared, name), join(making, name));
     await promisify(execFile)("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], { cwd: making });
-    await rename(making, folder);
+    await rename(making, directory);
   });
   return program;
 }

@@ -24,8 +24,8 @@ export interface EntraStandIn {
 /** Gives a token of Azure Storage to whoever brings the service account's. */
 export async function startEntraStandIn(tls: KeyPair): Promise<EntraStandIn> {
   const [client, tenant, serviceAccountToken] = [randomUUID(), randomUUID(), "a-service-account-token"];
-  const folder = await mkdtemp(join(tmpdir(), "ramet-entra-"));
-  const tokenFile = join(folder, "token");
+  const directory = await mkdtemp(join(tmpdir(), "ramet-entra-"));
+  const tokenFile = join(directory, "token");
   await writeFile(tokenFile, serviceAccountToken);
   let given = 0;
   const answer: RequestListener = (request, response) => {
@@ -77,7 +77,7 @@ export async function startEntraStandIn(tls: KeyPair): Promise<EntraStandIn> {
     stop: async () => {
       server.closeAllConnections();
       server.close();
-      await rm(folder, { recursive: true });
+      await rm(directory, { recursive: true });
     },
   };
 }

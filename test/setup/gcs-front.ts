@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { jwtVerify } from "jose";
-import type { GoogleAccount } from "./google-account.ts";
+import type { GcsAccount } from "./google-account.ts";
 import { refusalOfSignature } from "./google-signature.ts";
 
 /**
@@ -16,7 +16,7 @@ export interface GcsFront {
   stop(): Promise<void>;
 }
 
-export async function startGcsFront(target: string, account: GoogleAccount): Promise<GcsFront> {
+export async function startGcsFront(target: string, account: GcsAccount): Promise<GcsFront> {
   const server = createServer((incoming, outgoing) => {
     answerTo(incoming, { target, account }).then(
       ({ status, headers = {}, body = "" }) => outgoing.writeHead(status, headers).end(body),
@@ -37,7 +37,7 @@ export async function startGcsFront(target: string, account: GoogleAccount): Pro
 
 interface Behind {
   target: string;
-  account: GoogleAccount;
+  account: GcsAccount;
 }
 
 interface Answer {
@@ -89,7 +89,7 @@ async function passedOn(answer: Response): Promise<Answer> {
 }
 
 /** One that the account has signed for itself, as who has a key does, with the scope of all of Google Cloud. */
-async function refusalOfToken(authorization: string | undefined, { email, publicKey }: GoogleAccount) {
+async function refusalOfToken(authorization: string | undefined, { email, publicKey }: GcsAccount) {
   try {
     const token = /^Bearer (.+)$/.exec(authorization ?? "")?.[1] ?? "";
     const { payload } = await jwtVerify(token, publicKey, { issuer: email, subject: email, algorithms: ["RS256"] });

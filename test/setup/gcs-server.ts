@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
 import { startGcsFront } from "./gcs-front.ts";
-import { makeGoogleAccount } from "./google-account.ts";
+import { makeGcsAccount } from "./google-account.ts";
 import { startLoopbackServer } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
 import { pinnedTestTool } from "./pinned-tools.ts";
@@ -22,7 +22,7 @@ export interface GcsServer extends ObjectServer {
 export async function startGcsServer(): Promise<GcsServer> {
   const { "fake-gcs-server": program } = await acquirePinned(pinnedTestTool, { names: ["fake-gcs-server"] });
   const dir = await mkdtemp(join(tmpdir(), "ramet-gcs-"));
-  const account = makeGoogleAccount();
+  const account = makeGcsAccount();
   const keyPath = join(dir, "key.json");
   await Promise.all([mkdir(join(dir, "buckets")), writeFile(keyPath, account.keyFile)]);
   const port = await freePort();

@@ -1,14 +1,14 @@
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 
 /** A service account of no Google: what a key file of one says, and the half by which it is known. */
-export interface GoogleAccount {
+export interface GcsAccount {
   email: string;
   publicKey: KeyObject;
   /** What stands in the file that `GOOGLE_APPLICATION_CREDENTIALS` names. */
   keyFile: string;
 }
 
-export function makeGoogleAccount(): GoogleAccount {
+export function makeGcsAccount(): GcsAccount {
   const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   const email = "ramet@project.iam.gserviceaccount.com";
   const keyFile = {

@@ -1,6 +1,6 @@
 import { createHash, verify } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
-import type { GoogleAccount } from "./google-account.ts";
+import type { GcsAccount } from "./google-account.ts";
 
 export interface ReceivedRequest {
   method: string;
@@ -10,7 +10,7 @@ export interface ReceivedRequest {
 }
 
 /** The word with which Cloud Storage refuses a signed request; `undefined`: it is well signed, by the account, and its time is not over. */
-export function refusalOfSignature(request: ReceivedRequest, account: GoogleAccount): string | undefined {
+export function refusalOfSignature(request: ReceivedRequest, account: GcsAccount): string | undefined {
   const [path = "", queryText = ""] = request.target.split("?");
   const query = new URLSearchParams(queryText);
   const said = (name: string): string => query.get(`X-Goog-${name}`) ?? "";

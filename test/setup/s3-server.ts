@@ -19,7 +19,7 @@ export async function startS3Server(): Promise<S3Server> {
   const dir = await mkdtemp(join(tmpdir(), "ramet-s3-"));
   // A bucket is a folder there. What S3 keeps beside content stands in files, as not every file system has attributes.
   const buckets = join(dir, "buckets");
-  for (const folder of ["buckets", "sidecar"]) await mkdir(join(dir, folder));
+  for (const directory of ["buckets", "sidecar"]) await mkdir(join(dir, directory));
   const port = await freePort();
   const environment = { AWS_ACCESS_KEY_ID: "test", AWS_SECRET_ACCESS_KEY: "a-secret-of-the-test-server" };
   const start = () =>

@@ -16,7 +16,7 @@ export function checkNamedSnapshot(olds: Values, news: Values, keptKey?: string)
     { ...olds, ...(keptKey !== undefined && { digestKey: keptKey }) },
     { ...specDefaults, ...withoutNulls(news) },
   );
-  const failures = [...judgeManifest(inputs), ...judgeSecrets(inputs), ...judgeTimeout(inputs)];
+  const failures = [...validateManifest(inputs), ...validateSecrets(inputs), ...validateTimeout(inputs)];
   if (failures.length > 0) return { inputs, failures };
   const digest = digestOfInputs(inputs)?.digest ?? (isOpen(inputs) ? unknownValue : undefined);
   return { inputs: { ...inputs, ports: portsOf(inputs), ...(digest !== undefined && { digest }) }, failures };
@@ -30,7 +30,7 @@ const specDefaults = {
   stepCache: NamedSnapshotSpec.shape.stepCache.parse(undefined),
 };
 
-function judgeManifest(inputs: Values): CheckResult["failures"] {
+function validateManifest(inputs: Values): CheckResult["failures"] {
   return judge(NamedSnapshotManifest, { ...manifestOf(inputs) }).map(({ property, reason }) => ({
     // What is said of the whole object is said of its name.
     property: property === "" ? "name" : property.replace(/^(spec|metadata)\./, ""),
@@ -38,13 +38,13 @@ function judgeManifest(inputs: Values): CheckResult["failures"] {
   }));
 }
 
-function judgeSecrets({ recipeHoldsSecrets }: Values): CheckResult["failures"] {
+function validateSecrets({ recipeHoldsSecrets }: Values): CheckResult["failures"] {
   if (recipeHoldsSecrets !== true) return [];
   const reason = `a secret stands in it, where whoever may read the NamedSnapshot could read it; give it to a step as a file: copy({ path, secret })`;
   return [{ property: "recipe", reason }];
 }
 
-function judgeTimeout({ timeout }: Values): CheckResult["failures"] {
+function validateTimeout({ timeout }: Values): CheckResult["failures"] {
   if (typeof timeout !== "string" || timeout === unknownValue) return [];
   try {
     parseTimeSpan(timeout, "it");

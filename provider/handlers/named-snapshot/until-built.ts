@@ -34,7 +34,7 @@ export async function untilBuilt(build: BuildToFollow): Promise<NamedSnapshot> {
       tell(describe(build, seen));
       return hasEnded(build, seen, clock.monotonicMilliseconds() - begun);
     },
-    lookAgainAfterMilliseconds: settlingMilliseconds,
+    requeueAfterMilliseconds: settlingMilliseconds,
     timeoutMilliseconds,
   });
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) throw removed(from.metadata.name);

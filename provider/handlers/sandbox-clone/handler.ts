@@ -35,13 +35,13 @@ function check(news: Values): CheckResult {
   const inputs = Object.fromEntries(Object.entries(news).filter(([, value]) => value !== null && value !== undefined));
   const failures = [
     ...judge(SandboxCloneInputs, inputs),
-    ...judgeSpan(inputs, "lifetime"),
-    ...judgeSpan(inputs, "timeout"),
+    ...validateSpan(inputs, "lifetime"),
+    ...validateSpan(inputs, "timeout"),
   ];
   return { inputs, failures };
 }
 
-function judgeSpan(inputs: Values, property: string): CheckResult["failures"] {
+function validateSpan(inputs: Values, property: string): CheckResult["failures"] {
   const text = inputs[property];
   if (typeof text !== "string" || hasUnknown(text)) return [];
   try {

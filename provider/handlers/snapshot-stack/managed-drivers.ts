@@ -2,7 +2,7 @@ import { driverNames } from "./class-parameters.ts";
 import type { Cloud } from "./cloud-of.ts";
 import type { Finding } from "./finding.ts";
 import type { StackSeen } from "./stack-seen.ts";
-import type { StackWish } from "./stack-request.ts";
+import type { StackRequest } from "./stack-request.ts";
 
 /** The driver of block storage that a cloud brings, and how it is turned on. */
 export const managedDrivers = {
@@ -26,7 +26,7 @@ export function managedDriver(cloud: Cloud): { name: string; how: string } | und
 }
 
 /** Where no class asks for the cloud's driver, it is said that it is off; where one does, that is refused. */
-export function driverFindings({ cloud, classes }: StackWish, { drivers, unread }: StackSeen): Finding[] {
+export function driverFindings({ cloud, classes }: StackRequest, { drivers, unread }: StackSeen): Finding[] {
   const managed = managedDriver(cloud);
   if (managed === undefined || drivers.includes(managed.name) || unread.includes("csidrivers")) return [];
   if (classes.some(({ driver }) => driver === managed.name)) return [];

@@ -6,7 +6,7 @@ import type { ObjectSeen } from "./stack-seen.ts";
  * What another has left of a controller that is no more: Pulumi's Kubernetes provider refuses to make an object that is there, and the
  * first of them would end the update.
  */
-export function leftoverFindings(
+export function orphanFindings(
   { owners }: { owners: readonly string[] },
   plan: { controller: boolean },
   objects: readonly ObjectSeen[],

@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
 import { type Finding, refuseFor } from "./finding.ts";
 import { planStack } from "./plan-stack.ts";
-import type { StackWish } from "./stack-request.ts";
+import type { StackRequest } from "./stack-request.ts";
 import { type ControllerSeen, crdNames, type CrdSeen, nothingSeen, type StackSeen } from "./stack-seen.ts";
 
-const wish: StackWish = {
+const wish: StackRequest = {
   ...{
     cloud: "generic",
     mode: "auto",
@@ -124,7 +124,7 @@ it("names how each managed cloud is had to bring what is missing", () => {
 });
 
 it("verifies driver and controller of a managed cluster, also for a stack without classes", () => {
-  const gke: StackWish = { ...wish, cloud: "gke" };
+  const gke: StackRequest = { ...wish, cloud: "gke" };
   const there = {
     ...empty,
     server: "v1.33.4-gke.1",
@@ -139,7 +139,7 @@ it("verifies driver and controller of a managed cluster, also for a stack withou
 });
 
 it("does not take Ramet's own CRDs for those of ACS", () => {
-  const acs: StackWish = { ...wish, cloud: "acs" };
+  const acs: StackRequest = { ...wish, cloud: "acs" };
   const core = crds(crdNames.core, { manager: "kubectl" });
   const own = crds(crdNames.sandboxes, { isRamets: true });
   const there = { ...empty, server: "v1.33.4-aliyun.1", drivers: ["diskplugin.csi.alibabacloud.com"] };
@@ -168,7 +168,7 @@ it("has EKS install the add-ons that nobody else has, and goes on to", () => {
     { addon: "eks-pod-identity-agent", daemonSet: "eks-pod-identity-agent" },
     { addon: "aws-ebs-csi-driver", driver: "ebs.csi.aws.com" },
   ];
-  const eks: StackWish = { ...wish, cloud: "eks", addons };
+  const eks: StackRequest = { ...wish, cloud: "eks", addons };
   const names = addons.map(({ addon }) => addon);
   const before = { ...empty, server: "v1.33.4-eks-1" };
   const nothingElse = { crds: false, controller: false, findings: [] };

@@ -3,9 +3,9 @@ import { type Cloud, cloudFindings, cloudOf } from "./cloud-of.ts";
 import { controllerFindings } from "./controller-findings.ts";
 import type { Finding } from "./finding.ts";
 import { driverFindings, managedDriver } from "./managed-drivers.ts";
-import { leftoverFindings } from "./orphan-findings.ts";
+import { orphanFindings } from "./orphan-findings.ts";
 import { type Part, partsOf } from "./stack-parts.ts";
-import { bringsController, type ClassWish, type StackWish } from "./stack-request.ts";
+import { bringsController, type SnapshotClassRequest, type StackRequest } from "./stack-request.ts";
 import { type ClassSeen, crdNames, type CrdSeen, type StackSeen } from "./stack-seen.ts";
 import { upgradeFindings } from "./upgrade-findings.ts";
 
@@ -21,7 +21,7 @@ export interface StackPlan {
 /**
  * What is declared, and what is in the way: a pure function. Of what another looks after, nothing is declared.
  */
-export function planStack(wish: StackWish, seen: StackSeen): StackPlan {
+export function planStack(wish: StackRequest, seen: StackSeen): StackPlan {
   const parts = partsOf(wish, seen);
   const choices = parts.map((part) => ({ part, ...choose(wish, part) }));
   const declared = (name: Part["name"]): boolean => choices.some(({ part, declare }) => part.name === name && declare);
@@ -39,19 +39,19 @@ export function planStack(wish: StackWish, seen: StackSeen): StackPlan {
       ...driverFindings(wish, seen),
       ...classFindings(wish, seen),
       ...controllerFindings(wish, plan, seen),
-      ...leftoverFindings(wish, plan, seen.controllerObjects),
+      ...orphanFindings(wish, plan, seen.controllerObjects),
       ...seen.unread.map(unreadFinding),
     ],
   };
 }
 
-function choose({ mode, owners }: StackWish, part: Part): { declare: boolean; findings: Finding[] } {
-  const { what, isThere, isOurs, manager, marked, isOffered, how, handOver } = part;
+function choose({ mode, owners }: StackRequest, part: Part): { declare: boolean; findings: Finding[] } {
+  const { what, isThere, isOurs, manager, marked, isOffered, how, handover } = part;
   if (isThere && !isOurs) {
     const mayBeOurs = mode === "auto" && marked !== undefined;
     if (!isOffered || (mode !== "install" && !mayBeOurs)) return { declare: false, findings: [] };
     const toDo =
-      marked === undefined ? `Set mode to "auto" to leave it there, or ${handOver}` : otherOrEarlier(owners[0], marked);
+      marked === undefined ? `Set mode to "auto" to leave it there, or ${handover}` : otherOrEarlier(owners[0], marked);
     return refused({ code: "AlreadyExists", what: `${what} is there and belongs to ${manager}`, how: toDo });
   }
   if (isOffered && (isOurs || mode !== "adopt")) return { declare: true, findings: [] };
@@ -69,7 +69,7 @@ function unreadFinding(plural: string): Finding {
 
 /** Whether CRDs that another looks after are all there, and in a version by which snapshots can be taken. */
 function crdFindings(
-  wish: StackWish,
+  wish: StackRequest,
   plan: { crds: boolean; groupCrds: boolean; controller: boolean; addons: readonly string[] },
   { crds }: Pick<StackSeen, "crds">,
 ): Finding[] {
@@ -114,7 +114,7 @@ function servedFindings({ versions, weight }: CrdSet, { name, served, manager }:
   return [{ code: "NeedNotMet", what, how: "Have that manager bring it to a newer version", weight }];
 }
 
-type Wish = Pick<StackWish, "cloud" | "owners" | "classes" | "addons" | "driversMayCome">;
+type Wish = Pick<StackRequest, "cloud" | "owners" | "classes" | "addons" | "driversMayCome">;
 
 /** What is in the way of the classes that are wished, and of those that are there. */
 function classFindings({ cloud, classes, owners, addons, driversMayCome }: Wish, seen: StackSeen): Finding[] {
@@ -147,7 +147,7 @@ function takenName({ name, manager }: ClassSeen): Finding {
 }
 
 /** With two defaults for one driver, the controller refuses every snapshot that names no class. */
-function defaultFindings(wished: readonly ClassWish[], others: readonly ClassSeen[]): Finding[] {
+function defaultFindings(wished: readonly SnapshotClassRequest[], others: readonly ClassSeen[]): Finding[] {
   const drivers = new Set([...wished, ...others].map(({ driver }) => driver));
   return [...drivers].flatMap((driver): Finding[] => {
     const own = wished.filter((one) => one.driver === driver && one.isDefault).map(({ name }) => name);

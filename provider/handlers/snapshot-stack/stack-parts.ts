@@ -3,7 +3,7 @@ import { ownerAnnotation } from "../owner.ts";
 import { removal } from "./orphan-findings.ts";
 import { managedDrivers } from "./managed-drivers.ts";
 import { crdNames, installedMap, type ControllerSeen, type ObjectSeen, type StackSeen } from "./stack-seen.ts";
-import type { AddonWish, StackWish } from "./stack-request.ts";
+import type { AddonRequest, StackRequest } from "./stack-request.ts";
 
 /** One thing that snapshots need, of which there is one in a cluster. */
 export interface Part {
@@ -18,13 +18,13 @@ export interface Part {
   isOffered: boolean;
   addon?: string;
   /** What has to be done before a program can declare what is another's: the rest of a sentence. */
-  handOver: string;
+  handover: string;
   /** How it is got where this package cannot declare it. */
   how: string;
 }
 
 /** What a wish needs of the cluster, and who looks after each. */
-export function partsOf(wish: StackWish, seen: StackSeen): Part[] {
+export function partsOf(wish: StackRequest, seen: StackSeen): Part[] {
   const core = crdsPart("crds", crdNames.core, wish, seen);
   const groups = wish.groupSnapshots ? [crdsPart("groupCrds", crdNames.group, wish, seen)] : [];
   switch (wish.cloud) {
@@ -42,7 +42,7 @@ export function partsOf(wish: StackWish, seen: StackSeen): Part[] {
   }
 }
 
-function crdsPart(name: "crds" | "groupCrds", names: string[], { cloud, owners }: StackWish, seen: StackSeen): Part {
+function crdsPart(name: "crds" | "groupCrds", names: string[], { cloud, owners }: StackRequest, seen: StackSeen): Part {
   const found = seen.crds.filter((crd) => names.includes(crd.name));
   const others = found.filter((crd) => !isOf(owners, crd));
   return {
@@ -53,7 +53,7 @@ function crdsPart(name: "crds" | "groupCrds", names: string[], { cloud, owners }
     isOurs: found.length > 0 && others.length === 0,
     manager: others[0]?.manager ?? "",
     isOffered: cloud === "generic",
-    handOver: `have that manager give it up, and then say whose it is: kubectl annotate --overwrite crd ${names.join(" ")} ${ownerAnnotation}=${owners[0]}`,
+    handover: `have that manager give it up, and then say whose it is: kubectl annotate --overwrite crd ${names.join(" ")} ${ownerAnnotation}=${owners[0]}`,
     how: name === "groupCrds" && cloud !== "generic" ? noGroups : howToGet[cloud],
   };
 }
@@ -62,7 +62,7 @@ const noGroups =
   "Leave groupSnapshots out: the drivers of block storage of EKS, GKE and AKS take none; else have whoever brings a driver that can bring the CRDs";
 
 function controllerPart(
-  { owners, cloud, mode }: StackWish,
+  { owners, cloud, mode }: StackRequest,
   { controllers, controllerObjects, leases }: StackSeen,
 ): Part {
   const other = controllers.find((seen) => !isOf(owners, seen));
@@ -75,7 +75,7 @@ function controllerPart(
     manager: other === undefined ? "" : `${other.manager} (Deployment ${other.namespace}/${other.name})`,
     marked: other?.declaredBy === undefined ? undefined : `deployment ${other.name} --namespace ${other.namespace}`,
     isOffered: true,
-    handOver: `have that manager remove it with all that it was installed with, while snapshots wait. By hand: ${removal(withRights(other, controllerObjects))}`,
+    handover: `have that manager remove it with all that it was installed with, while snapshots wait. By hand: ${removal(withRights(other, controllerObjects))}`,
     how: howToGet[cloud],
   };
 }
@@ -88,7 +88,7 @@ function withRights(controller: ControllerSeen | undefined, objects: readonly Ob
 }
 
 /** The add-on with the controller brings the CRDs too, and owns them. */
-function eksParts({ owners, addons }: StackWish, seen: StackSeen): Part[] {
+function eksParts({ owners, addons }: StackRequest, seen: StackSeen): Part[] {
   const { installed } = seen;
   const isOurs = installed !== undefined && isOf(owners, installed);
   return addons.map((wish) => {
@@ -98,7 +98,7 @@ function eksParts({ owners, addons }: StackWish, seen: StackSeen): Part[] {
       ...{ name: "addon", addon, what: `What the add-on ${addon} brings`, isOffered: true },
       ...{ isThere, isOurs: isThere && isOurs && installed.addons.includes(addon), manager },
       marked: !isOurs && installed?.addons.includes(addon) ? marked : undefined,
-      handOver: `have EKS give it up first, which leaves it running: aws eks delete-addon --preserve --cluster-name CLUSTER --addon-name ${addon}`,
+      handover: `have EKS give it up first, which leaves it running: aws eks delete-addon --preserve --cluster-name CLUSTER --addon-name ${addon}`,
       how: `Install the EKS add-on ${addon}, or set mode to "auto"`,
     };
   });
@@ -108,7 +108,7 @@ function isOf(owners: readonly string[], { declaredBy }: { declaredBy: string | 
   return declaredBy !== undefined && owners.includes(declaredBy);
 }
 
-function addonSeen({ driver, daemonSet }: AddonWish, seen: StackSeen): { isThere: boolean; manager: string } {
+function addonSeen({ driver, daemonSet }: AddonRequest, seen: StackSeen): { isThere: boolean; manager: string } {
   const somebody = seen.installed?.declaredBy ?? "somebody else than this program";
   if (driver !== undefined) return { isThere: seen.drivers.includes(driver), manager: somebody };
   if (daemonSet !== undefined) return { isThere: seen.daemonSets.includes(daemonSet), manager: somebody };
@@ -130,7 +130,7 @@ function sandboxPart({ crds, hasSandboxController }: StackSeen): Part {
     isOurs: false,
     manager: found[0]?.manager ?? "",
     isOffered: false,
-    handOver: "",
+    handover: "",
     how: "Install the component for agent sandboxes in the ACS console: it brings them and their controller",
   };
 }

@@ -3,7 +3,7 @@ import type { Cloud } from "./cloud-of.ts";
 export type StackMode = "auto" | "install" | "adopt";
 
 /** What a program wishes of a snapshot stack. */
-export interface StackWish {
+export interface StackRequest {
   cloud: Cloud;
   mode: StackMode;
   groupSnapshots: boolean;
@@ -11,21 +11,21 @@ export interface StackWish {
   owners: readonly [string, ...string[]];
   /** Where the controller is to stand. */
   controller: { namespace: string; name: string };
-  classes: readonly ClassWish[];
+  classes: readonly SnapshotClassRequest[];
   /** The add-ons that EKS is asked for, in this order. */
-  addons: readonly AddonWish[];
+  addons: readonly AddonRequest[];
   /** Whether a driver that is not there may still come before the classes do. */
   driversMayCome: boolean;
 }
 
 /** One VolumeSnapshotClass. */
-export interface ClassWish {
+export interface SnapshotClassRequest {
   name: string;
   driver: string;
   isDefault: boolean;
 }
 
-export interface AddonWish {
+export interface AddonRequest {
   addon: string;
   /** The CSI driver that it brings. */
   driver?: string;
@@ -34,6 +34,6 @@ export interface AddonWish {
 }
 
 /** Whether it is the add-on with the controller, which brings the CRDs too. */
-export function bringsController({ driver, daemonSet }: AddonWish): boolean {
+export function bringsController({ driver, daemonSet }: AddonRequest): boolean {
   return driver === undefined && daemonSet === undefined;
 }

@@ -151,8 +151,8 @@ export type RestoreRequest = z.infer<typeof RestoreRequest>;
  * Of a sandbox that runs: another one, from a checkpoint, takes its place in the Pod. `request` tells one wish from another:
  * the same again gets the same answer.
  */
-export const SwapRequest = z.strictObject({ ...RestoreRequest.shape, request: z.string().min(1) });
-export type SwapRequest = z.infer<typeof SwapRequest>;
+export const RestoreInPlaceCall = z.strictObject({ ...RestoreRequest.shape, request: z.string().min(1) });
+export type RestoreInPlaceCall = z.infer<typeof RestoreInPlaceCall>;
 export const RestoreResult = z.object({ state: CellState, phases: Phases });
 export type RestoreResult = z.infer<typeof RestoreResult>;
 

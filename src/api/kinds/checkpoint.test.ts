@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { checkpointWish } from "./checkpoint.ts";
+import { resolveCheckpointSpec } from "./checkpoint.ts";
 
 test.each([
   [undefined, undefined, ["memory", "filesystem"]],
@@ -12,16 +12,16 @@ test.each([
   [["filesystem", "memory"], ["filesystem"], ["memory", "filesystem"]],
 ] as const)("spec %j of a sandbox with %j captures %j", (wished, sandbox, contents) => {
   const spec = { podName: "a", ...(wished && { persistentContents: [...wished] }) };
-  expect(checkpointWish(spec, sandbox).contents).toEqual(contents);
+  expect(resolveCheckpointSpec(spec, sandbox).contents).toEqual(contents);
 });
 
 test("a wish that says little has the documented defaults", () => {
-  expect(checkpointWish({ podName: "a" })).toMatchObject({
+  expect(resolveCheckpointSpec({ podName: "a" })).toMatchObject({
     sandboxName: "a",
     keepRunning: true,
     ttlMilliseconds: undefined,
   });
-  expect(checkpointWish({ sandboxName: "b", keepRunning: false, ttlAfterFinished: "30d" })).toMatchObject({
+  expect(resolveCheckpointSpec({ sandboxName: "b", keepRunning: false, ttlAfterFinished: "30d" })).toMatchObject({
     sandboxName: "b",
     keepRunning: false,
     ttlMilliseconds: 30 * 86_400_000,

@@ -121,7 +121,7 @@ export const CheckpointManifest = checkpointKind.manifest;
 export type CheckpointManifest = z.input<typeof CheckpointManifest>;
 
 /** The wish with its defaults filled in. */
-export interface CheckpointWish {
+export interface ResolvedCheckpointSpec {
   /** Of the Sandbox and of its Pod. */
   sandboxName: string;
   keepRunning: boolean;
@@ -136,7 +136,10 @@ export interface CheckpointWish {
  * @param sandboxContents `spec.persistentContents` of the source
  * @throws RametError `InvalidArgument` for a TTL that is no duration
  */
-export function checkpointWish(spec: CheckpointSpec, sandboxContents: readonly string[] = []): CheckpointWish {
+export function resolveCheckpointSpec(
+  spec: CheckpointSpec,
+  sandboxContents: readonly string[] = [],
+): ResolvedCheckpointSpec {
   const wished = spec.persistentContents?.length ? spec.persistentContents : sandboxContents;
   const memory = wished.includes("memory") || !wished.includes("filesystem");
   return {

@@ -106,7 +106,7 @@ export type CopyStep = z.infer<typeof CopyStep>;
 export const stepActions = ["run", "copy", "env", "workdir", "user", "start", "waitFor"] as const;
 export type StepAction = (typeof stepActions)[number];
 
-const Folder = z.string().startsWith("/", "must be an absolute path").max(4096);
+const Directory = z.string().startsWith("/", "must be an absolute path").max(4096);
 const Command = z.string().min(1).max(16_384);
 
 /** Default time of a `run` step. */
@@ -164,13 +164,13 @@ export const RecipeStep = withRules(
     env: EnvironmentVariables.optional().describe(
       "Beside run or start: for that command. Alone: for all steps that follow.",
     ),
-    workdir: Folder.optional().describe("The folder in which the steps that follow run."),
+    workdir: Directory.optional().describe("The folder in which the steps that follow run."),
     user: UserName.optional().describe("Beside run or start: who runs it. Alone: for all steps that follow."),
     start: Command.optional().describe(
       "A command line for /bin/sh that goes on running, and is in the memory of every clone.",
     ),
     waitFor: WaitFor.optional(),
-    cwd: Folder.optional().describe("Beside run or start: the folder of that command."),
+    cwd: Directory.optional().describe("Beside run or start: the folder of that command."),
     timeoutSeconds: TimeLimitSeconds.optional().describe(
       `Beside run: after this the command is killed and has failed. Default ${runTimeoutSeconds}.`,
     ),

@@ -120,8 +120,8 @@ async function makeWritable(mount: string): Promise<void> {
   throw new RametError("HostUnsupported", `${mount} is read-only and stays so: ${result.stderr.trim()}`);
 }
 
-async function isWritable(folder: string): Promise<boolean> {
-  return access(folder, constants.W_OK).then(
+async function isWritable(directory: string): Promise<boolean> {
+  return access(directory, constants.W_OK).then(
     () => true,
     () => false,
   );

@@ -23,14 +23,16 @@ export function cgroupLayout(selfCgroup: string, mountInfo: string): CgroupLayou
   for (const controller of controllers) {
     const path = lines.find(({ controllers: names }) => names.includes(controller))?.path;
     const mount = mounts.find(({ type, options }) => type === "cgroup" && options.includes(controller));
-    const folder = path === undefined || mount === undefined ? undefined : folderOf(mount, path);
-    if (folder !== undefined) own[controller] = folder;
+    const directory = path === undefined || mount === undefined ? undefined : directoryOf(mount, path);
+    if (directory !== undefined) own[controller] = directory;
   }
   if (Object.keys(own).length > 0) return { version: 1, own };
   const unified = lines.find(({ hierarchy }) => hierarchy === "0")?.path;
   const mount = mounts.find(({ type }) => type === "cgroup2");
-  const folder = unified === undefined || mount === undefined ? undefined : folderOf(mount, unified);
-  return mount === undefined || folder === undefined ? undefined : { version: 2, mount: mount.target, own: folder };
+  const directory = unified === undefined || mount === undefined ? undefined : directoryOf(mount, unified);
+  return mount === undefined || directory === undefined
+    ? undefined
+    : { version: 2, mount: mount.target, own: directory };
 }
 
 interface Mount {
@@ -58,7 +60,7 @@ function membershipOfLine(line: string): { hierarchy: string; controllers: strin
 }
 
 /** A path outside what is mounted (`/../x` in a namespace of its own) has no folder. */
-function folderOf({ root, target }: Mount, path: string): string | undefined {
+function directoryOf({ root, target }: Mount, path: string): string | undefined {
   if (path.startsWith("/..")) return undefined;
   const prefix = root === "/" ? "" : root;
   if (path !== prefix && !path.startsWith(`${prefix}/`)) return undefined;

@@ -1,6 +1,6 @@
 import type { SandboxLimits } from "./limits.ts";
 import { controllers, type V1Controller } from "./layout.ts";
-import { commonFolder, cpuPeriodMicroseconds, cpuQuotaMicroseconds, type CgroupPlan, type Step } from "./plan.ts";
+import { commonDirectory, cpuPeriodMicroseconds, cpuQuotaMicroseconds, type CgroupPlan, type Step } from "./plan.ts";
 
 /**
  * Leaves below the cell's own groups, only where a limit asks for one: `ramet/<uid>/sandbox` and, for memory,
@@ -16,7 +16,7 @@ export function planV1(
     const set = parent === undefined ? undefined : settings(controller, limits);
     return parent === undefined || set === undefined
       ? []
-      : [{ controller, base: `${parent}/${commonFolder}/${uid}`, set }];
+      : [{ controller, base: `${parent}/${commonDirectory}/${uid}`, set }];
   });
   const at = (controller: V1Controller): string | undefined =>
     wanted.find((one) => one.controller === controller)?.base;
@@ -28,10 +28,10 @@ export function planV1(
   return {
     steps: [
       ...wanted.flatMap(({ base, set }): Step[] => [
-        { do: "make", folder: `${base}/sandbox` },
+        { do: "make", directory: `${base}/sandbox` },
         ...set.map(({ file, ...rest }): Step => ({ do: "write", file: `${base}/sandbox/${file}`, ...rest })),
       ]),
-      ...(memory === undefined ? [] : [{ do: "make" as const, folder: `${memory}/cut` }]),
+      ...(memory === undefined ? [] : [{ do: "make" as const, directory: `${memory}/cut` }]),
     ],
     // `tasks` and not `cgroup.procs`: a thread that moves itself waits for nobody, a process for all its threads (3 to 5 ms).
     enter: wanted.map(({ base }) => `${base}/sandbox/tasks`),

@@ -1,5 +1,5 @@
 import type { MemoryBound, SandboxLimits } from "./limits.ts";
-import { commonFolder, cpuPeriodMicroseconds, cpuQuotaMicroseconds, type CgroupPlan, type Step } from "./plan.ts";
+import { commonDirectory, cpuPeriodMicroseconds, cpuQuotaMicroseconds, type CgroupPlan, type Step } from "./plan.ts";
 
 /** What the cell found in the unified hierarchy. */
 export interface V2Place {
@@ -28,7 +28,7 @@ const cellCpuShare = 0.05;
  */
 export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: SandboxLimits }): CgroupPlan {
   const { kind, parent } = place;
-  const base = kind === "pod" ? parent : `${parent}/${commonFolder}/${uid}`;
+  const base = kind === "pod" ? parent : `${parent}/${commonDirectory}/${uid}`;
   const share = shareOf(place, limits);
   const { memory, processes } = share;
   const leaf = `${base}/sandbox`;
@@ -45,7 +45,7 @@ export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: S
     aside: { enter: `${cut}/cgroup.procs`, leave: `${leaf}/cgroup.procs` },
     ...(kind === "pod"
       ? { remove: [leaf, cut], removeIfEmpty: [] }
-      : { remove: [leaf, cut, base], removeIfEmpty: [`${parent}/${commonFolder}`] }),
+      : { remove: [leaf, cut, base], removeIfEmpty: [`${parent}/${commonDirectory}`] }),
     // `memory.oom.group` ends all of the sandbox, which the cell sees without looking.
     mustLookForOom: false,
     ...(memory === undefined ? {} : { memory, oomKills: `${leaf}/memory.events` }),
@@ -95,19 +95,19 @@ function podSteps(base: string): Step[] {
 }
 
 function machineSteps(place: V2Place, base: string): Step[] {
-  const common = `${place.parent}/${commonFolder}`;
+  const common = `${place.parent}/${commonDirectory}`;
   return [...handDown(place, place.parent), make(common), ...handDown(place, common), make(base)];
 }
 
 /** One at a time: a group that cannot hand down one of them refuses a list as a whole. */
-function handDown({ controllers }: V2Place, folder: string): Step[] {
+function handDown({ controllers }: V2Place, directory: string): Step[] {
   return ["memory", "cpu", "pids"]
     .filter((name) => controllers.includes(name))
-    .map((name) => write(`${folder}/cgroup.subtree_control`, `+${name}`));
+    .map((name) => write(`${directory}/cgroup.subtree_control`, `+${name}`));
 }
 
-function make(folder: string): Step {
-  return { do: "make", folder };
+function make(directory: string): Step {
+  return { do: "make", directory };
 }
 
 function write(file: string, value: string | number): Step {

@@ -22,7 +22,7 @@ const machine: V2Place = {
 /** The plan as a shell would have it. */
 function script({ steps }: CgroupPlan): string[] {
   return steps.map((step) => {
-    if (step.do === "make") return `mkdir ${step.folder}`;
+    if (step.do === "make") return `mkdir ${step.directory}`;
     return step.do === "write" ? `${step.value} > ${step.file}` : `${step.from}/* > ${step.to}`;
   });
 }
@@ -44,8 +44,8 @@ describe("leaves in version 1", () => {
 
   it("are removed from the deepest up, and the folder that other cells use only if it is empty", () => {
     const { remove, removeIfEmpty } = planV1(v1, { uid: "u", limits });
-    for (const [index, folder] of remove.entries())
-      expect(remove.slice(index + 1).filter((later) => later.startsWith(`${folder}/`))).toEqual([]);
+    for (const [index, directory] of remove.entries())
+      expect(remove.slice(index + 1).filter((later) => later.startsWith(`${directory}/`))).toEqual([]);
     expect(removeIfEmpty).toEqual(["/c/memory/own/ramet", "/c/cpu/ramet", "/c/pids/ramet"]);
   });
 

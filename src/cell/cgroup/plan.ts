@@ -2,7 +2,7 @@ import type { MemoryBound, SandboxLimits } from "./limits.ts";
 
 /** One change to the control groups' file system, done in order. */
 export type Step =
-  | { do: "make"; folder: string }
+  | { do: "make"; directory: string }
   | {
       do: "write";
       file: string;
@@ -36,7 +36,7 @@ export interface CgroupPlan {
 }
 
 /** The folder below which a machine's cells make theirs, where the parent is not a Pod's own. */
-export const commonFolder = "ramet";
+export const commonDirectory = "ramet";
 
 /** Of 100 ms each: what the kernel and the kubelet take when nobody says otherwise. */
 export const cpuPeriodMicroseconds = 100_000;

@@ -16,8 +16,8 @@ afterEach(() => rm(directory, { recursive: true, force: true }));
 it("a sweep removes what a cell put down, and nothing of its neighbours", async () => {
   const [memory, pids] = [join(directory, "memory"), join(directory, "pids")];
   await writeCgroupRecord(directory, planV1({ memory, pids }, { uid: "a", limits: { memoryBytes: 1, processes: 1 } }));
-  for (const folder of [`${memory}/ramet/a/sandbox`, `${memory}/ramet/a/cut`, `${memory}/ramet/b/sandbox`])
-    await mkdir(folder, { recursive: true });
+  for (const directory of [`${memory}/ramet/a/sandbox`, `${memory}/ramet/a/cut`, `${memory}/ramet/b/sandbox`])
+    await mkdir(directory, { recursive: true });
   await mkdir(`${pids}/ramet/a/sandbox`, { recursive: true });
   await sweepCgroups(directory);
   expect(existsSync(`${memory}/ramet/a`)).toBe(false);

@@ -1,7 +1,7 @@
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { type CgroupPlan, commonFolder } from "./plan.ts";
+import { type CgroupPlan, commonDirectory } from "./plan.ts";
 import { removeGroups, removeIfEmpty } from "./remove-groups.ts";
 
 const CgroupRecord = z.object({ v: z.literal(1), remove: z.array(z.string()), removeIfEmpty: z.array(z.string()) });
@@ -24,7 +24,7 @@ export async function sweepCgroups(directory: string): Promise<void> {
   if (text === undefined) return;
   const record = parsed(text);
   await removeGroups((record?.remove ?? []).filter(isOurs));
-  for (const folder of (record?.removeIfEmpty ?? []).filter(isOurs)) await removeIfEmpty(folder);
+  for (const directory of (record?.removeIfEmpty ?? []).filter(isOurs)) await removeIfEmpty(directory);
   await rm(recordFile(directory), { force: true });
 }
 
@@ -41,6 +41,6 @@ function parsed(text: string): z.infer<typeof CgroupRecord> | undefined {
   }
 }
 
-function isOurs(folder: string): boolean {
-  return folder.split("/").includes(commonFolder);
+function isOurs(directory: string): boolean {
+  return directory.split("/").includes(commonDirectory);
 }

@@ -81,7 +81,7 @@ export class SandboxCgroup {
     this.#removed = true;
     await this.#moving;
     await removeGroups(this.#plan.remove);
-    for (const folder of this.#plan.removeIfEmpty) await removeIfEmpty(folder);
+    for (const directory of this.#plan.removeIfEmpty) await removeIfEmpty(directory);
   }
 
   /** A process that has ended cannot be moved and need not be. */
@@ -93,7 +93,7 @@ export class SandboxCgroup {
 async function take(step: Step): Promise<void> {
   switch (step.do) {
     case "make":
-      return makeFolder(step.folder);
+      return makeDirectory(step.directory);
     case "write":
       try {
         await write(step.file, step.value);
@@ -107,14 +107,14 @@ async function take(step: Step): Promise<void> {
   }
 }
 
-async function makeFolder(folder: string): Promise<void> {
+async function makeDirectory(directory: string): Promise<void> {
   for (let round = 1; ; round++) {
     try {
-      await mkdir(folder, { recursive: true });
+      await mkdir(directory, { recursive: true });
       return;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT" || round === rounds)
-        throw refused(`Making the control group ${folder}`, error);
+        throw refused(`Making the control group ${directory}`, error);
     }
   }
 }

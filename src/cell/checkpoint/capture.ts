@@ -9,7 +9,7 @@ import type { Engine } from "../sandbox/engine.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
-export interface CutSubject {
+export interface CaptureSubject {
   sandbox: Sandbox;
   guest: GuestControl;
   setting: CellSetting;
@@ -24,7 +24,7 @@ const quiesceTimeoutMilliseconds = 2_000;
  * Takes one checkpoint: pause, capture, resume (or hold, for `keepRunning: false`), publish data, then the manifest.
  * On any error the source goes on as it was, and the error says so.
  */
-export async function cut(request: CheckpointRequest, subject: CutSubject): Promise<CheckpointResult> {
+export async function cut(request: CheckpointRequest, subject: CaptureSubject): Promise<CheckpointResult> {
   const { engine } = subject.sandbox;
   // gVisor's program is loaded while the store is opened, and not while the source stands still.
   if (request.contents.includes("memory")) engine.hold("checkpoint");
@@ -35,7 +35,7 @@ export async function cut(request: CheckpointRequest, subject: CutSubject): Prom
   }
 }
 
-async function captureAndPublish(request: CheckpointRequest, subject: CutSubject): Promise<CheckpointResult> {
+async function captureAndPublish(request: CheckpointRequest, subject: CaptureSubject): Promise<CheckpointResult> {
   const clock = new PhaseClock();
   const { engine } = subject.sandbox;
   const [session, quiesced] = await Promise.all([
@@ -114,7 +114,7 @@ async function quiesce(guest: GuestControl): Promise<boolean> {
 
 async function manifestDraft(
   { contents }: CheckpointRequest,
-  { setting, build }: CutSubject,
+  { setting, build }: CaptureSubject,
   { cutAt, quiesced, generation }: { cutAt: string; quiesced: boolean; generation: number | undefined },
 ): Promise<ManifestDraft> {
   const { config, image } = setting;

@@ -11,7 +11,7 @@ import {
   type CheckpointRequest,
   type IdentityRequest,
   type RestoreRequest,
-  type SwapRequest,
+  type RestoreInPlaceCall,
 } from "../../api/cell/cell-api.ts";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
@@ -74,7 +74,7 @@ export class CellClient {
     return this.#call(cell, { operation: "restore", body, answer: RestoreResult, signal });
   }
 
-  swap(cell: CellAddress, body: SwapRequest, signal?: AbortSignal): Promise<RestoreResult> {
+  swap(cell: CellAddress, body: RestoreInPlaceCall, signal?: AbortSignal): Promise<RestoreResult> {
     return this.#call(cell, { operation: "swap", body, answer: RestoreResult, signal });
   }
 

@@ -7,7 +7,7 @@ import type {
   Identity,
   RestoreRequest,
   RestoreResult,
-  SwapRequest,
+  RestoreInPlaceCall,
 } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";
@@ -21,7 +21,7 @@ import { GuestIdentity } from "../sandbox/guest-identity.ts";
 import { untilGuestAnswers } from "../sandbox/handover.ts";
 import { Surroundings } from "../sandbox/sandbox-environment.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
-import { LastCall, States } from "./states.ts";
+import { LastOperation, States } from "./states.ts";
 
 export interface CellDependencies {
   setting: CellSetting;
@@ -47,9 +47,9 @@ export class Cell {
   #prepared: Promise<void> | undefined;
   #build: Promise<EngineBuild> | undefined;
   #restored: { checkpointId: string; result: Promise<RestoreResult> } | undefined;
-  readonly #lastBoot = new LastCall<CellState>();
-  readonly #lastSwap = new LastCall<RestoreResult>();
-  readonly #lastCut = new LastCall<CheckpointResult>();
+  readonly #lastBoot = new LastOperation<CellState>();
+  readonly #lastSwap = new LastOperation<RestoreResult>();
+  readonly #lastCut = new LastOperation<CheckpointResult>();
   readonly #identity = new GuestIdentity();
   #adopting: Promise<unknown> = Promise.resolve();
   #loaded: Promise<CellState> | undefined;
@@ -122,7 +122,7 @@ export class Cell {
    * Ends what runs, and has a checkpoint go on in its place. Whatever is wrong with the checkpoint is found before anything
    * is ended, and then the sandbox goes on as it was.
    */
-  swap(request: SwapRequest): Promise<RestoreResult> {
+  swap(request: RestoreInPlaceCall): Promise<RestoreResult> {
     const repeated = this.#lastSwap.repeated(request.request);
     if (repeated !== undefined) return repeated;
     this.#requireFree("swap");
@@ -264,7 +264,7 @@ export class Cell {
     }
   }
 
-  async #swap(request: SwapRequest): Promise<RestoreResult> {
+  async #swap(request: RestoreInPlaceCall): Promise<RestoreResult> {
     const clock = new PhaseClock();
     this.#states.set({ swapping: request.request });
     try {
@@ -283,7 +283,7 @@ export class Cell {
   /** From here on there is no way back: what fails ends the sandbox. */
   async #replace(
     replace: () => Promise<void>,
-    { request, source, clock }: { request: SwapRequest; source: RestoreSource; clock: PhaseClock },
+    { request, source, clock }: { request: RestoreInPlaceCall; source: RestoreSource; clock: PhaseClock },
   ): Promise<RestoreResult> {
     try {
       this.#states.set({ phase: "restoring", ready: false });

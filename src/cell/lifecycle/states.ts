@@ -46,7 +46,7 @@ export class States {
 }
 
 /** The last call of one operation: a repeat of it finds what it did, or joins it. One that has failed is forgotten. */
-export class LastCall<T> {
+export class LastOperation<T> {
   #last: { key: string; result: Promise<T> } | undefined;
 
   /** The answer of the last call, if it bore this key. */

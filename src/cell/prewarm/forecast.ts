@@ -31,7 +31,7 @@ export class Forecast {
   readonly #foreseen: Promise<Foreseen>;
 
   constructor({ environment, directory, netnsPath, log }: ForecastOptions) {
-    this.#setting = anonymous(cellSetting(environment), forecastFolder(directory));
+    this.#setting = anonymous(cellSetting(environment), forecastDirectory(directory));
     this.#foreseen = foresee(this.#setting, netnsPath, log);
     this.#foreseen.catch(() => undefined);
   }
@@ -51,7 +51,7 @@ export class Forecast {
 }
 
 /** Where its files are, apart from those of what the cell makes itself. */
-export function forecastFolder(directory: string): string {
+export function forecastDirectory(directory: string): string {
   return join(directory, "forecast");
 }
 

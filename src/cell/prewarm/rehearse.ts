@@ -7,13 +7,13 @@ import {
   BootRequest,
   CheckpointRequest,
   RestoreRequest,
-  SwapRequest,
+  RestoreInPlaceCall,
   type CellConfig,
   type ContainerSpec,
 } from "../../api/cell/cell-api.ts";
 import type { Contents } from "../../api/schema/contents.ts";
 import type { Grant } from "../../api/cell/grant.ts";
-import { makeNamespaceFolder } from "../../store/directory/namespace-directory.ts";
+import { makeNamespaceDirectory } from "../../store/directory/namespace-directory.ts";
 import { openForWrite } from "../../store/open.ts";
 import { cellSetting } from "../setting/cell-setting.ts";
 import { Cell } from "../lifecycle/cell.ts";
@@ -70,7 +70,7 @@ export async function rehearse(directory: string): Promise<void> {
 async function rehearseStore(scratch: string): Promise<void> {
   const path = join(scratch, "store");
   await mkdir(path, { recursive: true });
-  await makeNamespaceFolder(scratch, path, "default");
+  await makeNamespaceDirectory(scratch, path, "default");
   const expiresAt = Date.now() + 60_000;
   const grant = { driver: "directory", namespace: "default", checkpointId: "sample", path, expiresAt } as const;
   const engine = { version: "sample", architecture: "sample", guest: `sha256:${"0".repeat(64)}` };
@@ -97,7 +97,7 @@ async function rehearseStore(scratch: string): Promise<void> {
 const wire = [
   BootRequest,
   RestoreRequest,
-  SwapRequest,
+  RestoreInPlaceCall,
   CheckpointRequest,
   GuestHealth,
   GuestInitResult,

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Identity } from "../../api/cell/cell-api.ts";
 import type { GuestControl } from "../client/guest-control.ts";
-import { furthestGeneration, handOver } from "./handover.ts";
+import { furthestGeneration, handover } from "./handover.ts";
 
 export interface GiveOptions {
   /** Whether the guest learns that it is a clone. */
@@ -36,13 +36,13 @@ export class GuestIdentity {
     this.#generation = generation;
   }
 
-  /** Gives the guest its next identity, and answers its generation. @throws RametError as `handOver` */
+  /** Gives the guest its next identity, and answers its generation. @throws RametError as `handover` */
   async give(guest: GuestControl, identity: Identity, { clone, via = once }: GiveOptions): Promise<number> {
     const before = this.#generation ?? (await via("guest", () => furthestGeneration(guest)));
     // Whether it has arrived is not certain before the guest has said so.
     this.#identity = undefined;
     this.#generation = undefined;
-    const generation = await via("handover", () => handOver(guest, { identity, clone, before }));
+    const generation = await via("handover", () => handover(guest, { identity, clone, before }));
     this.#identity = identity;
     this.#generation = generation;
     return generation;

@@ -35,7 +35,7 @@ function isSilence(error: unknown): boolean {
   return error instanceof RametError && (error.code === "GuestUnreachable" || error.code === "Unavailable");
 }
 
-export interface HandOverWish {
+export interface HandoverRequest {
   identity: Identity;
   clone: boolean;
   /** How often the guest has been given an identity before. */
@@ -48,7 +48,7 @@ export interface HandOverWish {
  * @throws RametError `GuestUnreachable` or `Unavailable` when the guest does not answer; `HandoverFailed`: the sandbox must
  *   then never be reachable
  */
-export async function handOver(guest: GuestControl, wish: HandOverWish): Promise<number> {
+export async function handover(guest: GuestControl, wish: HandoverRequest): Promise<number> {
   const { identity, clone, before } = wish;
   const generation = before + 1;
   try {

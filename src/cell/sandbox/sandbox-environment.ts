@@ -7,7 +7,7 @@ import type { Forecast } from "../prewarm/forecast.ts";
 import { layGroundwork, type Groundwork } from "../prewarm/groundwork.ts";
 import { linkSocket } from "../network/link-dial.ts";
 import type { Link } from "../network/link.ts";
-import { Occupants } from "./sandbox-slots.ts";
+import { SandboxSlots } from "./sandbox-slots.ts";
 import { layPlace, removePlace, type SandboxPlace } from "./sandbox-place.ts";
 import type { Sandbox, SandboxOrigin } from "./sandbox.ts";
 
@@ -29,7 +29,7 @@ export class Surroundings {
   readonly #options: SurroundingsOptions;
   #link: Link | undefined;
   #place: SandboxPlace | undefined;
-  #occupants: Occupants | undefined;
+  #occupants: SandboxSlots | undefined;
   /** What was made for another sandbox than this. */
   #unfit: Forecast | undefined;
 
@@ -84,7 +84,7 @@ export class Surroundings {
     if (place.cgroup.unenforced !== undefined) onUnenforced(place.cgroup.unenforced);
     const { netnsPath } = link;
     const { root, cgroup } = place;
-    this.#occupants = new Occupants({
+    this.#occupants = new SandboxSlots({
       place: { setting, log, netnsPath, rootPath: root.path, cgroup: cgroup.leaves },
       waiting,
       onLost,
@@ -120,7 +120,7 @@ export class Surroundings {
     await this.#link?.stop();
   }
 
-  get #made(): Occupants {
+  get #made(): SandboxSlots {
     if (this.#occupants === undefined) throw new RametError("SandboxNotReady", "there is no place for the sandbox yet");
     return this.#occupants;
   }

@@ -7,7 +7,7 @@ import { CellCgroups, type MadeLeaves } from "../cgroup/cell-cgroups.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 
 /** The folder that becomes a sandbox's root. */
-export interface RootFolder {
+export interface RootDirectory {
   path: string;
   /** To be called when the sandbox is gone. What a killed cell leaves goes with its mount namespace. */
   remove(): Promise<void>;
@@ -29,9 +29,9 @@ export async function makeLayer(directory: string): Promise<string> {
  * @param layer what `makeLayer` has made; it goes with the root
  * @throws RametError `HostUnsupported`
  */
-export async function layRoot(imagePath: string, directory: string, layer: string): Promise<RootFolder> {
+export async function layRoot(imagePath: string, directory: string, layer: string): Promise<RootDirectory> {
   const [upper, work, path] = [join(layer, "upper"), join(layer, "work"), join(directory, "root", "merged")];
-  await Promise.all([upper, work, path].map((folder) => mkdir(folder, { recursive: true })));
+  await Promise.all([upper, work, path].map((directory) => mkdir(directory, { recursive: true })));
   const options = [`lowerdir=${escaped(imagePath)}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
   // In a user namespace overlayfs keeps its marks in attributes that an ordinary user may write.
   await mount("overlay", path, [...options, ...(hasOneUserOnly() ? ["userxattr"] : [])].join(","));
@@ -81,7 +81,7 @@ export function hasOneUserOnly(): boolean {
 
 /** What the sandboxes of one cell run in, beside the network. */
 export interface SandboxPlace {
-  root: RootFolder;
+  root: RootDirectory;
   cgroup: MadeLeaves;
 }
 

@@ -1,7 +1,7 @@
 import { RametError } from "../../base/errors.ts";
 import { isMemory, Sandbox, type SandboxOptions, type SandboxOrigin } from "./sandbox.ts";
 
-export interface OccupantsOptions {
+export interface SandboxSlotsOptions {
   place: SandboxOptions;
   /** One that was made for this place already. */
   waiting?: Sandbox | undefined;
@@ -10,8 +10,8 @@ export interface OccupantsOptions {
 }
 
 /** The sandboxes of one cell, which have its place one after another: the one that runs, one that waits, one that was replaced. */
-export class Occupants {
-  readonly #options: OccupantsOptions;
+export class SandboxSlots {
+  readonly #options: SandboxSlotsOptions;
   #present: Sandbox | undefined;
   /** Made, and nothing runs in it. */
   #waiting: Promise<Sandbox> | undefined;
@@ -20,7 +20,7 @@ export class Occupants {
   /** The last thing that was begun; what takes all away comes after it. */
   #busy: Promise<unknown> = Promise.resolve();
 
-  constructor(options: OccupantsOptions) {
+  constructor(options: SandboxSlotsOptions) {
     this.#options = options;
     if (options.waiting !== undefined) this.#waiting = Promise.resolve(options.waiting);
   }

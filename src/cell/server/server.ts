@@ -8,7 +8,7 @@ import {
   IdentityRequest,
   RestoreRequest,
   StopRequest,
-  SwapRequest,
+  RestoreInPlaceCall,
 } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Cell } from "../lifecycle/cell.ts";
@@ -55,7 +55,7 @@ function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Cal
     "POST boot": ({ body }) => cell.boot(parsed(BootRequest, body).identity),
     "POST identity": ({ body }) => cell.adopt(parsed(IdentityRequest, body).identity),
     "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
-    "POST swap": ({ body }) => cell.swap(parsed(SwapRequest, body)),
+    "POST swap": ({ body }) => cell.swap(parsed(RestoreInPlaceCall, body)),
     "POST checkpoint": ({ body }) => cell.checkpoint(parsed(CheckpointRequest, body)),
     "POST pause": () => cell.pause(),
     "POST resume": () => cell.resume(),

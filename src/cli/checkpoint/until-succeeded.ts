@@ -3,7 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
 import { size } from "../output/table.ts";
-import { describeState, failureOf, followWish, type Settled } from "../wait/follow.ts";
+import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 /** Waits until a checkpoint has succeeded or failed. @throws RametError `Timeout` or `Canceled` */
 export async function untilSucceeded(
@@ -13,7 +13,7 @@ export async function untilSucceeded(
   timeoutMilliseconds: number,
 ): Promise<Settled<Checkpoint>> {
   const { name } = created.metadata;
-  const last = await followWish(io, {
+  const last = await followRequest(io, {
     ...{ resource: cluster.checkpoints, from: created, noun: "checkpoint", timeoutMilliseconds },
     isOver: hasEnded,
     describe: describeState,

@@ -13,7 +13,7 @@ import { checkName, generateName } from "../names.ts";
 import { claimColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError } from "../report-error.ts";
-import { describeState, followWish } from "../wait/follow.ts";
+import { describeState, followRequest } from "../wait/follow.ts";
 
 export interface TakeOptions extends ClusterOptions {
   set: string;
@@ -112,7 +112,7 @@ async function untilCompleted(
   { claim, timeoutMilliseconds }: { claim: SandboxClaim; timeoutMilliseconds: number },
 ): Promise<SandboxClaim> {
   const { name } = claim.metadata;
-  const last = await followWish(io, {
+  const last = await followRequest(io, {
     ...{ resource: claims, from: claim, noun: "claim" },
     timeoutMilliseconds: timeoutMilliseconds + graceMilliseconds,
     isOver: ({ status }) => status?.phase === "Completed",

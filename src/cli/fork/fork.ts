@@ -11,7 +11,7 @@ import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderList } from "../output/render.ts";
 import { reportError, reportFailure } from "../report-error.ts";
 import type { Settled } from "../wait/follow.ts";
-import { type CloneResult, createClone, followClone, untilBegun } from "./make-clone.ts";
+import { type CloneResult, createClone, followClone, untilStarted } from "./make-clone.ts";
 
 export interface ForkOptions extends ClusterOptions {
   sandbox: string;
@@ -35,7 +35,7 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
     const { status } = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
     if (status?.phase === "Paused") throw isPaused(options.sandbox);
     const created = await cluster.create(cluster.checkpoints, manifest(cluster, options), io.signal);
-    const begun = (await untilBegun(io, cluster, created, options.timeout)) ?? created;
+    const begun = (await untilStarted(io, cluster, created, options.timeout)) ?? created;
     const made = begun.status?.phase === "Creating" ? await createClones(io, cluster, begun, options) : [];
     const taken = await untilTaken(io, cluster, { begun, made }, options);
     if ("failure" in taken) {

@@ -8,9 +8,9 @@ import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
 import { untilReady } from "../sandbox/until-ready.ts";
-import { describeState, followWish } from "../wait/follow.ts";
+import { describeState, followRequest } from "../wait/follow.ts";
 
-export interface CloneWish {
+export interface CloneRequest {
   names: { name: string } | { generateName: string };
   checkpointId: string;
 }
@@ -19,7 +19,11 @@ export interface CloneWish {
 export type CloneResult = { object: Sandbox } | { failure: RametError; isOver: boolean };
 
 /** Wishes for one clone of several; it waits for a checkpoint that is being taken. What goes wrong is its result, and is not thrown. */
-export async function createClone(io: Io, cluster: Cluster, { names, checkpointId }: CloneWish): Promise<CloneResult> {
+export async function createClone(
+  io: Io,
+  cluster: Cluster,
+  { names, checkpointId }: CloneRequest,
+): Promise<CloneResult> {
   const manifest = {
     apiVersion,
     kind: "Sandbox",
@@ -65,13 +69,13 @@ function isWhole({ status }: Sandbox): boolean {
  *
  * @throws RametError `Timeout` or `Canceled`
  */
-export function untilBegun(
+export function untilStarted(
   io: Io,
   cluster: Cluster,
   created: Checkpoint,
   timeoutMilliseconds: number,
 ): Promise<Checkpoint | undefined> {
-  return followWish(io, {
+  return followRequest(io, {
     ...{ resource: cluster.checkpoints, from: created, noun: "checkpoint", timeoutMilliseconds },
     isOver: ({ metadata, status }) => status?.checkpointId !== undefined || metadata.deletionTimestamp !== undefined,
     describe: describeState,

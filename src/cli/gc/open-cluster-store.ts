@@ -1,6 +1,6 @@
 import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { clusterFolder, defaultClusterName } from "../../local/cluster-directory.ts";
+import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { boundStore } from "../../store/bound-store.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
@@ -18,7 +18,7 @@ export type ClusterStore = { path: string; store: CheckpointStore } | { why: str
  * @throws RametError about a `path` that was given: `NotFound`, `StoreOfAnotherCluster`, `StoreUnavailable`
  */
 export async function openClusterStore(io: Io, cluster: Cluster, path: string | undefined): Promise<ClusterStore> {
-  const place = storePlace(path ?? clusterFolder(defaultClusterName, io.environment).store);
+  const place = storePlace(path ?? clusterDirectory(defaultClusterName, io.environment).store);
   const root = nameOfPlace(place);
   if (isMissing(place)) {
     if (path === undefined) return { why: "it is not on this machine" };

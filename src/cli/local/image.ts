@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { openImageStore, type ImageStore } from "../../local/images/image-store.ts";
-import { imagesFolder } from "../../local/images/python-image.ts";
+import { imagesDirectory } from "../../local/images/python-image.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { table } from "../output/table.ts";
@@ -49,5 +49,5 @@ function images(io: Io): ImageStore {
   const progress = (line: string): void => {
     printLine(io.stderr, line);
   };
-  return openImageStore({ dir: imagesFolder(), clock: io.clock, progress });
+  return openImageStore({ dir: imagesDirectory(), clock: io.clock, progress });
 }

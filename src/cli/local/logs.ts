@@ -1,5 +1,5 @@
 import { RametError } from "../../base/errors.ts";
-import { clusterFolder, defaultClusterName } from "../../local/cluster-directory.ts";
+import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { logParts, sendPartLog, type LogPart } from "../../local/log-files.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
@@ -20,6 +20,6 @@ export async function localLogs(
       hint: `Its parts are ${logParts.join(", ")}.`,
     });
   }
-  await sendPartLog(clusterFolder(name, io.environment), io.stdout, { part, follow, signal: io.signal });
+  await sendPartLog(clusterDirectory(name, io.environment), io.stdout, { part, follow, signal: io.signal });
   return exitCodes.ok;
 }

@@ -1,9 +1,9 @@
-import { clusterFolder, defaultClusterName, type ClusterFolder } from "../../local/cluster-directory.ts";
+import { clusterDirectory, defaultClusterName, type ClusterDirectory } from "../../local/cluster-directory.ts";
 import { readSetting } from "../../local/cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
 import { readPort } from "../../local/supervisor/kept-port.ts";
-import { cacheFolder, cachedToolVersion } from "../../local/tools/tool.ts";
+import { cacheDirectory, cachedToolVersion } from "../../local/tools/tool.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { table } from "../output/table.ts";
@@ -15,24 +15,24 @@ export interface StatusOptions {
 
 /** `ramet local status`: exits with 1 when the cluster is not up, so that scripts can ask. */
 export async function localStatus(io: Io, { name = defaultClusterName, output }: StatusOptions): Promise<number> {
-  const folder = clusterFolder(name, io.environment);
-  const known = readStatus(folder.status);
+  const directory = clusterDirectory(name, io.environment);
+  const known = readStatus(directory.status);
   const status = isSupervised(known) ? known : undefined;
   const hugePages = await readHugePages();
   const phase = status?.phase ?? "down";
-  const tools = await toolsOf(folder, io.environment);
-  const port = status === undefined ? undefined : readPort(folder.gatewayPort);
+  const tools = await toolsOf(directory, io.environment);
+  const port = status === undefined ? undefined : readPort(directory.gatewayPort);
   const gateway = port !== undefined && { gateway: `http://127.0.0.1:${port}` };
   if (output === "json") {
-    const { kubeconfig, store, path } = folder;
+    const { kubeconfig, store, path } = directory;
     const shown = { name, phase, path, kubeconfig, store, ...gateway, hugePages, tools, ...status };
     printLine(io.stdout, JSON.stringify(shown, undefined, 2));
   } else {
     printLine(io.stdout, `cluster ${name}: ${phase}${diedBecause(known, status)}`);
     if (status !== undefined) io.stdout.write(`\n${partTable(status)}\n${toolTable(tools)}\n`);
-    printLine(io.stdout, `kubeconfig   ${folder.kubeconfig}`);
+    printLine(io.stdout, `kubeconfig   ${directory.kubeconfig}`);
     if (gateway !== false) printLine(io.stdout, `gateway      ${gateway.gateway}`);
-    printLine(io.stdout, `data         ${folder.path}`);
+    printLine(io.stdout, `data         ${directory.path}`);
     printLine(io.stdout, `huge pages   ${describeHugePages(hugePages)}`);
   }
   return phase === "up" ? exitCodes.ok : exitCodes.failed;
@@ -46,10 +46,10 @@ interface ShownTool {
 }
 
 /** What the cluster was started with last. */
-async function toolsOf(folder: ClusterFolder, environment: Io["environment"]): Promise<ShownTool[]> {
-  const setting = await readSetting(folder.setting).catch(() => undefined);
+async function toolsOf(directory: ClusterDirectory, environment: Io["environment"]): Promise<ShownTool[]> {
+  const setting = await readSetting(directory.setting).catch(() => undefined);
   return Object.entries(setting?.tools ?? {}).map(([name, path]) => {
-    const version = cachedToolVersion(path, cacheFolder(environment));
+    const version = cachedToolVersion(path, cacheDirectory(environment));
     return { name, path, ...(version !== undefined && { version }) };
   });
 }

@@ -1,4 +1,4 @@
-import { clusterFolder, defaultClusterName } from "../../local/cluster-directory.ts";
+import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
 import { stopCluster } from "../../local/down.ts";
 import { describeHugePages, readHugePages, tuneHugePages } from "../../local/huge-pages.ts";
@@ -14,25 +14,25 @@ export interface UpOptions {
 
 /** `ramet local up`: what is done goes to stderr, how to use the cluster to stdout. */
 export async function localUp(io: Io, { name = defaultClusterName, tune = false }: UpOptions): Promise<number> {
-  const folder = clusterFolder(name, io.environment);
+  const directory = clusterDirectory(name, io.environment);
   const { clock, signal } = io;
   const progress = (line: string): void => {
     printLine(io.stderr, line);
   };
   if (tune) await tuneHugePages();
   const begun = clock.monotonicMilliseconds();
-  const known = readStatus(folder.status);
+  const known = readStatus(directory.status);
   if (isSupervised(known) && known.phase === "up") {
     progress(`The local cluster ${name} is up, since ${known.startedAt}.`);
   } else {
     const setting = await prepareCluster({ name, clock, signal, progress });
-    const { already } = await startCluster({ folder, setting, clock, signal, progress });
+    const { already } = await startCluster({ directory, setting, clock, signal, progress });
     const seconds = ((clock.monotonicMilliseconds() - begun) / 1000).toFixed(1);
     progress(already ? `The local cluster ${name} is up.` : `The local cluster ${name} is up, after ${seconds} s.`);
   }
   progress(`Huge pages: ${describeHugePages(await readHugePages())}`);
   progress("To use it with kubectl:");
-  printLine(io.stdout, `export KUBECONFIG=${shellWord(folder.kubeconfig)}`);
+  printLine(io.stdout, `export KUBECONFIG=${shellWord(directory.kubeconfig)}`);
   return exitCodes.ok;
 }
 
@@ -47,9 +47,9 @@ export interface DownOptions {
 
 /** `ramet local down`. To end what does not run is no failure. */
 export async function localDown(io: Io, { name = defaultClusterName, purge = false }: DownOptions): Promise<number> {
-  const folder = clusterFolder(name, io.environment);
-  const { wasUp } = await stopCluster({ folder, clock: io.clock, signal: io.signal, purge });
-  const kept = purge ? "What it kept is removed." : `What it keeps is in ${folder.path}.`;
+  const directory = clusterDirectory(name, io.environment);
+  const { wasUp } = await stopCluster({ directory, clock: io.clock, signal: io.signal, purge });
+  const kept = purge ? "What it kept is removed." : `What it keeps is in ${directory.path}.`;
   printLine(io.stderr, `The local cluster ${name} is down${wasUp ? "" : ": it did not run"}. ${kept}`);
   return exitCodes.ok;
 }

@@ -9,9 +9,9 @@ import { allManifests } from "../../install/manifests.ts";
 import { clusterRights, gatewayClusterRights, gatewaySystemRights, systemRights } from "../../install/rights.ts";
 import { runProgram } from "../program.ts";
 
-let folder: string;
-beforeEach(async () => (folder = await mkdtemp(join(tmpdir(), "ramet-manifests-"))));
-afterEach(() => rm(folder, { recursive: true, force: true }));
+let directory: string;
+beforeEach(async () => (directory = await mkdtemp(join(tmpdir(), "ramet-manifests-"))));
+afterEach(() => rm(directory, { recursive: true, force: true }));
 
 const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/cell:1"];
 const options = {
@@ -172,7 +172,7 @@ it("keeps the lease and the key where every controller looks for them, wherever 
 });
 
 it("writes a folder that kustomize can read, and writes it anew", async () => {
-  const out = join(folder, "new", "ramet");
+  const out = join(directory, "new", "ramet");
   const first = await run("--out", out);
   expect(first).toMatchObject({ exitCode: 0, stdout: `${join(out, "kustomization.yaml")}\n` });
   await run("--out", out, "--replicas", "3");
@@ -185,11 +185,11 @@ it("writes a folder that kustomize can read, and writes it anew", async () => {
 });
 
 it("writes over nobody's files", async () => {
-  await writeFile(join(folder, "kustomization.yaml"), "resources: []\n");
-  const { exitCode, stderr } = await run("--out", folder);
+  await writeFile(join(directory, "kustomization.yaml"), "resources: []\n");
+  const { exitCode, stderr } = await run("--out", directory);
   expect(exitCode).toBe(1);
   expect(stderr).toContain("[AlreadyExists]");
-  expect(await readdir(folder)).toEqual(["kustomization.yaml"]);
+  expect(await readdir(directory)).toEqual(["kustomization.yaml"]);
 });
 
 interface Installed {

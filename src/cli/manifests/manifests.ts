@@ -106,13 +106,13 @@ const flagNames = {
  * @param mark what every file that was made begins with
  * @throws RametError `AlreadyExists`; `Unavailable` when the folder cannot be read or written
  */
-async function writeFiles(folder: string, files: readonly ManifestFile[], mark: string): Promise<void> {
-  for (const { name } of files) await refuseOthers(join(folder, name), mark);
+async function writeFiles(directory: string, files: readonly ManifestFile[], mark: string): Promise<void> {
+  for (const { name } of files) await refuseOthers(join(directory, name), mark);
   try {
-    await mkdir(folder, { recursive: true });
-    for (const { name, text } of files) await writeFile(join(folder, name), text);
+    await mkdir(directory, { recursive: true });
+    for (const { name, text } of files) await writeFile(join(directory, name), text);
   } catch (cause) {
-    throw new RametError("Unavailable", `${folder} cannot be written: ${RametError.from(cause).message}`, { cause });
+    throw new RametError("Unavailable", `${directory} cannot be written: ${RametError.from(cause).message}`, { cause });
   }
 }
 

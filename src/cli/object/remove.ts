@@ -4,7 +4,7 @@ import { waitUntil } from "../../kube/wait-until.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
-import { startProgress, wishStays } from "../wait/follow.ts";
+import { startProgress, requestStays } from "../wait/follow.ts";
 import { findObject } from "./find.ts";
 import { type UserKindName, userKinds } from "./user-kind.ts";
 
@@ -66,7 +66,7 @@ async function removeOne(io: Io, cluster: Cluster, options: RemoveOptions, objec
     });
   } catch (error) {
     const look = `ramet ${noun} ls`;
-    throw wishStays(error, { what: `the end of the ${noun} ${name}`, state: "being removed", look });
+    throw requestStays(error, { what: `the end of the ${noun} ${name}`, state: "being removed", look });
   }
   printLine(io.stdout, `${noun} ${name} removed`);
 }

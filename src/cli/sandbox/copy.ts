@@ -64,11 +64,11 @@ async function download(io: Io, guest: GuestClient, from: string, to: string): P
     for await (const chunk of content as AsyncIterable<Buffer>) await writeAll(io.stdout, chunk);
     return;
   }
-  const isFolder = await stat(to).then(
+  const isDirectory = await stat(to).then(
     (found) => found.isDirectory(),
     () => false,
   );
-  await writeWhole(content, isFolder ? join(to, posix.basename(from)) : to);
+  await writeWhole(content, isDirectory ? join(to, posix.basename(from)) : to);
 }
 
 /** A download that breaks off leaves nothing that looks like the file. */

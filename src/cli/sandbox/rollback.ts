@@ -11,7 +11,7 @@ import { type Io, writeAll } from "../io.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
-import { describeState, failureOf, followWish, type Settled } from "../wait/follow.ts";
+import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 export interface RollbackOptions extends ClusterOptions {
   name: string;
@@ -66,7 +66,7 @@ interface RollbackWait {
 async function untilRolledBack(io: Io, cluster: Cluster, wait: RollbackWait): Promise<Settled<Sandbox>> {
   const { name } = wait.sandbox.metadata;
   const digest = rollbackRequest(wait.sandbox)?.digest ?? "";
-  const last = await followWish(io, {
+  const last = await followRequest(io, {
     ...{
       resource: cluster.sandboxes,
       from: wait.sandbox,

@@ -3,7 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { describeState, failureOf, followWish, type Settled } from "../wait/follow.ts";
+import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 export interface SandboxWait {
   /** As it was created or changed. */
@@ -21,7 +21,7 @@ export interface SandboxWait {
 export async function untilReady(io: Io, cluster: Cluster, wait: SandboxWait): Promise<Settled<Sandbox>> {
   const { name } = wait.sandbox.metadata;
   const isReached = wait.isReached ?? isReady;
-  const last = await followWish(io, {
+  const last = await followRequest(io, {
     ...{ resource: cluster.sandboxes, from: wait.sandbox, noun: "sandbox" },
     timeoutMilliseconds: wait.timeoutMilliseconds,
     isOver: (sandbox) => hasEnded(sandbox) || isReached(sandbox),

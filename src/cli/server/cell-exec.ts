@@ -41,10 +41,10 @@ async function startedGuest(io: Io, directory: string): Promise<GuestClient> {
 const notYet: ReadonlySet<string> = new Set(["SandboxNotReady", "GuestUnreachable", "Unavailable"]);
 
 /** `ramet cell setup`: what the image of the cell has beside the package. Prints the path of each program. */
-export async function setUpCell({ clock, signal, stdout, stderr }: Io, folder: string): Promise<number> {
+export async function setUpCell({ clock, signal, stdout, stderr }: Io, directory: string): Promise<number> {
   const progress = (line: string): void => {
     printLine(stderr, line);
   };
-  for (const path of await placeCellPrograms(folder, { clock, signal, progress })) printLine(stdout, path);
+  for (const path of await placeCellPrograms(directory, { clock, signal, progress })) printLine(stdout, path);
   return exitCodes.ok;
 }

@@ -37,9 +37,9 @@ function cellCommand(program: Command, act: Act): void {
     .description("Put the programs that a cell runs (gVisor, guest, link) into a folder, for the cell's image.")
     .argument("<folder>", "where they go; a cell looks in /usr/local/bin")
     .action(
-      act(async (folder: string) => {
+      act(async (directory: string) => {
         const { setUpCell } = await import("./cell-exec.ts");
-        return (io) => setUpCell(io, folder);
+        return (io) => setUpCell(io, directory);
       }),
     );
 }

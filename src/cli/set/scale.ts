@@ -5,7 +5,7 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
-import { failureOf, followWish, type Settled } from "../wait/follow.ts";
+import { failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 export interface ScaleSetOptions extends ClusterOptions {
   name: string;
@@ -47,7 +47,7 @@ async function untilFilled(
   timeoutMilliseconds: number,
 ): Promise<Settled<SandboxSet>> {
   const { name } = set.metadata;
-  const last = await followWish(io, {
+  const last = await followRequest(io, {
     ...{ resource: cluster.sets, from: set, noun: "set", timeoutMilliseconds },
     isOver: (seen) => isFilled(seen) || isStuck(seen),
     describe: describeSet,

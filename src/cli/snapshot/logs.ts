@@ -6,8 +6,8 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
-import { wishStays } from "../wait/follow.ts";
-import { keptLogs, StepTeller } from "./step-printer.ts";
+import { requestStays } from "../wait/follow.ts";
+import { keptLogs, StepPrinter } from "./step-printer.ts";
 import { describeSnapshot, hasEnded, settledBuild } from "./until-built.ts";
 
 export interface SnapshotLogsOptions extends ClusterOptions {
@@ -66,7 +66,7 @@ async function followBuild(
   const { name, generation } = snapshot.metadata;
   const broken = new AbortController();
   const signal = AbortSignal.any([io.signal, broken.signal]);
-  const teller = new StepTeller({ io, cluster, step, signal });
+  const teller = new StepPrinter({ io, cluster, step, signal });
   let last: NamedSnapshot | undefined = snapshot;
   try {
     await waitUntil({
@@ -86,7 +86,7 @@ async function followBuild(
   } catch (error) {
     if (broken.signal.aborted) throw broken.signal.reason;
     const state = describeSnapshot(last);
-    throw wishStays(error, { what: `the build of ${name}`, state, look: `ramet snapshot get ${name}` });
+    throw requestStays(error, { what: `the build of ${name}`, state, look: `ramet snapshot get ${name}` });
   }
   const settled = settledBuild(name, last);
   return "failure" in settled ? reportFailure(io, RametError.from(settled.failure)) : exitCodes.ok;

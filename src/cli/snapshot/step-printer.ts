@@ -10,7 +10,7 @@ import { withGuest } from "../cluster/cell-access.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { type Io, isBrokenPipe, printLine, writeAll } from "../io.ts";
 
-export interface StepTellerOptions {
+export interface StepPrinterOptions {
   io: Io;
   cluster: Cluster;
   /** Only this one, counted from 1. */
@@ -19,13 +19,13 @@ export interface StepTellerOptions {
 }
 
 /** Prints what each step of a build prints, each step once and in order, out of the states of its named snapshot. */
-export class StepTeller {
-  readonly #options: StepTellerOptions;
+export class StepPrinter {
+  readonly #options: StepPrinterOptions;
   readonly #told = new Set<string>();
   #latest: NamedSnapshot | undefined;
   #work: Promise<void> = Promise.resolve();
 
-  constructor(options: StepTellerOptions) {
+  constructor(options: StepPrinterOptions) {
     this.#options = options;
   }
 

@@ -4,7 +4,7 @@ import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { failureOf, followWish, type Settled } from "../wait/follow.ts";
+import { failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 /**
  * Waits until a named snapshot serves what is wanted, or says why it cannot be built. Tells the step that runs.
@@ -20,7 +20,7 @@ export async function untilBuilt(
 ): Promise<Settled<NamedSnapshot>> {
   const { name } = snapshot.metadata;
   const { timeoutMilliseconds, request } = wait;
-  const last = await followWish(io, {
+  const last = await followRequest(io, {
     ...{ resource: cluster.snapshots, from: snapshot, noun: "snapshot", timeoutMilliseconds },
     isOver: (seen) => hasEnded(seen, snapshot.metadata.generation, request),
     describe: describeSnapshot,

@@ -1,5 +1,5 @@
 import { RametError } from "../../base/errors.ts";
-import { clusterFolder } from "../../local/cluster-directory.ts";
+import { clusterDirectory } from "../../local/cluster-directory.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { Io } from "../io.ts";
@@ -21,7 +21,7 @@ export async function openStore(
   io: Io,
   { path, name, namespace }: WhichStore,
 ): Promise<{ store: CheckpointStore; root: string; namespaces: string[] }> {
-  const place = storePlace(path ?? clusterFolder(name, io.environment).store);
+  const place = storePlace(path ?? clusterDirectory(name, io.environment).store);
   const root = nameOfPlace(place);
   if (isMissing(place)) {
     throw new RametError("NotFound", `There is no store at ${root}`, {

@@ -7,11 +7,11 @@ import { directoryStore } from "../../store/directory/store.ts";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
 import { runProgram } from "../program.ts";
 
-let folder: string;
+let directory: string;
 let root: string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-"));
-  root = join(folder, "ramet", "default", "store");
+  directory = await mkdtemp(join(tmpdir(), "ramet-"));
+  root = join(directory, "ramet", "default", "store");
   await mkdir(root, { recursive: true });
   const store = directoryStore({ root });
   const files = { "pages.img": "x".repeat(2048), "checkpoint.img": "state" };
@@ -20,10 +20,10 @@ beforeEach(async () => {
   await publish({ store, now: Date.now }, { namespace: "b", checkpointId: "three" }, { "pages.img": "other" });
   await store.bind("cluster-uid");
 });
-afterEach(() => rm(folder, { recursive: true, force: true }));
+afterEach(() => rm(directory, { recursive: true, force: true }));
 
 async function run(...args: string[]) {
-  const io = memoryIo({ environment: { XDG_DATA_HOME: folder }, progressIsSeen: true });
+  const io = memoryIo({ environment: { XDG_DATA_HOME: directory }, progressIsSeen: true });
   const exitCode = await runProgram(io, ["store", ...args]);
   return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
 }

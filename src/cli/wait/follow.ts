@@ -6,7 +6,7 @@ import type { ResourceClient } from "../../kube/resource-client.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { type Io, printLine } from "../io.ts";
 
-export interface WishToFollow<T extends KubeObject> {
+export interface FollowedRequest<T extends KubeObject> {
   resource: ResourceClient<T>;
   /** As it was created, or read. */
   from: T;
@@ -28,7 +28,7 @@ export interface WishToFollow<T extends KubeObject> {
  *
  * @throws RametError `Timeout` or `Canceled`, saying how it is and how to look on
  */
-export async function followWish<T extends KubeObject>(io: Io, wish: WishToFollow<T>): Promise<T | undefined> {
+export async function followRequest<T extends KubeObject>(io: Io, wish: FollowedRequest<T>): Promise<T | undefined> {
   const { resource, from, noun, describe, timeoutMilliseconds } = wish;
   const { name } = from.metadata;
   const { what = `the ${noun} ${name}`, describeProgress = describe } = wish;
@@ -49,7 +49,7 @@ export async function followWish<T extends KubeObject>(io: Io, wish: WishToFollo
       signal: io.signal,
     });
   } catch (error) {
-    throw wishStays(error, { what, state: describe(last), look: `ramet ${noun} get ${name}` });
+    throw requestStays(error, { what, state: describe(last), look: `ramet ${noun} get ${name}` });
   }
 }
 
@@ -123,7 +123,7 @@ function isErrorCode(word: string | undefined): word is ErrorCode {
  * @param state how it is by now
  * @param look the command that shows how it goes on
  */
-export function wishStays(
+export function requestStays(
   error: unknown,
   { what, state, look }: { what: string; state: string; look: string },
 ): RametError {

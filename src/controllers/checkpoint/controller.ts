@@ -8,10 +8,10 @@ import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../common/attempts.ts";
-import { type Controller, type ControllerParts, Wishes } from "../common/controller-parts.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { removeFinalizer } from "../common/finalizer.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
-import { lookAgain } from "../common/requeue.ts";
+import { requeue } from "../common/requeue.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
 import { keepTemplate } from "./keep-template.ts";
@@ -49,7 +49,7 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
     await ownWrites.write(checkpoint, () => statuses.write(checkpoint, status));
     for (const transition of plan.transitions ?? []) dependencies.events.record(checkpoint, transition);
   }
-  return lookAgain(state, plan);
+  return requeue(state, plan);
 }
 
 async function applyAction(
@@ -198,7 +198,7 @@ const unreachableMilliseconds = 30_000;
 /** Takes Checkpoints. */
 export function checkpointController(parts: ControllerParts): Controller {
   const { informers, clock, random } = parts;
-  const wishes = new Wishes();
+  const wishes = new RequeueSource();
   const dependencies: CheckpointDependencies = {
     ...parts,
     statuses: new StatusWriter<Checkpoint>(informers.checkpoints.resource),

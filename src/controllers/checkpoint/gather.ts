@@ -1,4 +1,4 @@
-import { type Checkpoint, checkpointWish, type CheckpointWish } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, resolveCheckpointSpec, type ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
@@ -33,7 +33,10 @@ function wishOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): Chec
     const sandbox = cache.sandbox(`${checkpoint.metadata.namespace}/${sandboxName ?? podName ?? ""}`);
     const template =
       sandbox?.spec.templateRef && cache.template(`${checkpoint.metadata.namespace}/${sandbox.spec.templateRef.name}`);
-    return checkpointWish(checkpoint.spec, sandbox?.spec.persistentContents ?? template?.spec.persistentContents);
+    return resolveCheckpointSpec(
+      checkpoint.spec,
+      sandbox?.spec.persistentContents ?? template?.spec.persistentContents,
+    );
   } catch (error) {
     return { problem: RametError.from(error) };
   }
@@ -41,7 +44,7 @@ function wishOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): Chec
 
 async function findSource(
   checkpoint: Checkpoint,
-  wish: CheckpointWish,
+  wish: ResolvedCheckpointSpec,
   { cache, informers, cuts }: CheckpointDependencies,
 ): Promise<Source> {
   const { namespace, uid, deletionTimestamp } = checkpoint.metadata;
@@ -88,7 +91,11 @@ function isBefore(a: Checkpoint, b: Checkpoint): boolean {
  * What a checkpoint captures. It needs a Pod that runs and is ready: by its own condition, or by the sandbox's, which the
  * cell's answer made true before a kubelet's first probe.
  */
-function sourceOf({ sandboxName: name }: CheckpointWish, sandbox: Sandbox | undefined, pod: Pod | undefined): Source {
+function sourceOf(
+  { sandboxName: name }: ResolvedCheckpointSpec,
+  sandbox: Sandbox | undefined,
+  pod: Pod | undefined,
+): Source {
   if (pod === undefined || sandbox === undefined) {
     return problem("NotFound", `there is no sandbox ${name} with a Pod in this namespace`);
   }

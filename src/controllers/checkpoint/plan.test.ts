@@ -148,12 +148,12 @@ describe("planCheckpoint", () => {
       const plan = planCheckpoint(state);
       const { completionTime, phase } = checkpoint.status ?? {};
       const isDeleted = plan.actions.some((action) => action.do === "deleteCheckpoint");
-      if (isDeleted || plan.lookAgainAt !== undefined) {
+      if (isDeleted || plan.requeueAt !== undefined) {
         expect(isFinal(phase)).toBe(true);
         const endsAt = new Date(completionTime ?? "").getTime() + 60_000;
         expect(wish).toMatchObject({ ttlMilliseconds: 60_000 });
         expect(isDeleted).toBe(endsAt <= now.getTime());
-        if (!isDeleted) expect(plan.lookAgainAt?.getTime()).toBe(endsAt);
+        if (!isDeleted) expect(plan.requeueAt?.getTime()).toBe(endsAt);
       }
     });
   });

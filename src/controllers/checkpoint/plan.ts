@@ -82,7 +82,7 @@ function planFinished(state: CheckpointState): CheckpointPlan {
   const { completionTime } = checkpoint.status ?? {};
   if (wish.ttlMilliseconds === undefined || completionTime === undefined) return { actions: stop };
   const endsAt = new Date(new Date(completionTime).getTime() + wish.ttlMilliseconds);
-  return endsAt <= now ? { actions: [...stop, { do: "deleteCheckpoint" }] } : { actions: stop, lookAgainAt: endsAt };
+  return endsAt <= now ? { actions: [...stop, { do: "deleteCheckpoint" }] } : { actions: stop, requeueAt: endsAt };
 }
 
 /** For `keepRunning: false`: the source stands still since the cut. One that has ended already is left alone. */

@@ -1,4 +1,4 @@
-import type { Checkpoint, CheckpointStatus, CheckpointWish } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointStatus, ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -10,7 +10,7 @@ import type { Attempt } from "../common/attempts.ts";
 export interface CheckpointState {
   checkpoint: Checkpoint;
   checkpointId: string;
-  wish: CheckpointWish | { problem: RametError };
+  wish: ResolvedCheckpointSpec | { problem: RametError };
   source: Source;
   /** An unfinished checkpoint of the same Pod that was first. */
   rival: Checkpoint | undefined;
@@ -32,11 +32,11 @@ export interface Taking {
   checkpoint: Checkpoint;
   checkpointId: string;
   source: CapturableSource;
-  wish: CheckpointWish;
+  wish: ResolvedCheckpointSpec;
 }
 
 export type CheckpointAction =
-  | { do: "startCut"; source: CapturableSource; wish: CheckpointWish }
+  | { do: "startCut"; source: CapturableSource; wish: ResolvedCheckpointSpec }
   /** In place of the cut, if one runs. The Pod is gone that it was begun with; the data may be there all the same. */
   | { do: "findPublished"; otherwise: RametError }
   | { do: "stopSource"; source: CapturableSource }
@@ -48,5 +48,5 @@ export interface CheckpointPlan {
   actions: CheckpointAction[];
   status?: CheckpointStatus;
   transitions?: Transition[];
-  lookAgainAt?: Date;
+  requeueAt?: Date;
 }

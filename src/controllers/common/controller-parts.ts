@@ -35,13 +35,13 @@ export interface ControllerParts {
 /** One controller, ready to be run: a row of the table in `table.ts`. */
 export interface Controller extends Pick<ControllerOptions, "name" | "watches" | "reconcile"> {
   /** Wishes that no informer tells of. */
-  wishes?: Wishes;
+  wishes?: RequeueSource;
   /** Ends what goes on beside the reconciles. */
   close?: () => void;
 }
 
 /** Keys that a controller wants reconciled by itself; what comes before its queue is there has no effect: all keys come then. */
-export class Wishes {
+export class RequeueSource {
   #add: (key: string) => void = () => undefined;
 
   readonly enqueue = (key: string): void => {

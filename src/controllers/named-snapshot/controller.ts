@@ -8,7 +8,7 @@ import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../common/attempts.ts";
-import { type Controller, type ControllerParts, Wishes } from "../common/controller-parts.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import type { SnapshotDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
@@ -53,10 +53,8 @@ export async function reconcileSnapshot(key: string, dependencies: SnapshotDepen
   }
   for (const transition of plan.transitions ?? []) events.record(snapshot, transition);
   for (const action of plan.afterStatus ?? []) await applyAction(snapshot, action, dependencies);
-  const { lookAgainAfterMilliseconds } = plan;
-  return lookAgainAfterMilliseconds === undefined
-    ? undefined
-    : { requeueAfterMilliseconds: lookAgainAfterMilliseconds };
+  const { requeueAfterMilliseconds } = plan;
+  return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds: requeueAfterMilliseconds };
 }
 
 function keysOfCheckpoint({ metadata, status }: Checkpoint, from: (namespace: string, source: string) => string[]) {
@@ -80,7 +78,7 @@ const unreachableMilliseconds = 60_000;
 export function namedSnapshotController(parts: ControllerParts): Controller {
   const { informers, clock, random, metrics } = parts;
   const counted = metrics && snapshotMetrics(metrics.registry);
-  const wishes = new Wishes();
+  const wishes = new RequeueSource();
   const closing = new AbortController();
   const dependencies: SnapshotDependencies = {
     ...parts,

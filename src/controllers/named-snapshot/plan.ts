@@ -9,7 +9,7 @@ export function planSnapshot(state: SnapshotState): SnapshotPlan {
   const { metadata } = state.snapshot;
   if (metadata.deletionTimestamp !== undefined) return planDeletion(state);
   if (!(metadata.finalizers?.includes(finalizers.namedSnapshot) ?? false)) return { actions: [{ do: "addFinalizer" }] };
-  return lookAgain(state, planVersion(state));
+  return requeue(state, planVersion(state));
 }
 
 function planVersion(state: SnapshotState): SnapshotPlan {
@@ -49,10 +49,10 @@ function planIdle(state: SnapshotState, building: Building, current = currentVer
   };
 }
 
-function lookAgain({ wanted }: SnapshotState, plan: SnapshotPlan): SnapshotPlan {
-  if ("problem" in wanted) return { ...plan, lookAgainAfterMilliseconds: missingMilliseconds };
-  const { lookAgainAfterMilliseconds } = wanted;
-  return lookAgainAfterMilliseconds === undefined ? plan : { ...plan, lookAgainAfterMilliseconds };
+function requeue({ wanted }: SnapshotState, plan: SnapshotPlan): SnapshotPlan {
+  if ("problem" in wanted) return { ...plan, requeueAfterMilliseconds: missingMilliseconds };
+  const { requeueAfterMilliseconds } = wanted;
+  return requeueAfterMilliseconds === undefined ? plan : { ...plan, requeueAfterMilliseconds };
 }
 
 /** No informer tells of every kind of input. */
@@ -68,7 +68,7 @@ function planDeletion(state: SnapshotState): SnapshotPlan {
     return {
       actions: removeBuilders(state),
       status: withStatus(state, { ...snapshot.status }, { status: "False", reason: "Deleting", message }),
-      lookAgainAfterMilliseconds: followersMilliseconds,
+      requeueAfterMilliseconds: followersMilliseconds,
     };
   }
   const builders = [...(state.builder === undefined ? [] : [state.builder]), ...state.strays];

@@ -33,14 +33,14 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
     const { copied } = lookups;
     const digest = snapshotDigest({ from: source, recipe: spec.recipe, copied, contents: spec.contents });
     const secrets = [...new Set([...inheritedSecrets, ...secretsOf(spec.recipe)])];
-    return { ...from, digest, copied, inheritedSecrets, secrets, ...(copied.size > 0 && lookAgain) };
+    return { ...from, digest, copied, inheritedSecrets, secrets, ...(copied.size > 0 && requeue) };
   } catch (error) {
     return { reason: "InputMissing", problem: RametError.from(error) };
   }
 }
 
 /** No informer tells of a changed ConfigMap or Secret. */
-const lookAgain = { lookAgainAfterMilliseconds: 60_000 };
+const requeue = { requeueAfterMilliseconds: 60_000 };
 
 interface Source {
   source: ResolvedSource;

@@ -51,7 +51,7 @@ export interface Wanted {
   /** These, and those that its recipe copies. */
   secrets: string[];
   /** When to look again at what no informer tells of. */
-  lookAgainAfterMilliseconds?: number;
+  requeueAfterMilliseconds?: number;
 }
 
 export type BuildOrigin =
@@ -91,5 +91,5 @@ export interface SnapshotPlan {
   /** Carried out only when the status says so: what must not happen unrecorded. */
   afterStatus?: SnapshotAction[];
   transitions?: Transition[];
-  lookAgainAfterMilliseconds?: number;
+  requeueAfterMilliseconds?: number;
 }

@@ -4,7 +4,7 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { claimSandbox } from "../../claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { ClaimDependencies } from "./dependencies.ts";
-import { claimWish } from "./claim-progress.ts";
+import { claimRequest } from "./claim-progress.ts";
 import { attemptId } from "./gather.ts";
 import { ordinalLock } from "./pursuit.ts";
 import type { ClaimAction } from "./state.ts";
@@ -53,7 +53,7 @@ function startClaim(
   const { signal } = pursuit.abort;
   const call = () => {
     const timeoutMilliseconds = Math.max(0, deadline.getTime() - clock.now().getTime());
-    const wish = { ...claimWish(claim), lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
+    const wish = { ...claimRequest(claim), lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
     return claimSandbox(wish, claimParts, signal);
   };
   pursuit.ordinals.add(ordinal);

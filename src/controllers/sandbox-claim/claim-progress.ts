@@ -3,7 +3,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import { annotations, restoreFrom, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
-import type { ClaimWish } from "../../claim/request.ts";
+import type { ClaimRequest } from "../../claim/request.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { Standing } from "./state.ts";
 
@@ -58,7 +58,7 @@ function whatIsMissing(sandbox: Sandbox): string | undefined {
  * claimed is made already, and goes on from that instead.
  * @throws RametError `InvalidArgument` when two of these annotations differ
  */
-export function claimWish({ metadata, spec }: SandboxClaim): Omit<ClaimWish, "lock" | "timeoutMilliseconds"> {
+export function claimRequest({ metadata, spec }: SandboxClaim): Omit<ClaimRequest, "lock" | "timeoutMilliseconds"> {
   const { labels: own, annotations: notes = {}, envVars, shutdownTime } = spec;
   const from = restoreFrom({ metadata: { annotations: notes }, spec: {} });
   const annotations = Object.fromEntries(Object.entries(notes).filter(([key]) => !isRestoreFrom(key)));

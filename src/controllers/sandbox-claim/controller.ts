@@ -11,8 +11,8 @@ import type { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts, SlowStart } from "../common/attempts.ts";
-import { type Controller, Wishes } from "../common/controller-parts.ts";
-import { lookAgain } from "../common/requeue.ts";
+import { type Controller, RequeueSource } from "../common/controller-parts.ts";
+import { requeue } from "../common/requeue.ts";
 import { resolveOrigin } from "../common/set-origin.ts";
 import { applyAction } from "./apply.ts";
 import type { ClaimControllerParts, ClaimDependencies } from "./dependencies.ts";
@@ -69,7 +69,7 @@ export async function reconcileClaim(key: string, dependencies: ClaimDependencie
   if (isOver) forgetClaim(claim, dependencies);
   // The pause before the next try grows with each of them.
   if (!isOver && state.error !== undefined) throw state.error;
-  return lookAgain(state, plan);
+  return requeue(state, plan);
 }
 
 /** Before anything is waited for: from now on a change of these brings the claim again. */
@@ -98,7 +98,7 @@ const writesAtOnce = 16;
 /** Serves SandboxClaims. */
 export function sandboxClaimController(parts: ClaimControllerParts): Controller {
   const { informers, clock, random, metrics } = parts;
-  const wishes = new Wishes();
+  const wishes = new RequeueSource();
   const counted = metrics && claimMetrics(metrics.registry);
   const claimParts: ClaimParts = {
     ...claimPartsOf(parts),

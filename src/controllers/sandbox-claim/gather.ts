@@ -3,11 +3,11 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
-import { checkWish } from "../../claim/request.ts";
+import { validateClaimRequest } from "../../claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
 import { originOfText } from "../common/origin-of-text.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
-import { claimWish, standingOf } from "./claim-progress.ts";
+import { claimRequest, standingOf } from "./claim-progress.ts";
 import type { ClaimDependencies } from "./dependencies.ts";
 import { ordinalLock, Pursuit } from "./pursuit.ts";
 import type { ClaimState } from "./state.ts";
@@ -127,7 +127,7 @@ async function originProblem(
   claim: SandboxClaim,
   { cache, informers, claimParts }: ClaimDependencies,
 ): Promise<ClaimState["problem"]> {
-  const { namespace, set, restoreFrom } = claimWish(claim);
+  const { namespace, set, restoreFrom } = claimRequest(claim);
   if (restoreFrom === undefined) return undefined;
   const { origin } = await originOfText(namespace, () => restoreFrom, { cache, informers });
   const model = await claimParts.model({ namespace, name: set });
@@ -137,10 +137,10 @@ async function originProblem(
 }
 
 function illegalPart(claim: SandboxClaim): RametError | undefined {
-  const unsupported = unsupportedWish(claim.spec);
+  const unsupported = unsupportedRequest(claim.spec);
   if (unsupported !== undefined) return unsupported;
   try {
-    checkWish(claimWish(claim));
+    validateClaimRequest(claimRequest(claim));
     return undefined;
   } catch (error) {
     return RametError.from(error);
@@ -151,7 +151,10 @@ function illegalPart(claim: SandboxClaim): RametError | undefined {
  * What a claim asks for that the reference does to a sandbox that runs, and Ramet cannot: an error that names each such field
  * and what to do instead. A field that is there and asks for nothing is no wish.
  */
-export function unsupportedWish({ inplaceUpdate, dynamicVolumesMount = [] }: SandboxClaimSpec): RametError | undefined {
+export function unsupportedRequest({
+  inplaceUpdate,
+  dynamicVolumesMount = [],
+}: SandboxClaimSpec): RametError | undefined {
   const { image, resources } = inplaceUpdate ?? {};
   const quantities = { ...resources?.requests, ...resources?.limits };
   const refusals = [

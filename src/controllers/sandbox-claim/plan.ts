@@ -26,7 +26,7 @@ function planCompleted({ spec, status }: SandboxClaim, now: Date): ClaimPlan {
   const ttlMilliseconds = parseDuration(spec.ttlAfterCompleted);
   if (ttlMilliseconds < 0 || status?.completionTime === undefined) return { actions: [] };
   const due = new Date(new Date(status.completionTime).getTime() + ttlMilliseconds);
-  return due <= now ? { actions: [{ do: "deleteClaim" }] } : { actions: [], lookAgainAt: due };
+  return due <= now ? { actions: [{ do: "deleteClaim" }] } : { actions: [], requeueAt: due };
 }
 
 /** One that was handed over once counts for good, also when its owner has deleted it by now. */
@@ -56,7 +56,7 @@ function finish(state: ClaimState, actions: ClaimAction[], { reason, message, de
     actions,
     ...completed(state, { reason, message: message ?? lastWords(state), delivered }),
     // Nothing else brings it again: of its own status a controller does not hear.
-    ...(ttlMilliseconds >= 0 && { lookAgainAt: new Date(state.now.getTime() + ttlMilliseconds) }),
+    ...(ttlMilliseconds >= 0 && { requeueAt: new Date(state.now.getTime() + ttlMilliseconds) }),
   };
 }
 
@@ -71,7 +71,7 @@ function goOn(state: ClaimState, delivered: string[], deadline: Date): ClaimPlan
   return {
     actions: [...removalOfFailed(state), ...starts],
     ...(tell && { status: claiming(state, delivered, lastWords(state)) }),
-    lookAgainAt: earliest(state.now, deadline, waiting, [
+    requeueAt: earliest(state.now, deadline, waiting, [
       missing > 0 ? state.pauseMilliseconds : 0,
       tell ? 0 : slowInMilliseconds,
     ]),

@@ -1,8 +1,9 @@
 import { expect, it } from "vitest";
 import { SandboxClaimSpec } from "../../api/kinds/sandbox-claim.ts";
-import { unsupportedWish } from "./gather.ts";
+import { unsupportedRequest } from "./gather.ts";
 
-const told = (spec: object) => unsupportedWish(SandboxClaimSpec.parse({ templateName: "python", ...spec }))?.describe();
+const told = (spec: object) =>
+  unsupportedRequest(SandboxClaimSpec.parse({ templateName: "python", ...spec }))?.describe();
 
 it.each([
   [

@@ -53,7 +53,7 @@ export async function reconcileSet(
   ]);
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   if (written.status === "rejected") throw written.reason;
-  return lookAgain(state, plan, written.value);
+  return requeue(state, plan, written.value);
 }
 
 /** Answers in how many milliseconds the status may be written, if not now. */
@@ -75,15 +75,11 @@ async function writeStatus(
 }
 
 /** Most of what is done brings the key again by itself, when the cache shows it. */
-function lookAgain(
-  { unseen, deletionsUnseen }: SetState,
-  plan: SetPlan,
-  statusInMilliseconds: number,
-): ReconcileResult {
+function requeue({ unseen, deletionsUnseen }: SetState, plan: SetPlan, statusInMilliseconds: number): ReconcileResult {
   const acted = plan.actions.length > 0 || unseen.length > 0 || deletionsUnseen;
   const waits = [
     ...(statusInMilliseconds > 0 ? [statusInMilliseconds] : []),
-    ...(plan.lookAgainInMilliseconds === undefined ? [] : [plan.lookAgainInMilliseconds]),
+    ...(plan.requeueAfterMilliseconds === undefined ? [] : [plan.requeueAfterMilliseconds]),
     ...(acted ? [overdueMilliseconds] : []),
   ];
   return waits.length === 0 ? undefined : { requeueAfterMilliseconds: Math.max(1, Math.min(...waits)) };

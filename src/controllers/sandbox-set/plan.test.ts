@@ -258,7 +258,7 @@ describe("after failures", () => {
       fc.property(world, (given) => {
         const plan = planSet({ ...stateFrom(given), givesWayMilliseconds: 700 });
         expect(plan.actions.map((action) => action.do)).not.toContain("create");
-        expect(plan.lookAgainInMilliseconds).toBeGreaterThanOrEqual(700);
+        expect(plan.requeueAfterMilliseconds).toBeGreaterThanOrEqual(700);
       }),
     );
   });
@@ -266,7 +266,7 @@ describe("after failures", () => {
   it("makes nothing while it waits, says until when and why, and comes again then", () => {
     const plan = planSet(stateOf({}, [], { backoff: failing({ waitMilliseconds: 4_000 }) }));
     expect(created(plan.actions)).toBe(0);
-    expect(plan.lookAgainInMilliseconds).toBe(4_000);
+    expect(plan.requeueAfterMilliseconds).toBe(4_000);
     expect(plan.status.conditions?.[0]).toMatchObject({
       status: "False",
       reason: "StartFailing",

@@ -15,13 +15,13 @@ export function planSet(state: SetState): SetPlan {
     actions: [...planTemplates(state), ...planRemovals(state), ...planPool(state, pool)],
     status: statusOf(state, pool, conditions),
     transitions: transitionsOf(state.set.status?.conditions, conditions),
-    ...lookAgain(state),
+    ...requeue(state),
   };
 }
 
-function lookAgain({ backoff, givesWayMilliseconds }: SetState): Pick<SetPlan, "lookAgainInMilliseconds"> {
+function requeue({ backoff, givesWayMilliseconds }: SetState): Pick<SetPlan, "requeueAfterMilliseconds"> {
   const milliseconds = Math.max(backoff.waitMilliseconds, givesWayMilliseconds);
-  return milliseconds > 0 ? { lookAgainInMilliseconds: milliseconds } : {};
+  return milliseconds > 0 ? { requeueAfterMilliseconds: milliseconds } : {};
 }
 
 /** What has ended, and what a controller that died had locked, goes at once. */

@@ -55,5 +55,5 @@ export interface SetPlan {
   actions: SetAction[];
   status: SandboxSetStatus;
   transitions: Transition[];
-  lookAgainInMilliseconds?: number;
+  requeueAfterMilliseconds?: number;
 }

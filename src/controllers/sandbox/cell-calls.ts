@@ -26,7 +26,7 @@ export function callCell(sandbox: Sandbox, action: CellAction, dependencies: San
       startSandbox(sandbox, action, dependencies);
       return;
     case "swapSandbox":
-      swapSandbox(sandbox, action, dependencies);
+      restoreSandboxInPlace(sandbox, action, dependencies);
       return;
     case "adoptIdentity":
       adoptIdentity(sandbox, action, dependencies);
@@ -62,7 +62,7 @@ function startSandbox(
   });
 }
 
-function swapSandbox(
+function restoreSandboxInPlace(
   sandbox: Sandbox,
   { pod, template, source, request }: Extract<SandboxAction, { do: "swapSandbox" }>,
   { swaps, loads, backend, credentials, enqueue }: SandboxDependencies,

@@ -8,8 +8,8 @@ import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts, SlowStart } from "../common/attempts.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../common/cache.ts";
-import { type Controller, type ControllerParts, Wishes } from "../common/controller-parts.ts";
-import { lookAgain } from "../common/requeue.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
+import { requeue } from "../common/requeue.ts";
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-calls.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
@@ -23,7 +23,7 @@ import { notReady } from "./status.ts";
 /** Of which changes the Sandbox controller hears. */
 export function sandboxWatches({ informers, cache, sandboxWrites }: SandboxDependencies): ControllerWatch[] {
   return [
-    watching(informers.sandboxes, ownKey, { isMoot: (sandbox) => sandboxWrites.isSettled(sandbox) }),
+    watching(informers.sandboxes, ownKey, { isSatisfied: (sandbox) => sandboxWrites.isSettled(sandbox) }),
     watching(informers.pods, controllerKeys("Sandbox", group)),
     watching(informers.checkpoints, (checkpoint) => sandboxKeysOfCheckpoint(cache, checkpoint)),
     watching(informers.templates, (template) => sandboxKeysOfTemplate(cache, template)),
@@ -47,7 +47,7 @@ export async function reconcileSandbox(key: string, dependencies: SandboxDepende
     await carryOut(state, plan, dependencies);
     const isWritten = latest(key, dependencies)?.metadata.resourceVersion !== sandbox.metadata.resourceVersion;
     if (!isWritten && look > 1) sandboxWrites.settle(sandbox);
-    if (!isWritten || look === mostLooks || !plan.actions.every(isSeenAtOnce)) return lookAgain(state, plan);
+    if (!isWritten || look === mostLooks || !plan.actions.every(isSeenAtOnce)) return requeue(state, plan);
   }
 }
 
@@ -129,7 +129,7 @@ function forgetAnswered(sandbox: Sandbox, pod: Pod, { adoptions, swaps }: Sandbo
 /** Makes Sandboxes what their spec says. */
 export function sandboxController(parts: ControllerParts): Controller {
   const { informers, clock, random } = parts;
-  const wishes = new Wishes();
+  const wishes = new RequeueSource();
   const dependencies: SandboxDependencies = {
     ...parts,
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),

@@ -83,7 +83,7 @@ export function notYet(to: string): RametError {
   });
 }
 
-interface SwapWish {
+interface RestoreInPlaceRequest {
   pod: Pod;
   template: PodTemplateSpec;
   source: CloneSource;
@@ -105,7 +105,7 @@ function swappable({ sandbox, pod, swap }: SandboxState): Pod | undefined {
  * Has the cell put a checkpoint in the place of what runs. No status says that it has begun: until it is done nothing has
  * changed, and whoever asked looks for the answer to the request.
  */
-function planSwap(state: SandboxState, plan: SandboxPlan, wish: SwapWish): SandboxPlan {
+function planSwap(state: SandboxState, plan: SandboxPlan, wish: RestoreInPlaceRequest): SandboxPlan {
   const { swap } = state;
   if (swap === undefined) return { ...plan, actions: [...plan.actions, { do: "swapSandbox", ...wish }] };
   if (swap.state === "done") return { actions: plan.actions, status: swapped(state, swap.value, wish) };
@@ -114,7 +114,7 @@ function planSwap(state: SandboxState, plan: SandboxPlan, wish: SwapWish): Sandb
   return { ...plan, status: refused(state, status, { request: wish.request, error: swap.error }) };
 }
 
-function swapped(state: SandboxState, outcome: StartOutcome, { pod, source, request }: SwapWish) {
+function swapped(state: SandboxState, outcome: StartOutcome, { pod, source, request }: RestoreInPlaceRequest) {
   const status = running(state, pod, outcome);
   const answered = { ...status, ramet: { ...status.ramet, rollback: { request } } };
   const message = `It goes on from the checkpoint ${source.handle.checkpointId}`;

@@ -247,11 +247,11 @@ describe("planSandbox", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { metadata, status } = state.sandbox;
-        const { actions, lookAgainAt, ...plan } = planSandbox(state);
+        const { actions, requeueAt, ...plan } = planSandbox(state);
         const isStarting = status?.phase === undefined || status.phase === "Resuming";
         if (!isStarting || metadata.deletionTimestamp !== undefined || state.slowInMilliseconds === 0) return;
         if (plan.status !== undefined || actions.some((action) => action.do === "deleteSandbox")) return;
-        expect(lookAgainAt?.getTime()).toBeLessThanOrEqual(now.getTime() + state.slowInMilliseconds);
+        expect(requeueAt?.getTime()).toBeLessThanOrEqual(now.getTime() + state.slowInMilliseconds);
       }),
     );
   });

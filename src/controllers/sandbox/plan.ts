@@ -23,11 +23,11 @@ export function planSandbox(state: SandboxState): SandboxPlan {
   const { action, nextAt } = timers(state.sandbox, state.now);
   if (action?.do === "deleteSandbox") return { actions: [action] };
   const plan = planPhase(state);
-  const lookAgainAt = earlier(nextAt, slowAt(state));
+  const requeueAt = earlier(nextAt, slowAt(state));
   return withTransition(state, {
     ...plan,
     actions: [...(action === undefined ? [] : [action]), ...plan.actions],
-    ...(lookAgainAt && { lookAgainAt }),
+    ...(requeueAt && { requeueAt }),
   });
 }
 

@@ -95,7 +95,7 @@ export interface SandboxPlan {
   status?: SandboxStatus;
   transitions?: Transition[];
   /** Until something is due although nothing changes. */
-  lookAgainAt?: Date;
+  requeueAt?: Date;
 }
 
 /** Under which the hand-over of what a sandbox asks for by now is known: another request is another hand-over. */

@@ -111,18 +111,18 @@ async function findMmdebstrap(work: string, line: ProgressLine, signal?: AbortSi
   const script = join(unpacked, "usr", "bin", "mmdebstrap");
   if (!(await isExecutable(script))) {
     line.doing("unpacking mmdebstrap from its Debian package");
-    const folder = join(work, "making-mmdebstrap");
-    await mkdir(folder);
+    const directory = join(work, "making-mmdebstrap");
+    await mkdir(directory);
     const options = signal === undefined ? {} : { signal };
     await runProgram("apt-get", ["download", "mmdebstrap"], {
       ...options,
-      cwd: folder,
+      cwd: directory,
       what: "apt-get download mmdebstrap",
     });
-    const [archive = "mmdebstrap.deb"] = await readdir(folder);
-    await runProgram("dpkg-deb", ["-x", join(folder, archive), join(folder, "root")], options);
-    await rename(join(folder, "root"), unpacked);
-    await rm(folder, { recursive: true, force: true });
+    const [archive = "mmdebstrap.deb"] = await readdir(directory);
+    await runProgram("dpkg-deb", ["-x", join(directory, archive), join(directory, "root")], options);
+    await rename(join(directory, "root"), unpacked);
+    await rm(directory, { recursive: true, force: true });
   }
   const path = [dirname(script), process.env["PATH"] ?? "/usr/bin:/bin"].join(delimiter);
   return { program: "perl", before: [script], environment: { PATH: path } };

@@ -18,7 +18,7 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 type Files = Record<string, string | { leadsTo: string }>;
 
 /** A folder with these files; a name that ends in `/` is a folder. */
-async function folder(name: string, files: Files): Promise<string> {
+async function directory(name: string, files: Files): Promise<string> {
   const root = join(dir, name);
   await mkdir(root, { recursive: true });
   for (const [path, content] of Object.entries(files)) {
@@ -33,7 +33,7 @@ async function folder(name: string, files: Files): Promise<string> {
 
 async function tar(name: string, files: Files): Promise<string> {
   const path = join(dir, `${name}.tar`);
-  await runProgram("tar", ["-c", "-f", path, "-C", await folder(name, files), "."]);
+  await runProgram("tar", ["-c", "-f", path, "-C", await directory(name, files), "."]);
   return path;
 }
 
@@ -82,7 +82,7 @@ async function content(root: string, below = ""): Promise<Record<string, string>
 }
 
 it("gives back what was added, by any spelling of its name, from a store that was opened anew", async () => {
-  const added = await images.add("python", await folder("root", { "bin/sh": "shell", "etc/x": "y" }), {
+  const added = await images.add("python", await directory("root", { "bin/sh": "shell", "etc/x": "y" }), {
     config: { cmd: ["python3"] },
   });
   const again = openImageStore({ dir: join(dir, "store") });
@@ -103,7 +103,7 @@ it("knows the same files by the same digest, however they came, and keeps them o
   for (const [index, path] of paths.entries()) digests.add((await images.add(`i${index}`, path)).digest);
   expect(digests.size).toBe(1);
   expect(await readdir(join(dir, "store", "roots"))).toHaveLength(1);
-  const other = await images.add("other", await folder("other", { ...files, "lib/x": "z" }));
+  const other = await images.add("other", await directory("other", { ...files, "lib/x": "z" }));
   expect(digests.has(other.digest)).toBe(false);
 });
 
@@ -150,7 +150,7 @@ it("applies the layers of an OCI image in order, with what they take away", asyn
 });
 
 it("lets no layer write outside the root through a link of an earlier one", async () => {
-  await folder("outside", { kept: "kept" });
+  await directory("outside", { kept: "kept" });
   const path = await layout("evil", [
     { files: { escape: { leadsTo: join(dir, "outside") }, up: { leadsTo: "../../../../../../../../tmp" }, ok: "1" } },
     { files: { "escape/kept": "overwritten", "escape/planted": "x", "up/planted-by-ramet-test": "x" } },
@@ -163,9 +163,9 @@ it("lets no layer write outside the root through a link of an earlier one", asyn
 });
 
 it("lets no tar write outside the root", async () => {
-  await folder("outside", { kept: "kept" });
+  await directory("outside", { kept: "kept" });
   const path = join(dir, "evil.tar");
-  const from = await folder("in", { "x/kept": "overwritten", link: { leadsTo: join(dir, "outside") } });
+  const from = await directory("in", { "x/kept": "overwritten", link: { leadsTo: join(dir, "outside") } });
   await runProgram("tar", ["-c", "-P", "-f", path, "-C", from, "link"]);
   // Then a file below that link, one above the root, and one at an absolute path.
   for (const rename of [`s,^x/,link/,`, `s,^x/,../../../outside/,`, `s,^x/,${dir}/outside/,`]) {
@@ -192,23 +192,25 @@ it.each([
   ["a file that is no tar", "text", "InvalidArgument"],
   ["an empty folder", "empty/", "InvalidArgument"],
 ])("says what is wrong with %s", async (_what, path, code) => {
-  await folder(".", { text: "not a tar at all".repeat(100), "empty/": "" });
+  await directory(".", { text: "not a tar at all".repeat(100), "empty/": "" });
   await expect(images.add("x", join(dir, path))).rejects.toMatchObject({ code });
   expect(await images.list()).toEqual([]);
 });
 
 it.each(["", "../evil", "UPPER", "a b", "a".repeat(201)])("refuses %j as a name", async (name) => {
-  await expect(images.add(name, await folder("root", { a: "1" }))).rejects.toMatchObject({ code: "InvalidArgument" });
+  await expect(images.add(name, await directory("root", { a: "1" }))).rejects.toMatchObject({
+    code: "InvalidArgument",
+  });
 });
 
 it("keeps the files of a removed image while somebody uses them", async () => {
-  const image = await images.add("a", await folder("root", { a: "1" }));
+  const image = await images.add("a", await directory("root", { a: "1" }));
   await images.remove("a");
   await expect(images.get("a")).rejects.toMatchObject({
     code: "ImageNotFound",
     hint: expect.stringContaining("ramet local image add a PATH") as string,
   });
-  const user = await folder("user", {});
+  const user = await directory("user", {});
   await images.hold(image, user);
   await images.sweep();
   expect(await content(image.rootPath)).toEqual({ a: "1" });
@@ -220,7 +222,7 @@ it("keeps the files of a removed image while somebody uses them", async () => {
 
 it("takes what two add at once, and sweeps what a killed run left", async () => {
   await mkdir(join(dir, "store", "staging-dead"), { recursive: true });
-  const root = await folder("root", { a: "1" });
+  const root = await directory("root", { a: "1" });
   await Promise.all(["a", "b", "c"].map((name) => openImageStore({ dir: join(dir, "store") }).add(name, root)));
   expect((await images.list()).map(({ name }) => name).sort()).toEqual(["a", "b", "c"]);
   expect((await readdir(join(dir, "store"))).sort()).toEqual(["names", "roots"]);

@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
-import { folderInside } from "./unpack-tar.ts";
+import { directoryInside } from "./unpack-tar.ts";
 
 export interface UserIds {
   uid: number;
@@ -42,7 +42,7 @@ async function groupId(image: NamedImage, group: string): Promise<number> {
 /** The lines of a file of users or groups (passwd(5), group(5)), each as its fields; none where there is no such file. */
 async function entries(rootPath: string, name: "passwd" | "group"): Promise<string[][]> {
   // The image is somebody else's: no link in it may lead to a file of this machine.
-  const etc = await folderInside(rootPath, join(rootPath, "etc"));
+  const etc = await directoryInside(rootPath, join(rootPath, "etc"));
   if (etc === undefined) return [];
   const file = await open(join(etc, name), constants.O_RDONLY | constants.O_NOFOLLOW).catch(() => undefined);
   try {

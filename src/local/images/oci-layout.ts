@@ -7,11 +7,11 @@ import { createGunzip, createZstdDecompress } from "node:zlib";
 import { z } from "zod";
 import { RametError } from "../../base/errors.ts";
 import type { ImageConfig } from "./image.ts";
-import { folderInside, isRoot, unpackTar } from "./unpack-tar.ts";
+import { directoryInside, isRoot, unpackTar } from "./unpack-tar.ts";
 
 /** Whether a folder is an OCI image layout (image-spec, image-layout.md). */
-export async function isOciLayout(folder: string): Promise<boolean> {
-  return stat(join(folder, "oci-layout")).then(
+export async function isOciLayout(directory: string): Promise<boolean> {
+  return stat(join(directory, "oci-layout")).then(
     (found) => found.isFile(),
     () => false,
   );
@@ -94,7 +94,7 @@ async function readJson(layout: string, descriptor: Descriptor): Promise<unknown
   return JSON.parse(content.toString());
 }
 
-async function unpackLayer(layout: string, layer: Descriptor, folder: string, signal?: AbortSignal): Promise<void> {
+async function unpackLayer(layout: string, layer: Descriptor, directory: string, signal?: AbortSignal): Promise<void> {
   const hash = createHash("sha256");
   const hashed = new Transform({
     transform: (chunk: Buffer, _encoding, done) => {
@@ -105,10 +105,10 @@ async function unpackLayer(layout: string, layer: Descriptor, folder: string, si
   const compressed = createReadStream(blobPath(layout, layer))
     .on("error", (error) => hashed.destroy(error))
     .pipe(hashed);
-  if (layer.mediaType.endsWith("gzip")) await unpackTar(through(compressed, createGunzip()), folder, signal);
+  if (layer.mediaType.endsWith("gzip")) await unpackTar(through(compressed, createGunzip()), directory, signal);
   else if (layer.mediaType.endsWith("zstd"))
-    await unpackTar(through(compressed, createZstdDecompress()), folder, signal);
-  else await unpackTar(compressed, folder, signal);
+    await unpackTar(through(compressed, createZstdDecompress()), directory, signal);
+  else await unpackTar(compressed, directory, signal);
   requireDigest(hash.digest("hex"), layer);
 }
 
@@ -131,13 +131,13 @@ function requireDigest(actual: string, { digest }: Descriptor): void {
  * root.
  */
 async function mergeLayer(layer: string, root: string): Promise<void> {
-  await mergeFolder(layer, root, root);
+  await mergeDirectory(layer, root, root);
 }
 
 const opaque = ".wh..wh..opq";
 const whiteout = ".wh.";
 
-async function mergeFolder(layer: string, target: string, root: string): Promise<void> {
+async function mergeDirectory(layer: string, target: string, root: string): Promise<void> {
   const names = await readdir(layer);
   if (names.includes(opaque)) await empty(target);
   for (const name of names.filter((each) => each.startsWith(whiteout) && each !== opaque)) {
@@ -156,16 +156,16 @@ async function mergeEntry(source: string, target: string, root: string): Promise
     await rename(source, target);
     return;
   }
-  const linked = there?.isSymbolicLink() === true ? await folderInside(root, target) : undefined;
+  const linked = there?.isSymbolicLink() === true ? await directoryInside(root, target) : undefined;
   if (linked !== undefined) {
-    await mergeFolder(source, linked, root);
+    await mergeDirectory(source, linked, root);
     return;
   }
   if (there?.isDirectory() !== true) {
     if (there !== undefined) await rm(target);
     await mkdir(target);
   }
-  await mergeFolder(source, target, root);
+  await mergeDirectory(source, target, root);
   await takeOver(added, target);
 }
 
@@ -180,6 +180,6 @@ async function takeOver(from: Stats, target: string): Promise<void> {
   await chmod(target, from.mode & 0o7777);
 }
 
-async function empty(folder: string): Promise<void> {
-  for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
+async function empty(directory: string): Promise<void> {
+  for (const name of await readdir(directory)) await rm(join(directory, name), { recursive: true });
 }

@@ -25,19 +25,19 @@ export async function getOrPullImage(store: ImageStore, name: string, options: P
   if (there !== undefined) return there;
   const { progress, signal } = options;
   if (!(await isOnPath("skopeo", options.environment ?? process.env))) throw notPulled(name, "skopeo is not installed");
-  const folder = await mkdtemp(join(options.scratch, "pull-"));
+  const directory = await mkdtemp(join(options.scratch, "pull-"));
   try {
     progress?.(`Image ${name}: pulling with skopeo`);
-    await runProgram("skopeo", ["copy", "--quiet", `docker://${name}`, `oci:${join(folder, "layout")}:latest`], {
+    await runProgram("skopeo", ["copy", "--quiet", `docker://${name}`, `oci:${join(directory, "layout")}:latest`], {
       what: `Pulling ${name}`,
       ...(signal && { signal }),
     }).catch((error: unknown) => {
       signal?.throwIfAborted();
       throw notPulled(name, RametError.from(error).message, error);
     });
-    return await store.add(name, join(folder, "layout"), { ...(signal && { signal }) });
+    return await store.add(name, join(directory, "layout"), { ...(signal && { signal }) });
   } finally {
-    await rm(folder, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true });
   }
 }
 
@@ -50,7 +50,7 @@ function notPulled(name: string, why: string, cause?: unknown): RametError {
 }
 
 async function isOnPath(program: string, environment: NodeJS.ProcessEnv): Promise<boolean> {
-  const folders = (environment["PATH"] ?? "").split(":").filter((folder) => folder !== "");
-  const found = await Promise.all(folders.map((folder) => isExecutable(join(folder, program))));
+  const directories = (environment["PATH"] ?? "").split(":").filter((directory) => directory !== "");
+  const found = await Promise.all(directories.map((directory) => isExecutable(join(directory, program))));
   return found.includes(true);
 }

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { systemClock, type Clock } from "../../base/clock.ts";
-import { cacheFolder } from "../tools/tool.ts";
+import { cacheDirectory } from "../tools/tool.ts";
 import { withLock } from "../tools/lock.ts";
 import { progressLine, type ProgressLine } from "../tools/progress.ts";
 import { makeDebianTar } from "./debian-tar.ts";
@@ -23,7 +23,7 @@ export interface PythonImageOptions {
 export const pythonImageName = "python";
 
 /** Ramet's own images folder in its cache folder. */
-export function imagesFolder(cacheDir: string = cacheFolder()): string {
+export function imagesDirectory(cacheDir: string = cacheDirectory()): string {
   return join(cacheDir, "images");
 }
 
@@ -34,9 +34,9 @@ export function imagesFolder(cacheDir: string = cacheFolder()): string {
  * @throws RametError `ImageNotFound` with what to do where that is not possible.
  */
 export async function ensurePythonImage(options: PythonImageOptions = {}): Promise<Image> {
-  const { progress, signal, cacheDir = cacheFolder(), clock = systemClock } = options;
+  const { progress, signal, cacheDir = cacheDirectory(), clock = systemClock } = options;
   const write = progress ?? ((): void => undefined);
-  const store = options.store ?? openImageStore({ dir: imagesFolder(cacheDir), clock, progress: write });
+  const store = options.store ?? openImageStore({ dir: imagesDirectory(cacheDir), clock, progress: write });
   const there = await store.find(pythonImageName);
   if (there !== undefined) return there;
   const line = progressLine("image python", write, clock);
@@ -62,9 +62,9 @@ async function make(store: ImageStore, work: string, line: ProgressLine, signal?
   for (const entry of await readdir(work)) {
     if (entry.startsWith("making-")) await rm(join(work, entry), { recursive: true, force: true });
   }
-  const folder = await mkdtemp(join(work, "making-"));
+  const directory = await mkdtemp(join(work, "making-"));
   try {
-    const tar = join(folder, "python.tar");
+    const tar = join(directory, "python.tar");
     await makeDebianTar({ path: tar, work, line, ...(signal && { signal }) }).catch((error: unknown) => {
       signal?.throwIfAborted();
       throw notMade(error);
@@ -77,7 +77,7 @@ async function make(store: ImageStore, work: string, line: ProgressLine, signal?
       ...(signal && { signal }),
     });
   } finally {
-    await rm(folder, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true });
   }
 }
 

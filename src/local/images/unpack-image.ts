@@ -6,7 +6,7 @@ import { createGunzip, createZstdDecompress } from "node:zlib";
 import { RametError } from "../../base/errors.ts";
 import { ImageConfig } from "./image.ts";
 import { isOciLayout, unpackOciLayout } from "./oci-layout.ts";
-import { copyFolder, isRoot, unpackTar } from "./unpack-tar.ts";
+import { copyDirectory, isRoot, unpackTar } from "./unpack-tar.ts";
 
 export interface UnpackedImage {
   /** The root filesystem, inside the staging folder. */
@@ -46,7 +46,7 @@ async function fill(path: string, root: string, staging: string, signal?: AbortS
   });
   if (found.isDirectory()) {
     if (await isOciLayout(path)) return path;
-    await copyFolder(path, root, signal);
+    await copyDirectory(path, root, signal);
     return undefined;
   }
   await unpackTar(await decompressed(path), root, signal);
@@ -76,21 +76,26 @@ async function decompressed(path: string): Promise<NodeJS.ReadableStream> {
 /** `sha256:` of everything that a program can see of a tree, except times: names, kinds, modes, owners and content. */
 async function treeDigest(root: string, signal?: AbortSignal): Promise<string> {
   const hash = createHash("sha256");
-  await addFolder(hash, root, "", signal);
+  await addDirectory(hash, root, "", signal);
   return `sha256:${hash.digest("hex")}`;
 }
 
 const readWholeBytes = 1 << 20;
 
-async function addFolder(hash: Hash, root: string, folder: string, signal: AbortSignal | undefined): Promise<void> {
+async function addDirectory(
+  hash: Hash,
+  root: string,
+  directory: string,
+  signal: AbortSignal | undefined,
+): Promise<void> {
   signal?.throwIfAborted();
-  const names = (await readdir(join(root, folder))).sort();
+  const names = (await readdir(join(root, directory))).sort();
   for (const name of names) {
-    const relative = `${folder}/${name}`;
+    const relative = `${directory}/${name}`;
     const path = join(root, relative);
     const found = await lstat(path);
     hash.update(`${relative}\0${found.mode.toString(8)}\0${found.uid}:${found.gid}\0`);
-    if (found.isDirectory()) await addFolder(hash, root, relative, signal);
+    if (found.isDirectory()) await addDirectory(hash, root, relative, signal);
     else if (found.isSymbolicLink()) hash.update(`${await readlink(path)}\0`);
     else if (found.isFile()) {
       hash.update(`${found.size}\0`);

@@ -11,13 +11,13 @@ import { runProgram } from "../tools/run-program.ts";
  *
  * Owners are kept as numbers for root; an ordinary user becomes the owner of everything.
  */
-export async function unpackTar(input: NodeJS.ReadableStream, folder: string, signal?: AbortSignal): Promise<void> {
+export async function unpackTar(input: NodeJS.ReadableStream, directory: string, signal?: AbortSignal): Promise<void> {
   const owners = isRoot() ? ["--same-owner"] : ["--no-same-owner"];
   const leftOut = ["dev", "proc", "sys"].flatMap((name) => [`--exclude=./${name}/*`, `--exclude=${name}/*`]);
   await runProgram(
     "tar",
     [
-      ...["-x", "-f", "-", "-C", folder, "--numeric-owner", "-p", "--delay-directory-restore"],
+      ...["-x", "-f", "-", "-C", directory, "--numeric-owner", "-p", "--delay-directory-restore"],
       ...owners,
       "--anchored",
       ...leftOut,
@@ -27,7 +27,7 @@ export async function unpackTar(input: NodeJS.ReadableStream, folder: string, si
     throw error instanceof RametError && error.code === "Internal" ? notUnpacked(error) : error;
   });
   // So that its owner can read all of it and remove it again.
-  if (!isRoot()) await runProgram("chmod", ["-R", "u+rwX", folder]);
+  if (!isRoot()) await runProgram("chmod", ["-R", "u+rwX", directory]);
 }
 
 function notUnpacked(cause: RametError): RametError {
@@ -38,7 +38,7 @@ function notUnpacked(cause: RametError): RametError {
 }
 
 /** Copies a folder as `unpackTar` would unpack it; it does not go into other file systems that are mounted in it. */
-export async function copyFolder(source: string, target: string, signal?: AbortSignal): Promise<void> {
+export async function copyDirectory(source: string, target: string, signal?: AbortSignal): Promise<void> {
   const leftOut = ["./dev/*", "./proc/*", "./sys/*"].map((pattern) => `--exclude=${pattern}`);
   const args = ["-c", "-f", "-", "-C", source, "--numeric-owner", "--one-file-system", "--anchored", ...leftOut, "."];
   const tar = spawn("tar", args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -75,7 +75,7 @@ export function isRoot(): boolean {
  * Follows a path the way a process whose root is `root` would: absolute links begin at `root`, and `..` does not lead out
  * of it. Returns the folder that it ends at, with no link left in it, or nothing if it does not end at a folder.
  */
-export async function folderInside(root: string, path: string): Promise<string | undefined> {
+export async function directoryInside(root: string, path: string): Promise<string | undefined> {
   const left = path.slice(root.length).split(sep);
   const at: string[] = [];
   // As many links as Linux itself follows (path_resolution(7)).

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { CellConfig } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import type { NodeImage } from "./pod.ts";
-import type { PodFolder } from "./pod-directory.ts";
+import type { PodDirectory } from "./pod-directory.ts";
 
 /** The programs that a cell needs on the node. */
 export interface CellTools {
@@ -18,23 +18,23 @@ export interface CellEnvironmentOptions {
   /** The folders of the container's volume mounts as the cell sees them, by the path at which the container has them. */
   mounts: ReadonlyMap<string, string>;
   /** The Pod's folder as the cell sees it. */
-  folder: PodFolder;
+  directory: PodDirectory;
   ip: string;
   tools: CellTools;
 }
 
 /** What a cell is given in its environment (src/cell/cell-setting.ts), beside what every program needs. */
 export function cellEnvironment(options: CellEnvironmentOptions): Record<string, string> {
-  const { variables, image, folder, ip, tools, mounts } = options;
+  const { variables, image, directory, ip, tools, mounts } = options;
   const { rootPath, config, digest } = image;
   return {
     ...Object.fromEntries(variables),
-    RAMET_CELL: JSON.stringify(withFolders(cellConfig(variables.get("RAMET_CELL")), mounts)),
+    RAMET_CELL: JSON.stringify(withDirectories(cellConfig(variables.get("RAMET_CELL")), mounts)),
     RAMET_ROOT_PATH: rootPath,
     RAMET_IMAGE_CONFIG: JSON.stringify({ ...config, digest }),
     RAMET_CELL_LISTEN: ip,
-    RAMET_CELL_DIRECTORY: folder.cell,
-    RAMET_CELL_STATE_FILE: folder.stateFile,
+    RAMET_CELL_DIRECTORY: directory.cell,
+    RAMET_CELL_STATE_FILE: directory.stateFile,
     RAMET_RUNSC: tools.runsc,
     RAMET_GUEST: tools.guest,
     RAMET_LINK: tools.link,
@@ -53,15 +53,15 @@ function cellConfig(text: string | undefined): CellConfig {
 }
 
 /** In a Pod the container's mounts are where the Pod says; here they are in the Pod's folder. */
-function withFolders(config: CellConfig, mounts: ReadonlyMap<string, string>): CellConfig {
-  const folderOf = (source: string): string => {
-    const folder = mounts.get(source);
-    if (folder !== undefined) return folder;
+function withDirectories(config: CellConfig, mounts: ReadonlyMap<string, string>): CellConfig {
+  const directoryOf = (source: string): string => {
+    const directory = mounts.get(source);
+    if (directory !== undefined) return directory;
     throw new RametError("InvalidArgument", `RAMET_CELL names ${source}, where the container has no volume mount`);
   };
   const container = {
     ...config.container,
-    mounts: config.container.mounts.map((mount) => ({ ...mount, source: folderOf(mount.source) })),
+    mounts: config.container.mounts.map((mount) => ({ ...mount, source: directoryOf(mount.source) })),
   };
   return { ...config, container };
 }

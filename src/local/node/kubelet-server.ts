@@ -72,7 +72,7 @@ async function answer(
   const query = logQuery(url.searchParams, options.clock.now());
   // The reader is done when the Pod is; what was printed last is on its way from the file by then.
   void process.ended.then(() => options.clock.schedule(lastLinesMilliseconds, () => response.end()));
-  await sendLog(process.folder.entrypointLog, query, response);
+  await sendLog(process.directory.entrypointLog, query, response);
 }
 
 const streams = new Set(["exec", "attach", "portForward", "run"]);

@@ -2,9 +2,9 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { RametError } from "../../base/errors.ts";
 import { identifyProcess, type ProcessIdentity } from "../process-identity.ts";
-import type { PodFolder } from "./pod-directory.ts";
+import type { PodDirectory } from "./pod-directory.ts";
 import { viewFlags, type MachineView } from "./pod-view.ts";
-import { podFolderVariable } from "./orphans.ts";
+import { podDirectoryVariable } from "./orphans.ts";
 
 /** The outer process of a Pod that has just been started. */
 export interface LaunchedPod {
@@ -18,7 +18,7 @@ export interface LaunchOptions {
   /** The cell's program and its arguments. */
   cell: readonly string[];
   environment: Record<string, string>;
-  folder: PodFolder;
+  directory: PodDirectory;
   /** The Pod's: what a cell sees of the store is fixed when it starts. */
   namespace: string;
   view: MachineView;
@@ -31,15 +31,15 @@ export interface LaunchOptions {
  * @throws RametError `ToolMissing`
  */
 export async function launchPod(options: LaunchOptions): Promise<LaunchedPod> {
-  const { link, cell, environment, folder, namespace, view, spare } = options;
-  folder.make();
-  const log = openSync(folder.cellLog, "a", 0o600);
+  const { link, cell, environment, directory, namespace, view, spare } = options;
+  directory.make();
+  const log = openSync(directory.cellLog, "a", 0o600);
   let child: ChildProcess;
   try {
-    child = spawn(link, ["pod", ...viewFlags(view, folder, namespace), "--", ...cell], {
+    child = spawn(link, ["pod", ...viewFlags(view, directory, namespace), "--", ...cell], {
       detached: true,
       stdio: [spare ? "pipe" : "ignore", log, log],
-      env: { ...environment, [podFolderVariable]: folder.path },
+      env: { ...environment, [podDirectoryVariable]: directory.path },
       // A working folder in what is hidden would be a way back to it.
       cwd: "/",
     });

@@ -5,30 +5,30 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
-import type { ClusterFolder } from "../cluster-directory.ts";
+import type { ClusterDirectory } from "../cluster-directory.ts";
 import { readSetting } from "../cluster-setting.ts";
 import { openPki } from "../control-plane/pki.ts";
 import { openImageStore } from "../images/image-store.ts";
 import { imageUser } from "../images/image-user.ts";
 import { getOrPullImage } from "../images/pull-image.ts";
-import { imagesFolder } from "../images/python-image.ts";
+import { imagesDirectory } from "../images/python-image.ts";
 import { readySignPath, signReady } from "../ready-sign.ts";
-import { hiddenFolder } from "./pod-view.ts";
+import { hiddenDirectory } from "./pod-view.ts";
 import type { ImageSource } from "./pod.ts";
 import { localNodeName, runLocalNode } from "./run-node.ts";
 import { warmCompileCache } from "./warm-cache.ts";
 
 /** The process `ramet local node`: the node of the cluster in this folder, until `signal` is aborted. */
-export async function runNodeProcess(folder: ClusterFolder, signal: AbortSignal): Promise<void> {
-  const setting = await readSetting(folder.setting);
-  const pki = await openPki(join(folder.path, "pki"), () => systemClock.now());
+export async function runNodeProcess(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
+  const setting = await readSetting(directory.setting);
+  const pki = await openPki(join(directory.path, "pki"), () => systemClock.now());
   const serving = pki.issue({ commonName: localNodeName, use: "server", hosts: ["127.0.0.1"] });
-  const client = new KubeClient(await connectionFromKubeconfig({ path: folder.kubeconfig }), {
+  const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }), {
     userAgent: "ramet-local-node",
   });
   const { runsc, "ramet-guest": guest, "ramet-link": link } = setting.tools;
-  const compileCache = join(folder.path, "cell-compile-cache");
-  const needed = [...Object.values(setting.tools), ...setting.cell, imagesFolder()];
+  const compileCache = join(directory.path, "cell-compile-cache");
+  const needed = [...Object.values(setting.tools), ...setting.cell, imagesDirectory()];
   const log = pino({ name: "local-node" }, pino.destination(2));
   await warmCompileCache(compileCache, link, setting.cell).catch((error: unknown) => {
     // Cells then compile it each for themselves.
@@ -38,7 +38,7 @@ export async function runNodeProcess(folder: ClusterFolder, signal: AbortSignal)
     await runLocalNode(
       {
         client,
-        dir: folder.path,
+        dir: directory.path,
         images: machineImages((line) => {
           log.info({}, line);
         }, systemClock),
@@ -49,11 +49,11 @@ export async function runNodeProcess(folder: ClusterFolder, signal: AbortSignal)
           HOME: process.env["HOME"] ?? "/",
           NODE_COMPILE_CACHE: compileCache,
         },
-        view: { hidden: [hiddenFolder(folder.path, needed)], shared: [compileCache], store: folder.store },
+        view: { hidden: [hiddenDirectory(directory.path, needed)], shared: [compileCache], store: directory.store },
         serving: { ca: pki.ca, ...serving },
         log,
         onReady: () => {
-          signReady(readySignPath(folder, "node"));
+          signReady(readySignPath(directory, "node"));
         },
       },
       signal,
@@ -70,7 +70,7 @@ const sweepMilliseconds = 2_000;
  * `Always`: a machine without a network must be able to run what it has; `ramet local image add` puts a newer one in place.
  */
 function machineImages(progress: (line: string) => void, clock: Clock): ImageSource {
-  const dir = imagesFolder();
+  const dir = imagesDirectory();
   const store = openImageStore({ dir, progress });
   let sweepIn: (() => void) | undefined;
   return {
@@ -82,7 +82,7 @@ function machineImages(progress: (line: string) => void, clock: Clock): ImageSou
       const user = await imageUser({ name: reference, rootPath, user: config.user });
       // "/" is what an image has that names none; clients' commands then start in their user's home.
       const workingDir = config.workingDir === "/" ? "" : config.workingDir;
-      const hold = (folder: string): Promise<void> => store.hold(image, folder);
+      const hold = (directory: string): Promise<void> => store.hold(image, directory);
       return { rootPath, digest, hold, config: { entrypoint, cmd, env, workingDir, ...(user && { user }) } };
     },
     released: () => {

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "../../base/clock.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { observe, untoldMilliseconds } from "./observe.ts";
-import { PodFolder } from "./pod-directory.ts";
+import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 
 let pods: string;
@@ -19,15 +19,15 @@ afterEach(() => {
 
 /** A Pod whose outer process is a real one that ends as `script` says. */
 async function ended(script: string, files: { state: object; log?: object }): Promise<PodProcess> {
-  const folder = new PodFolder(pods, "uid-a");
-  folder.make();
-  writeFileSync(folder.stateFile, JSON.stringify({ generation: 0, ready: false, ...files.state }));
-  if (files.log !== undefined) writeFileSync(folder.cellLog, `${JSON.stringify(files.log)}\n`);
+  const directory = new PodDirectory(pods, "uid-a");
+  directory.make();
+  writeFileSync(directory.stateFile, JSON.stringify({ generation: 0, ready: false, ...files.state }));
+  if (files.log !== undefined) writeFileSync(directory.cellLog, `${JSON.stringify(files.log)}\n`);
   const child = spawn("sh", ["-c", script]);
   const process = identifyProcess(child.pid ?? 0);
   if (process === undefined) throw new Error("the process ended before it could be identified");
   const pod = PodProcess.start({
-    folder,
+    directory,
     clock: systemClock,
     onChange: () => undefined,
     launched: { child, process },

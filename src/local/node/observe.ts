@@ -5,13 +5,13 @@ import type { Observation } from "./pod-status.ts";
 type Ended = Observation & { kind: "ended" };
 
 /** What a Pod's process shows; nothing while it starts. */
-export function observe({ record, folder, state, exit, verdict, condemned }: PodProcess): Observation | undefined {
+export function observe({ record, directory, state, exit, verdict, condemned }: PodProcess): Observation | undefined {
   const { ip, startedAt } = record;
   if (exit === undefined)
     return state === undefined ? undefined : { kind: "running", ip, startedAt, cell: state, probes: verdict };
   const end =
     state === undefined || (exit.exitCode === cannotStart && state.phase === "preparing")
-      ? neverListened(exit, folder.lastError())
+      ? neverListened(exit, directory.lastError())
       : endOf(state, exit, condemned);
   return { kind: "ended", ip, startedAt, finishedAt: exit.at.toISOString(), ...end };
 }

@@ -2,14 +2,14 @@ import { readdirSync, readFileSync } from "node:fs";
 import { identifyProcess, type ProcessIdentity } from "../process-identity.ts";
 
 /** The variable by which every process of a Pod can be told: the Pod's folder on the machine. */
-export const podFolderVariable = "RAMET_POD_FOLDER";
+export const podDirectoryVariable = "RAMET_POD_FOLDER";
 
 /**
  * Processes of Pods in this folder, by the name of the folder in their environment: also those of which a crash left no
  * record. Found are the outer process of each Pod and what it started with its own environment.
  */
 export function podProcesses(pods: string): { name: string; process: ProcessIdentity }[] {
-  const prefix = `${podFolderVariable}=${pods}/`;
+  const prefix = `${podDirectoryVariable}=${pods}/`;
   return readdirSync("/proc").flatMap((entry) => {
     const pid = Number(entry);
     if (!Number.isInteger(pid)) return [];

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { z } from "zod";
 import { CellState } from "../../api/cell/cell-api.ts";
 import { sweepCgroups } from "../../cell/cgroup/record.ts";
-import { forecastFolder } from "../../cell/prewarm/forecast.ts";
+import { forecastDirectory } from "../../cell/prewarm/forecast.ts";
 import { ProcessIdentity } from "../process-identity.ts";
 
 /** What the node must know of a Pod after its own restart. */
@@ -24,11 +24,11 @@ export const PodRecord = z.object({
 export type PodRecord = z.infer<typeof PodRecord>;
 
 /** The folder that a Pod has on the node from its start until the Pod object is gone. */
-export class PodFolder {
+export class PodDirectory {
   readonly path: string;
   readonly cell: string;
   /** Where the cell keeps its state, in a folder that nothing else is written to: the node watches it. */
-  readonly stateFolder: string;
+  readonly stateDirectory: string;
   readonly stateFile: string;
   /** What the cell and link say of themselves. */
   readonly cellLog: string;
@@ -39,16 +39,16 @@ export class PodFolder {
   constructor(pods: string, uid: string) {
     this.path = join(pods, uid);
     this.cell = join(this.path, "cell");
-    this.stateFolder = join(this.path, "state");
-    this.stateFile = join(this.stateFolder, "state.json");
+    this.stateDirectory = join(this.path, "state");
+    this.stateFile = join(this.stateDirectory, "state.json");
     this.cellLog = join(this.path, "cell.log");
     this.entrypointLog = join(this.cell, "log", "0.log");
     this.volumes = join(this.path, "volumes");
   }
 
   make(): void {
-    const folders = [this.path, this.cell, this.stateFolder, dirname(this.entrypointLog)];
-    for (const path of folders) mkdirSync(path, { recursive: true, mode: 0o700 });
+    const directories = [this.path, this.cell, this.stateDirectory, dirname(this.entrypointLog)];
+    for (const path of directories) mkdirSync(path, { recursive: true, mode: 0o700 });
     // Whoever asks for the log before the cell has come so far reads nothing, and may follow it.
     closeSync(openSync(this.entrypointLog, "a"));
   }
@@ -79,14 +79,14 @@ export class PodFolder {
 
   /** Removes it, and first what a killed cell left outside of it: no process of the Pod may run any more. */
   async remove(): Promise<void> {
-    await Promise.all([this.cell, forecastFolder(this.cell)].map(sweepCgroups));
+    await Promise.all([this.cell, forecastDirectory(this.cell)].map(sweepCgroups));
     // Processes of a namespace that was just killed may still be closing files.
     await rm(this.path, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
   }
 }
 
 /** The UIDs of the Pods that have a folder. */
-export function podFolders(pods: string): string[] {
+export function podDirectories(pods: string): string[] {
   mkdirSync(pods, { recursive: true, mode: 0o700 });
   return readdirSync(pods, { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
 }

@@ -3,12 +3,12 @@ import type { CellState } from "../../api/cell/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import { isProcessRunning, signalProcess } from "../process-identity.ts";
 import type { LaunchedPod } from "./launch-pod.ts";
-import type { PodFolder, PodRecord } from "./pod-directory.ts";
+import type { PodDirectory, PodRecord } from "./pod-directory.ts";
 import type { NodePod } from "./pod.ts";
 import { PodProbes, type ProbeVerdict } from "./probes.ts";
 
 export interface PodProcessOptions {
-  folder: PodFolder;
+  directory: PodDirectory;
   clock: Clock;
   /** Called when the cell's state has changed and when the process has ended. */
   onChange: () => void;
@@ -34,7 +34,7 @@ const adoptedPollMilliseconds = 1_000;
  */
 export class PodProcess {
   readonly record: PodRecord;
-  readonly folder: PodFolder;
+  readonly directory: PodDirectory;
   readonly #options: PodProcessOptions;
   #state: CellState | undefined;
   #exit: PodExit | undefined;
@@ -49,7 +49,7 @@ export class PodProcess {
   private constructor(record: PodRecord, options: PodProcessOptions) {
     this.record = record;
     this.#condemned = record.condemned;
-    this.folder = options.folder;
+    this.directory = options.directory;
     this.#options = options;
   }
 
@@ -58,7 +58,7 @@ export class PodProcess {
     const { child, process } = launched;
     const startedAt = options.clock.now().toISOString();
     const started = new PodProcess({ ...identity, process, startedAt }, options);
-    options.folder.writeRecord(started.record);
+    options.directory.writeRecord(started.record);
     const end = (exit: Omit<PodExit, "at">): void => {
       started.#end(exit);
     };
@@ -117,7 +117,7 @@ export class PodProcess {
       onChange,
       onFatal: (message, ownGraceSeconds) => {
         this.#condemned = message;
-        this.folder.writeRecord({ ...this.record, condemned: message });
+        this.directory.writeRecord({ ...this.record, condemned: message });
         this.terminate((ownGraceSeconds ?? graceSeconds) * 1000);
       },
     });
@@ -139,8 +139,8 @@ export class PodProcess {
   }
 
   #watch(): void {
-    const { folder } = this.#options;
-    const watcher = watch(folder.stateFolder, () => {
+    const { directory } = this.#options;
+    const watcher = watch(directory.stateDirectory, () => {
       this.#read();
     });
     watcher.on("error", () => {
@@ -153,7 +153,7 @@ export class PodProcess {
   }
 
   #read(): void {
-    const state = this.#options.folder.readState();
+    const state = this.#options.directory.readState();
     if (state === undefined || JSON.stringify(state) === JSON.stringify(this.#state)) return;
     this.#state = state;
     if (state.swapping === undefined) this.#swapSince = undefined;
@@ -178,7 +178,7 @@ export class PodProcess {
     this.#stopWatching();
     this.#probes?.stop();
     // What the cell wrote last may not have been told yet.
-    this.#state = this.#options.folder.readState() ?? this.#state;
+    this.#state = this.#options.directory.readState() ?? this.#state;
     this.#exit = { at: this.#options.clock.now(), ...exit };
     this.#ended.resolve(undefined);
     this.#options.onChange();

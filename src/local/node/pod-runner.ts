@@ -7,7 +7,7 @@ import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { signalProcess } from "../process-identity.ts";
 import { observe, untoldMilliseconds } from "./observe.ts";
-import { PodFolder, podFolders } from "./pod-directory.ts";
+import { PodDirectory, podDirectories } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podStatus, type Observation } from "./pod-status.ts";
 import { awaitsNode, graceMilliseconds, hasEnded, type NodePod } from "./pod.ts";
@@ -41,11 +41,11 @@ export class PodRunner {
   /** Takes over what an earlier run of the node left, and ends processes of which there is no record. */
   recover(): void {
     const { pods, clock } = this.#options;
-    for (const uid of podFolders(pods)) {
-      const folder = new PodFolder(pods, uid);
-      const record = folder.readRecord();
+    for (const uid of podDirectories(pods)) {
+      const directory = new PodDirectory(pods, uid);
+      const record = directory.readRecord();
       if (record === undefined) continue;
-      this.#processes.set(uid, PodProcess.adopt(record, { folder, clock, onChange: this.#changed(record) }));
+      this.#processes.set(uid, PodProcess.adopt(record, { directory, clock, onChange: this.#changed(record) }));
     }
     const known = new Set([...this.#processes.values()].map(({ record }) => record.spare ?? record.uid));
     for (const { name, process } of podProcesses(pods)) {
@@ -122,7 +122,7 @@ export class PodRunner {
     try {
       await this.#start(pod);
     } catch (error) {
-      await new PodFolder(this.#options.pods, pod.metadata.uid).remove();
+      await new PodDirectory(this.#options.pods, pod.metadata.uid).remove();
       await this.#write(pod, waiting(pod, RametError.from(error)));
       return { requeueAfterMilliseconds: retryMilliseconds };
     }
@@ -177,7 +177,7 @@ export class PodRunner {
   }
 
   async #forget(uid: string): Promise<void> {
-    await new PodFolder(this.#options.pods, uid).remove();
+    await new PodDirectory(this.#options.pods, uid).remove();
     this.#processes.delete(uid);
     this.#options.images.released?.();
   }
@@ -185,10 +185,10 @@ export class PodRunner {
   /** Removes the folders of Pods that a crash kept from being started, and that are gone. */
   async #sweep(): Promise<void> {
     const { pods, informer, log } = this.#options;
-    for (const uid of podFolders(pods)) {
+    for (const uid of podDirectories(pods)) {
       if (this.#processes.has(uid) || informer.store.byUid(uid) !== undefined || this.#options.spares.has(uid))
         continue;
-      await new PodFolder(pods, uid).remove().catch((error: unknown) => {
+      await new PodDirectory(pods, uid).remove().catch((error: unknown) => {
         log.warn({ uid, error: RametError.from(error).message }, "a Pod's folder could not be removed");
       });
     }

@@ -1,6 +1,6 @@
 import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, sep } from "node:path";
-import { PodFolder } from "./pod-directory.ts";
+import { PodDirectory } from "./pod-directory.ts";
 
 /** What cells see of the machine. */
 export interface MachineView {
@@ -13,29 +13,29 @@ export interface MachineView {
 }
 
 /** The Pod's folder as its cell sees it. Paths of Unix sockets end at 107 bytes, and the folder itself may lie deep. */
-export const folderInside = new PodFolder("/run/ramet", ".");
+export const directoryInside = new PodDirectory("/run/ramet", ".");
 
 /** The path that something in a Pod's folder has for its cell. */
-export function pathInside(folder: PodFolder, path: string): string {
-  return path.startsWith(folder.path + sep) ? folderInside.path + path.slice(folder.path.length) : path;
+export function pathInside(directory: PodDirectory, path: string): string {
+  return path.startsWith(directory.path + sep) ? directoryInside.path + path.slice(directory.path.length) : path;
 }
 
 /**
  * The folder to hide for a cluster in this folder: the one of all this user's clusters, or the cluster's own where
  * something that cells need lies beside it.
  */
-export function hiddenFolder(cluster: string, needed: readonly string[]): string {
+export function hiddenDirectory(cluster: string, needed: readonly string[]): string {
   const all = dirname(cluster);
   return needed.some((path) => path.startsWith(all + sep)) ? cluster : all;
 }
 
 /** The flags of `ramet-link pod` for a cell of this namespace. */
-export function viewFlags(view: MachineView, folder: PodFolder, namespace: string): string[] {
-  const store = namespaceFolder(view.store, namespace);
+export function viewFlags(view: MachineView, directory: PodDirectory, namespace: string): string[] {
+  const store = namespaceDirectory(view.store, namespace);
   return [
     ...view.hidden.flatMap((path) => ["--hide", path]),
     // Sockets that gVisor leaves there go with the Pod.
-    ...["--hide", "/run", "--bind", `${folder.path}:${folderInside.path}`],
+    ...["--hide", "/run", "--bind", `${directory.path}:${directoryInside.path}`],
     ...view.shared.flatMap((path) => ["--bind", `${path}:${path}:ro`]),
     ...(store === undefined ? [] : ["--bind", `${store}:${store}`]),
     ...resolverFlags(),
@@ -46,7 +46,7 @@ export function viewFlags(view: MachineView, folder: PodFolder, namespace: strin
  * The namespace's folder in the store, made if it is not there, so that it can be shown before the first checkpoint. Where
  * the store is away nothing is made in its place: the cell then has none, and a checkpoint of it says so.
  */
-function namespaceFolder(store: string, namespace: string): string | undefined {
+function namespaceDirectory(store: string, namespace: string): string | undefined {
   const path = join(store, namespace);
   try {
     mkdirSync(path, { mode: 0o700 });

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { expandVariables } from "../../api/cell/container-spec.ts";
 import type { Container, Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
-import type { PodFolder } from "./pod-directory.ts";
+import type { PodDirectory } from "./pod-directory.ts";
 import type { NodePod, PodObjects } from "./pod.ts";
 
 const Item = z.object({ key: z.string(), path: z.string(), mode: z.number().int().optional() });
@@ -18,7 +18,7 @@ const Files = z.looseObject({
 type Files = z.infer<typeof Files>;
 
 export interface PodVolumesOptions {
-  folder: PodFolder;
+  directory: PodDirectory;
   objects: PodObjects;
   /** For `subPathExpr`. */
   variables: ReadonlyMap<string, string>;
@@ -36,13 +36,13 @@ export async function podVolumes(
 ): Promise<ReadonlyMap<string, string>> {
   const made = new Map<string, string>();
   for (const volume of pod.spec.volumes ?? []) {
-    const path = join(options.folder.volumes, volume.name);
+    const path = join(options.directory.volumes, volume.name);
     if (await make(pod, volume, path, options.objects)) made.set(volume.name, path);
   }
   const mounts = new Map<string, string>();
   for (const { name, mountPath, ...rest } of container.volumeMounts ?? []) {
     const volume = made.get(name);
-    if (volume !== undefined) mounts.set(mountPath, await subFolder(volume, rest, options.variables));
+    if (volume !== undefined) mounts.set(mountPath, await subDirectory(volume, rest, options.variables));
   }
   return mounts;
 }
@@ -66,9 +66,9 @@ async function make(pod: NodePod, volume: Volume, path: string, objects: PodObje
   return true;
 }
 
-async function writeFiles(folder: string, source: Files, values: ReadonlyMap<string, Buffer>): Promise<void> {
+async function writeFiles(directory: string, source: Files, values: ReadonlyMap<string, Buffer>): Promise<void> {
   const { items, defaultMode, optional } = source;
-  await mkdir(folder, { recursive: true });
+  await mkdir(directory, { recursive: true });
   const files = items ?? [...values.keys()].map((key) => ({ key, path: key, mode: defaultMode }));
   for (const { key, path, mode = defaultMode } of files) {
     const value = values.get(key);
@@ -79,14 +79,14 @@ async function writeFiles(folder: string, source: Files, values: ReadonlyMap<str
         `A volume names the key ${key} of ${source.name}${source.secretName}, which is not there`,
       );
     // The API server refuses paths that begin with a slash or lead up.
-    const target = join(folder, path);
+    const target = join(directory, path);
     await mkdir(dirname(target), { recursive: true });
     await writeFile(target, value);
     await chmod(target, mode);
   }
 }
 
-async function subFolder(
+async function subDirectory(
   volume: string,
   mount: Record<string, unknown>,
   variables: ReadonlyMap<string, string>,

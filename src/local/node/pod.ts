@@ -37,7 +37,7 @@ export interface NodeImage {
   config: Omit<ImageConfig, "digest">;
   digest: string;
   /** Keeps it on the machine as long as that folder exists. @throws RametError `ImageNotFound` if it has just gone */
-  hold?(folder: string): Promise<void>;
+  hold?(directory: string): Promise<void>;
 }
 
 /** Where the node gets its Pods' images from. */

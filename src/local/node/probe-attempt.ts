@@ -10,13 +10,13 @@ export interface ProbeTarget {
 }
 
 /** Knocks once: resolves with what is wrong, or with nothing if all is well. `signal` ends a knock that takes too long. */
-export type Knock = (spec: ProbeSpec, target: ProbeTarget, signal: AbortSignal) => Promise<string | undefined>;
+export type ProbeAttempt = (spec: ProbeSpec, target: ProbeTarget, signal: AbortSignal) => Promise<string | undefined>;
 
 /** As a kubelet does it, but that a redirect counts as an answer and is not followed. */
-export const knock: Knock = async (spec, target, signal) => {
+export const knock: ProbeAttempt = async (spec, target, signal) => {
   try {
-    if (spec.httpGet !== undefined) return await knockHttp(spec, target, signal);
-    await knockTcp(spec, target, signal);
+    if (spec.httpGet !== undefined) return await probeHttp(spec, target, signal);
+    await probeTcp(spec, target, signal);
     return undefined;
   } catch (error) {
     if (signal.aborted) return "no answer in time";
@@ -24,7 +24,7 @@ export const knock: Knock = async (spec, target, signal) => {
   }
 };
 
-async function knockHttp(
+async function probeHttp(
   { httpGet }: ProbeSpec,
   target: ProbeTarget,
   signal: AbortSignal,
@@ -49,7 +49,7 @@ async function knockHttp(
   }
 }
 
-function knockTcp({ tcpSocket }: ProbeSpec, target: ProbeTarget, signal: AbortSignal): Promise<void> {
+function probeTcp({ tcpSocket }: ProbeSpec, target: ProbeTarget, signal: AbortSignal): Promise<void> {
   const port = portNumber(tcpSocket?.port ?? 0, target.container);
   return new Promise((resolve, reject) => {
     const socket = connect({ host: target.ip, port });

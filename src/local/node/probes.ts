@@ -1,7 +1,7 @@
 import type { CellState } from "../../api/cell/cell-api.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import type { Clock } from "../../base/clock.ts";
-import { type Knock, knock as knockForReal, ProbeSpec, type ProbeTarget } from "./probe-attempt.ts";
+import { type ProbeAttempt, knock as knockForReal, ProbeSpec, type ProbeTarget } from "./probe-attempt.ts";
 import { asksTheCell } from "./unsupported.ts";
 
 /** What a Pod's probes say by now. */
@@ -20,7 +20,7 @@ export interface PodProbesOptions {
   onChange: () => void;
   /** Called once when the startup or the liveness probe has failed for good: the Pod is to end. */
   onFatal: (message: string, graceSeconds: number | undefined) => void;
-  knock?: Knock;
+  knock?: ProbeAttempt;
   /** What was last told of the Pod, where it ran before the node did. */
   before?: { started?: boolean | undefined; ready?: boolean | undefined } | undefined;
 }

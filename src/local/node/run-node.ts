@@ -50,20 +50,20 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     resource: client.resource(coreResources.pods, (value) => NodePod.parse(value)),
     log,
   });
-  const folder = join(dir, "pods");
+  const directory = join(dir, "pods");
   const environment = { ...options.environment, ...(await knownBuild(options.tools)) };
   const spares = new SparePods({
     ...options,
     environment,
     link: options.tools.link,
-    pods: folder,
+    pods: directory,
     count: options.spareCells ?? 1,
     clock,
   });
   const pods = new PodRunner({
     ...options,
     environment,
-    pods: folder,
+    pods: directory,
     spares,
     nodeName: localNodeName,
     hostIP: nodeIP,

@@ -5,8 +5,8 @@ import { environmentPrefix } from "../../api/cell/container-spec.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import { launchPod, type LaunchedPod } from "./launch-pod.ts";
-import { PodFolder } from "./pod-directory.ts";
-import { folderInside, type MachineView } from "./pod-view.ts";
+import { PodDirectory } from "./pod-directory.ts";
+import { directoryInside, type MachineView } from "./pod-view.ts";
 
 export interface SparePodsOptions {
   /** The folder of all Pods' folders. */
@@ -34,7 +34,7 @@ const firstNamespace = "default";
 interface SparePod extends LaunchedPod {
   name: string;
   namespace: string;
-  folder: PodFolder;
+  directory: PodDirectory;
 }
 
 /**
@@ -88,18 +88,18 @@ export class SparePods {
       const { pods, link, cell, environment, view, log } = this.#options;
       const namespace = this.#namespace;
       const name = `${prefix}${randomUUID().slice(0, 8)}`;
-      const folder = new PodFolder(pods, name);
+      const directory = new PodDirectory(pods, name);
       try {
         const launched = await launchPod({
           link,
           cell,
           environment: { ...environment, ...spareSetting(link), ...this.#forecastSetting() },
-          folder,
+          directory,
           namespace,
           view,
           spare: true,
         });
-        this.#spares.push({ ...launched, name, namespace, folder });
+        this.#spares.push({ ...launched, name, namespace, directory });
       } catch (error) {
         log.warn({ error: String(error) }, "a spare cell could not be started");
         return;
@@ -109,17 +109,17 @@ export class SparePods {
 
   /** A spare for the Pod of this namespace whose folder this is, if one is left: it moves there. `give` is to be called once. */
   take(
-    folder: PodFolder,
+    directory: PodDirectory,
     namespace: string,
   ): (LaunchedPod & { name: string; give(environment: Record<string, string>): void }) | undefined {
     this.#dropEnded();
     this.#namespace = namespace;
     // One that has not come so far as to tell its state still needs its folder under its old name.
-    const spare = this.#spares.find((one) => one.namespace === namespace && existsSync(one.folder.stateFile));
+    const spare = this.#spares.find((one) => one.namespace === namespace && existsSync(one.directory.stateFile));
     this.#options.clock.schedule(patienceMilliseconds, () => void this.fill());
     if (spare === undefined) return undefined;
     this.#spares = this.#spares.filter((one) => one !== spare);
-    renameSync(spare.folder.path, folder.path);
+    renameSync(spare.directory.path, directory.path);
     const { child, process, name } = spare;
     const give = (environment: Record<string, string>): void => {
       child.stdin?.end(`${JSON.stringify(environment)}\n`);
@@ -130,7 +130,7 @@ export class SparePods {
   #dropEnded(): void {
     const ended = this.#spares.filter(({ child }) => child.exitCode !== null || child.signalCode !== null);
     this.#spares = this.#spares.filter((spare) => !ended.includes(spare));
-    for (const { folder } of ended) void folder.remove();
+    for (const { directory } of ended) void directory.remove();
   }
 
   /** Whether a folder of this name is a spare's. */
@@ -149,7 +149,7 @@ export class SparePods {
 
 /** What a spare is told from the start (src/cell/cell-setting.ts, `knownPaths`). */
 function spareSetting(link: string): Record<string, string> {
-  const { stateFile, cell } = folderInside;
+  const { stateFile, cell } = directoryInside;
   return {
     RAMET_CELL_SETTING: "stdin",
     RAMET_CELL_STATE_FILE: stateFile,
@@ -179,9 +179,9 @@ const ofSandbox = new Set([
   "RAMET_SANDBOX_PROCESSES",
 ]);
 
-async function end({ child, folder }: SparePod): Promise<void> {
+async function end({ child, directory }: SparePod): Promise<void> {
   const ended = child.exitCode === null && new Promise((resolve) => child.once("exit", resolve));
   child.stdin?.end();
   await ended;
-  await folder.remove();
+  await directory.remove();
 }

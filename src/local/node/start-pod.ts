@@ -8,10 +8,10 @@ import { RametError } from "../../base/errors.ts";
 import { signalProcess } from "../process-identity.ts";
 import { cellEnvironment, type CellTools } from "./cell-environment.ts";
 import { launchPod } from "./launch-pod.ts";
-import { PodFolder } from "./pod-directory.ts";
+import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podVariables } from "./pod-variables.ts";
-import { folderInside, type MachineView, pathInside } from "./pod-view.ts";
+import { directoryInside, type MachineView, pathInside } from "./pod-view.ts";
 import { podVolumes } from "./pod-volumes.ts";
 import type { ImageSource, NodeImage, NodePod, PodObjects } from "./pod.ts";
 import type { SparePods } from "./spare-pods.ts";
@@ -46,25 +46,25 @@ export async function startPod(
   const { namespace, name, uid } = pod.metadata;
   const [container] = pod.spec.containers;
   if (container === undefined) throw new RametError("InvalidArgument", "spec.containers is empty");
-  const folder = new PodFolder(options.pods, uid);
+  const directory = new PodDirectory(options.pods, uid);
   const [image, ip] = await Promise.all([podImage(options.images, pod, container), chooseAddress(uid, taken)]);
-  const spare = options.spares.take(folder, namespace);
-  folder.make();
+  const spare = options.spares.take(directory, namespace);
+  directory.make();
   const { objects, hostIP, nodeName, tools, clock } = options;
   try {
-    await image.hold?.(folder.path);
+    await image.hold?.(directory.path);
     const variables = await podVariables(pod, container, { objects, place: { podIP: ip, hostIP, nodeName } });
-    const volumes = await podVolumes(pod, container, { folder, objects, variables });
-    const mounts = new Map([...volumes].map(([target, path]) => [target, pathInside(folder, path)]));
+    const volumes = await podVolumes(pod, container, { directory, objects, variables });
+    const mounts = new Map([...volumes].map(([target, path]) => [target, pathInside(directory, path)]));
     const environment = {
       ...options.environment,
-      ...cellEnvironment({ variables, image, mounts, ip, tools, folder: folderInside }),
+      ...cellEnvironment({ variables, image, mounts, ip, tools, directory: directoryInside }),
     };
     const { cell, view } = options;
     const launched =
-      spare ?? (await launchPod({ link: tools.link, cell, environment, folder, namespace, view, spare: false }));
+      spare ?? (await launchPod({ link: tools.link, cell, environment, directory, namespace, view, spare: false }));
     const identity = { uid, namespace, name, ip, ...(spare && { spare: spare.name }) };
-    const process = PodProcess.start({ folder, clock, onChange, launched, identity });
+    const process = PodProcess.start({ directory, clock, onChange, launched, identity });
     spare?.give(environment);
     options.spares.expect(environment);
     return process;

@@ -7,18 +7,18 @@ import { runProgram } from "../tools/run-program.ts";
  * Has Node keep the compiled code of the cell's program in a folder that cells may then only read, so that none can put
  * other code there for the next one. It is run in namespaces as a cell is: Node has a folder for each user id.
  */
-export async function warmCompileCache(folder: string, link: string, cell: readonly string[]): Promise<void> {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const directory = mkdtempSync(join(tmpdir(), "ramet-rehearsal-"));
+export async function warmCompileCache(directory: string, link: string, cell: readonly string[]): Promise<void> {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const scratch = mkdtempSync(join(tmpdir(), "ramet-rehearsal-"));
   // Without an input it loads its program, rehearses and ends.
   const environment = {
-    NODE_COMPILE_CACHE: folder,
+    NODE_COMPILE_CACHE: directory,
     RAMET_CELL_SETTING: "stdin",
-    RAMET_CELL_DIRECTORY: directory,
+    RAMET_CELL_DIRECTORY: scratch,
   };
   try {
     await runProgram(link, ["pod", "--", ...cell], { environment, what: "Loading the cell's program" });
   } finally {
-    rmSync(directory, { recursive: true, force: true });
+    rmSync(scratch, { recursive: true, force: true });
   }
 }

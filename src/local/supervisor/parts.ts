@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
-import type { ClusterFolder } from "../cluster-directory.ts";
+import type { ClusterDirectory } from "../cluster-directory.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
 import type { PartStatus } from "../cluster-status.ts";
 import { startApiServer } from "../control-plane/api-server.ts";
@@ -24,21 +24,21 @@ export interface ClusterParts {
 }
 
 export interface ClusterPartsOptions {
-  folder: ClusterFolder;
+  directory: ClusterDirectory;
   setting: ClusterSetting;
   clock: Clock;
   onChange: (status: PartStatus) => void;
 }
 
 export function clusterParts(options: ClusterPartsOptions): ClusterParts {
-  const { folder, setting, clock, onChange } = options;
+  const { directory, setting, clock, onChange } = options;
   const shared = { clock, onChange };
   return {
     etcd: new Part({
       ...shared,
       name: "etcd",
       graceMilliseconds: 5_000,
-      start: (signal) => startEtcd({ program: setting.tools.etcd, dir: folder.path, durable: true, clock, signal }),
+      start: (signal) => startEtcd({ program: setting.tools.etcd, dir: directory.path, durable: true, clock, signal }),
     }),
     apiServer: new Part({
       ...shared,
@@ -69,26 +69,26 @@ export function clusterParts(options: ClusterPartsOptions): ClusterParts {
   };
 }
 
-async function serveApi({ folder, setting, clock }: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const pki = await openPki(join(folder.path, "pki"), () => clock.now());
+async function serveApi({ directory, setting, clock }: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
+  const pki = await openPki(join(directory.path, "pki"), () => clock.now());
   const program = setting.tools["kube-apiserver"];
-  return keptPort(join(folder.path, "port"), async (port) => {
-    const child = await startApiServer({ program, dir: folder.path, port, pki, clock, signal });
-    await writeClusterKubeconfig(folder, pki, port);
+  return keptPort(join(directory.path, "port"), async (port) => {
+    const child = await startApiServer({ program, dir: directory.path, port, pki, clock, signal });
+    await writeClusterKubeconfig(directory, pki, port);
     return child;
   });
 }
 
-async function writeClusterKubeconfig(folder: ClusterFolder, pki: Pki, port: number): Promise<void> {
+async function writeClusterKubeconfig(directory: ClusterDirectory, pki: Pki, port: number): Promise<void> {
   const client = pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" });
-  const name = folder.name === "default" ? "ramet" : `ramet-${folder.name}`;
-  await writeKubeconfig(folder.kubeconfig, { name, server: `https://127.0.0.1:${port}`, ca: pki.ca, client });
+  const name = directory.name === "default" ? "ramet" : `ramet-${directory.name}`;
+  await writeKubeconfig(directory.kubeconfig, { name, server: `https://127.0.0.1:${port}`, ca: pki.ca, client });
 }
 
 async function startController(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const { folder, setting } = options;
+  const { directory, setting } = options;
   const port = await freePort();
-  const args = ["controller", "--kubeconfig", folder.kubeconfig, "--store-directory", folder.store];
+  const args = ["controller", "--kubeconfig", directory.kubeconfig, "--store-directory", directory.store];
   const child = await startRamet(options, "controller", [
     ...args,
     ...["--cell-image", setting.cellImage, "--metrics-port", String(port)],
@@ -98,21 +98,21 @@ async function startController(options: ClusterPartsOptions, signal: AbortSignal
 }
 
 async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const { folder } = options;
-  return keptPort(folder.gatewayPort, async (port) => {
+  const { directory } = options;
+  return keptPort(directory.gatewayPort, async (port) => {
     const metricsPort = await freePort();
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
-    const child = await startRamet(options, "gateway", ["gateway", "--kubeconfig", folder.kubeconfig, ...ports]);
+    const child = await startRamet(options, "gateway", ["gateway", "--kubeconfig", directory.kubeconfig, ...ports]);
     await untilReady(child, "the gateway", options, { signal, ready: () => answersReady(metricsPort) });
     return child;
   });
 }
 
 async function startNode(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const { folder } = options;
-  const sign = readySignPath(folder, "node");
+  const { directory } = options;
+  const sign = readySignPath(directory, "node");
   rmSync(sign, { force: true });
-  const child = await startRamet(options, "node", ["local", "node", "--name", folder.name]);
+  const child = await startRamet(options, "node", ["local", "node", "--name", directory.name]);
   await untilReady(child, "the node", options, {
     signal,
     ready: () => Promise.resolve(hasSignedReady(sign, child.pid)),
@@ -121,15 +121,15 @@ async function startNode(options: ClusterPartsOptions, signal: AbortSignal): Pro
 }
 
 /** Starts a part that is this very program under another name. */
-function startRamet({ folder, setting, clock }: ClusterPartsOptions, part: string, args: string[]): Promise<Child> {
+function startRamet({ directory, setting, clock }: ClusterPartsOptions, part: string, args: string[]): Promise<Child> {
   const [program = process.execPath, ...before] = setting.program;
   return startChild({
     program,
     args: [...before, ...args],
-    cwd: folder.path,
-    logPath: folder.log(part),
+    cwd: directory.path,
+    logPath: directory.log(part),
     clock,
-    environment: passedOn(folder),
+    environment: passedOn(directory),
   });
 }
 
@@ -151,11 +151,11 @@ async function answersReady(port: number): Promise<boolean> {
 }
 
 /** What the parts need of this process's environment. */
-function passedOn(folder: ClusterFolder): Record<string, string> {
+function passedOn(directory: ClusterDirectory): Record<string, string> {
   const names = ["XDG_DATA_HOME", "XDG_CACHE_HOME", "TZ", "TMPDIR"];
   const values = names.flatMap((name) => {
     const value = process.env[name];
     return value === undefined ? [] : [[name, value] as const];
   });
-  return { ...Object.fromEntries(values), NODE_COMPILE_CACHE: join(folder.path, "compile-cache") };
+  return { ...Object.fromEntries(values), NODE_COMPILE_CACHE: join(directory.path, "compile-cache") };
 }

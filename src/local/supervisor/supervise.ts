@@ -9,14 +9,14 @@ import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { KubeManifest } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import type { ClusterFolder } from "../cluster-directory.ts";
+import type { ClusterDirectory } from "../cluster-directory.ts";
 import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
 import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { clusterParts, type ClusterParts } from "./parts.ts";
 
 export interface SuperviseOptions {
-  folder: ClusterFolder;
+  directory: ClusterDirectory;
   setting: ClusterSetting;
   clock: Clock;
 }
@@ -26,16 +26,16 @@ export interface SuperviseOptions {
  * started again when it ends. What it knows stands in the cluster's status file, where `up`, `down` and `status` read it.
  */
 export async function superviseCluster(
-  { folder, setting, clock }: SuperviseOptions,
+  { directory, setting, clock }: SuperviseOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  await mkdir(folder.store, { recursive: true, mode: 0o700 });
-  const report = new Report(folder, clock);
+  await mkdir(directory.store, { recursive: true, mode: 0o700 });
+  const report = new Report(directory, clock);
   const onChange = (part: PartStatus): void => {
     report.part(part);
   };
-  const parts = clusterParts({ folder, setting, clock, onChange });
-  const failure = await bringUp(folder, parts, report, signal).catch((error: unknown) => RametError.from(error));
+  const parts = clusterParts({ directory, setting, clock, onChange });
+  const failure = await bringUp(directory, parts, report, signal).catch((error: unknown) => RametError.from(error));
   if (failure === undefined) await untilAborted(signal);
   report.phase("stopping");
   await bringDown(parts);
@@ -44,14 +44,14 @@ export async function superviseCluster(
 }
 
 async function bringUp(
-  folder: ClusterFolder,
+  directory: ClusterDirectory,
   parts: ClusterParts,
   report: Report,
   signal: AbortSignal,
 ): Promise<undefined> {
   await parts.etcd.run();
   await parts.apiServer.run();
-  const client = new KubeClient(await connectionFromKubeconfig({ path: folder.kubeconfig }));
+  const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
   try {
     // Pods of an earlier run may be at work still, so the node need not wait for the kinds.
     const servers = () => Promise.all([parts.controller.run(), parts.gateway.run()]);
@@ -75,7 +75,7 @@ class Report {
   readonly #path: string;
   #status: ClusterStatus;
 
-  constructor({ name, status }: ClusterFolder, clock: Clock) {
+  constructor({ name, status }: ClusterDirectory, clock: Clock) {
     const supervisor = identifyProcess(process.pid);
     if (supervisor === undefined) throw new RametError("Internal", "This process is not in /proc");
     this.#path = status;
@@ -127,7 +127,7 @@ const pythonTemplate: KubeManifest = {
 };
 
 /** The process `ramet local supervise` that `ramet local up` leaves behind. */
-export async function runSupervisorProcess(folder: ClusterFolder, signal: AbortSignal): Promise<void> {
-  const setting = await readSetting(folder.setting);
-  await superviseCluster({ folder, setting, clock: systemClock }, signal);
+export async function runSupervisorProcess(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
+  const setting = await readSetting(directory.setting);
+  await superviseCluster({ directory, setting, clock: systemClock }, signal);
 }

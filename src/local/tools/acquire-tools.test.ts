@@ -14,9 +14,9 @@ beforeEach(async () => {
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
 /** A program that does nothing but say its version: it stands in for the real one where only finding is tested. */
-async function program(folder: string, name: string, says: string): Promise<string> {
-  await mkdir(join(dir, folder), { recursive: true });
-  const path = join(dir, folder, name);
+async function program(directory: string, name: string, says: string): Promise<string> {
+  await mkdir(join(dir, directory), { recursive: true });
+  const path = join(dir, directory, name);
   await writeFile(path, `#!/bin/sh\necho '${says}'\n`);
   await chmod(path, 0o755);
   return path;

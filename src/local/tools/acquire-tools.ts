@@ -10,7 +10,7 @@ import { withLock } from "./lock.ts";
 import { type MakeOptions, makeTool } from "./make-tool.ts";
 import { pinnedTool, type ToolName } from "./pinned-tools.ts";
 import { progressLine } from "./progress.ts";
-import { cacheFolder, limiter, type Limiter, type Tool } from "./tool.ts";
+import { cacheDirectory, limiter, type Limiter, type Tool } from "./tool.ts";
 
 export interface AcquireOptions<Name extends string> {
   names: readonly Name[];
@@ -43,10 +43,10 @@ export async function acquirePinned<Name extends string>(
 ): Promise<Record<Name, string>> {
   const { names, signal } = options;
   const environment = options.environment ?? process.env;
-  const cache = options.cacheDir ?? cacheFolder(environment);
+  const cache = options.cacheDir ?? cacheDirectory(environment);
   const context: Context = {
     environment,
-    folder: join(cache, "tools"),
+    directory: join(cache, "tools"),
     goEnvironment: goEnvironment(cache, environment),
     downloader: makeDownloader(environment),
     findGo: options.findGo ?? (() => findGo(environment)),
@@ -75,7 +75,7 @@ export async function acquirePinned<Name extends string>(
 
 interface Context {
   environment: NodeJS.ProcessEnv;
-  folder: string;
+  directory: string;
   downloader: Downloader;
   builds: Limiter;
   findGo: MakeOptions["findGo"];
@@ -88,7 +88,7 @@ interface Context {
 async function acquire(tool: Tool, context: Context): Promise<string> {
   const { environment, clock, signal } = context;
   const line = progressLine(`${tool.name} ${tool.version}`, context.write, clock);
-  const parent = join(context.folder, tool.name);
+  const parent = join(context.directory, tool.name);
   const path = join(parent, tool.version, tool.name);
   try {
     const installed = await findInstalled(tool, { environment, passedOver: (what) => { line.note(what); }, ...(signal && { signal }) });
@@ -139,21 +139,21 @@ function missingTools(failures: string[]): RametError {
  * it fetches one. A place that the user has set in the environment stays, as a shared cache is wanted then; the user's own
  * settings (`go env -w`, such as a proxy) are read from where they are.
  */
-export function goEnvironment(cacheFolder: string, environment: NodeJS.ProcessEnv): Record<string, string> {
-  const folder = join(cacheFolder, "go");
+export function goEnvironment(cacheDirectory: string, environment: NodeJS.ProcessEnv): Record<string, string> {
+  const directory = join(cacheDirectory, "go");
   const userConfig = given(environment, "XDG_CONFIG_HOME") ?? join(given(environment, "HOME") ?? homedir(), ".config");
-  const goPath = given(environment, "GOPATH") ?? folder;
+  const goPath = given(environment, "GOPATH") ?? directory;
   return {
     CGO_ENABLED: "0",
     GOWORK: "off",
     // Without the last of them a module cache can be removed by nobody but `go clean`.
     GOFLAGS: "-mod=readonly -buildvcs=false -modcacherw",
     GOPATH: goPath,
-    GOMODCACHE: given(environment, "GOMODCACHE") ?? join(goPath.split(":")[0] ?? folder, "pkg", "mod"),
-    GOCACHE: given(environment, "GOCACHE") ?? join(folder, "build"),
+    GOMODCACHE: given(environment, "GOMODCACHE") ?? join(goPath.split(":")[0] ?? directory, "pkg", "mod"),
+    GOCACHE: given(environment, "GOCACHE") ?? join(directory, "build"),
     GOENV: given(environment, "GOENV") ?? join(userConfig, "go", "env"),
     // Where Go counts how it is used, even with telemetry off; there is no variable of its own for that.
-    XDG_CONFIG_HOME: join(folder, "config"),
+    XDG_CONFIG_HOME: join(directory, "config"),
   };
 }
 
@@ -169,7 +169,7 @@ interface PruneOptions {
   current: string;
   now: Date;
   /** Whether something still runs from this folder. @default a look at this machine's processes */
-  isInUse?: (folder: string) => Promise<boolean>;
+  isInUse?: (directory: string) => Promise<boolean>;
 }
 
 /** Somebody who has asked for a tool may take a while until it runs: what was asked for since then stays. */
@@ -185,33 +185,33 @@ export async function pruneBuilds(options: PruneOptions): Promise<string[]> {
   const removed: string[] = [];
   for (const entry of await readdir(parent, { withFileTypes: true })) {
     const { name } = entry;
-    const folder = join(parent, name);
+    const directory = join(parent, name);
     if (!entry.isDirectory() || name === current || name.includes(".making-")) continue;
-    if (!(await isOlder(folder, before)) || (await isInUse(folder))) continue;
+    if (!(await isOlder(directory, before)) || (await isInUse(directory))) continue;
     // The next one who makes the current version clears away what a kill leaves of it.
     const doomed = join(parent, `${current}.making-old-${name}`);
-    await rename(folder, doomed);
+    await rename(directory, doomed);
     if (await isOlder(doomed, before)) {
       await rm(doomed, { recursive: true, force: true });
       removed.push(name);
-    } else await rename(doomed, folder); // asked for at this very moment
+    } else await rename(doomed, directory); // asked for at this very moment
   }
   return removed;
 }
 
-async function isOlder(folder: string, before: number): Promise<boolean> {
-  return (await stat(folder)).mtimeMs < before;
+async function isOlder(directory: string, before: number): Promise<boolean> {
+  return (await stat(directory)).mtimeMs < before;
 }
 
 /** By what processes run, were started with, or are told in their environment, as cells are. */
-async function isUsedByProcess(folder: string): Promise<boolean> {
+async function isUsedByProcess(directory: string): Promise<boolean> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   for (const pid of pids) {
     const told = await Promise.all([
       readlink(`/proc/${pid}/exe`).catch(() => ""),
       ...["cmdline", "environ"].map((name) => readFile(`/proc/${pid}/${name}`, "latin1").catch(() => "")),
     ]);
-    if (told.some((text) => text.includes(`${folder}/`))) return true;
+    if (told.some((text) => text.includes(`${directory}/`))) return true;
   }
   return false;
 }

@@ -19,7 +19,7 @@ export interface DownloadOptions {
 /** Downloads official releases. A host that could not be reached is not tried again by the same downloader. */
 export interface Downloader {
   /** Puts the release's files into `folder`, checked against the published checksum. */
-  fetchInto(folder: string, name: string, release: Release, options: DownloadOptions): Promise<void>;
+  fetchInto(directory: string, name: string, release: Release, options: DownloadOptions): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -57,10 +57,10 @@ export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
   };
 
   return {
-    fetchInto: async (folder, name, release, { onBytes, signal }) => {
+    fetchInto: async (directory, name, release, { onBytes, signal }) => {
       const { checksum, format, url } = release;
       const expected = publishedDigest(await (await get(checksum.url, signal)).text(), basename(new URL(url).pathname));
-      const target = format.kind === "program" ? join(folder, name) : join(folder, "download");
+      const target = format.kind === "program" ? join(directory, name) : join(directory, "download");
       const actual = await save(await get(url, signal), target, { algorithm: checksum.algorithm, onBytes, signal });
       if (actual !== expected) {
         throw new RametError("Unavailable", `${url} does not have the checksum that ${checksum.url} names`, {
@@ -68,7 +68,7 @@ export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
         });
       }
       if (format.kind === "program") await chmod(target, 0o755);
-      else await unpack(target, folder, format, signal);
+      else await unpack(target, directory, format, signal);
     },
     close: () => dispatcher.close(),
   };
@@ -110,8 +110,8 @@ async function save(response: Response, path: string, { algorithm, onBytes, sign
 
 type Archive = Exclude<Release["format"], { kind: "program" }>;
 
-async function unpack(archive: string, folder: string, format: Archive, signal?: AbortSignal): Promise<void> {
-  const args = ["-x", "-C", folder, `--strip-components=${format.strip}`, "--no-same-owner"];
+async function unpack(archive: string, directory: string, format: Archive, signal?: AbortSignal): Promise<void> {
+  const args = ["-x", "-C", directory, `--strip-components=${format.strip}`, "--no-same-owner"];
   const options = { what: "Unpacking the release", ...(signal === undefined ? {} : { signal }) };
   if (format.kind === "tar.gz") {
     await runProgram("tar", [...args, "-z", "-f", archive, ...format.members], options);

@@ -20,14 +20,14 @@ export interface FindOptions {
 export async function findInstalled(tool: Tool, options: FindOptions): Promise<Found | undefined> {
   const { environment, passedOver, signal } = options;
   if (tool.fits === undefined) return undefined;
-  const folders = (environment["PATH"] ?? "")
+  const directories = (environment["PATH"] ?? "")
     .split(delimiter)
-    .filter((folder) => folder.startsWith("/"))
-    .map((folder) => ({ folder, where: "PATH" }));
+    .filter((directory) => directory.startsWith("/"))
+    .map((directory) => ({ directory, where: "PATH" }));
   const assets = environment["KUBEBUILDER_ASSETS"];
-  if (assets !== undefined) folders.push({ folder: assets, where: "KUBEBUILDER_ASSETS" });
-  for (const { folder, where } of folders) {
-    const path = join(folder, tool.name);
+  if (assets !== undefined) directories.push({ directory: assets, where: "KUBEBUILDER_ASSETS" });
+  for (const { directory, where } of directories) {
+    const path = join(directory, tool.name);
     if (!(await isExecutable(path))) continue;
     const printed = await printedVersion(path, signal);
     if (await tool.fits(printed, path)) return { path, where };

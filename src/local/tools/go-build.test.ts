@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { cacheFolder } from "./tool.ts";
+import { cacheDirectory } from "./tool.ts";
 import { findGo, goBuild } from "./go-build.ts";
 import { goEnvironment } from "./acquire-tools.ts";
 import { runProgram } from "./run-program.ts";
@@ -20,7 +20,7 @@ it.skipIf(go === undefined).each([
   { experiment: "fieldtrack", kept: "GOEXPERIMENT=fieldtrack" },
   { experiment: "unheard-of", kept: undefined },
 ])("builds with the experiment $experiment if Go knows it", { timeout: 180_000 }, async ({ experiment, kept }) => {
-  const environment = goEnvironment(cacheFolder(), process.env);
+  const environment = goEnvironment(cacheDirectory(), process.env);
   const output = join(module, "hello");
   await goBuild(go ?? "", { module, package: ".", set: {}, coldSeconds: 1, experiment }, output, { environment });
   const { stdout } = await runProgram(go ?? "", ["version", "-m", output], { environment });

@@ -9,9 +9,9 @@ import type { GoBuild } from "./tool.ts";
 
 /** Path of the `go` program: from `PATH`, or where Go's own installation instructions put it. */
 export async function findGo(environment: NodeJS.ProcessEnv): Promise<string | undefined> {
-  const folders = [...(environment["PATH"] ?? "").split(":").filter((folder) => folder !== ""), "/usr/local/go/bin"];
-  for (const folder of folders) {
-    const path = join(folder, "go");
+  const directories = [...(environment["PATH"] ?? "").split(":").filter((directory) => directory !== ""), "/usr/local/go/bin"];
+  for (const directory of directories) {
+    const path = join(directory, "go");
     if (await isExecutable(path)) return path;
   }
   return undefined;

@@ -7,32 +7,32 @@ import { goEnvironment } from "./acquire-tools.ts";
 import { runProgram } from "./run-program.ts";
 
 const go = await findGo(process.env);
-let folder: string;
+let directory: string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-go-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-go-"));
 });
 // Go's telemetry goes on writing for a moment after `go` has ended.
-afterEach(() => rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
+afterEach(() => rm(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
 
 /** Where Go itself says that it keeps its files. */
 async function places(environment: NodeJS.ProcessEnv): Promise<Record<string, string>> {
   const own = { GOPATH: "", GOMODCACHE: "", GOCACHE: "", GOENV: "", ...(environment as Record<string, string>) };
   const names = ["GOPATH", "GOMODCACHE", "GOCACHE", "GOTELEMETRYDIR", "GOPROXY"];
   const { stdout } = await runProgram(go ?? "", ["env", "-json", ...names], {
-    environment: { ...own, ...goEnvironment(join(folder, "cache"), own) },
+    environment: { ...own, ...goEnvironment(join(directory, "cache"), own) },
   });
   return JSON.parse(stdout) as Record<string, string>;
 }
 
 it.skipIf(go === undefined)("keeps all that Go writes in the cache, and reads the user's settings", async () => {
-  const home = join(folder, "home");
+  const home = join(directory, "home");
   await mkdir(join(home, ".config", "go"), { recursive: true });
   await writeFile(join(home, ".config", "go", "env"), "GOPROXY=https://proxy.example\n");
   expect(await places({ HOME: home, XDG_CONFIG_HOME: "", GOPROXY: "" })).toEqual({
-    GOPATH: join(folder, "cache", "go"),
-    GOMODCACHE: join(folder, "cache", "go", "pkg", "mod"),
-    GOCACHE: join(folder, "cache", "go", "build"),
-    GOTELEMETRYDIR: join(folder, "cache", "go", "config", "go", "telemetry"),
+    GOPATH: join(directory, "cache", "go"),
+    GOMODCACHE: join(directory, "cache", "go", "pkg", "mod"),
+    GOCACHE: join(directory, "cache", "go", "build"),
+    GOTELEMETRYDIR: join(directory, "cache", "go", "config", "go", "telemetry"),
     GOPROXY: "https://proxy.example",
   });
 });

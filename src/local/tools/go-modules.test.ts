@@ -6,23 +6,23 @@ import { goEnvironment } from "./acquire-tools.ts";
 import { findGo, goModuleSources } from "./go-build.ts";
 
 const go = await findGo(process.env);
-let folder: string;
+let directory: string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-go-"));
-  vi.stubEnv("HOME", folder);
+  directory = await mkdtemp(join(tmpdir(), "ramet-go-"));
+  vi.stubEnv("HOME", directory);
   for (const name of ["GOPATH", "GOMODCACHE", "GOENV", "XDG_CONFIG_HOME"]) vi.stubEnv(name, undefined);
   vi.stubEnv("GOPROXY", "https://proxy.example,direct");
 });
 afterEach(async () => {
   vi.unstubAllEnvs();
-  await rm(folder, { recursive: true, force: true });
+  await rm(directory, { recursive: true, force: true });
 });
 
-const sources = () => goModuleSources(go ?? "", goEnvironment(join(folder, "cache"), process.env));
+const sources = () => goModuleSources(go ?? "", goEnvironment(join(directory, "cache"), process.env));
 
 it.skipIf(go === undefined)("reads modules that the user has before it asks the user's proxy", async () => {
   expect(await sources()).toBe("https://proxy.example,direct");
-  const downloads = join(folder, "go", "pkg", "mod", "cache", "download");
+  const downloads = join(directory, "go", "pkg", "mod", "cache", "download");
   await mkdir(downloads, { recursive: true });
   expect(await sources()).toBe(`file://${downloads},https://proxy.example,direct`);
 });

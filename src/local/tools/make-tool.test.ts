@@ -14,7 +14,7 @@ import { findGo } from "./go-build.ts";
 import { type MakeOptions, makeTool } from "./make-tool.ts";
 import { progressLine } from "./progress.ts";
 import { runProgram } from "./run-program.ts";
-import { cacheFolder, limiter, type Release, type Tool } from "./tool.ts";
+import { cacheDirectory, limiter, type Release, type Tool } from "./tool.ts";
 
 let dir: string;
 let lines: string[];
@@ -49,7 +49,7 @@ function options(overrides: Partial<MakeOptions> = {}): MakeOptions {
   return {
     findGo: () => Promise.resolve(go),
     downloader: makeDownloader({}),
-    goEnvironment: { ...goEnvironment(cacheFolder(), process.env), HOME: join(dir, "home") },
+    goEnvironment: { ...goEnvironment(cacheDirectory(), process.env), HOME: join(dir, "home") },
     builds: limiter(1),
     line: progressLine("hello", (line) => lines.push(line), systemClock),
     ...overrides,

@@ -27,9 +27,9 @@ export async function makeTool(tool: Tool, parent: string, options: MakeOptions)
   await sweep(parent, prefix);
   const failures: string[] = [];
   for (const way of [download, build]) {
-    const folder = await mkdtemp(join(parent, prefix));
+    const directory = await mkdtemp(join(parent, prefix));
     try {
-      const inner = join(folder, tool.version);
+      const inner = join(directory, tool.version);
       await mkdir(inner, { mode: 0o755 });
       const how = await way(tool, inner, options);
       if (how === undefined) continue;
@@ -41,7 +41,7 @@ export async function makeTool(tool: Tool, parent: string, options: MakeOptions)
       options.line.note(message);
       failures.push(message);
     } finally {
-      await rm(folder, { recursive: true, force: true });
+      await rm(directory, { recursive: true, force: true });
     }
   }
   throw new RametError("ToolMissing", failures.join("; "));
@@ -54,11 +54,11 @@ async function sweep(parent: string, prefix: string): Promise<void> {
   }
 }
 
-async function download(tool: Tool, folder: string, options: MakeOptions): Promise<string | undefined> {
+async function download(tool: Tool, directory: string, options: MakeOptions): Promise<string | undefined> {
   if (tool.release === undefined) return undefined;
   const { line, signal } = options;
   line.doing("downloading the official release");
-  await options.downloader.fetchInto(folder, tool.name, tool.release, {
+  await options.downloader.fetchInto(directory, tool.name, tool.release, {
     onBytes: (bytes, total) => {
       line.detail(`${megabytes(bytes)}${total === undefined ? "" : ` of ${megabytes(total)}`} MB`);
     },
@@ -67,15 +67,15 @@ async function download(tool: Tool, folder: string, options: MakeOptions): Promi
   return "downloaded";
 }
 
-async function build(tool: Tool, folder: string, options: MakeOptions): Promise<string> {
+async function build(tool: Tool, directory: string, options: MakeOptions): Promise<string> {
   const { line, signal } = options;
   const go = await options.findGo();
   if (go === undefined) throw new RametError("ToolMissing", "Go is not installed, so it cannot be built");
   await options.builds(async () => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
     const environment = options.goEnvironment;
-    await goBuild(go, tool.build, join(folder, tool.name), { environment, ...(signal && { signal }) });
-    await tool.build.finish?.(folder);
+    await goBuild(go, tool.build, join(directory, tool.name), { environment, ...(signal && { signal }) });
+    await tool.build.finish?.(directory);
   });
   return "built";
 }

@@ -106,13 +106,13 @@ async function runscFits(printed: string, path: string): Promise<boolean> {
 /** Ramet's own programs: built from the sources that are there, and again whenever these change, or how they are built. */
 async function native(
   name: string,
-  folder: string,
+  directory: string,
   module: string,
   how: Pick<GoBuild, "experiment"> = {},
 ): Promise<Tool> {
   const version = await sourceDigest(module, how.experiment);
   const set = { "main.version": version };
-  return { name, version, build: { module, package: folder, set, coldSeconds: 30, ...how } };
+  return { name, version, build: { module, package: directory, set, coldSeconds: 30, ...how } };
 }
 
 /** 16 hex digits that change with any file that a Go module's programs are built from, and with `how`; its tests do not count. */

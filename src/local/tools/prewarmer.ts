@@ -10,11 +10,11 @@ import { join } from "node:path";
  *
  * `gvisor_sentry` must then be there too: without it PROGRAM is `/proc/self/exe`, which is the prewarmer itself.
  */
-export async function addPrewarmer(folder: string): Promise<void> {
+export async function addPrewarmer(directory: string): Promise<void> {
   if (process.arch !== "x64") return;
-  const sidecars = join(folder, "gvisor-bin");
+  const sidecars = join(directory, "gvisor-bin");
   await mkdir(sidecars, { mode: 0o755 });
-  await link(join(folder, "runsc"), join(sidecars, "gvisor_sentry"));
+  await link(join(directory, "runsc"), join(sidecars, "gvisor_sentry"));
   await writeFile(join(sidecars, "gvisor-sentry-prewarmer"), elf(amd64), { mode: 0o755 });
 }
 

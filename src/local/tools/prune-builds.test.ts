@@ -15,11 +15,11 @@ beforeEach(async () => {
 afterEach(() => rm(parent, { recursive: true, force: true }));
 
 async function made(version: string, at: Date): Promise<string> {
-  const folder = join(parent, version);
-  await mkdir(folder);
-  await writeFile(join(folder, "tool"), version);
-  await utimes(folder, at, at);
-  return folder;
+  const directory = join(parent, version);
+  await mkdir(directory);
+  await writeFile(join(directory, "tool"), version);
+  await utimes(directory, at, at);
+  return directory;
 }
 
 it("removes what nobody has asked for in a day, and keeps the current one, locks and what is being made", async () => {
@@ -54,9 +54,9 @@ it("keeps what a process runs from, or is told of in its environment", async () 
 });
 
 it("gives back what is asked for at the very moment at which it goes", async () => {
-  const folder = await made("old", daysAgo(2));
+  const directory = await made("old", daysAgo(2));
   const isInUse = async (): Promise<boolean> => {
-    await utimes(folder, now, now);
+    await utimes(directory, now, now);
     return false;
   };
   expect(await pruneBuilds({ parent, current: "current", now, isInUse })).toEqual([]);

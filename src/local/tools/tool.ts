@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { z } from "zod";
-import { userFolder } from "../user-directory.ts";
+import { userDirectory } from "../user-directory.ts";
 
 /** How one of the programs that Ramet needs is recognised and got. */
 export interface Tool {
@@ -35,18 +35,18 @@ export interface GoBuild {
   /** What a build from nothing takes on two cores, for the progress line. */
   coldSeconds: number;
   /** Adds to the folder what the program wants beside it. */
-  finish?: (folder: string) => Promise<void>;
+  finish?: (directory: string) => Promise<void>;
 }
 
 /** Where Ramet keeps what can be got again: `$XDG_CACHE_HOME/ramet`, else `~/.cache/ramet` (XDG base directories). */
-export function cacheFolder(environment: NodeJS.ProcessEnv = process.env): string {
-  return userFolder(environment, "XDG_CACHE_HOME", [".cache"]);
+export function cacheDirectory(environment: NodeJS.ProcessEnv = process.env): string {
+  return userDirectory(environment, "XDG_CACHE_HOME", [".cache"]);
 }
 
 /** The version of a tool that lies in the cache; none for one that was found installed. */
-export function cachedToolVersion(path: string, folder: string): string | undefined {
-  const [name, version, program] = path.startsWith(`${folder}/tools/`)
-    ? path.slice(`${folder}/tools/`.length).split("/")
+export function cachedToolVersion(path: string, directory: string): string | undefined {
+  const [name, version, program] = path.startsWith(`${directory}/tools/`)
+    ? path.slice(`${directory}/tools/`.length).split("/")
     : [];
   return name !== undefined && program === name ? version : undefined;
 }

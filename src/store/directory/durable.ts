@@ -4,16 +4,16 @@ import type { BigIntStats } from "node:fs";
 import { errnoOf } from "../store-error.ts";
 
 /** Makes the entries of folders durable. In parallel, because a journaling file system then commits them together. */
-export async function syncFolders(paths: Iterable<string>): Promise<void> {
-  await Promise.all(Array.from(paths, syncFolder));
+export async function syncDirectories(paths: Iterable<string>): Promise<void> {
+  await Promise.all(Array.from(paths, syncDirectory));
 }
 
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
-    await folder.sync();
+    await directory.sync();
   } finally {
-    await folder.close();
+    await directory.close();
   }
 }
 

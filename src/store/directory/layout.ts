@@ -9,7 +9,7 @@ export interface Layout {
   readonly path: string;
   /** Says whose folder it is, so that a cell knows it under whatever path it is mounted. */
   readonly marker: string;
-  readonly contentFolder: string;
+  readonly contentDirectory: string;
   readonly checkpoints: string;
   readonly staging: string;
   /** Where content of this digest is kept. */
@@ -39,18 +39,18 @@ export const doomedPrefix = "_doomed";
 export const contentPrefix = "_content";
 
 export function layoutOf(path: string): Layout {
-  const contentFolder = join(path, "content", "sha256");
+  const contentDirectory = join(path, "content", "sha256");
   const checkpoints = join(path, "checkpoints");
   const staging = join(path, "staging");
   return {
     path,
     marker: join(path, "namespace.json"),
-    contentFolder,
+    contentDirectory,
     checkpoints,
     staging,
     content: (digest) => {
       const hex = digest.slice("sha256:".length);
-      return join(contentFolder, hex.slice(0, 2), hex);
+      return join(contentDirectory, hex.slice(0, 2), hex);
     },
     checkpoint: (id) => checkpointLayout(join(checkpoints, id)),
     stagingEntry: (kind, id) => join(staging, [kind, ...(id === undefined ? [] : [id]), random()].join(".")),

@@ -7,26 +7,26 @@ import { RametError } from "../../base/errors.ts";
 import { NamespaceName } from "../checkpoint-id.ts";
 import { refused } from "../grant-check.ts";
 import { ownerFile } from "../owner.ts";
-import { readSmallFile, statOf, syncFolders, unless, writeDurably } from "./durable.ts";
+import { readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { doomedPrefix, type Layout, layoutOf, requireRoot } from "./layout.ts";
 
 const Marker = z.object({ v: z.literal(1), namespace: z.string() });
 
 /** Makes the folder of a namespace, or finds it made. The store's root must exist: an unmounted disk is not filled. */
-export async function makeNamespaceFolder(root: string, path: string, namespace: string): Promise<Layout> {
+export async function makeNamespaceDirectory(root: string, path: string, namespace: string): Promise<Layout> {
   const layout = layoutOf(path);
   if ((await readMarker(layout)) === namespace) return layout;
   await unless(mkdir(path, { mode: 0o700 }), "EEXIST");
-  await requireFolders(path);
-  for (const folder of [layout.contentFolder, layout.checkpoints, layout.staging]) {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+  await requireDirectories(path);
+  for (const directory of [layout.contentDirectory, layout.checkpoints, layout.staging]) {
+    await mkdir(directory, { recursive: true, mode: 0o700 });
   }
   await chmod(path, 0o700);
   const draft = layout.stagingEntry(doomedPrefix);
   await writeDurably(draft, Buffer.from(canonicalJson({ v: 1, namespace })));
   await unless(link(draft, layout.marker), "EEXIST");
   await rm(draft, { force: true });
-  await syncFolders([path, root]);
+  await syncDirectories([path, root]);
   return layout;
 }
 
@@ -34,14 +34,14 @@ export async function makeNamespaceFolder(root: string, path: string, namespace:
  * The folder that a grant names, once it is found to be the namespace's own, with no link in it that leads elsewhere.
  * Errors: `StoreUnavailable`, `GrantInvalid`.
  */
-export async function openNamespaceFolder(grant: DirectoryGrant): Promise<Layout> {
+export async function openNamespaceDirectory(grant: DirectoryGrant): Promise<Layout> {
   if (!grant.path.startsWith("/") || grant.path.split("/").includes("..")) {
     throw refused(grant, `its path ${grant.path} is not absolute or climbs`);
   }
   const layout = layoutOf(grant.path);
-  const folders = requireFolders(layout.path, layout.contentFolder, layout.checkpoints, layout.staging);
+  const directories = requireDirectories(layout.path, layout.contentDirectory, layout.checkpoints, layout.staging);
   // What the marker says is told first.
-  folders.catch(() => undefined);
+  directories.catch(() => undefined);
   const namespace = await readMarker(layout);
   if (namespace === undefined) {
     throw new RametError("StoreUnavailable", `store folder ${grant.path} cannot be used: it is no namespace's folder`, {
@@ -49,7 +49,7 @@ export async function openNamespaceFolder(grant: DirectoryGrant): Promise<Layout
     });
   }
   if (namespace !== grant.namespace) throw refused(grant, `${grant.path} belongs to namespace ${namespace}`);
-  await folders;
+  await directories;
   return layout;
 }
 
@@ -59,7 +59,7 @@ export async function namespaceOf(path: string): Promise<string | undefined> {
 }
 
 /** Throws unless each path is a folder itself and not a link to one. */
-export async function requireFolders(...paths: string[]): Promise<void> {
+export async function requireDirectories(...paths: string[]): Promise<void> {
   const all = await Promise.all(paths.map(async (path) => ({ path, stats: await statOf(path) })));
   for (const { path, stats } of all) {
     if (stats?.isDirectory() === true) continue;
@@ -106,7 +106,7 @@ export async function namespacesIn(root: string): Promise<Namespaces> {
       continue;
     }
     const layout = layoutOf(path);
-    await requireFolders(layout.contentFolder, layout.checkpoints, layout.staging);
+    await requireDirectories(layout.contentDirectory, layout.checkpoints, layout.staging);
     namespaces.found.push({ namespace: entry.name, layout });
   }
   return namespaces;

@@ -18,14 +18,14 @@ import {
   writeFingerprints,
 } from "./fingerprints.ts";
 import { doomedPrefix, type Layout, restorePrefix } from "./layout.ts";
-import { openNamespaceFolder } from "./namespace-directory.ts";
+import { openNamespaceDirectory } from "./namespace-directory.ts";
 import { publishedManifest } from "./published.ts";
 
 /** The cell's side of a restore; `openForRead` says what it promises. */
 export async function openDirectoryForRead(grant: DirectoryGrant, options: OpenForReadOptions): Promise<ReadSession> {
   checkGrant(grant, "read", (options.now ?? Date.now)());
   try {
-    const layout = await openNamespaceFolder(grant);
+    const layout = await openNamespaceDirectory(grant);
     const held =
       (await holdByLinks(layout, grant.checkpointId)) ?? (await holdByHandles(options.scratchPath ?? tmpdir()));
     try {

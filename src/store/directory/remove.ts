@@ -4,7 +4,7 @@ import type { CheckpointRef } from "../checkpoint-id.ts";
 import type { Removal } from "../checkpoint-store.ts";
 import type { Step } from "../sessions.ts";
 import { collectContent } from "./content.ts";
-import { ifPresent, statOf, syncFolders, unless } from "./durable.ts";
+import { ifPresent, statOf, syncDirectories, unless } from "./durable.ts";
 import { doomedPrefix, type Layout } from "./layout.ts";
 import { unverifiedManifest } from "./published.ts";
 
@@ -18,7 +18,7 @@ export async function removeCheckpoint(layout: Layout, ref: CheckpointRef, step:
   const doomed = await doom(layout, layout.checkpoint(ref.checkpointId).path);
   if (doomed === undefined) return { removed: false, freedBytes: 0 };
   await step("doomed");
-  await syncFolders([layout.checkpoints]);
+  await syncDirectories([layout.checkpoints]);
   let freedBytes = await removeRest(doomed);
   await step("rest-removed");
   const digests = new Set(manifest?.files.map((file) => file.digest));

@@ -9,9 +9,9 @@ import { expiryOf } from "../grant-check.ts";
 import { anotherCluster, decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
 import { guarded, roomHint, storeError } from "../store-error.ts";
-import { ifPresent, readSmallFile, statOf, syncFolders, unless, writeDurably } from "./durable.ts";
+import { ifPresent, readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { type Layout, layoutOf, requireRoot, rootProblem } from "./layout.ts";
-import { makeNamespaceFolder, namespaceOf, namespacesIn, requireFolders } from "./namespace-directory.ts";
+import { makeNamespaceDirectory, namespaceOf, namespacesIn, requireDirectories } from "./namespace-directory.ts";
 import { findPublished, publishedManifest } from "./published.ts";
 import { removeCheckpoint } from "./remove.ts";
 import { scrubStore } from "./scrub.ts";
@@ -42,18 +42,18 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
   }
 
   /** A namespace's folder, if there is one: the first grant to write makes it. */
-  async function folderOf(namespace: string): Promise<Layout | undefined> {
+  async function directoryOf(namespace: string): Promise<Layout | undefined> {
     const layout = layoutOf(join(root, checkedNamespace(namespace)));
     await requireRoot(root);
     if ((await namespaceOf(layout.path)) === undefined) return undefined;
-    await requireFolders(layout.path, layout.contentFolder, layout.checkpoints, layout.staging);
+    await requireDirectories(layout.path, layout.contentDirectory, layout.checkpoints, layout.staging);
     return layout;
   }
 
   function find(request: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
     return guarded(`looking for checkpoint ${request.checkpointId}`, async () => {
       const ref = checkedRef(request);
-      const layout = await folderOf(ref.namespace);
+      const layout = await directoryOf(ref.namespace);
       return layout && findPublished(layout, ref);
     });
   }
@@ -65,7 +65,7 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
       guarded(`granting to write checkpoint ${request.checkpointId}`, async () => {
         const ref = checkedRef(request);
         await requireRoot(root);
-        await makeNamespaceFolder(root, join(root, ref.namespace), ref.namespace);
+        await makeNamespaceDirectory(root, join(root, ref.namespace), ref.namespace);
         return grantFor(ref, "write", request.ttlMilliseconds);
       }),
     grantRead: (request) =>
@@ -78,7 +78,7 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
     manifest: (request) =>
       guarded(`reading the manifest of checkpoint ${request.checkpointId}`, async () => {
         const ref = checkedRef(request);
-        const layout = (await folderOf(ref.namespace)) ?? layoutOf(join(root, ref.namespace));
+        const layout = (await directoryOf(ref.namespace)) ?? layoutOf(join(root, ref.namespace));
         return publishedManifest(layout, ref, request.digest);
       }),
     find,
@@ -86,14 +86,14 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
     remove: (request) =>
       guarded(`removing checkpoint ${request.checkpointId}`, async () => {
         const ref = checkedRef(request);
-        const layout = await folderOf(ref.namespace);
+        const layout = await directoryOf(ref.namespace);
         return layout === undefined ? { removed: false, freedBytes: 0 } : removeCheckpoint(layout, ref, step);
       }),
     sweep: (request) => guarded(`sweeping the store ${root}`, () => sweepStore(root, request, { now: now(), step })),
     scrub: (request = {}) => guarded(`scrubbing the store ${root}`, () => scrubStore(root, request)),
     usage: (namespace) =>
       guarded(`measuring namespace ${namespace}`, async () => {
-        const layout = await folderOf(namespace);
+        const layout = await directoryOf(namespace);
         return layout === undefined ? noUsage : usageOf(layout);
       }),
     namespaces: () =>
@@ -126,7 +126,7 @@ async function claim(root: string, cluster: string): Promise<string | undefined>
   } finally {
     await rm(draft, { force: true });
   }
-  await syncFolders([root]);
+  await syncDirectories([root]);
   return ownerOf(root);
 }
 
@@ -150,7 +150,7 @@ async function tryWrite(root: string): Promise<void> {
   try {
     await writeDurably(path, Buffer.alloc(4096));
     await link(path, `${path}.link`);
-    await syncFolders([root]);
+    await syncDirectories([root]);
   } finally {
     await rm(path, { force: true });
     await rm(`${path}.link`, { force: true });
@@ -177,7 +177,7 @@ async function usageOf(layout: Layout): Promise<StoreUsage> {
   const published = newTally();
   for (const id of checkpoints) await count(layout.checkpoint(id).image, counted, published);
   const other = newTally();
-  for (const path of [layout.staging, layout.contentFolder]) await count(path, counted, other);
+  for (const path of [layout.staging, layout.contentDirectory]) await count(path, counted, other);
   return {
     checkpoints: checkpoints.length,
     contents: published.files,

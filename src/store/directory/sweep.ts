@@ -93,11 +93,11 @@ async function sweepCheckpoints({ namespace, layout, options, report, before, by
 }
 
 async function sweepContents({ layout, options, report, by }: NamespaceSweep): Promise<void> {
-  for (const bucket of await readdir(layout.contentFolder)) {
-    for (const hex of (await ifPresent(readdir(join(layout.contentFolder, bucket)))) ?? []) {
+  for (const bucket of await readdir(layout.contentDirectory)) {
+    for (const hex of (await ifPresent(readdir(join(layout.contentDirectory, bucket)))) ?? []) {
       options.signal?.throwIfAborted();
       if (!/^[0-9a-f]{64}$/.test(hex) || !hex.startsWith(bucket)) {
-        report.foreign.push(join(layout.contentFolder, bucket, hex));
+        report.foreign.push(join(layout.contentDirectory, bucket, hex));
         continue;
       }
       const freedBytes = await by.content(layout, `sha256:${hex}`);

@@ -18,10 +18,10 @@ import {
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { alreadyPublished, guarded, roomHint } from "../store-error.ts";
 import { keepContent } from "./content.ts";
-import { statOf, syncFolders, unless, writeDurably } from "./durable.ts";
+import { statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { fingerprintOf, type Fingerprints, sameFingerprint, writeFingerprints } from "./fingerprints.ts";
 import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.ts";
-import { openNamespaceFolder } from "./namespace-directory.ts";
+import { openNamespaceDirectory } from "./namespace-directory.ts";
 import { findPublished } from "./published.ts";
 
 /** The cell's side of a publication; `openForWrite` says what it promises. */
@@ -33,7 +33,7 @@ export async function openDirectoryForWrite(
   const what = `opening checkpoint ${grant.checkpointId} for writing`;
   checkGrant(grant, "write", now());
   return guarded(what, async () => {
-    const layout = await openNamespaceFolder(grant);
+    const layout = await openNamespaceDirectory(grant);
     await requireRoom(layout, grant, options.expectedBytes ?? 0);
     const attempt = checkpointLayout(layout.stagingEntry(grant.checkpointId));
     await mkdir(attempt.path, { mode: 0o700 });
@@ -75,12 +75,12 @@ async function publish(context: Attempt, draft: ManifestDraft): Promise<Publicat
   timer.end("hash");
   await step("sealed");
 
-  const folders = new Set([layout.contentFolder, attempt.image, attempt.path]);
+  const directories = new Set([layout.contentDirectory, attempt.image, attempt.path]);
   let sharedBytes = 0;
   for (const file of sealed.files) {
     const shared = await keepContent(layout, attempt, file);
     if (shared) sharedBytes += file.sizeBytes;
-    folders.add(dirname(layout.content(file.digest)));
+    directories.add(dirname(layout.content(file.digest)));
     await step("content");
   }
   timer.end("content");
@@ -91,7 +91,7 @@ async function publish(context: Attempt, draft: ManifestDraft): Promise<Publicat
   await writeFingerprints(attempt, join(attempt.path, "fingerprints.draft"), await sealed.fingerprints());
   await writeDurably(attempt.manifest, bytes);
   await step("manifest");
-  await syncFolders(folders);
+  await syncDirectories(directories);
   timer.end("manifest");
   await step("synced");
 
@@ -99,7 +99,7 @@ async function publish(context: Attempt, draft: ManifestDraft): Promise<Publicat
   const published = { manifestDigest: digest, sizeBytes: sizeOf(manifest) };
   await takeId(context, published);
   await step("renamed");
-  await syncFolders([layout.checkpoints, layout.staging]);
+  await syncDirectories([layout.checkpoints, layout.staging]);
   timer.end("rename");
   await step("published");
   return { ...published, sharedBytes, phases: timer.phases };
@@ -156,8 +156,8 @@ async function sealImage(imagePath: string, signal?: AbortSignal): Promise<Seale
   };
 }
 
-async function sealFile(folder: string, name: string, signal?: AbortSignal): Promise<ManifestFile> {
-  const file = await open(join(folder, name), constants.O_RDONLY | constants.O_NOFOLLOW);
+async function sealFile(directory: string, name: string, signal?: AbortSignal): Promise<ManifestFile> {
+  const file = await open(join(directory, name), constants.O_RDONLY | constants.O_NOFOLLOW);
   try {
     await file.chmod(0o400);
     const before = fingerprintOf(await file.stat({ bigint: true }));

@@ -9,7 +9,7 @@ import {
   CheckpointRequest,
   IdentityRequest,
   RestoreRequest,
-  SwapRequest,
+  RestoreInPlaceCall,
   type CellConfig,
   type CellState,
   type CheckpointResult,
@@ -117,7 +117,7 @@ export class StandInCell {
         return { state: await this.#restore(RestoreRequest.parse(body)), phases: { engine: 1 } };
       case "swap":
         if (this.behaviour.swapError !== undefined) throw this.behaviour.swapError;
-        return { state: await this.#restore(SwapRequest.parse(body)), phases: { engine: 1 } };
+        return { state: await this.#restore(RestoreInPlaceCall.parse(body)), phases: { engine: 1 } };
       case "checkpoint":
         return this.#checkpoint(CheckpointRequest.parse(body));
       case "stop":

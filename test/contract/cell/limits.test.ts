@@ -165,23 +165,23 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
 
 /** The groups on the machine that are named after a cell. */
 async function groupsOf({ address }: RunningCell): Promise<string[]> {
-  const parents = Object.values(own).map((folder) => join(folder, "ramet"));
+  const parents = Object.values(own).map((directory) => join(directory, "ramet"));
   const found = await Promise.all(
     parents.map(async (parent) => (await readdir(parent).catch(() => [])).map((name) => join(parent, name))),
   );
-  return found.flat().filter((folder) => folder.endsWith(`/${address.sandboxUid}`));
+  return found.flat().filter((directory) => directory.endsWith(`/${address.sandboxUid}`));
 }
 
 async function processesOf(cell: RunningCell): Promise<string[]> {
-  const folder = (await groupsOf(cell)).find((one) => one.startsWith(own.cpu ?? "-"));
-  const text = await readFile(`${folder ?? ""}/sandbox/cgroup.procs`, "utf8");
+  const directory = (await groupsOf(cell)).find((one) => one.startsWith(own.cpu ?? "-"));
+  const text = await readFile(`${directory ?? ""}/sandbox/cgroup.procs`, "utf8");
   return text.trim().split("\n");
 }
 
 /** How often the quota of a cell's leaf was used up before its period was over. */
 async function throttledPeriodsOf(cell: RunningCell): Promise<number> {
-  const folder = (await groupsOf(cell)).find((one) => one.startsWith(own.cpu ?? "-"));
-  const text = await readFile(`${folder ?? ""}/sandbox/cpu.stat`, "utf8");
+  const directory = (await groupsOf(cell)).find((one) => one.startsWith(own.cpu ?? "-"));
+  const text = await readFile(`${directory ?? ""}/sandbox/cpu.stat`, "utf8");
   return Number(/^nr_throttled (\d+)$/m.exec(text)?.[1]);
 }
 

@@ -37,17 +37,17 @@ describe("volumes of a sandbox", () => {
   const volumesOf = (name: string): string => join(cells.rig.directory, `volumes-${name}`);
 
   async function withVolumes(name: string): Promise<CellOptions> {
-    const folder = (volume: string): string => join(volumesOf(name), volume);
+    const directory = (volume: string): string => join(volumesOf(name), volume);
     for (const volume of ["work", "small", "config"]) {
-      await mkdir(folder(volume), { recursive: true });
-      await chmod(folder(volume), 0o777);
+      await mkdir(directory(volume), { recursive: true });
+      await chmod(directory(volume), 0o777);
     }
-    await writeFile(join(folder("config"), "name"), name);
+    await writeFile(join(directory("config"), "name"), name);
     const command = ["sh", "-c", 'mkdir -p /work/sub; exec python3 -c "$0"', holder];
     const mounts = [
-      { source: folder("config"), target: "/config", readOnly: true },
-      { source: folder("small"), target: "/small", readOnly: false, emptyDir: { sizeLimitBytes: 1 << 20 } },
-      { source: folder("work"), target: "/work", readOnly: false, emptyDir: {} },
+      { source: directory("config"), target: "/config", readOnly: true },
+      { source: directory("small"), target: "/small", readOnly: false, emptyDir: { sizeLimitBytes: 1 << 20 } },
+      { source: directory("work"), target: "/work", readOnly: false, emptyDir: {} },
     ];
     return { name, container: { command, mounts, user: { uid: 1000, gid: 1000 } } };
   }

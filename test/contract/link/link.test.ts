@@ -18,22 +18,22 @@ const worldPort = 18_081;
 
 // Entering a network namespace takes root; the same as an ordinary user is tested in native/link.
 describe.skipIf(process.getuid?.() !== 0)("link", () => {
-  let folder: string;
+  let directory: string;
   let binary: string;
   const stops: (() => unknown)[] = [];
 
   beforeEach(async () => {
-    folder = await mkdtemp(join(tmpdir(), "link-"));
+    directory = await mkdtemp(join(tmpdir(), "link-"));
     binary = process.env["RAMET_LINK"] ?? (await acquireTools({ names: ["ramet-link"] }))["ramet-link"];
   });
   afterEach(async () => {
     for (const stop of stops.splice(0).reverse()) await stop();
-    await rm(folder, { recursive: true });
+    await rm(directory, { recursive: true });
   });
 
   async function start(config: Partial<LinkConfig> = {}): Promise<Link> {
     const full = {
-      socket: join(folder, "s"),
+      socket: join(directory, "s"),
       ports: [],
       listen: "",
       egress: allowAll,
@@ -48,7 +48,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
   /** A link whose own network is not this machine's, with an echo server on every address of 203.0.113.0/24. */
   async function startInWorld(config: Partial<LinkConfig> = {}): Promise<Link> {
     const real = binary;
-    binary = await worldScript(folder, real);
+    binary = await worldScript(directory, real);
     const link = await start(config);
     binary = real;
     const server = await echoIn(`/proc/${link.pid}/ns/net`, worldPort);

@@ -8,8 +8,8 @@ export const podAddress = "198.51.100.5";
  * Writes a program that runs link in a network of its own instead of this machine's, and returns its path. There,
  * 203.0.113.0/24 is reachable and no interface's own, as the rest of the world is to a Pod.
  */
-export async function worldScript(folder: string, binary: string): Promise<string> {
-  const path = join(folder, "link-in-world");
+export async function worldScript(directory: string, binary: string): Promise<string> {
+  const path = join(directory, "link-in-world");
   const setUp = [
     "ip link set lo up",
     `ip address add ${podAddress}/32 dev lo`,

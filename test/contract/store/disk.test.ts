@@ -7,22 +7,22 @@ import { openForWrite } from "../../../src/store/open.ts";
 import type { Order } from "./order.ts";
 import { runChild, runInOwnMounts } from "./run-child.ts";
 
-let folder: string;
+let directory: string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-store-disk-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-store-disk-"));
 });
-afterEach(() => rm(folder, { recursive: true }));
+afterEach(() => rm(directory, { recursive: true }));
 
 const small = { "pages.img": "small" };
 
 function order(operation: Order["operation"], checkpointId: string, files: Record<string, string> = small): Order {
-  return { operation, root: folder, checkpointId, files };
+  return { operation, root: directory, checkpointId, files };
 }
 
 test("a full store says so, keeps what it had, and takes checkpoints again once there is room", async () => {
   const big = { "pages.img": "x".repeat(20_000), "checkpoint.img": "y".repeat(20_000) };
   const script = `mount -t tmpfs -o size=128k store "$DIR"; {0}; head -c 80000 /dev/zero > "$DIR/ballast"; {1}; {2}; {3}; rm "$DIR/ballast"; {1}`;
-  const lines = await runInOwnMounts(folder, script, [
+  const lines = await runInOwnMounts(directory, script, [
     order("publish", "first"),
     order("publish", "second", big),
     order("probe", ""),
@@ -37,7 +37,7 @@ test("a full store says so, keeps what it had, and takes checkpoints again once 
 
 test("a store that gets full during a publication says so, and the repeat succeeds once there is room", async () => {
   const script = `mount -t tmpfs -o size=128k store "$DIR"; {0}; {1}; rm "$DIR/ballast"; {2}`;
-  const lines = await runInOwnMounts(folder, script, [
+  const lines = await runInOwnMounts(directory, script, [
     order("publish", "first"),
     { ...order("publish", "second", { "pages.img": "second" }), fillAt: "sealed" },
     order("publish", "second", { "pages.img": "second" }),
@@ -49,7 +49,7 @@ test("a store that gets full during a publication says so, and the repeat succee
 
 test("a read-only store says so", async () => {
   const script = `mount -t tmpfs store "$DIR"; {0}; mount -o remount,ro "$DIR"; {1}; {2}; {3}`;
-  const lines = await runInOwnMounts(folder, script, [
+  const lines = await runInOwnMounts(directory, script, [
     order("publish", "first"),
     order("publish", "second"),
     order("probe", ""),
@@ -61,15 +61,18 @@ test("a read-only store says so", async () => {
 
 test("a cell that has the store read-only can restore, and goes on when the checkpoint is removed", async () => {
   const script = `{0} > /dev/null; mkdir "$DIR/view"; mount --bind "$DIR/team-a" "$DIR/view"; mount -o remount,bind,ro "$DIR/view"; {1}; ls -A "$DIR/view/staging" "$DIR/scratch"`;
-  await mkdir(join(folder, "scratch"));
-  const lines = await runInOwnMounts(folder, script, [order("publish", "first"), order("restore-read-only", "first")]);
+  await mkdir(join(directory, "scratch"));
+  const lines = await runInOwnMounts(directory, script, [
+    order("publish", "first"),
+    order("restore-read-only", "first"),
+  ]);
   expect(JSON.parse(lines[0] ?? "")).toEqual({ removed: true, image: small });
   // Of what the restore made, nothing is left in either place.
   expect(lines.slice(1).filter((line) => line !== "" && !line.endsWith(":"))).toEqual([]);
 });
 
 test("a missing store says so, and nothing is made in its place", async () => {
-  const root = join(folder, "unmounted");
+  const root = join(directory, "unmounted");
   for (const operation of ["publish", "remove", "sweep", "probe"] as const) {
     expect(JSON.parse(await runChild({ ...order(operation, "first"), root }))).toMatchObject({
       error: { code: "StoreUnavailable", hint: expect.stringContaining("mount") as string },
@@ -80,11 +83,11 @@ test("a missing store says so, and nothing is made in its place", async () => {
 });
 
 test("too little room is said before anything is written", async () => {
-  const store = directoryStore({ root: folder });
+  const store = directoryStore({ root: directory });
   const ref = { namespace: "team-a", checkpointId: "huge" };
   const grant = await store.grantWrite({ ...ref, ttlMilliseconds: 60_000 });
   await expect(openForWrite(grant, { expectedBytes: 2 ** 60 })).rejects.toMatchObject({ code: "StoreFull" });
   expect((await store.usage("team-a")).stagingBytes).toBe(0);
-  const { problem } = await directoryStore({ root: folder, minimumFreeBytes: 2 ** 60 }).probe();
+  const { problem } = await directoryStore({ root: directory, minimumFreeBytes: 2 ** 60 }).probe();
   expect(problem).toMatchObject({ code: "StoreFull" });
 });

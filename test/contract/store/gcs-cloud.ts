@@ -2,7 +2,7 @@ import { rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startGcsServer } from "../../setup/gcs-server.ts";
-import { makeGoogleAccount } from "../../setup/google-account.ts";
+import { makeGcsAccount } from "../../setup/google-account.ts";
 import type { CloudUnderTest } from "./cloud-under-test.ts";
 
 /** Where the key of an account lies that the server does not know. */
@@ -12,7 +12,7 @@ export const gcsCloud: CloudUnderTest = {
   name: "Google Cloud Storage",
   start: async () => {
     const server = await startGcsServer();
-    await writeFile(strangeKeyPath, makeGoogleAccount().keyFile);
+    await writeFile(strangeKeyPath, makeGcsAccount().keyFile);
     const stop = () => Promise.all([rm(strangeKeyPath), server.stop()]).then(() => undefined);
     return { ...server, stop };
   },

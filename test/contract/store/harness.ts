@@ -73,8 +73,8 @@ export async function leaveRest(s: StoreUnderTest, ref: CheckpointRef, files: Fi
   );
 }
 
-export async function writeFiles(folder: string, files: Files): Promise<void> {
-  for (const [name, content] of Object.entries(files)) await writeFile(join(folder, name), content);
+export async function writeFiles(directory: string, files: Files): Promise<void> {
+  for (const [name, content] of Object.entries(files)) await writeFile(join(directory, name), content);
 }
 
 export async function openRead(

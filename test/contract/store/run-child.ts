@@ -14,11 +14,11 @@ export async function runChild(order: Order): Promise<string> {
  * Runs `script` (shell, as root of a mount namespace of its own) in which `$DIR` is the folder and `{0}`, `{1}` … run
  * the orders. Answers the lines that they print.
  */
-export async function runInOwnMounts(folder: string, script: string, orders: Order[]): Promise<string[]> {
+export async function runInOwnMounts(directory: string, script: string, orders: Order[]): Promise<string[]> {
   const steps = orders.map((order) => `'${process.execPath}' '${program}' '${JSON.stringify(order)}'`);
   const filled = script.replaceAll(/\{(\d+)\}/g, (_, index: string) => steps[Number(index)] ?? "false");
   const child = spawn("unshare", ["--user", "--map-root-user", "--mount", "sh", "-euc", filled], {
-    env: { ...process.env, DIR: folder },
+    env: { ...process.env, DIR: directory },
     stdio: ["ignore", "pipe", "inherit"],
   });
   const lines: string[] = [];

@@ -15,7 +15,7 @@ const cluster = await TestCluster.create();
 try {
   await cluster.up();
   const world = await openProgram("test/program/programs/upgrade", {
-    kubeconfig: cluster.folder.kubeconfig,
+    kubeconfig: cluster.directory.kubeconfig,
     ...upgradeOptions,
   });
   const { succeeded, text } = await world.engine.up();

@@ -3,9 +3,9 @@ import { type Clock, delay } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { LogTail } from "./log-tail.ts";
 import { shell, unknownEnd } from "./shell.ts";
-import { egressNote, type StepContext, type StepOutcome, type StepSurroundings } from "./step.ts";
+import { egressNote, type StepContext, type StepOutcome, type StepEnvironment } from "./step.ts";
 
-export interface CommandWish {
+export interface CommandRequest {
   commandLine: string;
   context: StepContext;
   tag: string;
@@ -18,8 +18,8 @@ export interface CommandWish {
  * @throws RametError `SandboxLost` when its end cannot be known, `GuestUnreachable`, `Canceled`
  */
 export async function runCommand(
-  wish: CommandWish,
-  around: StepSurroundings,
+  wish: CommandRequest,
+  around: StepEnvironment,
   log: LogTail,
 ): Promise<Pick<StepOutcome, "exitCode" | "error">> {
   const { timeoutSeconds } = wish;
@@ -45,7 +45,7 @@ export async function runCommand(
   }
 }
 
-async function follow(wish: CommandWish, around: StepSurroundings, log: LogTail): Promise<number> {
+async function follow(wish: CommandRequest, around: StepEnvironment, log: LogTail): Promise<number> {
   const { clock, signal } = around;
   const guest = around.guest(wish.context.user);
   let begin = wish.fresh;
@@ -64,7 +64,11 @@ async function follow(wish: CommandWish, around: StepSurroundings, log: LogTail)
   }
 }
 
-function start(guest: SandboxGuest, { commandLine, context, tag, timeoutSeconds }: CommandWish, signal: AbortSignal) {
+function start(
+  guest: SandboxGuest,
+  { commandLine, context, tag, timeoutSeconds }: CommandRequest,
+  signal: AbortSignal,
+) {
   const wish = { ...shell(commandLine, context, tag), timeoutMilliseconds: timeoutSeconds * 1000 };
   return guest.startProcess(wish, signal);
 }
@@ -81,7 +85,7 @@ async function exitCodeOf(events: Events, log: LogTail): Promise<number> {
   throw new RametError("GuestUnreachable", "the end of a command was not told", { retryable: true });
 }
 
-function failed(exitCode: number, log: LogTail, { egress }: StepSurroundings): string {
+function failed(exitCode: number, log: LogTail, { egress }: StepEnvironment): string {
   const note = egressNote(log.text(), egress);
   return `exit code ${exitCode}${note === undefined ? "" : `; ${note}`}`;
 }

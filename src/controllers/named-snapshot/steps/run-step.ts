@@ -10,14 +10,14 @@ import { RametError } from "../../../base/errors.ts";
 import { LogTail } from "./log-tail.ts";
 import { runCommand } from "./run-command.ts";
 import { shell, unknownEnd } from "./shell.ts";
-import type { StepContext, StepOutcome, StepSurroundings, StepWish } from "./step.ts";
+import type { StepContext, StepOutcome, StepEnvironment, StepRequest } from "./step.ts";
 
 /**
  * Carries out one step. A step that was begun before (by a controller that is gone) is followed to its end, if the guest
  * still knows it. What the recipe does wrong is an outcome with an `error`.
  * @throws RametError when nobody can say how the step has ended
  */
-export async function runStep(wish: StepWish, around: StepSurroundings): Promise<StepOutcome> {
+export async function runStep(wish: StepRequest, around: StepEnvironment): Promise<StepOutcome> {
   const { clock } = around;
   const begun = clock.monotonicMilliseconds();
   const log = new LogTail();
@@ -33,7 +33,7 @@ export async function runStep(wish: StepWish, around: StepSurroundings): Promise
 
 type Result = Pick<StepOutcome, "exitCode" | "error">;
 
-async function carryOut(wish: StepWish, around: StepSurroundings, log: LogTail): Promise<Result> {
+async function carryOut(wish: StepRequest, around: StepEnvironment, log: LogTail): Promise<Result> {
   const { step } = wish;
   if (step.run !== undefined) {
     const timeoutSeconds = step.timeoutSeconds ?? runTimeoutSeconds;
@@ -48,8 +48,8 @@ async function carryOut(wish: StepWish, around: StepSurroundings, log: LogTail):
 /** The command goes on by itself; its first word from the guest is the end of the step. */
 async function startCommand(
   commandLine: string,
-  { tag, context, fresh }: StepWish,
-  { guest, signal }: StepSurroundings,
+  { tag, context, fresh }: StepRequest,
+  { guest, signal }: StepEnvironment,
 ): Promise<Result> {
   const user = guest(context.user);
   if (!fresh && (await user.listProcesses()).some((one) => one.tag === tag)) return {};
@@ -61,7 +61,7 @@ async function startCommand(
 }
 
 /** What earlier steps have started must still run: it is promised to be in the memory of every clone. */
-async function whatHasEnded({ started }: StepWish, { guest }: StepSurroundings): Promise<string | undefined> {
+async function whatHasEnded({ started }: StepRequest, { guest }: StepEnvironment): Promise<string | undefined> {
   if (started.size === 0) return undefined;
   const running = new Set((await guest(undefined).listProcesses()).map(({ tag }) => tag));
   const [ended] = [...started].filter(([tag]) => !running.has(tag));
@@ -80,8 +80,8 @@ const ofTheRecipe = new Set(["InvalidArgument", "Timeout", "NotFound", "Forbidde
 /** Writes the file, and gives it its mode where it is not the one that files have anyway. It can be repeated. */
 async function copyFile(
   copy: CopyStep,
-  { context, tag }: StepWish,
-  around: StepSurroundings,
+  { context, tag }: StepRequest,
+  around: StepEnvironment,
 ): Promise<Pick<StepOutcome, "exitCode" | "error">> {
   const { guest, contentOf, signal } = around;
   await guest(context.user).writeFile(copy.path, await contentOf(copy, signal), signal);
@@ -103,10 +103,10 @@ async function copyFile(
 
 const modeTimeoutSeconds = 30;
 
-interface WaitSurroundings {
+interface WaitEnvironment {
   context: StepContext;
   tag: string;
-  around: StepSurroundings;
+  around: StepEnvironment;
   log: LogTail;
 }
 
@@ -114,7 +114,7 @@ interface WaitSurroundings {
 async function waitUntil(
   waitFor: WaitFor,
   timeoutSeconds: number,
-  surroundings: WaitSurroundings,
+  surroundings: WaitEnvironment,
 ): Promise<Pick<StepOutcome, "error">> {
   const { clock, signal } = surroundings.around;
   const deadline = clock.monotonicMilliseconds() + timeoutSeconds * 1000;
@@ -132,7 +132,7 @@ async function holds(
   { port, file, command }: WaitFor,
   leftMilliseconds: number,
   tries: number,
-  { context, tag, around, log }: WaitSurroundings,
+  { context, tag, around, log }: WaitEnvironment,
 ): Promise<boolean> {
   if (port !== undefined) return around.takesConnections(port, around.signal);
   if (file !== undefined) return exists(file, context, around);
@@ -141,7 +141,7 @@ async function holds(
   return (await runCommand(wish, around, log)).exitCode === 0;
 }
 
-async function exists(file: string, context: StepContext, { guest }: StepSurroundings): Promise<boolean> {
+async function exists(file: string, context: StepContext, { guest }: StepEnvironment): Promise<boolean> {
   try {
     await guest(context.user).stat(file);
     return true;

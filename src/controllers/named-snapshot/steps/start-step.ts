@@ -131,7 +131,7 @@ async function copiedSecrets(
   return contents.flat().map((bytes) => bytes.toString("utf8"));
 }
 
-interface FetchWish {
+interface FetchRequest {
   url: string;
   /** 64 hex digits. */
   sha256: string;
@@ -143,12 +143,12 @@ interface FetchWish {
  * @throws RametError `InvalidArgument` for other bytes or too many of them, `NotFound` for an answer that is none,
  *   `Unavailable` when the server cannot be reached
  */
-export async function fetchContent(fetch: PublicFetch, { url, sha256, signal }: FetchWish): Promise<Readable> {
+export async function fetchContent(fetch: PublicFetch, { url, sha256, signal }: FetchRequest): Promise<Readable> {
   const body = await fetch(url, signal);
-  const folder = await mkdtemp(join(tmpdir(), "ramet-fetch-"));
-  const path = join(folder, "content");
+  const directory = await mkdtemp(join(tmpdir(), "ramet-fetch-"));
+  const path = join(directory, "content");
   const remove = (): void => {
-    rm(folder, { recursive: true, force: true }).catch(() => undefined);
+    rm(directory, { recursive: true, force: true }).catch(() => undefined);
   };
   try {
     const hash = createHash("sha256");

@@ -60,7 +60,7 @@ export function lastLines(log: string): string {
 const mostCharacters = 2_048;
 const mostLines = 20;
 
-export interface StepWish {
+export interface StepRequest {
   step: RecipeStep;
   context: StepContext;
   /** By which the guest knows the step's command. */
@@ -72,7 +72,7 @@ export interface StepWish {
 }
 
 /** What a step acts on. */
-export interface StepSurroundings {
+export interface StepEnvironment {
   guest: (user: string | undefined) => SandboxGuest;
   takesConnections: (port: number, signal: AbortSignal) => Promise<boolean>;
   contentOf: ContentOf;

@@ -21,17 +21,17 @@ const key = "team-a/c1/manifest.json";
 const email = "ramet@project.iam.gserviceaccount.com";
 const minutes = 60_000;
 
-let folder: string;
+let directory: string;
 let server: Server;
 /** Method and path of each request, with its token and its body. */
 let asked: { what: string; token: string | undefined; body: string }[];
 let answers: Record<string, { status?: number; json?: object; text?: string }>;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-gcs-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-gcs-"));
   // Nothing of whoever runs this, nor of the machine.
   for (const name of Object.keys(process.env))
     if (/^(GOOGLE|GCE|GCLOUD|CLOUDSDK)_/.test(name)) vi.stubEnv(name, undefined);
-  vi.stubEnv("HOME", folder);
+  vi.stubEnv("HOME", directory);
   vi.stubEnv("METADATA_SERVER_DETECTION", "none");
   // Else gcloud is asked for it, where that is installed.
   vi.stubEnv("GOOGLE_CLOUD_PROJECT", "project");
@@ -56,7 +56,7 @@ afterEach(async () => {
   vi.unstubAllEnvs();
   server.closeAllConnections();
   server.close();
-  await rm(folder, { recursive: true });
+  await rm(directory, { recursive: true });
 });
 
 const serverUrl = (): string => `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -65,7 +65,7 @@ const signBlob = `POST /v1/projects/-/serviceAccounts/${email}:signBlob`;
 const signedByIam = { json: { signedBlob: Buffer.from("by IAM").toString("base64") } };
 
 async function credentialsFile(content: object): Promise<void> {
-  const path = join(folder, "credentials.json");
+  const path = join(directory, "credentials.json");
   await writeFile(path, JSON.stringify(content));
   vi.stubEnv("GOOGLE_APPLICATION_CREDENTIALS", path);
 }
@@ -140,7 +140,7 @@ const impersonation = `POST /v1/projects/-/serviceAccounts/${email}:generateAcce
 
 /** A cluster elsewhere, whose service accounts Google knows by a federation that lets them stand for the service account. */
 async function federated(): Promise<void> {
-  const subject = join(folder, "token");
+  const subject = join(directory, "token");
   await writeFile(subject, "of-the-cluster");
   await credentialsFile({
     ...{ type: "external_account", audience: "//iam.googleapis.com/pool", token_url: `${serverUrl()}/v1/token` },

@@ -5,9 +5,9 @@ import { RametError } from "../../../base/errors.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
 import { clientCalls, type CloudErrors } from "../client-calls.ts";
 import { kindOfRefusal, refusalError } from "../refusal.ts";
-import { GoogleRefusal } from "./gcs-refusal.ts";
-import { googleRequest } from "./gcs-request.ts";
-import { googleSigner, type GoogleSignerOptions, type RequestToSign, signGoogleUrl } from "./gcs-signer.ts";
+import { GcsRefusal } from "./gcs-refusal.ts";
+import { gcsRequest } from "./gcs-request.ts";
+import { gcsSigner, type GcsSignerOptions, type RequestToSign, signGcsUrl } from "./gcs-signer.ts";
 
 /** What Cloud Storage takes in one PUT. */
 const largestObjectBytes = 5 * 2 ** 40;
@@ -20,24 +20,24 @@ const ifAbsent = { "x-goog-if-generation-match": "0" };
  * A part of a bucket of Google Cloud Storage. Objects are written and read by its XML API, as cells do it, which says in a word
  * what it refuses; they are listed by its JSON API.
  */
-export function gcsBucket(location: GcsLocation, options: GoogleSignerOptions = {}): Bucket {
+export function gcsBucket(location: GcsLocation, options: GcsSignerOptions = {}): Bucket {
   const { bucket, prefix, endpoint = "https://storage.googleapis.com" } = location;
   const name = nameOfStore(location);
   const root = prefix === undefined ? "" : `${prefix}/`;
-  const auth = googleCredentials();
-  const signer = googleSigner(auth, options);
+  const auth = gcsCredentials();
+  const signer = gcsSigner(auth, options);
   const { call, callUnless } = clientCalls(name, gcsErrors(name, endpoint));
   // Neither names nor keys have a character that a URL would encode.
   const urlOf = (key: string): URL => new URL(`/${bucket}/${root}${key}`, endpoint);
 
   const sign = (request: RequestToSign) =>
-    call({ verb: "signing a request to" }, async () => signGoogleUrl(await signer(), request, Date.now()));
+    call({ verb: "signing a request to" }, async () => signGcsUrl(await signer(), request, Date.now()));
 
   /** What an object has from a byte on, as much as is read at a time; `undefined`: there is no object. */
   async function readPart(key: string, from: number, signal: AbortSignal | undefined): Promise<Buffer | undefined> {
     const headers = { range: `bytes=${from}-${from + partBytes - 1}` };
     const request = { method: "GET", url: urlOf(key), headers, responseType: "arraybuffer", signal } as const;
-    const answer = await callUnless("absent", { verb: "reading", key }, () => googleRequest(auth, request));
+    const answer = await callUnless("absent", { verb: "reading", key }, () => gcsRequest(auth, request));
     if (answer === undefined) return undefined;
     return answer.status === 416 ? Buffer.alloc(0) : Buffer.from(answer.data as ArrayBuffer);
   }
@@ -58,7 +58,7 @@ export function gcsBucket(location: GcsLocation, options: GoogleSignerOptions = 
     putIfAbsent: async (key, data) => {
       const request = { method: "PUT", url: urlOf(key), headers: ifAbsent, data } as const;
       const what = { verb: "writing", key, writes: true };
-      return (await callUnless("exists", what, () => googleRequest(auth, request))) !== undefined;
+      return (await callUnless("exists", what, () => gcsRequest(auth, request))) !== undefined;
     },
     read: async (key, signal) => {
       const first = await readPart(key, 0, signal);
@@ -75,7 +75,7 @@ export function gcsBucket(location: GcsLocation, options: GoogleSignerOptions = 
       do {
         url.search = new URLSearchParams({ ...query, ...(after !== undefined && { pageToken: after }) }).toString();
         const request = { method: "GET", url, responseType: "json", signal } as const;
-        const answer = await callUnless("absent", { verb: "listing" }, () => googleRequest(auth, request));
+        const answer = await callUnless("absent", { verb: "listing" }, () => gcsRequest(auth, request));
         // Of all that is listed the bucket alone can be missing, for which the JSON API has no word of its own.
         if (answer === undefined) throw refusalError(`listing ${name}`, { status: 404, word: "NoSuchBucket" });
         const { items, nextPageToken } = pageOf(answer.data, name);
@@ -87,7 +87,7 @@ export function gcsBucket(location: GcsLocation, options: GoogleSignerOptions = 
     },
     delete: async (key) => {
       const request = { method: "DELETE", url: urlOf(key) } as const;
-      await callUnless("absent", { verb: "deleting", key, writes: true }, () => googleRequest(auth, request));
+      await callUnless("absent", { verb: "deleting", key, writes: true }, () => gcsRequest(auth, request));
     },
     signGet: (key, ttlMilliseconds) => sign({ method: "GET", url: urlOf(key), headers: {}, ttlMilliseconds }),
     signPutIfAbsent: (key, ttlMilliseconds) =>
@@ -124,7 +124,7 @@ const callMilliseconds = 30_000;
  * Who the controllers are to Google: what Google's own tools would find (Application Default Credentials), which is a key or a
  * federation that `GOOGLE_APPLICATION_CREDENTIALS` names, gcloud's, the workload identity of GKE, or the node.
  */
-function googleCredentials(): GoogleAuth {
+function gcsCredentials(): GoogleAuth {
   const auth = new GoogleAuth({
     scopes: ["https://www.googleapis.com/auth/cloud-platform"],
     clientOptions: { transporterOptions: { timeout: callMilliseconds } },
@@ -138,11 +138,10 @@ function googleCredentials(): GoogleAuth {
 function gcsErrors(store: string, endpoint: string): CloudErrors {
   const { origin } = new URL(endpoint);
   return {
-    refusalOf: (error) =>
-      error instanceof GoogleRefusal && error.origin === origin ? error.refusal : { cause: error },
+    refusalOf: (error) => (error instanceof GcsRefusal && error.origin === origin ? error.refusal : { cause: error }),
     // Where another has refused, it was about who the controllers are.
     hasNoCredentials: (error) =>
-      !(error instanceof GoogleRefusal) || (error.origin !== origin && kindOfRefusal(error.refusal) !== "passing"),
+      !(error instanceof GcsRefusal) || (error.origin !== origin && kindOfRefusal(error.refusal) !== "passing"),
     identityHint:
       "Give the controllers a Google service account by workload identity, or name a key or a federation in GOOGLE_APPLICATION_CREDENTIALS.",
     rightsHint: `Give the controllers' service account roles/storage.objectUser on the bucket of ${store}.`,

@@ -2,7 +2,7 @@ import { gaxios } from "google-auth-library";
 import { sayRefusal, type Refusal } from "../refusal.ts";
 
 /** What Google has answered, other than that it is done; or that it did not answer. Its message says why: no token, and nothing signed. */
-export class GoogleRefusal extends Error {
+export class GcsRefusal extends Error {
   readonly refusal: Refusal;
   /** Of who has refused: the one that was asked, or another that should have told it who asks. */
   readonly origin: string;
@@ -22,8 +22,8 @@ export class GoogleRefusal extends Error {
  * What the library has failed with, which may be that Google has refused; `asked` is what the request was for, if there was one beside those
  * of the library itself.
  */
-export function googleFailure(error: unknown, asked?: URL): unknown {
-  return error instanceof gaxios.GaxiosError ? new GoogleRefusal(error, asked) : error;
+export function gcsFailure(error: unknown, asked?: URL): unknown {
+  return error instanceof gaxios.GaxiosError ? new GcsRefusal(error, asked) : error;
 }
 
 /** Of the XML API; of the JSON API and others; of who exchanges tokens. */

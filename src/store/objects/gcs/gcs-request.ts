@@ -1,7 +1,7 @@
 import type { GoogleAuth } from "google-auth-library";
-import { googleFailure } from "./gcs-refusal.ts";
+import { gcsFailure } from "./gcs-refusal.ts";
 
-export interface GoogleRequest {
+export interface GcsRequest {
   method: "GET" | "PUT" | "DELETE" | "POST";
   url: URL;
   headers?: Record<string, string>;
@@ -12,7 +12,7 @@ export interface GoogleRequest {
   signal?: AbortSignal | undefined;
 }
 
-export interface GoogleAnswer {
+export interface GcsAnswer {
   /** 200 to 299, or 416: an object has no such part. */
   status: number;
   data: unknown;
@@ -20,9 +20,9 @@ export interface GoogleAnswer {
 
 /**
  * A request to one of Google's APIs with the controllers' own credentials. What passes is tried again, some seconds long.
- * @throws GoogleRefusal; the signal's reason; what the library says where there are no credentials
+ * @throws GcsRefusal; the signal's reason; what the library says where there are no credentials
  */
-export async function googleRequest(auth: GoogleAuth, { signal, ...request }: GoogleRequest): Promise<GoogleAnswer> {
+export async function gcsRequest(auth: GoogleAuth, { signal, ...request }: GcsRequest): Promise<GcsAnswer> {
   try {
     return await auth.request<unknown>({
       ...{ responseType: "text", ...request },
@@ -31,7 +31,7 @@ export async function googleRequest(auth: GoogleAuth, { signal, ...request }: Go
     });
   } catch (error) {
     signal?.throwIfAborted();
-    throw googleFailure(error, request.url);
+    throw gcsFailure(error, request.url);
   }
 }
 

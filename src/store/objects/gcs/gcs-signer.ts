@@ -4,17 +4,17 @@ import { z } from "zod";
 import type { SignedRequest } from "../../../api/cell/grant.ts";
 import { RametError } from "../../../base/errors.ts";
 import { kindOfRefusal, sayRefusal } from "../refusal.ts";
-import { googleFailure, GoogleRefusal } from "./gcs-refusal.ts";
-import { googleRequest } from "./gcs-request.ts";
+import { gcsFailure, GcsRefusal } from "./gcs-refusal.ts";
+import { gcsRequest } from "./gcs-request.ts";
 
 /** A service account: nobody else can sign a URL of Cloud Storage. */
-export interface GoogleSigner {
+export interface GcsSigner {
   email: string;
   /** RSA with SHA-256. */
   sign(text: string): Promise<Buffer>;
 }
 
-export interface GoogleSignerOptions {
+export interface GcsSignerOptions {
   /** Where the IAM Service Account Credentials API is. @default Google's */
   iamCredentials?: string;
 }
@@ -23,8 +23,8 @@ export interface GoogleSignerOptions {
  * Who signs, found once. Who has a key signs here; for others IAM signs with a key of its own (signBlob), one call for each text.
  * @returns a function that throws RametError `StoreUnavailable` where the credentials are of no service account
  */
-export function googleSigner(auth: GoogleAuth, options: GoogleSignerOptions): () => Promise<GoogleSigner> {
-  let found: Promise<GoogleSigner> | undefined;
+export function gcsSigner(auth: GoogleAuth, options: GcsSignerOptions): () => Promise<GcsSigner> {
+  let found: Promise<GcsSigner> | undefined;
   return () => {
     found ??= findSigner(auth, options).catch((error: unknown) => {
       found = undefined;
@@ -34,7 +34,7 @@ export function googleSigner(auth: GoogleAuth, options: GoogleSignerOptions): ()
   };
 }
 
-async function findSigner(auth: GoogleAuth, { iamCredentials }: GoogleSignerOptions): Promise<GoogleSigner> {
+async function findSigner(auth: GoogleAuth, { iamCredentials }: GcsSignerOptions): Promise<GcsSigner> {
   const { client_email: email = "", private_key: key } = await credentialsOf(auth);
   // GKE's metadata server calls a Kubernetes service account that stands for no Google one after its workload identity pool.
   if (!email.includes("@")) throw noServiceAccount(email);
@@ -48,17 +48,17 @@ async function credentialsOf(auth: GoogleAuth): Promise<CredentialBody> {
   try {
     return await auth.getCredentials();
   } catch (error) {
-    throw googleFailure(error);
+    throw gcsFailure(error);
   }
 }
 
 async function signBlob(auth: GoogleAuth, url: URL, text: string): Promise<Buffer> {
   const data = { payload: Buffer.from(text).toString("base64") };
   try {
-    const answer = await googleRequest(auth, { method: "POST", url, data, responseType: "json" });
+    const answer = await gcsRequest(auth, { method: "POST", url, data, responseType: "json" });
     return Buffer.from(SignedBlob.parse(answer.data).signedBlob, "base64");
   } catch (error) {
-    if (!(error instanceof GoogleRefusal && error.origin === url.origin)) throw error;
+    if (!(error instanceof GcsRefusal && error.origin === url.origin)) throw error;
     const { refusal, message } = error;
     throw new RametError("StoreUnavailable", `signing failed: ${sayRefusal(refusal, "IAM")}: ${message}`, {
       hint: "Enable the IAM Service Account Credentials API, and give the controllers' service account roles/iam.serviceAccountTokenCreator on itself.",
@@ -96,8 +96,8 @@ export interface RequestToSign {
  * A request of the XML API, signed as Google's documentation of "V4 signing" says it.
  * @param now milliseconds since 1970, from when on it is good
  */
-export async function signGoogleUrl(
-  signer: GoogleSigner,
+export async function signGcsUrl(
+  signer: GcsSigner,
   { method, url, headers, ttlMilliseconds }: RequestToSign,
   now: number,
 ): Promise<SignedRequest> {

@@ -14,16 +14,16 @@ const location: S3Location = { driver: "s3", bucket: "checkpoints", prefix: "ram
 const key = "team-a/c1/manifest.json";
 const minutes = 60_000;
 
-let folder: string;
+let directory: string;
 let server: Server;
 let asked: string[];
 let answer: () => string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), "ramet-s3-"));
+  directory = await mkdtemp(join(tmpdir(), "ramet-s3-"));
   // Nothing of whoever runs this.
   for (const name of Object.keys(process.env)) if (name.startsWith("AWS_")) vi.stubEnv(name, undefined);
-  vi.stubEnv("AWS_CONFIG_FILE", join(folder, "none"));
-  vi.stubEnv("AWS_SHARED_CREDENTIALS_FILE", join(folder, "none"));
+  vi.stubEnv("AWS_CONFIG_FILE", join(directory, "none"));
+  vi.stubEnv("AWS_SHARED_CREDENTIALS_FILE", join(directory, "none"));
   asked = [];
   server = createServer((request, response) => {
     asked.push(request.headers.authorization ?? request.url ?? "");
@@ -36,7 +36,7 @@ afterEach(async () => {
   vi.unstubAllEnvs();
   server.closeAllConnections();
   server.close();
-  await rm(folder, { recursive: true });
+  await rm(directory, { recursive: true });
 });
 
 const serverUrl = (): string => `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -76,7 +76,7 @@ test("credentials of EKS Pod Identity are found, and asked for anew where they w
 });
 
 test("a role of the service account (IRSA) is taken", async () => {
-  const token = join(folder, "token");
+  const token = join(directory, "token");
   await writeFile(token, "a-service-account-token");
   vi.stubEnv("AWS_WEB_IDENTITY_TOKEN_FILE", token);
   vi.stubEnv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/ramet");
