@@ -21,7 +21,18 @@ export default tseslint.config(
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true, allowBoolean: true }],
       "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_", varsIgnorePattern: "^_" }],
       "@typescript-eslint/switch-exhaustiveness-check": ["error", { considerDefaultExhaustiveForUnions: true }],
-      "no-restricted-syntax": ["error", { selector: "ExportDefaultDeclaration", message: "Name what is exported." }],
+      "no-restricted-syntax": [
+        "error",
+        { selector: "ExportDefaultDeclaration", message: "Name what is exported." },
+        {
+          selector: "SpreadElement > :matches(ObjectExpression, ArrayExpression, TSAsExpression > ArrayExpression)",
+          message: "Write the properties or elements one by one; a literal is never spread into another.",
+        },
+        {
+          selector: "ImportDeclaration[source.value='zod'] ImportSpecifier",
+          message: 'Write `import * as z from "zod"`: bundlers keep all of zod for the named export.',
+        },
+      ],
     },
   },
   { files: ["**/*.config.ts", "*.config.js", "scripts/*.mjs", "bin/*.mjs"], rules: { "no-restricted-syntax": "off" } },

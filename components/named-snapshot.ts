@@ -60,7 +60,10 @@ export class NamedSnapshot extends dynamic.Resource {
       ...placement,
       ...resolveSource(from),
       ...(secrets !== undefined && { secrets, digestKey: secret("") }),
-      ...{ recipe, recipeHoldsSecrets: holdsSecrets, timeout, owner: ownerOf(name) },
+      recipe,
+      recipeHoldsSecrets: holdsSecrets,
+      timeout,
+      owner: ownerOf(name),
     };
     super(namedSnapshotProvider, name, props, opts, "ramet", "NamedSnapshot");
   }

@@ -33,9 +33,12 @@ export class SandboxClone extends dynamic.Resource {
     const origin = from instanceof NamedSnapshot ? originOf(from) : { from };
     const props = {
       ...outputs,
-      ...{ ...origin, ...withoutUndefined(rest) },
+      ...origin,
+      ...withoutUndefined(rest),
       ...placementBeside(name, args, from),
-      ...{ timeout, owner: ownerOf(name), portsFollow: from instanceof NamedSnapshot && args.ports === undefined },
+      timeout,
+      owner: ownerOf(name),
+      portsFollow: from instanceof NamedSnapshot && args.ports === undefined,
     };
     super(sandboxCloneProvider, name, props, opts, "ramet", "SandboxClone");
   }

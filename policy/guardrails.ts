@@ -1,5 +1,5 @@
 import type { EnforcementLevel, PolicyConfigSchema, ResourceValidationPolicy } from "@pulumi/policy";
-import { z } from "zod";
+import * as z from "zod";
 import { rules, type RuleName } from "./rules.ts";
 import type { Rule } from "./rule.ts";
 

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../src/base/errors.ts";
 
 /** A resource that a program declares, as Pulumi's engine shows it to policies before anything is made. */

@@ -83,7 +83,9 @@ export async function aksStoreRights(
   const credential = new managedidentity.FederatedIdentityCredential(
     name,
     {
-      ...{ resourceGroupName, resourceName: identity.name, issuer },
+      resourceGroupName,
+      resourceName: identity.name,
+      issuer,
       subject: `system:serviceaccount:${namespace}:${serviceAccount}`,
       audiences: ["api://AzureADTokenExchange"],
     },
@@ -92,7 +94,9 @@ export async function aksStoreRights(
   const right = new authorization.RoleAssignment(
     name,
     {
-      ...{ scope, principalId: identity.principalId, principalType: "ServicePrincipal" },
+      scope,
+      principalId: identity.principalId,
+      principalType: "ServicePrincipal",
       roleDefinitionId: interpolate`/subscriptions/${subscriptionId}/providers/Microsoft.Authorization/roleDefinitions/${blobContributor}`,
     },
     options,

@@ -9,7 +9,8 @@ it("lets one service account alone take a role by IRSA", async () => {
   expect(JSON.parse(text ?? "")).toMatchObject({
     Statement: [
       {
-        ...{ Action: "sts:AssumeRoleWithWebIdentity", Principal: { Federated: oidcProviderArn } },
+        Action: "sts:AssumeRoleWithWebIdentity",
+        Principal: { Federated: oidcProviderArn },
         Condition: {
           StringEquals: {
             "oidc.eks.eu-west-1.amazonaws.com/id/A:aud": "sts.amazonaws.com",

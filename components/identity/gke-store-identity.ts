@@ -56,7 +56,8 @@ export async function gkeStoreRights(
   const { namespace, serviceAccount } = controllersAccount;
   const pool = interpolate`serviceAccount:${project}.svc.id.goog[${namespace}/${serviceAccount}]`;
   return {
-    ...{ [accountName]: account, "BucketIAMMember/store": right },
+    [accountName]: account,
+    "BucketIAMMember/store": right,
     "IAMMember/store-identity": allow("identity", "roles/iam.workloadIdentityUser", pool),
     "IAMMember/store-signer": allow("signer", "roles/iam.serviceAccountTokenCreator", account.member),
   };

@@ -33,8 +33,15 @@ export async function aksResources(
   const kept = new storage.StorageAccount(
     `${name}-store`,
     {
-      ...{ accountName, resourceGroupName, location, tags, kind: "StorageV2", sku: { name: "Standard_ZRS" } },
-      ...{ allowBlobPublicAccess: false, allowSharedKeyAccess: false, minimumTlsVersion: "TLS1_2" },
+      accountName,
+      resourceGroupName,
+      location,
+      tags,
+      kind: "StorageV2",
+      sku: { name: "Standard_ZRS" },
+      allowBlobPublicAccess: false,
+      allowSharedKeyAccess: false,
+      minimumTlsVersion: "TLS1_2",
     },
     lasting,
   );

@@ -42,7 +42,9 @@ function roles({ namespace, annotations, groupSnapshots }: ControllerOptions): M
   return [
     { apiVersion, kind: "ClusterRole", metadata: everywhere, rules },
     {
-      ...{ apiVersion, kind: "ClusterRoleBinding", metadata: { name: names.clusterRoleBinding, annotations } },
+      apiVersion,
+      kind: "ClusterRoleBinding",
+      metadata: { name: names.clusterRoleBinding, annotations },
       ...bound("ClusterRole", everywhere.name),
     },
     { apiVersion, kind: "Role", metadata: here, rules: leaseRights.map(ruleOf) },

@@ -32,7 +32,10 @@ export async function eksBucketResources(
     `${name}-store`,
     {
       bucket: bucket.bucket,
-      ...{ blockPublicAcls: true, blockPublicPolicy: true, ignorePublicAcls: true, restrictPublicBuckets: true },
+      blockPublicAcls: true,
+      blockPublicPolicy: true,
+      ignorePublicAcls: true,
+      restrictPublicBuckets: true,
     },
     options,
   );
@@ -40,7 +43,9 @@ export async function eksBucketResources(
   const rights = await eksStoreRights(
     `${name}-store`,
     {
-      ...{ ...args, bucketArn: bucket.arn, objectsArn: interpolate`${bucket.arn}/*` },
+      ...args,
+      bucketArn: bucket.arn,
+      objectsArn: interpolate`${bucket.arn}/*`,
       ...(kmsKeyArn !== undefined && { kmsKeyArn }),
     },
     options,

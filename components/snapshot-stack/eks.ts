@@ -64,9 +64,11 @@ async function addonResources(
   const eks = await cloudPackage("@pulumi/aws", () => import("@pulumi/aws/eks/index.js"));
   const { clusterName, versions = {}, tags = {} } = args;
   const shared = {
-    ...{ clusterName, tags },
+    clusterName,
+    tags,
     // What a deleted add-on leaves running is taken over by the next.
-    ...{ resolveConflictsOnCreate: "OVERWRITE", resolveConflictsOnUpdate: "PRESERVE" },
+    resolveConflictsOnCreate: "OVERWRITE",
+    resolveConflictsOnUpdate: "PRESERVE",
     // Without an add-on its objects stay: with the CRDs all snapshots would go.
     preserve: true,
   };
@@ -141,7 +143,9 @@ function keyPolicy(arns: Input<string>[]): Output<string> {
     policy([
       { Effect: "Allow", Action: ["kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext"], Resource },
       {
-        ...{ Effect: "Allow", Action: ["kms:CreateGrant"], Resource },
+        Effect: "Allow",
+        Action: ["kms:CreateGrant"],
+        Resource,
         Condition: { Bool: { "kms:GrantIsForAWSResource": "true" } },
       },
     ]),

@@ -31,7 +31,10 @@ export async function gkeResources(
   const bucket = new storage.Bucket(
     `${name}-store`,
     {
-      ...{ name: bucketName, location, project, labels },
+      name: bucketName,
+      location,
+      project,
+      labels,
       uniformBucketLevelAccess: true,
       publicAccessPrevention: "enforced",
       // What Ramet removes is nobody's any more: kept for a week, which is the default, it would cost that long.

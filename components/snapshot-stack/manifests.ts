@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import type { StackPlan } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { waitingFor } from "../await.ts";
@@ -40,7 +40,13 @@ export async function controllerManifests(
   const { namespace = controllerNamespace, replicas = 2, workers = 50, requestsPerSecond = 100 } = controller;
   const image = controller.image ?? `registry.k8s.io/sig-storage/snapshot-controller:${version}`;
   return snapshotControllerManifests({
-    ...{ namespace, annotations, image, replicas, workers, requestsPerSecond, groupSnapshots },
+    namespace,
+    annotations,
+    image,
+    replicas,
+    workers,
+    requestsPerSecond,
+    groupSnapshots,
   });
 }
 

@@ -100,7 +100,10 @@ export interface DeclaredClass extends SnapshotClassRequest {
 export function classesOf(args: SnapshotClassArgs): DeclaredClass[] {
   const parameters = parametersOf(args);
   return (args.purposes ?? allPurposes).map((purpose) => ({
-    ...{ purpose, parameters, driver: args.driver, name: classNameFor(args, purpose) },
+    purpose,
+    parameters,
+    driver: args.driver,
+    name: classNameFor(args, purpose),
     isDefault: args.default === purpose,
   }));
 }

@@ -21,7 +21,10 @@ export function wishOf(
 ): StackRequest {
   const { cloud, mode = "auto", groupSnapshots = false, controller } = args;
   return {
-    ...{ cloud, mode, groupSnapshots, owners },
+    cloud,
+    mode,
+    groupSnapshots,
+    owners,
     controller: { namespace: controller?.namespace ?? controllerNamespace, name: controllerNames.controller },
     classes: classes.map(({ name: className, driver, isDefault }) => ({ name: className, driver, isDefault })),
     addons: cloud === "eks" ? eksAddons(args.eks) : [],

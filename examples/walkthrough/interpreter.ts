@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { GuestClient } from "../../src/cell/client/guest-client.ts";
 import { withGuest } from "../../src/cli/cluster/cell-access.ts";

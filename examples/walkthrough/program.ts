@@ -51,8 +51,14 @@ async function goThrough(
 
   await steps.step("Look for pulumi", async () => {
     found = await openEngine({
-      ...{ program: directory.path, stateDirectory: directory.home, kubeconfig: kubeconfigPath, onLine: note, signal },
-      ...{ project: "ramet-local", stack: "demo", passphrase: "demo" },
+      program: directory.path,
+      stateDirectory: directory.home,
+      kubeconfig: kubeconfigPath,
+      onLine: note,
+      signal,
+      project: "ramet-local",
+      stack: "demo",
+      passphrase: "demo",
     });
     return found.description;
   });

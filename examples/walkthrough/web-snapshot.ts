@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { parseTimeSpan } from "../../provider/handlers/time-span.ts";
 import { defineRule, dynamicInputsOf, kruise, specOf } from "../rule.ts";
 

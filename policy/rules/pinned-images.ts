@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { isPinned, parseImageReference } from "../../src/api/names/image-reference.ts";
 import { controllerName } from "../../src/api/names/system-names.ts";
 import { defineRule, kruise, type PolicyResource, specOf } from "../rule.ts";

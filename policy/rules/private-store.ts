@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { defineRule, type PolicyResource } from "../rule.ts";
 
 /** A checkpoint is the memory of a sandbox: whoever reads the store reads every secret that was in it. */

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { defineRule, namedSnapshotOf } from "../rule.ts";
 
 /** Recipes are read by whoever may read the named snapshot, and stand in the state, in previews and in the memory of every clone. */

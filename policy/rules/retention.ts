@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { defineRule, kruise, namedSnapshotOf, specOf } from "../rule.ts";
 
 /** There is a version to go back to, nothing is lost with its name, and nothing is kept for ever unsaid. */

@@ -29,7 +29,9 @@ async function kubeconfigOfSilentServer(): Promise<string> {
   const { port } = listening.address() as AddressInfo;
   const named = (name: string, value: object) => [{ name: "silent", [name]: value }];
   return JSON.stringify({
-    ...{ apiVersion: "v1", kind: "Config", "current-context": "silent" },
+    apiVersion: "v1",
+    kind: "Config",
+    "current-context": "silent",
     clusters: named("cluster", { server: `http://127.0.0.1:${port}` }),
     contexts: named("context", { cluster: "silent", user: "silent" }),
     users: named("user", { token: "token" }),

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../src/base/errors.ts";
 import type { KubeObject, ObjectName } from "../../src/kube/object.ts";
 import { apiStatusOf, type ApiStatus } from "../../src/kube/status-error.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { z } from "zod";
+import * as z from "zod";
 import { judge, unknownValue } from "./validate.ts";
 
 const schema = z.object({ name: z.string().max(5), list: z.array(z.object({ port: z.int() })) });

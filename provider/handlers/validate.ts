@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import { RametError } from "../../src/base/errors.ts";
 import type { CheckResult, ResourceHandler, Values } from "./handler.ts";
 

@@ -2,7 +2,7 @@ import "./setting/jitless.ts";
 import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { z } from "zod";
+import * as z from "zod";
 import { cellPort } from "../api/cell/cell-api.ts";
 import { RametError } from "../base/errors.ts";
 import { cellSetting, forecastEnvironment, knownPaths } from "./setting/cell-setting.ts";

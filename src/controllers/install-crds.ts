@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { renderCrds } from "../api/kinds/crd.ts";
 import { Condition } from "../api/schema/metadata.ts";
 import { RametError } from "../base/errors.ts";

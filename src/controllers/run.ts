@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { z } from "zod";
+import * as z from "zod";
 import type { CellPodOptions } from "../api/cell/cell-pod.ts";
 import { controllersLease, gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
 import { newCellKeyPem, publicKeyOf } from "../backends/cell-credentials.ts";
@@ -127,13 +127,19 @@ async function work(
       ...(clusterRanges && { clusterRanges }),
     },
     sandboxWrites: new OwnWrites(informers.sandboxes),
-    ...{ events, clock, random, log },
+    events,
+    clock,
+    random,
+    log,
     ...(metrics && { metrics }),
   });
   const common = { clock, random, concurrency: options.concurrency ?? 16, backoff, log };
   const ready = countdown(controllers.length, onReady);
   const sweeping = {
-    ...{ backend, checkpoints: informers.checkpoints, clock, log },
+    backend,
+    checkpoints: informers.checkpoints,
+    clock,
+    log,
     ...(metrics && { metrics: metrics.sweeps }),
   };
   const run = ({ name, watches, reconcile, wishes }: Controller) =>
@@ -159,7 +165,9 @@ async function work(
 
 function collecting({ client, stepCacheBytes, metrics, log = silentLog }: RunControllersOptions, informers: Informers) {
   return {
-    ...{ informers, clock: client.clock, log },
+    informers,
+    clock: client.clock,
+    log,
     ...(stepCacheBytes !== undefined && { stepCacheBytes }),
     ...(metrics && { metrics: metrics.collections }),
   };

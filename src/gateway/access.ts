@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { group } from "../api/schema/kind.ts";
 import { gatewayAudience } from "../api/names/system-names.ts";

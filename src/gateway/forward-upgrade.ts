@@ -37,7 +37,10 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
     path: request.url ?? "/",
     headers: [
       ...forwardedRequestHeaders(request),
-      ...["Connection", "Upgrade", "Upgrade", request.headers.upgrade ?? ""],
+      "Connection",
+      "Upgrade",
+      "Upgrade",
+      request.headers.upgrade ?? "",
     ] as unknown as Record<string, string>,
   });
   const answered = Promise.withResolvers<number>();

@@ -39,7 +39,10 @@ async function ask(
   const hasBody = headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined;
   const send = () =>
     upstreams.dispatcher.request({
-      ...{ origin: upstreams.originOf(route), path: url, method, signal },
+      origin: upstreams.originOf(route),
+      path: url,
+      method,
+      signal,
       headers: forwardedRequestHeaders(request),
       body: hasBody ? request : null,
       responseHeaders: "raw",

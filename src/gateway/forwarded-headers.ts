@@ -23,8 +23,10 @@ export function forwardedRequestHeaders(request: IncomingMessage): string[] {
   const [given, own] = [[before].flat().filter((value) => value !== undefined), new Set(ownHeaders)];
   return [
     ...passedOn(request.rawHeaders, (name) => own.has(name)),
-    ...["X-Forwarded-For", [...given, from].join(", ")],
-    ...["X-Forwarded-Proto", [scheme].flat()[0] ?? "http"],
+    "X-Forwarded-For",
+    [...given, from].join(", "),
+    "X-Forwarded-Proto",
+    [scheme].flat()[0] ?? "http",
   ];
 }
 

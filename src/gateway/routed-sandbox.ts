@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { annotations } from "../api/names/labels.ts";
 import { Conditions } from "../api/schema/metadata.ts";
 import { isConditionTrue } from "../kube/conditions.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { sandboxKind } from "../api/kinds/sandbox.ts";
 import { gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
 import { group, version } from "../api/schema/kind.ts";

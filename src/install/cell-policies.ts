@@ -10,11 +10,14 @@ export function cellPolicies(): Manifest[] {
   const isCell = { objectSelector: { matchLabels: { [labels.cell]: "true" } } };
   return [
     ...policy("ramet-cell-containers", isCell, {
-      ...{ operations: ["UPDATE"], resources: ["pods/ephemeralcontainers"], expression: "false" },
+      operations: ["UPDATE"],
+      resources: ["pods/ephemeralcontainers"],
+      expression: "false",
       message: "This Pod is a sandbox's, and no container may be added to it: run commands with `ramet sandbox exec`",
     }),
     ...policy("ramet-cell-labels", isCell, {
-      ...{ operations: ["UPDATE"], resources: ["pods"] },
+      operations: ["UPDATE"],
+      resources: ["pods"],
       expression: `has(object.metadata.labels) && object.metadata.labels[?"${labels.cell}"].orValue("") == "true"`,
       message: `This Pod is a sandbox's, and its label ${labels.cell} stays`,
     }),
@@ -22,7 +25,9 @@ export function cellPolicies(): Manifest[] {
       "ramet-deny-exec",
       { namespaceSelector: { matchLabels: { [labels.denyExec]: "true" } } },
       {
-        ...{ operations: ["CONNECT"], resources: ["pods/exec", "pods/attach"], expression: "false" },
+        operations: ["CONNECT"],
+        resources: ["pods/exec", "pods/attach"],
+        expression: "false",
         message: `This namespace has the label ${labels.denyExec}, which is for sandboxes: run commands with \`ramet sandbox exec\``,
       },
     ),
@@ -42,7 +47,9 @@ function policy(name: string, selectors: object, { operations, resources, expres
   const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], operations, resources }];
   return [
     {
-      ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name } },
+      apiVersion,
+      kind: "ValidatingAdmissionPolicy",
+      metadata: { name },
       spec: {
         failurePolicy: "Fail",
         matchConstraints: { ...selectors, resourceRules },
@@ -50,7 +57,9 @@ function policy(name: string, selectors: object, { operations, resources, expres
       },
     },
     {
-      ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name } },
+      apiVersion,
+      kind: "ValidatingAdmissionPolicyBinding",
+      metadata: { name },
       spec: { policyName: name, validationActions: ["Deny"] },
     },
   ];

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { parseImageReference } from "../api/names/image-reference.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { backoffMilliseconds } from "../base/backoff.ts";
 import { type Clock, delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";

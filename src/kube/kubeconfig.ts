@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { parse } from "yaml";
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { systemClock, type Clock } from "../base/clock.ts";
 import type { Connection } from "./connection.ts";

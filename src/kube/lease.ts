@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { delay, type Clock } from "../base/clock.ts";
 import type { KubeClient } from "./kube-client.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { OwnerReference } from "../api/schema/metadata.ts";
 
 /** The metadata that every object read from the API server has. */

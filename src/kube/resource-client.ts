@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { type KubeManifest, type KubeObject, type ObjectName, parseObject } from "./object.ts";
 import { apiVersionOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";

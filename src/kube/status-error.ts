@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 

@@ -73,7 +73,8 @@ describe("waitUntil", () => {
     const seen: unknown[] = [];
     const onState = (object: KubeObject | undefined) => seen.push(object && "data" in object ? object.data : "none");
     const { result } = await waiting({
-      ...{ from, onState },
+      from,
+      onState,
       until: (object) => JSON.stringify(object).includes("two"),
     });
     server.put("a", { data: "one" });
@@ -153,7 +154,9 @@ describe("waitUntil", () => {
     const clock = await stoppedClock();
     let states = 0;
     const { result } = await waiting({
-      ...{ from: server.put("a"), until: () => false, timeoutMilliseconds: 60_000 },
+      from: server.put("a"),
+      until: () => false,
+      timeoutMilliseconds: 60_000,
       onState: () => states++,
     });
     clock.advance(59_999);

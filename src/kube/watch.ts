@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { networkError } from "./network-error.ts";
 import type { ResourceRef } from "./resource-ref.ts";

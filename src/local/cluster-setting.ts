@@ -1,6 +1,6 @@
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 
 /** What `up` has found out and the cluster's processes run with; a file in the cluster's folder. */

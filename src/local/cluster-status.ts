@@ -1,5 +1,5 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
-import { z } from "zod";
+import * as z from "zod";
 import { isProcessRunning, ProcessIdentity } from "./process-identity.ts";
 
 export const partStates = ["waiting", "starting", "running", "restarting", "stopping", "stopped"] as const;

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join, sep } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { z } from "zod";
+import * as z from "zod";
 
 /**
  * One process, told from every other that has or will have its number: process id, start time (field 22 of

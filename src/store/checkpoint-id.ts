@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 
 /** A Kubernetes namespace: a DNS label. It is one path component of a directory store and cannot climb out of it. */

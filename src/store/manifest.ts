@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdir } from "node:fs/promises";
-import { z } from "zod";
+import * as z from "zod";
 import { ContainerSpec } from "../api/cell/cell-api.ts";
 import { Digest } from "../api/cell/grant.ts";
 import { Contents } from "../api/schema/contents.ts";

@@ -100,7 +100,10 @@ async function measure(
   const seconds = (performance.now() - startedAt) / 1000;
   const { writes, reconciles } = await claimer.counted();
   return {
-    ...{ way, claims, concurrency, stocked },
+    way,
+    claims,
+    concurrency,
+    stocked,
     milliseconds: summary(milliseconds)!,
     claimsPerSecond: claims / seconds,
     twice: got.length - new Set(got.map(({ name }) => name)).size,
@@ -140,7 +143,10 @@ async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
   const { clock, random } = client;
   const metrics = controllersMetrics(new Registry());
   const controller = sandboxClaimController({
-    ...{ informers, clock, random, metrics },
+    informers,
+    clock,
+    random,
+    metrics,
     cache: createCache(informers),
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events: new EventRecorder({ client, reportingController: "ramet.dev/bench", reportingInstance: "bench" }),

@@ -18,7 +18,11 @@ export function finishAtOnce(client: KubeClient): { stop: () => Promise<void> } 
   const ended = new AbortController();
   const now = new Date().toISOString();
   const condition = (type: string, status: string, reason: string) => ({
-    ...{ type, status, reason, message: "simulated", lastTransitionTime: now },
+    type,
+    status,
+    reason,
+    message: "simulated",
+    lastTransitionTime: now,
   });
   const templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
   const running = [
@@ -50,7 +54,8 @@ export function finishAtOnce(client: KubeClient): { stop: () => Promise<void> } 
       ended.signal,
       ({ spec: { replicas } }) =>
         Promise.resolve({
-          ...{ replicas, availableReplicas: replicas },
+          replicas,
+          availableReplicas: replicas,
           conditions: [condition("Ready", "True", "Ready"), condition("Updated", "True", "Updated")],
         }),
     ),

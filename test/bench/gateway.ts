@@ -34,7 +34,8 @@ export async function measureGateway(cluster: LocalCluster, n: number, signal: A
   const token = await accountToken(client, account);
   await allowToReach(client, namespace, account);
   const headers = {
-    ...{ "e2b-sandbox-id": `${namespace}--asked`, "e2b-sandbox-port": `${workloadPort}` },
+    "e2b-sandbox-id": `${namespace}--asked`,
+    "e2b-sandbox-port": `${workloadPort}`,
     "ramet-access-token": token,
   };
   const dispatcher = new Agent({ connections: atOnce });

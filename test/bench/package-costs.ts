@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { z } from "zod";
+import * as z from "zod";
 import packageJson from "../../package.json" with { type: "json" };
 import { packPackage } from "../program/installed-package.ts";
 
@@ -40,7 +40,9 @@ export async function measurePackage(signal: AbortSignal): Promise<PackageCosts>
     const alone = { ramet: `file:${tarball}` };
     const cache = join(directory, "cache");
     return {
-      ...{ packedBytes: packed.size, unpackedBytes: packed.unpackedSize, files: packed.entryCount },
+      packedBytes: packed.size,
+      unpackedBytes: packed.unpackedSize,
+      files: packed.entryCount,
       installs: [
         await measureInstall("ramet", alone, { directory, cache: `${cache}-alone`, signal }),
         await measureInstall("ramet and Pulumi's packages", { ...alone, ...pulumi }, { directory, cache, signal }),

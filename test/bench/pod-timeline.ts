@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { namespace } from "./local-cluster.ts";

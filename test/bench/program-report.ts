@@ -23,7 +23,10 @@ export function programTable({ ranBy, runs, providerBytes, package: packed }: Pr
     ...aligned([
       ["npm install of", "packages", "empty cache, s", "again, s"],
       ...packed.installs.map(({ what, packages, firstSeconds, againSeconds }) => [
-        ...[what, `${packages}`, firstSeconds.toFixed(1), againSeconds.toFixed(1)],
+        what,
+        `${packages}`,
+        firstSeconds.toFixed(1),
+        againSeconds.toFixed(1),
       ]),
     ]),
   ].join("\n");

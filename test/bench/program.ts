@@ -49,8 +49,13 @@ export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Pr
     cleanUp.add(() => directory.remove());
     const { path, home } = directory;
     const engine = await openEngine({
-      ...{ program: path, stateDirectory: home, kubeconfig: plane.kubeconfigPath, signal },
-      ...{ project: name, stack: "bench", passphrase: "bench" },
+      program: path,
+      stateDirectory: home,
+      kubeconfig: plane.kubeconfigPath,
+      signal,
+      project: name,
+      stack: "bench",
+      passphrase: "bench",
     });
     await succeeded(engine.up());
     return engine;
@@ -70,7 +75,8 @@ export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Pr
   );
   const { namedSnapshot, sandboxClone } = providerTexts;
   return {
-    ...{ ranBy: programs.ramet.description, runs },
+    ranBy: programs.ramet.description,
+    runs,
     providerBytes: { namedSnapshot: namedSnapshot.length, sandboxClone: sandboxClone.length },
     package: await measurePackage(signal),
   };

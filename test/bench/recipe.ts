@@ -81,7 +81,9 @@ class RecipeBench {
       const perBuild = (of: (spent: Spent) => Record<string, number>): number =>
         taken.reduce((total, { spent }) => total + sum(of(spent)), 0) / n;
       return {
-        ...{ change, n, cachedSteps: cachedSteps(change) },
+        change,
+        n,
+        cachedSteps: cachedSteps(change),
         ...(milliseconds && { milliseconds }),
         writes: perBuild(({ writes }) => writes),
         reconciles: perBuild(({ reconciles }) => reconciles),

@@ -7,7 +7,9 @@ export const counterTemplate = {
     terminationGracePeriodSeconds: 1,
     containers: [
       {
-        ...{ name: "main", image: "python", command: ["python3", "-c", counterScript] },
+        name: "main",
+        image: "python",
+        command: ["python3", "-c", counterScript],
         ports: [{ containerPort: counterPort }],
       },
     ],

@@ -130,7 +130,9 @@ test("what is sent arrives, however it is sent, and what the program answers com
   expect(await asked({ method: "POST", path: "/sum", body })).toMatchObject({ status: 200, text: digest });
   const parts = Array.from({ length: 20 }, (_, part) => body.subarray(part * 1024 * 1024, (part + 1) * 1024 * 1024));
   const streamed = await request(`http://127.0.0.1:${gateway.port}/sum`, {
-    ...{ method: "POST", headers: headers(), body: Readable.from(parts) },
+    method: "POST",
+    headers: headers(),
+    body: Readable.from(parts),
   });
   expect(await streamed.body.text()).toBe(digest);
   expect(await asked({ path: "/elsewhere" })).toMatchObject({ status: 404, text: "not here" });

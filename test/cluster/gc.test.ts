@@ -54,7 +54,9 @@ async function stepCache(step: number, day: number): Promise<void> {
     apiVersion: agents,
     kind: "Checkpoint",
     metadata: {
-      ...{ name, namespace, labels: { "ramet.dev/purpose": "step" } },
+      name,
+      namespace,
+      labels: { "ramet.dev/purpose": "step" },
       annotations: { "ramet.dev/step-digest": digest(step), "ramet.dev/unneeded-since": `2026-01-0${day}T00:00:00Z` },
     },
     spec: { sandboxName: "builder" },
@@ -134,7 +136,8 @@ test("without it they go, and a second run finds nothing", async () => {
   });
   expect(await left()).toEqual(["step-1", "step-3"]);
   expect(await ramet()).toEqual({
-    ...{ exitCode: 0, stdout: "" },
+    exitCode: 0,
+    stdout: "",
     stderr:
       `Nothing is to be removed in namespace ${namespace}.\n` +
       "Nothing was looked for in the store: it is not on this machine (--store-path names its folder).\n",
@@ -159,7 +162,9 @@ test("what the store would lose is told to the byte, and a run without --dry-run
   expect(foretold).toMatchObject({
     path: cluster.storePath,
     removedCheckpoints: [{ namespace, checkpointId: "lost" }],
-    ...{ removedRests: 1, removedContents: 0, foreign: [] },
+    removedRests: 1,
+    removedContents: 0,
+    foreign: [],
   });
   const told = "1 checkpoint that has no object, 1 rest of what was interrupted";
   expect((await ramet(...at, "--dry-run")).stdout).toMatch(new RegExp(`would lose ${told}: \\d[\\d.]*(B|KiB)\\.\\n$`));

@@ -130,7 +130,9 @@ export class OrdinaryUser {
   #environment(): NodeJS.ProcessEnv {
     const { PATH, KUBEBUILDER_ASSETS, XDG_CACHE_HOME, HOME } = process.env;
     const own = {
-      ...{ XDG_DATA_HOME: this.dataDirectory, TMPDIR: join(this.directory, "tmp"), KUBECONFIG: this.kubeconfig },
+      XDG_DATA_HOME: this.dataDirectory,
+      TMPDIR: join(this.directory, "tmp"),
+      KUBECONFIG: this.kubeconfig,
       // Else Node would keep it below TMPDIR.
       NODE_COMPILE_CACHE: join(this.#cache, "node"),
     };

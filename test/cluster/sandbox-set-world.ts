@@ -106,7 +106,9 @@ export class SetWorld {
   async claim({ metadata }: Sandbox): Promise<boolean> {
     const { uid, resourceVersion } = metadata;
     const claimed = {
-      ...{ uid, resourceVersion, ownerReferences: null },
+      uid,
+      resourceVersion,
+      ownerReferences: null,
       labels: { [labels.sandboxClaimed]: "true" },
       annotations: { "agents.kruise.io/lock": "a-claim", "agents.kruise.io/owner": "somebody" },
     };

@@ -38,7 +38,10 @@ export class DynamicProviderProcess implements ResourceProvider {
     const { directory, project, environment, configuration, onLine } = options;
     const program = createRequire(join(directory, "package.json")).resolve("@pulumi/pulumi/cmd/dynamic-provider");
     const { child, port } = await startPulumiProcess({
-      ...{ what: "the process for dynamic resources", program: [program, "127.0.0.1:0"], directory, onLine },
+      what: "the process for dynamic resources",
+      program: [program, "127.0.0.1:0"],
+      directory,
+      onLine,
       environment: { ...environment, PULUMI_NODEJS_PROJECT: project, PULUMI_PROJECT: project },
     });
     const started = new DynamicProviderProcess(child, port);

@@ -45,11 +45,10 @@ it("tells what is said of no resource without a name, and knows that it was an e
 
 it("takes no warning and no information for an error", () => {
   const said = told(
-    ...[diagnostic({ severity: "warning", urn, message: "slow" }), diagnostic({ severity: "warning", message: "old" })],
-    ...[
-      diagnostic({ severity: "info", urn, message: "error: printed" }),
-      diagnostic({ severity: "info#err", urn, message: "x" }),
-    ],
+    diagnostic({ severity: "warning", urn, message: "slow" }),
+    diagnostic({ severity: "warning", message: "old" }),
+    diagnostic({ severity: "info", urn, message: "error: printed" }),
+    diagnostic({ severity: "info#err", urn, message: "x" }),
   );
   expect(said).toEqual({ lines: ["warning: data: slow", "old", "error: printed", "x"], hasError: false });
 });
@@ -59,7 +58,8 @@ it("tells nothing that holds for a while alone, that is for debugging, or that i
   const older = "resource plugin kubernetes is expected to have version >=4.34.2, but has 4.32.0; the wrong version\n";
   const debug = { diagnosticEvent: { severity: "debug", message: "x", color: "never" } } as unknown as Event;
   const said = told(
-    ...[error({ urn, message: "soon gone", ephemeral: true }), debug],
+    error({ urn, message: "soon gone", ephemeral: true }),
+    debug,
     ...[using, older].map((message) => diagnostic({ severity: "warning", message })),
     diagnostic({ severity: "info", urn, message: "\n" }),
   );
@@ -108,8 +108,14 @@ function error(of: Omit<Diagnostic, "color" | "severity">): Event {
 function violation(enforcementLevel: PolicyEvent["enforcementLevel"]): Event {
   return {
     policyEvent: {
-      ...{ enforcementLevel, resourceUrn: urn, message: "Images are pinned.\nno tag\n", color: "never" },
-      ...{ policyName: "pinned", policyPackName: "guardrails", policyPackVersion: "", policyPackVersionTag: "" },
+      enforcementLevel,
+      resourceUrn: urn,
+      message: "Images are pinned.\nno tag\n",
+      color: "never",
+      policyName: "pinned",
+      policyPackName: "guardrails",
+      policyPackVersion: "",
+      policyPackVersionTag: "",
     },
   };
 }
@@ -119,7 +125,10 @@ function outputs(made: Record<string, unknown> | undefined): Event {
   return {
     resOutputsEvent: {
       metadata: {
-        ...{ op: "same", urn: stackUrn, type: state.type, provider: "" },
+        op: "same",
+        urn: stackUrn,
+        type: state.type,
+        provider: "",
         ...(made === undefined ? {} : { new: { ...state, outputs: made } }),
       },
     },

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { z } from "zod";
+import * as z from "zod";
 import { Condition } from "../../src/api/schema/metadata.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest, KubeObject } from "../../src/kube/object.ts";

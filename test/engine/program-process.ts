@@ -29,8 +29,14 @@ export async function runProgram(options: ProgramOptions): Promise<{ exitCode: n
   // The program's own copy, as Pulumi takes it: outputs are known by their classes.
   const run = createRequire(join(directory, "package.json")).resolve("@pulumi/pulumi/cmd/run");
   const flags = {
-    ...{ monitor: address, engine: address, organization: "organization", project, stack },
-    ...{ pwd: directory, "root-directory": directory, parallel: "16" },
+    monitor: address,
+    engine: address,
+    organization: "organization",
+    project,
+    stack,
+    pwd: directory,
+    "root-directory": directory,
+    parallel: "16",
   };
   const words = Object.entries(flags).flatMap(([flag, value]) => [`--${flag}`, value]);
   const child = spawn(process.execPath, [run, ...words, ...(preview ? ["--dry-run"] : []), "."], {

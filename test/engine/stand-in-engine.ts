@@ -92,7 +92,15 @@ export class StandInEngine implements Engine {
       const { address } = monitor;
       try {
         const { exitCode } = await runProgram({
-          ...{ directory, project, stack, address, preview, configuration, secretKeys, typescript, onLine },
+          directory,
+          project,
+          stack,
+          address,
+          preview,
+          configuration,
+          secretKeys,
+          typescript,
+          onLine,
           environment: this.#environment,
           signal: failed.signal,
         });
@@ -117,7 +125,10 @@ export class StandInEngine implements Engine {
     const state = new StateFile(this.statePath, passphrase);
     const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
     const dynamic = new DynamicProviderOnDemand({
-      ...{ directory, project, configuration, onLine },
+      directory,
+      project,
+      configuration,
+      onLine,
       environment: this.#environment,
     });
     const { policyPack } = this.#options;

@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes, scryptSync } from "node:crypto";
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
-import { z } from "zod";
+import * as z from "zod";
 import type { Values } from "./values.ts";
 
 /** What is kept of one resource. */

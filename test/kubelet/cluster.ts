@@ -76,11 +76,17 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
   children.push(await startEtcd({ program: tools.etcd, dir, durable: false, clock }));
   const apiServer = await start("kube-apiserver", [
     `--etcd-servers=${etcdEndpoint}`,
-    ...["--secure-port=443", "--bind-address=0.0.0.0", `--advertise-address=${gateway}`],
+    "--secure-port=443",
+    "--bind-address=0.0.0.0",
+    `--advertise-address=${gateway}`,
     "--service-cluster-ip-range=10.96.0.0/16",
-    ...[`--tls-cert-file=${serving.certificatePath}`, `--tls-private-key-file=${serving.keyPath}`],
-    ...[`--client-ca-file=${pki.caPath}`, "--authorization-mode=Node,RBAC", "--anonymous-auth=false"],
-    ...[`--kubelet-client-certificate=${admin.certificatePath}`, `--kubelet-client-key=${admin.keyPath}`],
+    `--tls-cert-file=${serving.certificatePath}`,
+    `--tls-private-key-file=${serving.keyPath}`,
+    `--client-ca-file=${pki.caPath}`,
+    "--authorization-mode=Node,RBAC",
+    "--anonymous-auth=false",
+    `--kubelet-client-certificate=${admin.certificatePath}`,
+    `--kubelet-client-key=${admin.keyPath}`,
     "--kubelet-preferred-address-types=InternalIP",
     "--service-account-issuer=https://kubernetes.default.svc",
     `--service-account-key-file=${pki.serviceAccountKeyPath}`,
@@ -88,8 +94,11 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
   ]);
   await untilReady(apiServer, "the API server", () => answers("get", "--raw", "/readyz"));
   await start("kube-controller-manager", [
-    ...[`--kubeconfig=${kubeconfig}`, "--leader-elect=false", "--use-service-account-credentials"],
-    ...[`--root-ca-file=${pki.caPath}`, `--service-account-private-key-file=${pki.serviceAccountKeyPath}`],
+    `--kubeconfig=${kubeconfig}`,
+    "--leader-elect=false",
+    "--use-service-account-credentials",
+    `--root-ca-file=${pki.caPath}`,
+    `--service-account-private-key-file=${pki.serviceAccountKeyPath}`,
   ]);
   await start("kube-scheduler", [`--kubeconfig=${kubeconfig}`, "--leader-elect=false"]);
   const environment = { PATH: `${join(tools["containerd-shim-runc-v2"], "..")}:${process.env["PATH"] ?? ""}` };
@@ -103,8 +112,11 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
   await untilReady(containerd, "containerd", () => ctrWorks("version"));
   for (const image of setting.images) await runProgram(tools.ctr, [...ctr, "images", "import", image]);
   const kubelet = await start("kubelet", [
-    ...[`--config=${await kubeletSetting(setting, pki.caPath)}`, `--kubeconfig=${kubeconfig}`],
-    ...["--hostname-override=node-a", `--node-ip=${gateway}`, `--root-dir=${dir}/kubelet`],
+    `--config=${await kubeletSetting(setting, pki.caPath)}`,
+    `--kubeconfig=${kubeconfig}`,
+    "--hostname-override=node-a",
+    `--node-ip=${gateway}`,
+    `--root-dir=${dir}/kubelet`,
     `--cert-dir=${dir}/kubelet-pki`,
   ]);
   await untilReady(kubelet, "the node", async () =>
@@ -112,7 +124,8 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
   );
   const s3 = await startS3(dir, start, untilReady);
   return {
-    ...{ kubeconfig, s3 },
+    kubeconfig,
+    s3,
     stop: async () => {
       for (const child of children.reverse()) await child.stop();
     },
@@ -148,7 +161,10 @@ async function containerdSetting({ dir, cni }: ClusterSetting): Promise<string> 
     name: "pods",
     plugins: [
       {
-        ...{ type: "bridge", bridge, isGateway: true, hairpinMode: true },
+        type: "bridge",
+        bridge,
+        isGateway: true,
+        hairpinMode: true,
         ipam: { type: "host-local", ranges: [[{ subnet: "10.88.0.0/16" }]], routes: [{ dst: "0.0.0.0/0" }] },
       },
     ],
@@ -179,12 +195,18 @@ async function kubeletSetting({ dir, cgroup }: ClusterSetting, clientCAFile: str
     apiVersion: "kubelet.config.k8s.io/v1beta1",
     kind: "KubeletConfiguration",
     authentication: { anonymous: { enabled: false }, x509: { clientCAFile } },
-    ...{ cgroupDriver: "cgroupfs", cgroupRoot: `/${cgroup}`, failCgroupV1: false, failSwapOn: false },
+    cgroupDriver: "cgroupfs",
+    cgroupRoot: `/${cgroup}`,
+    failCgroupV1: false,
+    failSwapOn: false,
     containerRuntimeEndpoint: `unix://${containerdSocket}`,
     // What it may not set of the machine, as in a container or without CAP_SYS_RESOURCE, it goes without.
     featureGates: { KubeletInUserNamespace: true },
     evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
-    ...{ podLogsDir: join(dir, "pod-logs"), resolvConf, clusterDNS: [gateway], makeIPTablesUtilChains: false },
+    podLogsDir: join(dir, "pod-logs"),
+    resolvConf,
+    clusterDNS: [gateway],
+    makeIPTablesUtilChains: false,
     enforceNodeAllocatable: [],
   };
   await writeFile(path, stringify(setting));

@@ -33,7 +33,7 @@ try {
     ...(await acquirePinned(pinnedNodeTool, { names: nodeToolNames, progress })),
   };
   const images = await buildImages(dir, tools, progress);
-  const setting: ClusterSetting = { ...{ dir, cgroup, tools, images }, cni: (await cniDirectory()) ?? "" };
+  const setting: ClusterSetting = { dir, cgroup, tools, images, cni: (await cniDirectory()) ?? "" };
   await Promise.all(cgroupDirectories().map((directory) => mkdir(directory)));
   const inside = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
   const vitest = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/kubelet/vitest.config.ts"];

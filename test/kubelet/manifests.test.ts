@@ -186,7 +186,9 @@ const countingPod = { containers: [{ ...sandbox, command: shell(counting) }] };
 const snapshotAndSet = [
   JSON.parse(template("python", { containers: [{ ...sandbox, command: ["sleep", "infinity"] }] })) as object,
   {
-    ...{ apiVersion: "ramet.dev/v1alpha1", kind: "NamedSnapshot", metadata: { name: "data", namespace: "default" } },
+    apiVersion: "ramet.dev/v1alpha1",
+    kind: "NamedSnapshot",
+    metadata: { name: "data", namespace: "default" },
     spec: {
       from: { template: { name: "python" } },
       recipe: [
@@ -198,11 +200,9 @@ const snapshotAndSet = [
     },
   },
   {
-    ...{
-      apiVersion: "agents.kruise.io/v1alpha1",
-      kind: "SandboxSet",
-      metadata: { name: "pool", namespace: "default" },
-    },
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "SandboxSet",
+    metadata: { name: "pool", namespace: "default" },
     spec: { replicas: 2, templateRef: { name: "python" } },
   },
 ]

@@ -3,13 +3,17 @@ import type { Tool } from "../../src/local/tools/tool.ts";
 
 const kubernetes = { version: "1.36.3", module: "kubelet", directory: "k8s.io/kubernetes/cmd", coldSeconds: 120 };
 const containerd = {
-  ...{ version: "2.4.2", module: "containerd" },
-  ...{ directory: "github.com/containerd/containerd/v2/cmd", coldSeconds: 60 },
+  version: "2.4.2",
+  module: "containerd",
+  directory: "github.com/containerd/containerd/v2/cmd",
+  coldSeconds: 60,
 };
 
 const snapshotController = {
-  ...{ version: "8.6.0", module: "snapshot-controller" },
-  ...{ directory: "github.com/kubernetes-csi/external-snapshotter/v8/cmd", coldSeconds: 130 },
+  version: "8.6.0",
+  module: "snapshot-controller",
+  directory: "github.com/kubernetes-csi/external-snapshotter/v8/cmd",
+  coldSeconds: 130,
 };
 
 const pinned = {

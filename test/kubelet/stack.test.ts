@@ -49,7 +49,9 @@ describe("a program that declares a snapshot stack", () => {
       { ...volume, spec: { ...common, capacity: size, csi: { driver, volumeHandle: "one" } } },
       { ...claim, spec: { ...common, volumeName: "data", resources: { requests: size } } },
       {
-        ...{ apiVersion: `${group}/v1`, kind: "VolumeSnapshot", metadata: { name: "data" } },
+        apiVersion: `${group}/v1`,
+        kind: "VolumeSnapshot",
+        metadata: { name: "data" },
         spec: {
           volumeSnapshotClassName: "hostpath-csi-k8s-io-clone-delete",
           source: { persistentVolumeClaimName: "data" },

@@ -22,7 +22,10 @@ export interface World extends Pick<GivenCluster, "kubeconfig" | "s3"> {
 }
 
 const component = (name: string) => [
-  ...["-n", "ramet-system", "-l", `app.kubernetes.io/name=ramet,app.kubernetes.io/component=${name}`],
+  "-n",
+  "ramet-system",
+  "-l",
+  `app.kubernetes.io/name=ramet,app.kubernetes.io/component=${name}`,
 ];
 export const controllers = component("controller");
 export const gateways = component("gateway");
@@ -38,7 +41,11 @@ export async function openWorld(): Promise<World> {
     return (await promisify(execFile)(node, [...own, ...args], { env })).stdout.trim();
   };
   return {
-    ...{ kubeconfig, s3, directory, kubectl, ramet },
+    kubeconfig,
+    s3,
+    directory,
+    kubectl,
+    ramet,
     apply: async (manifest) => {
       const path = join(directory, "applied.yaml");
       await writeFile(path, manifest);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { z } from "zod";
+import * as z from "zod";
 import { controllerName, systemNamespace } from "../../src/api/names/system-names.ts";
 import { microTime } from "../../src/kube/lease.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
@@ -86,7 +86,8 @@ it("goes on with EKS where an interrupted update has left off, and still knows w
   expect(second.outputs).toMatchObject({ missing: [], classes: ["ebs-checkpoint-retain", "ebs-clone-delete"] });
   const [retain] = (await world.client.resource(refs.classes).list()).items;
   expect(retain).toMatchObject({
-    ...{ driver: "ebs.csi.aws.com", deletionPolicy: "Retain" },
+    driver: "ebs.csi.aws.com",
+    deletionPolicy: "Retain",
     parameters: { tagSpecification_1: "namespace={{ .VolumeSnapshotNamespace }}" },
   });
 });
@@ -122,7 +123,9 @@ it("does not write over what another stack has made", async () => {
 it("verifies GKE, and declares classes, a bucket, who may use it, and controllers that do", async () => {
   await look({ "cloud.google.com/gke-nodepool": "default" });
   const { engine, state } = await example("gke", {
-    ...{ project: "p", location: "us-central1", ...images },
+    project: "p",
+    location: "us-central1",
+    ...images,
   });
   const without = await engine.preview();
   expect(without.text).toMatch(/driver pd\.csi\.storage\.gke\.io, which is not there; there is ebs\.csi\.aws\.com/);
@@ -175,7 +178,9 @@ it("verifies AKS, and declares classes, an account, an identity that may use it,
   await world.driver("disk.csi.azure.com");
   const named = { storageAccount: "agents", resourceGroup: "agents", location: "westeurope", ...images };
   const { engine, edit, state } = await example("aks", {
-    ...{ ...named, subscriptionId: "s", issuerUrl: "https://issuer.example/" },
+    ...named,
+    subscriptionId: "s",
+    issuerUrl: "https://issuer.example/",
   });
   await edit('cloud: "aks",', `cloud: "aks", transform: { cloud: ${locallyRedundant} },`);
   const preview = await engine.preview();

@@ -191,11 +191,11 @@ async function newToken(name: string): Promise<string> {
   await client.resource(serviceAccounts).create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
   const apiGroup = "rbac.authorization.k8s.io";
   await client.resource(bindings).create({
-    ...{ apiVersion: `${apiGroup}/v1`, kind: "ClusterRoleBinding", metadata: { name } },
-    ...{
-      roleRef: { apiGroup, kind: "ClusterRole", name: "cluster-admin" },
-      subjects: [{ kind: "ServiceAccount", ...metadata }],
-    },
+    apiVersion: `${apiGroup}/v1`,
+    kind: "ClusterRoleBinding",
+    metadata: { name },
+    roleRef: { apiGroup, kind: "ClusterRole", name: "cluster-admin" },
+    subjects: [{ kind: "ServiceAccount", ...metadata }],
   });
   return tokenOf(client, metadata);
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { z } from "zod";
+import * as z from "zod";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { RametError } from "../../src/base/errors.ts";
@@ -67,7 +67,8 @@ it("looks at the cluster of the program's own provider, once what it depends on 
   const configuration = { "program:kubeconfig": path };
   // What it finds by itself is not the cluster that its objects go to.
   const own = await openProgram("test/program/programs/own-provider", {
-    ...{ kubeconfig: await world.unreachable(path), configuration },
+    kubeconfig: await world.unreachable(path),
+    configuration,
   });
   try {
     const run = (told: Record<string, string>) =>
@@ -103,8 +104,17 @@ it("declares the controllers where there are none, and goes on to declare them",
 it("gives the controllers the rights that they need", async () => {
   const kubeconfig = await asAccount(controllerName);
   const controller = spawn(process.execPath, [
-    ...[ramet, "controller", "--leader-elect", "--kubeconfig", kubeconfig],
-    ...["--store-directory", join(directory, "store"), "--cell-image", "cell", "--log-level", "debug"],
+    ramet,
+    "controller",
+    "--leader-elect",
+    "--kubeconfig",
+    kubeconfig,
+    "--store-directory",
+    join(directory, "store"),
+    "--cell-image",
+    "cell",
+    "--log-level",
+    "debug",
   ]);
   const log = new Log(controller);
   try {
@@ -121,7 +131,14 @@ it("gives the controllers the rights that they need", async () => {
 it("gives the gateways the rights that they need, and no more of the keys than their own", async () => {
   const kubeconfig = await asAccount(gatewayName);
   const gateway = spawn(process.execPath, [
-    ...[ramet, "gateway", "--kubeconfig", kubeconfig, "--port", "0", "--log-level", "debug"],
+    ramet,
+    "gateway",
+    "--kubeconfig",
+    kubeconfig,
+    "--port",
+    "0",
+    "--log-level",
+    "debug",
   ]);
   const log = new Log(gateway);
   try {

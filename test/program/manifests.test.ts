@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
-import { z } from "zod";
+import * as z from "zod";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { labels } from "../../src/api/names/labels.ts";

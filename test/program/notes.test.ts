@@ -1,7 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
-import { z } from "zod";
+import * as z from "zod";
 import { refOf } from "../../provider/handlers/open-cluster.ts";
 import { kinds } from "../../src/api/kinds/kinds.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";

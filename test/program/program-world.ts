@@ -33,17 +33,16 @@ export async function openProgram(path: string, options: ProgramWorldOptions): P
   await copyFile(join(import.meta.dirname, "programs", shared), join(directory.home, shared));
   const { stack = "test", ...given } = options;
   const engine = await chosenEngine({
-    ...{
-      program: directory.path,
-      stateDirectory: directory.home,
-      project: "program",
-      stack,
-      passphrase: "a passphrase",
-    },
+    program: directory.path,
+    stateDirectory: directory.home,
+    project: "program",
+    stack,
+    passphrase: "a passphrase",
     ...given,
   });
   return {
-    ...{ engine, program: directory.path },
+    engine,
+    program: directory.path,
     edit: (before, after) => directory.edit(before, after),
     unreachable: async (kubeconfig) => {
       const copy = join(directory.home, "unreachable");

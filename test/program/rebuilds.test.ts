@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { z } from "zod";
+import * as z from "zod";
 import { refOf } from "../../provider/handlers/open-cluster.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";

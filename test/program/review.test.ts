@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { z } from "zod";
+import * as z from "zod";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
@@ -106,15 +106,23 @@ it("runs it for pull requests of the repository alone, with files that are there
 async function serve(digest: string): Promise<void> {
   const lastTransitionTime = "2030-01-01T00:00:00Z";
   const condition = (type: string, status: string, reason: string) => ({
-    ...{ type, status, reason, message: "a test says so", lastTransitionTime },
+    type,
+    status,
+    reason,
+    message: "a test says so",
+    lastTransitionTime,
   });
   const built = { version: 1, digest, checkpointId: "one", checkpointName: "one", createdAt: lastTransitionTime };
   await say(namedSnapshotKind, "python-data", {
-    ...{ version: 1, digest, checkpointId: "one", versions: [built] },
+    version: 1,
+    digest,
+    checkpointId: "one",
+    versions: [built],
     conditions: [condition("Ready", "True", "VersionReady"), condition("Building", "False", "Built")],
   });
   await say(sandboxSetKind, "pool", {
-    ...{ replicas: 3, availableReplicas: 3 },
+    replicas: 3,
+    availableReplicas: 3,
     conditions: [condition("Ready", "True", "Ready"), condition("Updated", "True", "Updated")],
   });
 }

@@ -81,7 +81,10 @@ export class StackWorld {
 }
 
 const cluster = (group: string, plural: string, kind: string): ResourceRef => ({
-  ...{ group, version: "v1", plural, kind },
+  group,
+  version: "v1",
+  plural,
+  kind,
   namespaced: false,
 });
 export const refs = {

@@ -118,7 +118,9 @@ it("names all that a controller of others has left, as none of it can be made ag
 it("sees a controller by its lease, as long as it is renewed", async () => {
   const at = { namespace: "kube-system", name: "snapshot-controller-leader" };
   const lease = (renewTime: Date) => ({
-    ...{ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: at },
+    apiVersion: "coordination.k8s.io/v1",
+    kind: "Lease",
+    metadata: at,
     spec: { holderIdentity: "pod-1", leaseDurationSeconds: 15, renewTime: microTime(renewTime) },
   });
   await world.apply(coreResources.leases, lease(new Date()));
@@ -134,12 +136,10 @@ it("refuses what would break on the way from an older version", async () => {
   const group = "snapshot.storage.k8s.io";
   const webhooks = [
     {
-      ...{
-        name: `validation-webhook.${group}`,
-        sideEffects: "None",
-        admissionReviewVersions: ["v1"],
-        failurePolicy: "Ignore",
-      },
+      name: `validation-webhook.${group}`,
+      sideEffects: "None",
+      admissionReviewVersions: ["v1"],
+      failurePolicy: "Ignore",
       clientConfig: { url: "https://127.0.0.1:9/" },
       rules: [{ apiGroups: [group], apiVersions: ["v1"], operations: ["CREATE"], resources: ["volumesnapshots"] }],
     },
@@ -151,7 +151,8 @@ it("refuses what would break on the way from an older version", async () => {
     { name: "snapshot-controller", image: "snapshot-controller:v6.3.3", args: ["--leader-election=true"] },
   ];
   const deployment = {
-    ...{ apiVersion: "apps/v1", kind: "Deployment" },
+    apiVersion: "apps/v1",
+    kind: "Deployment",
     metadata: {
       name: "snapshot-controller",
       namespace: "kube-system",
@@ -252,7 +253,9 @@ function wish(wished: Partial<StackRequest>): StackRequest {
 
 function snapshot(name: string, source: Record<string, string>) {
   return {
-    ...{ apiVersion: "snapshot.storage.k8s.io/v1", kind: "VolumeSnapshot", metadata: { name, namespace: "default" } },
+    apiVersion: "snapshot.storage.k8s.io/v1",
+    kind: "VolumeSnapshot",
+    metadata: { name, namespace: "default" },
     spec: { source },
   };
 }

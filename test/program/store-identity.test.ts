@@ -62,7 +62,9 @@ it("asks each cloud for an identity of the controllers with rights to the bucket
 
 /** The port "discard": nothing listens there. */
 const nowhere = {
-  ...{ apiVersion: "v1", kind: "Config", "current-context": "one" },
+  apiVersion: "v1",
+  kind: "Config",
+  "current-context": "one",
   contexts: [{ name: "one", context: { cluster: "one", user: "one" } }],
   clusters: [{ name: "one", cluster: { server: "https://127.0.0.1:9" } }],
   users: [{ name: "one", user: {} }],

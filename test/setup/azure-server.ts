@@ -71,11 +71,22 @@ async function startOnce({ program, dir, port, tls }: Place): Promise<Child> {
   const [cert, privateKey] = [join(dir, "certificate.pem"), join(dir, "key.pem")];
   if (tls !== undefined) await Promise.all([writeFile(cert, tls.certificate), writeFile(privateKey, tls.key)]);
   return startLoopbackServer({
-    ...{ what: "Azurite", program: process.execPath, dir, port },
+    what: "Azurite",
+    program: process.execPath,
+    dir,
+    port,
     args: [
       program,
-      ...["--blobHost", "127.0.0.1", "--blobPort", String(port), "--location", join(dir, "data")],
-      ...["--silent", "--disableTelemetry", "--disableProductStyleUrl", "--skipApiVersionCheck"],
+      "--blobHost",
+      "127.0.0.1",
+      "--blobPort",
+      String(port),
+      "--location",
+      join(dir, "data"),
+      "--silent",
+      "--disableTelemetry",
+      "--disableProductStyleUrl",
+      "--skipApiVersionCheck",
       ...(tls === undefined ? [] : ["--oauth", "basic", "--cert", cert, "--key", privateKey]),
     ],
     environment: { AZURITE_ACCOUNTS: `${account}:${key}` },

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { access, cp, mkdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { z } from "zod";
+import * as z from "zod";
 import { systemClock } from "../../src/base/clock.ts";
 import { cacheDirectory } from "../../src/local/tools/tool.ts";
 import { withLock } from "../../src/local/tools/lock.ts";

@@ -55,8 +55,10 @@ export async function startControlPlane(options: TestControlPlaneOptions = {}): 
     server: plane.server,
     kubeconfigPath: plane.kubeconfigPath,
     connection: explicitConnection({
-      ...{ server: plane.server, ca: plane.ca },
-      ...{ cert: plane.admin.certificate, key: plane.admin.key },
+      server: plane.server,
+      ca: plane.ca,
+      cert: plane.admin.certificate,
+      key: plane.admin.key,
     }),
     ca: plane.ca,
     adminCert: plane.admin.certificate,

@@ -83,7 +83,11 @@ export async function allowToReach(
     client.resource({ group: roleRef.apiGroup, version: "v1", plural, kind, namespaced: true });
   await resource("roles", "Role").create({ apiVersion, kind: "Role", metadata, rules });
   await resource("rolebindings", "RoleBinding").create({
-    ...{ apiVersion, kind: "RoleBinding", metadata, roleRef, subjects },
+    apiVersion,
+    kind: "RoleBinding",
+    metadata,
+    roleRef,
+    subjects,
   });
   // An API server knows a right some moments after it was given, and a gateway goes by what it was told first.
   const user = `system:serviceaccount:${account.namespace}:${account.name}`;

@@ -12,7 +12,11 @@ export function makeGcsAccount(): GcsAccount {
   const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   const email = "ramet@project.iam.gserviceaccount.com";
   const keyFile = {
-    ...{ type: "service_account", project_id: "project", private_key_id: "1", client_id: "1", client_email: email },
+    type: "service_account",
+    project_id: "project",
+    private_key_id: "1",
+    client_id: "1",
+    client_email: email,
     private_key: privateKey.export({ type: "pkcs8", format: "pem" }),
   };
   return { email, publicKey, keyFile: JSON.stringify(keyFile) };

@@ -24,7 +24,10 @@ export async function startS3Server(): Promise<S3Server> {
   const environment = { AWS_ACCESS_KEY_ID: "test", AWS_SECRET_ACCESS_KEY: "a-secret-of-the-test-server" };
   const start = () =>
     startLoopbackServer({
-      ...{ what: "the S3 server", program, dir, port },
+      what: "the S3 server",
+      program,
+      dir,
+      port,
       args: [
         `--port=127.0.0.1:${port}`,
         "--keep-alive",

@@ -1,12 +1,15 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { parse, stringify } from "yaml";
-import { z } from "zod";
+import * as z from "zod";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { ObjectName } from "../../src/kube/object.ts";
 import type { ResourceRef } from "../../src/kube/resource-ref.ts";
 
 export const serviceAccounts: ResourceRef = {
-  ...{ group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount" },
+  group: "",
+  version: "v1",
+  plural: "serviceaccounts",
+  kind: "ServiceAccount",
   namespaced: true,
 };
 

@@ -73,7 +73,14 @@ export async function startControlPlane(options: ControlPlaneOptions): Promise<C
     const kubeconfigPath = join(dir, "kubeconfig");
     await writeKubeconfig(kubeconfigPath, { name, server, ca: pki.ca, client: admin });
     return {
-      ...{ server, port, dir, kubeconfigPath, ca: pki.ca, admin, pki, etcd },
+      server,
+      port,
+      dir,
+      kubeconfigPath,
+      ca: pki.ca,
+      admin,
+      pki,
+      etcd,
       apiServer: () => apiServer,
       killApiServer: () => apiServer.kill(),
       restartApiServer: async (restartSignal) => {

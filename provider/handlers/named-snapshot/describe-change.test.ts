@@ -34,7 +34,8 @@ it("says that a kept version serves again", () => {
 
 it("says that nothing moves where somebody holds a version", () => {
   const text = describeChange({
-    ...{ ...change(recipe(1), recipe(2)), held: "it is pinned to version 3" },
+    ...change(recipe(1), recipe(2)),
+    held: "it is pinned to version 3",
     followers: [{ name: "pool", replicas: 10 }],
   });
   expect(text).toMatch(/; it is pinned to version 3$/);

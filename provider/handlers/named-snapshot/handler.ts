@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { withoutSecrets } from "../../../src/base/redact.ts";
@@ -97,7 +97,9 @@ async function apply(
     const from = request === undefined ? applied : await snapshots.mergePatch(at, retryPatch(request));
     try {
       const built = await untilBuilt({
-        ...{ snapshots, from, digest: inputs.digest },
+        snapshots,
+        from,
+        digest: inputs.digest,
         timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout"),
         ...(request && { request: request.toISOString() }),
         say: (line) => {

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { ObjectMeta } from "../../../src/kube/object.ts";

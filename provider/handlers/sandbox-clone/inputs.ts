@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
 import { diffByTable, type DiffResult, type DiffTable, type Values } from "../handler.ts";

@@ -4,7 +4,12 @@ import { SandboxCloneInputs } from "./inputs.ts";
 import { declareWithEnd, seenLifetime } from "./handler.ts";
 
 const inputs = SandboxCloneInputs.parse({
-  ...{ name: "dev", namespace: "default", owner: "o/p/s/dev", from: "data", timeout: "2 minutes", lifetime: "8 hours" },
+  name: "dev",
+  namespace: "default",
+  owner: "o/p/s/dev",
+  from: "data",
+  timeout: "2 minutes",
+  lifetime: "8 hours",
 });
 const madeAt = "2026-01-01T10:00:01Z";
 const rightEnd = "2026-01-01T18:00:01Z";
@@ -21,7 +26,8 @@ function server() {
 
 function sandbox(spec: object): Sandbox {
   return Sandbox.parse({
-    ...{ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox" },
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
     metadata: { name: "dev", namespace: "default", uid: "1", resourceVersion: "1", creationTimestamp: madeAt },
     spec,
   });

@@ -6,21 +6,29 @@ it("gives each driver the parameters that it knows, all of them texts", () => {
   expect(
     classParameters(driverNames.ebs, { tags: { team: "a", env: "prod" }, fastRestoreZones: ["a", "b"], lock }),
   ).toEqual({
-    ...{ tagSpecification_1: "team=a", tagSpecification_2: "env=prod" },
+    tagSpecification_1: "team=a",
+    tagSpecification_2: "env=prod",
     fastSnapshotRestoreAvailabilityZones: "a,b",
-    ...{ lockMode: "compliance", lockDuration: "30", lockCoolOffPeriod: "24" },
+    lockMode: "compliance",
+    lockDuration: "30",
+    lockCoolOffPeriod: "24",
   });
   expect(
     classParameters(driverNames.pd, { type: "images", imageFamily: "golden", labels: { a: "b", c: "d" } }),
   ).toEqual({
-    ...{ "snapshot-type": "images", "image-family": "golden", labels: "a=b,c=d" },
+    "snapshot-type": "images",
+    "image-family": "golden",
+    labels: "a=b,c=d",
   });
   const azure = { incremental: false, subscriptionId: "s", instantAccessMinutes: 60 };
   expect(classParameters(driverNames.azureDisk, azure)).toEqual({
-    ...{ incremental: "false", subscriptionID: "s", instantAccessDurationMinutes: "60" },
+    incremental: "false",
+    subscriptionID: "s",
+    instantAccessDurationMinutes: "60",
   });
   expect(classParameters(driverNames.alibabaDisk, { retentionDays: 7, tags: { a: "b" } })).toEqual({
-    ...{ retentionDays: "7", "snapshotTags/a": "b" },
+    retentionDays: "7",
+    "snapshotTags/a": "b",
   });
   expect(classParameters("hostpath.csi.k8s.io", { anything: "goes" })).toEqual({ anything: "goes" });
 });

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../../src/base/errors.ts";
 
 /** What a class is for, and what becomes of a snapshot's data when its VolumeSnapshot is deleted. */
@@ -71,9 +71,12 @@ function ebsParameters({ tags = {}, fastRestoreZones, outpostArn, lock }: z.infe
   );
   return {
     ...Object.fromEntries(numbered),
-    ...{ outpostArn, fastSnapshotRestoreAvailabilityZones: fastRestoreZones?.join(",") },
-    ...{ lockMode: lock?.mode, lockDuration: lock?.days },
-    ...{ lockExpirationDate: lock?.until, lockCoolOffPeriod: lock?.coolOffHours },
+    outpostArn,
+    fastSnapshotRestoreAvailabilityZones: fastRestoreZones?.join(","),
+    lockMode: lock?.mode,
+    lockDuration: lock?.days,
+    lockExpirationDate: lock?.until,
+    lockCoolOffPeriod: lock?.coolOffHours,
   };
 }
 
@@ -92,8 +95,11 @@ const Pd = z
 
 function pdParameters({ storageLocation, type, imageFamily, labels, resourceTags }: z.infer<typeof Pd>): Rendered {
   return {
-    ...{ "storage-locations": storageLocation, "snapshot-type": type, "image-family": imageFamily },
-    ...{ labels: pairs(labels), "resource-tags": pairs(resourceTags) },
+    "storage-locations": storageLocation,
+    "snapshot-type": type,
+    "image-family": imageFamily,
+    labels: pairs(labels),
+    "resource-tags": pairs(resourceTags),
   };
 }
 
@@ -115,8 +121,13 @@ const AzureDisk = z
 function azureDiskParameters(options: z.infer<typeof AzureDisk>): Rendered {
   const { incremental, resourceGroup, subscriptionId, location, tags, dataAccessAuthMode } = options;
   return {
-    ...{ incremental, resourceGroup, location, dataAccessAuthMode, subscriptionID: subscriptionId },
-    ...{ tags: pairs(tags), instantAccessDurationMinutes: options.instantAccessMinutes },
+    incremental,
+    resourceGroup,
+    location,
+    dataAccessAuthMode,
+    subscriptionID: subscriptionId,
+    tags: pairs(tags),
+    instantAccessDurationMinutes: options.instantAccessMinutes,
   };
 }
 

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { keyOf } from "../../../src/kube/object.ts";
@@ -58,16 +58,35 @@ export function findStack(around: Surroundings, namespace: string | undefined): 
     const crds = await look.crds();
     const server = await client.version(signal);
     const [controllers, controllerObjects, leases, hasSandboxController, drivers, classes] = await Promise.all([
-      ...([look.controllers(), look.controllerObjects(namespace)] as const),
-      ...([look.leases(), look.hasSandboxController(), look.drivers(), look.classes()] as const),
+      look.controllers(),
+      look.controllerObjects(namespace),
+      look.leases(),
+      look.hasSandboxController(),
+      look.drivers(),
+      look.classes(),
     ]);
     const [webhooks, breakingRules, nodes, daemonSets, installed] = await Promise.all([
-      ...([look.webhooks(), look.breakingRules(crds)] as const),
-      ...([look.nodes(), look.daemonSets(), look.installed()] as const),
+      look.webhooks(),
+      look.breakingRules(crds),
+      look.nodes(),
+      look.daemonSets(),
+      look.installed(),
     ]);
     return {
-      ...{ server, crds, controllers, controllerObjects, leases, hasSandboxController, drivers, classes },
-      ...{ webhooks, breakingRules, nodes, daemonSets, installed, unread },
+      server,
+      crds,
+      controllers,
+      controllerObjects,
+      leases,
+      hasSandboxController,
+      drivers,
+      classes,
+      webhooks,
+      breakingRules,
+      nodes,
+      daemonSets,
+      installed,
+      unread,
     };
   });
 }
@@ -133,7 +152,9 @@ class Look {
 
   async classes(): Promise<ClassSeen[]> {
     return (await this.#list(snapshotClasses, SnapshotClass)).map(({ metadata, driver, deletionPolicy }) => ({
-      ...{ name: metadata.name, driver, deletionPolicy },
+      name: metadata.name,
+      driver,
+      deletionPolicy,
       isDefault: metadata.annotations?.[defaultClassAnnotation] === "true",
       ...caredFor(metadata),
     }));

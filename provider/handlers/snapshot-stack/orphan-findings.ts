@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Finding } from "./finding.ts";
 import type { ObjectSeen } from "./stack-seen.ts";
 
@@ -60,8 +60,10 @@ const Old = z.looseObject({
   spec: z.looseObject({
     source: z
       .looseObject({
-        ...{ persistentVolumeClaimName: Text, volumeSnapshotContentName: Text },
-        ...{ volumeHandle: Text, snapshotHandle: Text },
+        persistentVolumeClaimName: Text,
+        volumeSnapshotContentName: Text,
+        volumeHandle: Text,
+        snapshotHandle: Text,
       })
       .default({}),
     volumeSnapshotRef: z.looseObject({ name: Text, namespace: Text }).optional(),

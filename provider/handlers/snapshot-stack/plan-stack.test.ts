@@ -5,15 +5,13 @@ import type { StackRequest } from "./stack-request.ts";
 import { type ControllerSeen, crdNames, type CrdSeen, nothingSeen, type StackSeen } from "./stack-seen.ts";
 
 const wish: StackRequest = {
-  ...{
-    cloud: "generic",
-    mode: "auto",
-    groupSnapshots: false,
-    owners: ["me", "before"],
-    classes: [],
-    addons: [],
-    driversMayCome: false,
-  },
+  cloud: "generic",
+  mode: "auto",
+  groupSnapshots: false,
+  owners: ["me", "before"],
+  classes: [],
+  addons: [],
+  driversMayCome: false,
   controller: { namespace: "kube-system", name: "snapshot-controller" },
 };
 const empty: StackSeen = { ...nothingSeen, server: "v1.36.3" };
@@ -265,8 +263,12 @@ function crds(names: readonly string[], given: Partial<CrdSeen>): CrdSeen[] {
 
 function controller(given: Partial<ControllerSeen>): ControllerSeen {
   return {
-    ...{ namespace: "kube-system", name: "snapshot-controller", image: "snapshot-controller:v8.6.0", arguments: [] },
-    ...{ selector: { "app.kubernetes.io/name": "snapshot-controller" }, isAvailable: true },
+    namespace: "kube-system",
+    name: "snapshot-controller",
+    image: "snapshot-controller:v8.6.0",
+    arguments: [],
+    selector: { "app.kubernetes.io/name": "snapshot-controller" },
+    isAvailable: true,
     manager: `the Pulumi resource ${given.declaredBy ?? ""}`,
     declaredBy: undefined,
     ...given,

@@ -27,7 +27,10 @@ export function planStack(wish: StackRequest, seen: StackSeen): StackPlan {
   const declared = (name: Part["name"]): boolean => choices.some(({ part, declare }) => part.name === name && declare);
   const addons = choices.flatMap(({ part, declare }) => (part.addon !== undefined && declare ? [part.addon] : []));
   const plan = {
-    ...{ crds: declared("crds"), groupCrds: declared("groupCrds"), controller: declared("controller"), addons },
+    crds: declared("crds"),
+    groupCrds: declared("groupCrds"),
+    controller: declared("controller"),
+    addons,
   };
   return {
     ...plan,

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { renderCrds } from "../../../src/api/kinds/crd.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
@@ -109,7 +109,10 @@ export function caredFor(metadata: ManagedMetadata): { manager: string; declared
 }
 
 const cluster = (group: string, plural: string, kind: string): ResourceRef => ({
-  ...{ group, version: "v1", plural, kind },
+  group,
+  version: "v1",
+  plural,
+  kind,
   namespaced: false,
 });
 export const csiDrivers = cluster("storage.k8s.io", "csidrivers", "CSIDriver");

@@ -35,7 +35,11 @@ export function factsOf(seen: StackSeen, findings: readonly Finding[]): Snapshot
     controllers: seen.controllers.map(controllerFacts),
     drivers: seen.drivers,
     classes: seen.classes.map(({ name, driver, deletionPolicy, isDefault, manager }) => ({
-      ...{ name, driver, deletionPolicy, isDefault, manager },
+      name,
+      driver,
+      deletionPolicy,
+      isDefault,
+      manager,
     })),
     missing: findings.map(({ what, how }) => ({ what, how })),
   };

@@ -95,8 +95,13 @@ function eksParts({ owners, addons }: StackRequest, seen: StackSeen): Part[] {
     const { addon } = wish;
     const { isThere, manager } = addonSeen(wish, seen);
     return {
-      ...{ name: "addon", addon, what: `What the add-on ${addon} brings`, isOffered: true },
-      ...{ isThere, isOurs: isThere && isOurs && installed.addons.includes(addon), manager },
+      name: "addon",
+      addon,
+      what: `What the add-on ${addon} brings`,
+      isOffered: true,
+      isThere,
+      isOurs: isThere && isOurs && installed.addons.includes(addon),
+      manager,
       marked: !isOurs && installed?.addons.includes(addon) ? marked : undefined,
       handover: `have EKS give it up first, which leaves it running: aws eks delete-addon --preserve --cluster-name CLUSTER --addon-name ${addon}`,
       how: `Install the EKS add-on ${addon}, or set mode to "auto"`,

@@ -92,21 +92,19 @@ export interface Installed {
 
 /** An empty cluster. */
 export const nothingSeen: StackSeen = {
-  ...{
-    server: "",
-    crds: [],
-    controllers: [],
-    controllerObjects: [],
-    leases: [],
-    hasSandboxController: false,
-    drivers: [],
-    classes: [],
-    webhooks: [],
-    breakingRules: [],
-    nodes: [],
-    daemonSets: [],
-    unread: [],
-  },
+  server: "",
+  crds: [],
+  controllers: [],
+  controllerObjects: [],
+  leases: [],
+  hasSandboxController: false,
+  drivers: [],
+  classes: [],
+  webhooks: [],
+  breakingRules: [],
+  nodes: [],
+  daemonSets: [],
+  unread: [],
   installed: undefined,
 };
 

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Contents } from "../schema/contents.ts";
 import { Digest, Grant } from "./grant.ts";
 

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import { CellConfig } from "./cell-api.ts";
 import { cellContainer, imageVolume, rootPath } from "./cell-container.ts";
 import { containerSpec, mainContainer } from "./container-spec.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { quantityToBytes, quantityToMillicores } from "../../base/quantity.ts";
 import type { Container, Handler, PodTemplateSpec } from "../schema/pod-template.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 
 /** A checkpoint's SHA-256 as it stands in statuses and grants: `sha256:` and 64 hex digits. */
 export const Digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, "must be sha256: and 64 hex digits");

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { EmptyDir, type ContainerSpec } from "./cell-api.ts";
 import { containerSpec } from "./container-spec.ts";
 import type { PodTemplateSpec } from "../schema/pod-template.ts";

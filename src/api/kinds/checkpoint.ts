@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { parseDuration, ttlPattern } from "../../base/duration.ts";
 import { Digest } from "../cell/grant.ts";
 import { RestoreSpec } from "../cell/restore-spec.ts";

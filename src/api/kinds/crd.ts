@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { group as sharedGroup, type KindNames, type PrinterColumn, version } from "../schema/kind.ts";
 import { kinds } from "./kinds.ts";
 

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Digest } from "../cell/grant.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
 

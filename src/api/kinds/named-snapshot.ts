@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Digest } from "../cell/grant.ts";
 import { defineKind, rametGroup } from "../schema/kind.ts";
 import { NamedSnapshotStatus } from "./named-snapshot-status.ts";

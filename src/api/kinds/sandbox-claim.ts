@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { goDurationPattern, parseDuration } from "../../base/duration.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";

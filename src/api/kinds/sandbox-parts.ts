@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { type Rule, SchemalessList, SchemalessObject } from "../schema/rules.ts";
 
 /** Parts that Sandbox, SandboxSet and SandboxTemplate have in common. */

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions } from "../schema/metadata.ts";
 import { withRules } from "../schema/rules.ts";

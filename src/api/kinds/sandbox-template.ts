@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
 import { PauseStrategy, PersistentContents, Runtimes, templateFields } from "./sandbox-parts.ts";
 

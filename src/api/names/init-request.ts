@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { annotations } from "./labels.ts";
 

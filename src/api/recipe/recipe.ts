@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { type Rule, withRules } from "../schema/rules.ts";
 
 /** Bounded, as the API server bounds what its rules may cost by the most that they could see. */

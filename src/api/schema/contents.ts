@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 
 /** What a checkpoint holds. `ip` is legal in a sandbox's wish and never part of a checkpoint. */
 export const Contents = z

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ManifestMeta, ObjectMeta } from "./metadata.ts";
 import { type Rule, withRules } from "./rules.ts";
 

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Condition, ObjectMeta, type OwnerReference } from "./metadata.ts";
 import { PodSpec } from "./pod-template.ts";
 

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 
 /** One rule about a value, said twice: in CEL for the API server and as a predicate for everybody else. */
 export interface Rule<T> {

@@ -25,7 +25,10 @@ const legal: [string, StoreLocation][] = [
   [
     "azblob://a-1/p/q?account=agents&endpoint=http%3A%2F%2F127.0.0.1%3A10000%2Fagents",
     {
-      ...{ driver: "azure", container: "a-1", prefix: "p/q", account: "agents" },
+      driver: "azure",
+      container: "a-1",
+      prefix: "p/q",
+      account: "agents",
       endpoint: "http://127.0.0.1:10000/agents",
     },
   ],

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 
 /** How addresses of one kind of store are written: `scheme://host/prefix?parameter=…`. */

@@ -1,6 +1,6 @@
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { type CgroupPlan, commonDirectory } from "./plan.ts";
 import { removeGroups, removeIfEmpty } from "./remove-groups.ts";
 

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { z } from "zod";
+import * as z from "zod";
 import {
   CellState,
   cellPort,

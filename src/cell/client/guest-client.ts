@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
-import { z } from "zod";
+import * as z from "zod";
 import { guestError } from "./guest-error.ts";
 import { callGuest, textOf, type GuestDial } from "./guest-http.ts";
 import { guestInput, type GuestInput } from "./guest-input.ts";

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { z } from "zod";
+import * as z from "zod";
 import type { Identity } from "../../api/cell/cell-api.ts";
 import { guestError } from "./guest-error.ts";
 import { callGuest, textOf, type GuestDial } from "./guest-http.ts";

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import type { z } from "zod";
+import type * as z from "zod";
 import { guestFailure } from "./guest-error.ts";
 import { unreachable } from "./guest-http.ts";
 import { envelopes, ProcessAnswer, StreamEnd } from "./guest-wire.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 
 /** One message of a Connect stream: a byte of flags, four of length (big-endian), JSON. */

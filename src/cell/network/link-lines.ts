@@ -1,6 +1,6 @@
 import type { ChildProcessWithoutNullStreams } from "node:child_process";
 import { createInterface } from "node:readline";
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { JsonLine, LinkAnswer, linkError, LinkEvent } from "./link-wire.ts";
 

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, request as httpRequest, type IncomingMessage } from "node:http";
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { guestClientPort } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { GuestClient } from "../client/guest-client.ts";

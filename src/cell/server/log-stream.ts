@@ -1,7 +1,7 @@
 import { watch } from "node:fs";
 import { open } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 
 const Query = z.object({

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { z } from "zod";
+import * as z from "zod";
 import {
   BootRequest,
   CheckpointRequest,

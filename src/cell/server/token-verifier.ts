@@ -1,6 +1,6 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { jwtVerify } from "jose";
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 
 const Claims = z.object({ op: z.string().min(1), bdg: z.string().optional(), exp: z.number() });

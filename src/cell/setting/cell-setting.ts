@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { CellConfig, EngineBuild, type ContainerSpec } from "../../api/cell/cell-api.ts";
 import { environmentPrefix } from "../../api/cell/container-spec.ts";
 import { RametError } from "../../base/errors.ts";

@@ -14,7 +14,10 @@ export async function untilSucceeded(
 ): Promise<Settled<Checkpoint>> {
   const { name } = created.metadata;
   const last = await followRequest(io, {
-    ...{ resource: cluster.checkpoints, from: created, noun: "checkpoint", timeoutMilliseconds },
+    resource: cluster.checkpoints,
+    from: created,
+    noun: "checkpoint",
+    timeoutMilliseconds,
     isOver: hasEnded,
     describe: describeState,
     describeProgress,

@@ -113,7 +113,9 @@ async function untilCompleted(
 ): Promise<SandboxClaim> {
   const { name } = claim.metadata;
   const last = await followRequest(io, {
-    ...{ resource: claims, from: claim, noun: "claim" },
+    resource: claims,
+    from: claim,
+    noun: "claim",
     timeoutMilliseconds: timeoutMilliseconds + graceMilliseconds,
     isOver: ({ status }) => status?.phase === "Completed",
     describe: describeState,

@@ -76,7 +76,10 @@ export function untilStarted(
   timeoutMilliseconds: number,
 ): Promise<Checkpoint | undefined> {
   return followRequest(io, {
-    ...{ resource: cluster.checkpoints, from: created, noun: "checkpoint", timeoutMilliseconds },
+    resource: cluster.checkpoints,
+    from: created,
+    noun: "checkpoint",
+    timeoutMilliseconds,
     isOver: ({ metadata, status }) => status?.checkpointId !== undefined || metadata.deletionTimestamp !== undefined,
     describe: describeState,
   });

@@ -183,7 +183,10 @@ async function sweepStore(
   const known = { store: { list: () => [...checkpoints] }, resource: cluster.checkpoints };
   try {
     const report = await found.store.sweep({
-      ...{ standing: standingIn(known, io.signal), olderThanMilliseconds, dryRun, signal: io.signal },
+      standing: standingIn(known, io.signal),
+      olderThanMilliseconds,
+      dryRun,
+      signal: io.signal,
       ...(namespace !== undefined && { namespace }),
     });
     return { path: found.path, ...report };

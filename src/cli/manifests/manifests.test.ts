@@ -15,13 +15,13 @@ afterEach(() => rm(directory, { recursive: true, force: true }));
 
 const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/cell:1"];
 const options = {
-  ...{ image: "registry.example/ramet:1", cellImage: "registry.example/cell:1", namespace: "ramet-system" },
-  ...{
-    replicas: 2,
-    gatewayReplicas: 2,
-    store: { directory: "/var/lib/ramet", claim: "ramet-store" },
-    clusterRanges: privateRanges,
-  },
+  image: "registry.example/ramet:1",
+  cellImage: "registry.example/cell:1",
+  namespace: "ramet-system",
+  replicas: 2,
+  gatewayReplicas: 2,
+  store: { directory: "/var/lib/ramet", claim: "ramet-store" },
+  clusterRanges: privateRanges,
 };
 
 async function run(...args: string[]) {

@@ -67,12 +67,10 @@ async function untilRolledBack(io: Io, cluster: Cluster, wait: RollbackWait): Pr
   const { name } = wait.sandbox.metadata;
   const digest = rollbackRequest(wait.sandbox)?.digest ?? "";
   const last = await followRequest(io, {
-    ...{
-      resource: cluster.sandboxes,
-      from: wait.sandbox,
-      noun: "sandbox",
-      what: `the rollback of the sandbox ${name}`,
-    },
+    resource: cluster.sandboxes,
+    from: wait.sandbox,
+    noun: "sandbox",
+    what: `the rollback of the sandbox ${name}`,
     timeoutMilliseconds: wait.timeoutMilliseconds,
     isOver: (sandbox) => isGoing(sandbox) || isAnswered(sandbox, digest) || !isAsked(sandbox, digest),
     describe: (sandbox) => describeProgress(sandbox, digest),

@@ -22,7 +22,9 @@ export async function untilReady(io: Io, cluster: Cluster, wait: SandboxWait): P
   const { name } = wait.sandbox.metadata;
   const isReached = wait.isReached ?? isReady;
   const last = await followRequest(io, {
-    ...{ resource: cluster.sandboxes, from: wait.sandbox, noun: "sandbox" },
+    resource: cluster.sandboxes,
+    from: wait.sandbox,
+    noun: "sandbox",
     timeoutMilliseconds: wait.timeoutMilliseconds,
     isOver: (sandbox) => hasEnded(sandbox) || isReached(sandbox),
     describe: describeState,

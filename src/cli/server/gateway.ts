@@ -35,7 +35,11 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
     metricsPort === undefined ? undefined : await serveHealth({ port: metricsPort, address: metricsAddress, registry });
   try {
     await runGateway({
-      ...{ client, port, address, metrics, log },
+      client,
+      port,
+      address,
+      metrics,
+      log,
       shutdownDelayMilliseconds: shutdownDelay * 1000,
       onReady: (opened) => {
         health?.setReady(true);

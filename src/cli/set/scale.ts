@@ -48,7 +48,10 @@ async function untilFilled(
 ): Promise<Settled<SandboxSet>> {
   const { name } = set.metadata;
   const last = await followRequest(io, {
-    ...{ resource: cluster.sets, from: set, noun: "set", timeoutMilliseconds },
+    resource: cluster.sets,
+    from: set,
+    noun: "set",
+    timeoutMilliseconds,
     isOver: (seen) => isFilled(seen) || isStuck(seen),
     describe: describeSet,
   });

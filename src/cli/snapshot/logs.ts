@@ -70,7 +70,10 @@ async function followBuild(
   let last: NamedSnapshot | undefined = snapshot;
   try {
     await waitUntil({
-      ...{ resource: cluster.snapshots, from: snapshot, timeoutMilliseconds: Infinity, signal },
+      resource: cluster.snapshots,
+      from: snapshot,
+      timeoutMilliseconds: Infinity,
+      signal,
       until: (seen) => seen === undefined || hasEnded(seen, generation),
       onState: (seen) => {
         last = seen;

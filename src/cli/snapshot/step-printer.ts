@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { delay } from "../../base/clock.ts";

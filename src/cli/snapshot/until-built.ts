@@ -21,7 +21,10 @@ export async function untilBuilt(
   const { name } = snapshot.metadata;
   const { timeoutMilliseconds, request } = wait;
   const last = await followRequest(io, {
-    ...{ resource: cluster.snapshots, from: snapshot, noun: "snapshot", timeoutMilliseconds },
+    resource: cluster.snapshots,
+    from: snapshot,
+    noun: "snapshot",
+    timeoutMilliseconds,
     isOver: (seen) => hasEnded(seen, snapshot.metadata.generation, request),
     describe: describeSnapshot,
   });

@@ -11,7 +11,11 @@ import type { CheckpointState, Source } from "./state.ts";
 const now = new Date("2030-01-01T00:00:00Z");
 const apiVersion = "agents.kruise.io/v1alpha1";
 const meta = (name: string, rest: object = {}) => ({
-  ...{ name, namespace: "t", uid: `uid-${name}`, resourceVersion: "1", creationTimestamp: now.toISOString() },
+  name,
+  namespace: "t",
+  uid: `uid-${name}`,
+  resourceVersion: "1",
+  creationTimestamp: now.toISOString(),
   ...rest,
 });
 const lost = new RametError("SandboxLost", "The checkpoint was not taken: the Pod a has ended");
@@ -33,7 +37,12 @@ const rival = Checkpoint.parse({ apiVersion, kind: "Checkpoint", metadata: meta(
 const checkpoints = fc
   .record({
     phase: fc.constantFrom<CheckpointPhase | undefined>(
-      ...([undefined, "Pending", "Creating", "Succeeded", "Failed", "Terminating"] as const),
+      undefined,
+      "Pending",
+      "Creating",
+      "Succeeded",
+      "Failed",
+      "Terminating",
     ),
     begun: fc.boolean(),
     going: fc.boolean(),

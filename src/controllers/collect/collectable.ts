@@ -31,8 +31,13 @@ export async function readCollection(
     from.claims.list(options),
   ]);
   return {
-    ...{ templates, checkpoints, stepCacheBytes },
-    ...{ snapshots: snapshots.items, sandboxes: sandboxes.items, sets: sets.items, claims: claims.items },
+    templates,
+    checkpoints,
+    stepCacheBytes,
+    snapshots: snapshots.items,
+    sandboxes: sandboxes.items,
+    sets: sets.items,
+    claims: claims.items,
   };
 }
 

@@ -12,11 +12,20 @@ import { lastNeededAt, planCollection } from "./plan-collection.ts";
 const agents = "agents.kruise.io/v1alpha1";
 const digest = (step: number) => `sha256:${String(step).padStart(64, "0")}`;
 const empty: CollectionState = {
-  ...{ templates: [], checkpoints: [], sandboxes: [], sets: [], snapshots: [], claims: [] },
+  templates: [],
+  checkpoints: [],
+  sandboxes: [],
+  sets: [],
+  snapshots: [],
+  claims: [],
   stepCacheBytes: 100,
 };
 const meta = (name: string, more: object = {}) => ({
-  ...{ name, namespace: "a", uid: `uid-${name}`, resourceVersion: "1", generation: 1 },
+  name,
+  namespace: "a",
+  uid: `uid-${name}`,
+  resourceVersion: "1",
+  generation: 1,
   creationTimestamp: "2026-01-01T00:00:00Z",
   ...more,
 });
@@ -85,8 +94,14 @@ const withOrigin = (n: number) => ({
   metadata: { annotations: { "checkpoint.alibabacloud.com/restore-from": `id-${n}` } },
 });
 const versionOf = (n: number) => ({
-  ...{ version: 1, digest: digest(99), checkpointId: `id-${n}`, checkpointName: `step-${n}`, parent: "template/base" },
-  ...{ createdAt: "2026-01-01T00:00:00Z", sizeBytes: 1, buildMilliseconds: 1 },
+  version: 1,
+  digest: digest(99),
+  checkpointId: `id-${n}`,
+  checkpointName: `step-${n}`,
+  parent: "template/base",
+  createdAt: "2026-01-01T00:00:00Z",
+  sizeBytes: 1,
+  buildMilliseconds: 1,
 });
 
 test("what a sandbox, a set, a template or a named snapshot refers to is never planned to go", () => {
@@ -184,12 +199,10 @@ test("a template that its set has marked goes, unless somebody has taken it for 
 test("times to live are told with their end, and left to their own controllers", () => {
   const claim = (name: string, ttlAfterCompleted: string) =>
     SandboxClaim.parse({
-      ...{
-        apiVersion: agents,
-        kind: "SandboxClaim",
-        metadata: meta(name),
-        spec: { templateName: "pool", ttlAfterCompleted },
-      },
+      apiVersion: agents,
+      kind: "SandboxClaim",
+      metadata: meta(name),
+      spec: { templateName: "pool", ttlAfterCompleted },
       status: { phase: "Completed", completionTime: "2026-01-01T00:00:00Z" },
     });
   expect(planCollection({ ...empty, claims: [claim("c", "60m"), claim("for-ever", "-1s")] })).toMatchObject([

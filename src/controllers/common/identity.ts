@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Identity } from "../../api/cell/cell-api.ts";
 import { credentialsSecret, privateKeyEntry, systemNamespace } from "../../api/names/system-names.ts";
 import { cellCredentials, newCellCredentials, type CellCredentials } from "../../backends/cell-credentials.ts";

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { checkpointKind, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { sandboxKind, type SandboxManifest } from "../../api/kinds/sandbox.ts";

@@ -44,7 +44,8 @@ export function fail(
   const { reason, message } = failure;
   const steps = status.steps?.map((step) => (step.state === "Running" ? givenUp(step, message) : step));
   const ended = {
-    ...{ ...status, build: { ...build, endedAt: state.now.toISOString(), failure } },
+    ...status,
+    build: { ...build, endedAt: state.now.toISOString(), failure },
     ...(steps && { steps }),
   };
   return {

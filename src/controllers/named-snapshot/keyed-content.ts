@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { KeyRef } from "../../api/recipe/recipe.ts";
 import { type CopiedContent, secretIdentity } from "../../api/snapshot/snapshot-inputs.ts";

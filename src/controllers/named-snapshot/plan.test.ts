@@ -220,7 +220,16 @@ function meta(name: string | undefined, uid = "u") {
 }
 
 const event = fc.constantFrom(
-  ...(["step", "step", "step", "steps", "steps", "checkpoints", "builders", "crash", "fail", "lose"] as const),
+  "step",
+  "step",
+  "step",
+  "steps",
+  "steps",
+  "checkpoints",
+  "builders",
+  "crash",
+  "fail",
+  "lose",
 );
 const wish = fc.record({
   recipe: fc.constantFrom(...recipes),

@@ -180,7 +180,8 @@ function refuse(
     revisionHash: revision.hash,
     ended: [{ uid: `refused at ${now.toISOString()}`, message: error.describe() }],
     monotonicMilliseconds: clock.monotonicMilliseconds(),
-    ...{ now, random },
+    now,
+    random,
   });
   if (next !== undefined) failures.set(uid, next);
 }

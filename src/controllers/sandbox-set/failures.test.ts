@@ -4,7 +4,10 @@ import { backoffOf, nextFailures, type Failures } from "./failures.ts";
 
 let uid = 0;
 const at = (milliseconds: number, ended: string[], revisionHash = "a") => ({
-  ...{ revisionHash, now: new Date(milliseconds), monotonicMilliseconds: milliseconds, random: () => 1 },
+  revisionHash,
+  now: new Date(milliseconds),
+  monotonicMilliseconds: milliseconds,
+  random: () => 1,
   ended: ended.map((message) => ({ uid: String(++uid), message })),
 });
 

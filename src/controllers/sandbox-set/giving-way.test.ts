@@ -5,9 +5,15 @@ import { givesWayMilliseconds, lookInMilliseconds, setOfClone } from "./giving-w
 
 function clone(claimedAt: Date): Sandbox {
   return Sandbox.parse({
-    ...{ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", spec: {} },
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Sandbox",
+    spec: {},
     metadata: {
-      ...{ name: "s", namespace: "n", uid: "u", resourceVersion: "1", creationTimestamp: claimedAt.toISOString() },
+      name: "s",
+      namespace: "n",
+      uid: "u",
+      resourceVersion: "1",
+      creationTimestamp: claimedAt.toISOString(),
       labels: { [labels.sandboxPool]: "set" },
       annotations: { [annotations.claimTimestamp]: claimedAt.toISOString(), [annotations.rollbackTo]: "c-1" },
     },

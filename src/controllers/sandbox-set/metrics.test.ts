@@ -11,13 +11,19 @@ import { setMetrics } from "./metrics.ts";
 
 const apiVersion = "agents.kruise.io/v1alpha1";
 const meta = (name: string) => ({
-  ...{ name, namespace: "n", uid: `uid-${name}`, resourceVersion: "1" },
+  name,
+  namespace: "n",
+  uid: `uid-${name}`,
+  resourceVersion: "1",
   creationTimestamp: "2030-01-01T00:00:00Z",
 });
 const owner = { apiVersion, kind: "SandboxSet", name: "pool", uid: "uid-pool", controller: true };
 const sandbox = (name: string, status: SandboxStatus) =>
   Sandbox.parse({
-    ...{ apiVersion, kind: "Sandbox", spec: {}, status },
+    apiVersion,
+    kind: "Sandbox",
+    spec: {},
+    status,
     metadata: { ...meta(name), ownerReferences: [owner] },
   });
 

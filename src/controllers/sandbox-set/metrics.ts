@@ -19,7 +19,8 @@ export function setMetrics(registry: Registry, informers: Informers, cache: Cach
   const created = new Counter({
     name: "ramet_sandboxset_sandboxes_created_total",
     help: "Sandboxes that were made for a set.",
-    ...{ labelNames, registers },
+    labelNames,
+    registers,
   });
   const deleted = new Counter({
     name: "ramet_sandboxset_sandboxes_deleted_total",
@@ -30,7 +31,10 @@ export function setMetrics(registry: Registry, informers: Informers, cache: Cach
   const gauges = gaugeTexts.map(
     ([name, help, count]) =>
       new Gauge({
-        ...{ name, help, labelNames, registers },
+        name,
+        help,
+        labelNames,
+        registers,
         collect() {
           this.reset();
           for (const set of informers.sets.store.list()) {

@@ -26,9 +26,14 @@ class LateCache {
       return;
     }
     const sandbox = Sandbox.parse({
-      ...{ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", spec: {} },
+      apiVersion: "agents.kruise.io/v1alpha1",
+      kind: "Sandbox",
+      spec: {},
       metadata: {
-        ...{ name, namespace: "n", uid: `uid-${name}`, resourceVersion: "1" },
+        name,
+        namespace: "n",
+        uid: `uid-${name}`,
+        resourceVersion: "1",
         creationTimestamp: "2030-01-01T00:00:00Z",
       },
     });

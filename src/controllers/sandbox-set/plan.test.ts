@@ -8,7 +8,7 @@ import { memberOf } from "./pool.ts";
 import { planSet } from "./plan.ts";
 import type { Member, SetAction, SetState } from "./state.ts";
 
-const apiVersion = "agents.kruise.io/v1alpha1";
+const apiVersion = "agents.kruise.io/v1alpha1" as const;
 const meta = (name: string) => ({
   name,
   namespace: "n",
@@ -22,7 +22,9 @@ const quietBackoff = { inARow: 0, waitMilliseconds: 0, nextAt: undefined, messag
 
 function stateOf(spec: Partial<SandboxSetSpec>, members: Member[], more: Partial<SetState> = {}): SetState {
   const set = SandboxSet.parse({
-    ...{ apiVersion, kind: "SandboxSet", metadata: meta("pool") },
+    apiVersion,
+    kind: "SandboxSet",
+    metadata: meta("pool"),
     spec: { replicas: 3, template, ...spec },
   });
   return {
@@ -69,7 +71,10 @@ function memberFrom({ kind, old, ageSeconds }: Shape, index: number): Member {
     ...(kind === "victim" && { "agents.kruise.io/lock": "x", "agents.kruise.io/owner": "__manager_scale_down" }),
   };
   const sandbox = Sandbox.parse({
-    ...{ apiVersion, kind: "Sandbox", spec: { ...(kind === "paused" && { paused: true }) }, status: phases[kind] },
+    apiVersion,
+    kind: "Sandbox",
+    spec: { ...(kind === "paused" && { paused: true }) },
+    status: phases[kind],
     metadata: {
       ...meta(`s${index}`),
       creationTimestamp: new Date(now.getTime() - ageSeconds * 1000).toISOString(),
@@ -85,18 +90,16 @@ function memberFrom({ kind, old, ageSeconds }: Shape, index: number): Member {
 
 const shape = fc.record<Shape>({
   kind: fc.constantFrom(
-    ...([
-      "creating",
-      "starting",
-      "available",
-      "available",
-      "claimed",
-      "locked",
-      "paused",
-      "dead",
-      "victim",
-      "leaving",
-    ] as const),
+    "creating",
+    "starting",
+    "available",
+    "available",
+    "claimed",
+    "locked",
+    "paused",
+    "dead",
+    "victim",
+    "leaving",
   ),
   old: fc.boolean(),
   ageSeconds: fc.integer({ min: 0, max: 20 }),
@@ -249,7 +252,10 @@ describe("what a set does", () => {
 describe("after failures", () => {
   const failing = (more: Partial<SetState["backoff"]>) => ({
     ...quietBackoff,
-    ...{ inARow: 3, lastAt: now, nextAt: new Date("2030-01-01T01:00:04Z"), message: "s0: it broke" },
+    inARow: 3,
+    lastAt: now,
+    nextAt: new Date("2030-01-01T01:00:04Z"),
+    message: "s0: it broke",
     ...more,
   });
 
@@ -290,7 +296,9 @@ describe("after failures", () => {
 
 describe("the revisions that were written out", () => {
   const written = (hash: string, second: number, marked = false) => ({
-    ...({ apiVersion, kind: "SandboxTemplate", spec: {} } as const),
+    apiVersion,
+    kind: "SandboxTemplate" as const,
+    spec: {},
     metadata: {
       ...meta(`pool-${hash}`),
       creationTimestamp: `2030-01-01T00:00:${String(second).padStart(2, "0")}Z`,

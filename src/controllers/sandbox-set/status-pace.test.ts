@@ -10,10 +10,14 @@ it("lets news through at once, and numbers four times a second", () => {
     schedule: () => () => undefined,
   });
   const filling = (availableReplicas: number): SandboxSetStatus => ({
-    ...{ replicas: 9, availableReplicas },
+    replicas: 9,
+    availableReplicas,
     conditions: [
       {
-        ...{ type: "Ready", status: "False", reason: "Filling", message: `${availableReplicas} of 9 are available` },
+        type: "Ready",
+        status: "False",
+        reason: "Filling",
+        message: `${availableReplicas} of 9 are available`,
         lastTransitionTime: "2030-01-01T00:00:00Z",
       },
     ],

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { cellPod, claimName } from "../../api/cell/cell-pod.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";

@@ -26,7 +26,11 @@ const checkpoint: Origin = {
   },
 };
 const meta = (name: string, rest: object = {}) => ({
-  ...{ name, namespace: "t", uid: `uid-${name}`, resourceVersion: "1", creationTimestamp: now.toISOString() },
+  name,
+  namespace: "t",
+  uid: `uid-${name}`,
+  resourceVersion: "1",
+  creationTimestamp: now.toISOString(),
   ...rest,
 });
 const pod = (uid: string, phase = "Running", going = false): Pod =>

@@ -12,7 +12,11 @@ import type { Origin, SandboxState } from "./state.ts";
 const now = new Date("2030-01-01T00:00:00Z");
 const apiVersion = "agents.kruise.io/v1alpha1";
 const meta = (name: string, rest: object = {}) => ({
-  ...{ name, namespace: "t", uid: `uid-${name}`, resourceVersion: "1", creationTimestamp: now.toISOString() },
+  name,
+  namespace: "t",
+  uid: `uid-${name}`,
+  resourceVersion: "1",
+  creationTimestamp: now.toISOString(),
   ...rest,
 });
 const template = parsePodTemplate({ spec: { containers: [{ name: "main", image: "python" }] } });
@@ -61,12 +65,23 @@ const conditions = fc.constantFrom(
   "StopPauseSucceed",
 );
 const condition = (type: string, status: "True" | "False", reason: string) => ({
-  ...{ type, status, reason, message: "", lastTransitionTime: now.toISOString() },
+  type,
+  status,
+  reason,
+  message: "",
+  lastTransitionTime: now.toISOString(),
 });
 const sandboxes = fc
   .record({
     phase: fc.constantFrom<SandboxPhase | undefined>(
-      ...([undefined, "Pending", "Running", "Paused", "Resuming", "Succeeded", "Failed", "Upgrading"] as const),
+      undefined,
+      "Pending",
+      "Running",
+      "Paused",
+      "Resuming",
+      "Succeeded",
+      "Failed",
+      "Upgrading",
     ),
     paused: fc.boolean(),
     going: fc.boolean(),

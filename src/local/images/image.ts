@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 
 /** What an image says about how it is started: the OCI image configuration's own fields, in Kubernetes' spelling. */
 export const ImageConfig = z.object({

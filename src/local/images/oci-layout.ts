@@ -4,7 +4,7 @@ import { chmod, chown, lstat, mkdir, readdir, readFile, rename, rm, stat } from 
 import { join } from "node:path";
 import { Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import type { ImageConfig } from "./image.ts";
 import { directoryInside, isRoot, unpackTar } from "./unpack-tar.ts";

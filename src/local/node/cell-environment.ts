@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { CellConfig } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import type { NodeImage } from "./pod.ts";

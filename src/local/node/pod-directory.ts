@@ -1,7 +1,7 @@
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { CellState } from "../../api/cell/cell-api.ts";
 import { sweepCgroups } from "../../cell/cgroup/record.ts";
 import { forecastDirectory } from "../../cell/prewarm/forecast.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { expandVariables } from "../../api/cell/container-spec.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";

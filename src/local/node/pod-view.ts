@@ -35,7 +35,10 @@ export function viewFlags(view: MachineView, directory: PodDirectory, namespace:
   return [
     ...view.hidden.flatMap((path) => ["--hide", path]),
     // Sockets that gVisor leaves there go with the Pod.
-    ...["--hide", "/run", "--bind", `${directory.path}:${directoryInside.path}`],
+    "--hide",
+    "/run",
+    "--bind",
+    `${directory.path}:${directoryInside.path}`,
     ...view.shared.flatMap((path) => ["--bind", `${path}:${path}:ro`]),
     ...(store === undefined ? [] : ["--bind", `${store}:${store}`]),
     ...resolverFlags(),

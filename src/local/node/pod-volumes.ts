@@ -1,6 +1,6 @@
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { expandVariables } from "../../api/cell/container-spec.ts";
 import type { Container, Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";

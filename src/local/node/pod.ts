@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { labels } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";

@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 import { Agent, request } from "undici";
-import { z } from "zod";
+import * as z from "zod";
 import type { Container, Handler } from "../../api/schema/pod-template.ts";
 
 /** Where a Pod's probes knock. */

@@ -91,7 +91,10 @@ async function startController(options: ClusterPartsOptions, signal: AbortSignal
   const args = ["controller", "--kubeconfig", directory.kubeconfig, "--store-directory", directory.store];
   const child = await startRamet(options, "controller", [
     ...args,
-    ...["--cell-image", setting.cellImage, "--metrics-port", String(port)],
+    "--cell-image",
+    setting.cellImage,
+    "--metrics-port",
+    String(port),
   ]);
   await untilReady(child, "the controller", options, { signal, ready: () => answersReady(port) });
   return child;

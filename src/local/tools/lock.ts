@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { link, mkdir, readFile, stat, unlink, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { delay, type Clock } from "../../base/clock.ts";
 import { identifyProcess, isProcessRunning, ProcessIdentity } from "../process-identity.ts";

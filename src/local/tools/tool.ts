@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { userDirectory } from "../user-directory.ts";
 
 /** How one of the programs that Ramet needs is recognised and got. */

@@ -1,6 +1,6 @@
 import type { BigIntStats } from "node:fs";
 import { rename, rm } from "node:fs/promises";
-import { z } from "zod";
+import * as z from "zod";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { FileName } from "../manifest.ts";
 import { readSmallFile, writeDurably } from "./durable.ts";

@@ -1,6 +1,6 @@
 import { chmod, link, mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import type { DirectoryGrant } from "../../api/cell/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { RametError } from "../../base/errors.ts";

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import { CheckpointId, NamespaceName, type CheckpointRef } from "../checkpoint-id.ts";
 import { ownerFile } from "../owner.ts";
 

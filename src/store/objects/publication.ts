@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Grant } from "../../api/cell/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { RametError } from "../../base/errors.ts";

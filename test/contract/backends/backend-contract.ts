@@ -18,7 +18,10 @@ export function testBackend(harness: () => BackendHarness): void {
   let number = 0;
   const newHandle = (): CheckpointHandle => ({ namespace: "contract", checkpointId: `c-${++number}` });
   const identity = (name: string): Identity => ({
-    ...{ sandboxId: `contract--${name}`, hostname: name, accessToken: `token-${name}`, environment: {} },
+    sandboxId: `contract--${name}`,
+    hostname: name,
+    accessToken: `token-${name}`,
+    environment: {},
   });
 
   test("says what it can do here", async () => {
@@ -43,7 +46,11 @@ export function testBackend(harness: () => BackendHarness): void {
       const to = await target();
       const { manifestDigest } = record;
       const started = await backend.clone({
-        ...{ handle, manifestDigest, contents: contents!, target: to, identity: identity(name) },
+        handle,
+        manifestDigest,
+        contents: contents!,
+        target: to,
+        identity: identity(name),
       });
       expect(started.state.ready).toBe(true);
       expect(await isRunning(to)).toBe(true);

@@ -78,7 +78,10 @@ function valuesOf(
   ttlMilliseconds: number,
 ): BlobSASSignatureValues & { expiresOn: Date } {
   return {
-    ...{ version: serviceVersion, containerName, blobName, permissions: BlobSASPermissions.parse(permission) },
+    version: serviceVersion,
+    containerName,
+    blobName,
+    permissions: BlobSASPermissions.parse(permission),
     // Signatures know whole seconds.
     expiresOn: new Date(Math.ceil((Date.now() + ttlMilliseconds) / 1000) * 1000),
     protocol: endpoint.startsWith("https:") ? SASProtocol.Https : SASProtocol.HttpsAndHttp,

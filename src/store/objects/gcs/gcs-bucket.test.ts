@@ -143,8 +143,11 @@ async function federated(): Promise<void> {
   const subject = join(directory, "token");
   await writeFile(subject, "of-the-cluster");
   await credentialsFile({
-    ...{ type: "external_account", audience: "//iam.googleapis.com/pool", token_url: `${serverUrl()}/v1/token` },
-    ...{ subject_token_type: "urn:ietf:params:oauth:token-type:jwt", credential_source: { file: subject } },
+    type: "external_account",
+    audience: "//iam.googleapis.com/pool",
+    token_url: `${serverUrl()}/v1/token`,
+    subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
+    credential_source: { file: subject },
     service_account_impersonation_url: `${serverUrl()}${impersonation.slice("POST ".length)}`,
   });
   answers["POST /v1/token"] = { json: { access_token: "federated", expires_in: 3600, token_type: "Bearer" } };
@@ -172,7 +175,8 @@ test.each([
   const message = "Permission 'iam.serviceAccounts.signBlob' denied, or too often asked";
   answers[signBlob] = { status, json: { error: { code: status, message, details: [{ reason }] } } };
   await expect(bucket().signGet(key, minutes)).rejects.toMatchObject({
-    ...{ code: "StoreUnavailable", retryable },
+    code: "StoreUnavailable",
+    retryable,
     message: `signing failed: IAM answered ${status} ${reason}: ${message}`,
     hint: expect.stringContaining("roles/iam.serviceAccountTokenCreator") as string,
   });

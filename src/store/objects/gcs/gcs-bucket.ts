@@ -1,5 +1,5 @@
 import { GoogleAuth } from "google-auth-library";
-import { z } from "zod";
+import * as z from "zod";
 import { type GcsLocation, nameOfStore } from "../../../api/store/store-address.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";

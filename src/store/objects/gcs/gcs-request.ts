@@ -25,8 +25,11 @@ export interface GcsAnswer {
 export async function gcsRequest(auth: GoogleAuth, { signal, ...request }: GcsRequest): Promise<GcsAnswer> {
   try {
     return await auth.request<unknown>({
-      ...{ responseType: "text", ...request },
-      ...{ retry: true, retryConfig: { httpMethodsToRetry: [request.method] }, validateStatus: isAnswer },
+      responseType: "text",
+      ...request,
+      retry: true,
+      retryConfig: { httpMethodsToRetry: [request.method] },
+      validateStatus: isAnswer,
       ...(signal && { signal }),
     });
   } catch (error) {

@@ -1,6 +1,6 @@
 import { createHash, sign } from "node:crypto";
 import type { CredentialBody, GoogleAuth } from "google-auth-library";
-import { z } from "zod";
+import * as z from "zod";
 import type { SignedRequest } from "../../../api/cell/grant.ts";
 import { RametError } from "../../../base/errors.ts";
 import { kindOfRefusal, sayRefusal } from "../refusal.ts";

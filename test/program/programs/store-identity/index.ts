@@ -7,7 +7,10 @@ const group = "/subscriptions/s-1/resourceGroups/g";
 const identity = config.get<"podIdentity" | "irsa">("identity");
 
 const eks = new EksStoreIdentity("on-eks", {
-  ...{ clusterName: "prod", bucket: "agents-checkpoints", region: "eu-central-1", kmsKeyArn: "arn:aws:kms:key" },
+  clusterName: "prod",
+  bucket: "agents-checkpoints",
+  region: "eu-central-1",
+  kmsKeyArn: "arn:aws:kms:key",
   prefix: config.get("prefix") ?? "ramet/prod",
   ...(identity !== undefined && { identity }),
   transform: { cloud: ({ inputs }) => ({ ...inputs, description: "of the platform" }) },
@@ -15,7 +18,10 @@ const eks = new EksStoreIdentity("on-eks", {
 const gke = new GkeStoreIdentity("on-gke", { bucket: "agents-checkpoints", project: "agents" });
 const aks = new AksStoreIdentity("on-aks", {
   accountId: `${group}/providers/Microsoft.Storage/storageAccounts/${account}`,
-  ...{ container: "checkpoints", resourceGroup: "g", location: "westeurope", issuerUrl: "https://issuer.example/" },
+  container: "checkpoints",
+  resourceGroup: "g",
+  location: "westeurope",
+  issuerUrl: "https://issuer.example/",
 });
 
 export const s3 = eks.store.s3;
