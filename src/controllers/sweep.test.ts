@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { publish } from "../../test/contract/store/harness.ts";
 import { Checkpoint } from "../api/kinds/checkpoint.ts";
 import { RametError } from "../base/errors.ts";

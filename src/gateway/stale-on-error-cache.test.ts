@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { RametError } from "../base/errors.ts";
 import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { eventually } from "../../test/contract/kube/eventually.ts";
-import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
 import { RametError } from "../base/errors.ts";
 import { explicitConnection } from "./connection.ts";

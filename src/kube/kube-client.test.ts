@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { eventually } from "../../test/contract/kube/eventually.ts";
-import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { StandInServer } from "../../test/contract/kube/stand-in-server.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { systemClock } from "../base/clock.ts";

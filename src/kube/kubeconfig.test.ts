@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { stringify } from "yaml";
-import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { inClusterConnection } from "./connection.ts";
 import { connectionFromKubeconfig, namespaceFromKubeconfig } from "./kubeconfig.ts";
 

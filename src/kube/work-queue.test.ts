@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { WorkQueue, type QueueItem, type QueueMetrics } from "./work-queue.ts";
 
 const backoff = { baseMilliseconds: 100, maxMilliseconds: 1_000, jitter: 0 };

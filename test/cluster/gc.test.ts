@@ -10,7 +10,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { silentLog } from "../../src/base/log.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { openForWrite } from "../../src/store/open.ts";
-import { ManualClock } from "../contract/kube/manual-clock.ts";
+import { ManualClock } from "../setup/manual-clock.ts";
 import { publish, writeFiles } from "../contract/store/harness.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ManualClock } from "../../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { ObjectStore } from "../../kube/store.ts";
 import { NewPods } from "./new-pods.ts";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
-import { ManualClock } from "../../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import type { CellState } from "../../api/cell/cell-api.ts";
 import { Container } from "../../api/schema/pod-template.ts";
 import { knock, ProbeSpec } from "./probe-attempt.ts";

@@ -14,7 +14,7 @@ import { CellClient } from "../../../src/cell/client/cell-client.ts";
 import { directoryStore } from "../../../src/store/directory/store.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
 import { startS3Server } from "../../setup/s3-server.ts";
-import { ManualClock } from "../kube/manual-clock.ts";
+import { ManualClock } from "../../setup/manual-clock.ts";
 import { addressBlock } from "../../setup/address-block.ts";
 import { testBackend } from "./backend-contract.ts";
 import { StandInCell } from "./stand-in-cell.ts";

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { ManualClock } from "../../../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../../../test/setup/manual-clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import { FileEntry } from "../../../cell/client/guest-wire.ts";
 import { ProcessWatch } from "./run-command.ts";

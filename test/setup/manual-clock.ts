@@ -1,11 +1,11 @@
-import type { Clock } from "../../../src/base/clock.ts";
+import type { Clock } from "../../src/base/clock.ts";
 
 interface Timer {
   at: number;
   run: () => void;
 }
 
-/** A clock that moves only when a test says so. */
+/** A clock that moves only when a test advances it. */
 export class ManualClock implements Clock {
   readonly #start: Date;
   readonly #timers = new Set<Timer>();
@@ -31,12 +31,12 @@ export class ManualClock implements Clock {
     };
   }
 
-  /** How long each timer that is set still has, shortest first. */
+  /** The remaining time of each timer in milliseconds, shortest first. */
   get waits(): number[] {
     return [...this.#timers].map(({ at }) => at - this.#elapsed).sort((a, b) => a - b);
   }
 
-  /** Lets time pass; what falls due runs in its order. */
+  /** Advances the time and runs the timers that become due, in order. */
   advance(milliseconds: number): void {
     const end = this.#elapsed + milliseconds;
     for (let next = this.#next(end); next !== undefined; next = this.#next(end)) {
