@@ -5,12 +5,10 @@ import { createInterface } from "node:readline";
 import * as z from "zod";
 import { cellPort } from "../api/cell/cell-api.ts";
 import { RametError } from "../base/errors.ts";
-import { cellSetting, forecastEnvironment, knownPaths } from "./setting/cell-setting.ts";
+import { cellSetting } from "./setting/cell-setting.ts";
 import { Cell } from "./lifecycle/cell.ts";
 import { serveAccess } from "./server/container-access.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
-import { layGroundwork } from "./prewarm/groundwork.ts";
-import { rehearse } from "./prewarm/rehearse.ts";
 import { cellServer } from "./server/server.ts";
 import { keepStateFile, writeState } from "./server/state-file.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
@@ -26,16 +24,10 @@ const tearDownMilliseconds = 5_000;
  */
 async function main(): Promise<number> {
   const isSpare = process.env["RAMET_CELL_SETTING"] === "stdin";
-  const { directory, link } = isSpare ? knownPaths(process.env) : {};
-  const earlyLog = directory === undefined ? undefined : openLog(directory);
-  const forecast = earlyLog && forecastEnvironment(process.env);
-  const expected = forecast && { environment: forecast, log: earlyLog };
-  const groundwork = directory && link ? layGroundwork({ directory, link, expected, report }) : undefined;
-  if (directory !== undefined) await rehearse(directory).catch(noRehearsal);
   const setting = cellSetting(isSpare ? await lateEnvironment() : process.env);
   const { config, paths, listen } = setting;
-  const log = await (earlyLog ?? openLog(paths.directory));
-  const cell = new Cell({ setting, log, groundwork, report });
+  const log = await EntrypointLog.open(join(paths.directory, "log"));
+  const cell = new Cell({ setting, log, report });
   const server = cellServer({ cell, verifier: tokenVerifier(config, config.sandbox.uid), logPath: log.path });
   const ended = untilEnd(cell);
   // A node of ours reads the cell's state; a kubelet starts its commands in the cell's container.
@@ -58,15 +50,6 @@ async function main(): Promise<number> {
   await answersGone;
   server.closeAllConnections();
   return exitCode;
-}
-
-function openLog(directory: string): Promise<EntrypointLog> {
-  return EntrypointLog.open(join(directory, "log"));
-}
-
-/** What a start needs it will say itself. */
-function noRehearsal(error: unknown): void {
-  report("the rehearsal failed", { message: RametError.from(error).message });
 }
 
 function untilEnd(cell: Cell): Promise<number> {

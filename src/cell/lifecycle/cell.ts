@@ -14,7 +14,6 @@ import { PhaseClock } from "../../base/phases.ts";
 import { cut } from "../checkpoint/capture.ts";
 import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
 import type { GuestControl } from "../client/guest-control.ts";
-import type { Groundwork } from "../prewarm/groundwork.ts";
 import { engineBuild } from "../sandbox/engine.ts";
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import { GuestIdentity } from "../sandbox/guest-identity.ts";
@@ -26,7 +25,6 @@ import { LastOperation, States } from "./states.ts";
 export interface CellDependencies {
   setting: CellSetting;
   log: EntrypointLog;
-  groundwork?: Groundwork | undefined;
   /** For the operator; never a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
 }

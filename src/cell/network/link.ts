@@ -22,28 +22,14 @@ export interface LinkConfig {
   refuse?: readonly string[];
 }
 
-export interface LaunchLinkOptions {
+export interface StartLinkOptions {
   /** Path of `ramet-link`. */
   binary: string;
-  /** Gets what link has to tell a person, such as a connection that was refused. */
-  log?: (line: string) => void;
-}
-
-export interface StartLinkOptions extends LaunchLinkOptions {
   config: LinkConfig;
+  /** Receives the lines that link writes for the operator, such as a refused connection. */
+  log?: (line: string) => void;
   /** Gives up the start. A link that has started is ended by `stop`. */
   signal?: AbortSignal;
-}
-
-/** A link that makes its namespaces already and does not know yet for whose sandbox. It ends with its parent. */
-export interface WaitingLink {
-  /** Path of the sandbox's network namespace, as soon as it is made. */
-  readonly netnsPath: Promise<string>;
-  /**
-   * Makes the network that the configuration says, and waits until it stands; to be called once.
-   * @throws RametError as `startLink`
-   */
-  serve(config: LinkConfig, signal?: AbortSignal): Promise<Link>;
 }
 
 /** A running link: the network of one sandbox. */
@@ -74,33 +60,25 @@ export interface Link {
  * @throws RametError `ToolMissing`, `HostUnsupported` (the kernel or its settings refuse something), `InvalidArgument`,
  *   `Conflict` (a declared port is in use), `Canceled`
  */
-export async function startLink({ config, signal, ...launch }: StartLinkOptions): Promise<Link> {
+export async function startLink({ binary, config, log, signal }: StartLinkOptions): Promise<Link> {
   if (isAborted(signal)) throw canceled();
-  return launchLink(launch).serve(config, signal);
-}
-
-/** Starts `ramet-link net`. What fails is told by `serve`. */
-export function launchLink({ binary, log }: LaunchLinkOptions): WaitingLink {
   const child = spawn(binary, ["net"], { stdio: ["pipe", "pipe", "pipe"] });
   const lines = new LinkLines(child, log);
-  return {
-    netnsPath: lines.netns,
-    async serve(config, signal) {
-      const giveUp = () => child.kill("SIGKILL");
-      signal?.addEventListener("abort", giveUp, { once: true });
-      try {
-        lines.write(wireConfig(config));
-        const [netnsPath] = await Promise.all([lines.netns, lines.ready]);
-        return runningLink(child.pid ?? 0, netnsPath, lines, config.socket);
-      } catch (error) {
-        giveUp();
-        await lines.closed;
-        throw isAborted(signal) ? canceled() : RametError.from(error, "starting the sandbox's network failed");
-      } finally {
-        signal?.removeEventListener("abort", giveUp);
-      }
-    },
+  const kill = (): void => {
+    child.kill("SIGKILL");
   };
+  signal?.addEventListener("abort", kill, { once: true });
+  try {
+    lines.write(wireConfig(config));
+    const [netnsPath] = await Promise.all([lines.netns, lines.ready]);
+    return runningLink(child.pid ?? 0, netnsPath, lines, config.socket);
+  } catch (error) {
+    kill();
+    await lines.closed;
+    throw isAborted(signal) ? canceled() : RametError.from(error, "starting the sandbox's network failed");
+  } finally {
+    signal?.removeEventListener("abort", kill);
+  }
 }
 
 function runningLink(pid: number, netnsPath: string, lines: LinkLines, socket: string): Link {

@@ -44,7 +44,7 @@ export interface SavedMemory {
 const commandTimeoutMilliseconds = 120_000;
 
 /** Commands that can be started before they are needed. */
-export type Holdable = "start" | "restore" | "checkpoint";
+export type Holdable = "restore" | "checkpoint";
 
 /** One gVisor sandbox, driven through `runsc`. Each call is one command; none is bound to a request's life. */
 export class Engine {
@@ -103,7 +103,7 @@ export class Engine {
 
   /** Starts what `create` has made. */
   async start(): Promise<void> {
-    await this.#runHeld("start");
+    await this.#run(["start", this.#options.id]);
   }
 
   /** Gives what `create` has made a checkpoint's memory. */
@@ -192,7 +192,7 @@ export class Engine {
   }
 
   /** Lets the command go on that is held, or runs it from its beginning. */
-  async #runHeld(command: Holdable, imagePath = ""): Promise<void> {
+  async #runHeld(command: Holdable, imagePath: string): Promise<void> {
     const held = await this.#held.get(command);
     this.#held.delete(command);
     if (held?.isThere !== true) {
@@ -200,7 +200,7 @@ export class Engine {
       return;
     }
     const { root, image } = this.#heldPaths(command);
-    await Promise.all([link(root, this.#root), imagePath === "" ? undefined : link(image, imagePath)]);
+    await Promise.all([link(root, this.#root), link(image, imagePath)]);
     const { log, ...result } = await held.release(commandTimeoutMilliseconds);
     if (log !== "") await appendFile(this.#log, log);
     await rm(root, { force: true });
@@ -210,8 +210,6 @@ export class Engine {
   #holdable(command: Holdable, imagePath: string): string[] {
     const { id } = this.#options;
     switch (command) {
-      case "start":
-        return ["start", id];
       case "restore":
         return [...restoreCommand({ imagePath, background: false }), id];
       case "checkpoint":

@@ -3,10 +3,8 @@ import { RametError } from "../../base/errors.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import { GuestControl } from "../client/guest-control.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import type { Forecast } from "../prewarm/forecast.ts";
-import { layGroundwork, type Groundwork } from "../prewarm/groundwork.ts";
 import { linkSocket } from "../network/link-dial.ts";
-import type { Link } from "../network/link.ts";
+import { type Link, startLink } from "../network/link.ts";
 import { SandboxSlots } from "./sandbox-slots.ts";
 import { layPlace, removePlace, type SandboxPlace } from "./sandbox-place.ts";
 import type { Sandbox, SandboxOrigin } from "./sandbox.ts";
@@ -14,8 +12,6 @@ import type { Sandbox, SandboxOrigin } from "./sandbox.ts";
 export interface SurroundingsOptions {
   setting: CellSetting;
   log: EntrypointLog;
-  /** What was made before the setting was known. */
-  groundwork?: Groundwork | undefined;
   /** For the operator; never a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
   /** Called when network or sandbox have ended without having been asked to. */
@@ -30,8 +26,6 @@ export class Surroundings {
   #link: Link | undefined;
   #place: SandboxPlace | undefined;
   #occupants: SandboxSlots | undefined;
-  /** What was made for another sandbox than this. */
-  #unfit: Forecast | undefined;
 
   constructor(options: SurroundingsOptions) {
     this.#options = options;
@@ -61,24 +55,29 @@ export class Surroundings {
 
   /** Makes what a sandbox needs around it; nothing runs in it yet. */
   async make(): Promise<void> {
-    const { setting, log, groundwork: given, report, onLost, onUnenforced } = this.#options;
+    const { setting, log, report, onLost, onUnenforced } = this.#options;
     const { config, container, paths, listen } = setting;
     const { directory } = paths;
-    const groundwork = given ?? layGroundwork({ link: paths.link, directory, report });
-    const making = this.#makePlace(groundwork);
-    const link = await groundwork.link.serve({
-      socket: linkSocket(directory),
-      listen,
-      ports: container.ports,
-      egress: config.egress,
-      dns: config.dns,
-      refuse: config.clusterRanges,
+    const placed = layPlace(setting);
+    // It is awaited below; until then a failure is not an unhandled one.
+    placed.catch(() => undefined);
+    const link = await startLink({
+      binary: paths.link,
+      log: report,
+      config: {
+        socket: linkSocket(directory),
+        listen,
+        ports: container.ports,
+        egress: config.egress,
+        dns: config.dns,
+        refuse: config.clusterRanges,
+      },
     });
     this.#link = link;
     void link.closed.then((why) => {
       onLost(new RametError("SandboxLost", `the sandbox's network ended: ${why}`));
     });
-    const [{ place, waiting }] = await Promise.all([making, link.prepare()]);
+    const [place] = await Promise.all([placed, link.prepare()]);
     this.#place = place;
     // Limits that cannot be enforced keep nobody from running: it is said.
     if (place.cgroup.unenforced !== undefined) onUnenforced(place.cgroup.unenforced);
@@ -86,7 +85,6 @@ export class Surroundings {
     const { root, cgroup } = place;
     this.#occupants = new SandboxSlots({
       place: { setting, log, netnsPath, rootPath: root.path, cgroup: cgroup.leaves },
-      waiting,
       onLost,
     });
   }
@@ -96,7 +94,7 @@ export class Surroundings {
     return this.#made.start(origin);
   }
 
-  /** Makes a sandbox that waits to replace the one that runs. What was made in vain goes at last. */
+  /** Makes a sandbox that waits to replace the one that runs. */
   async keepWaiting(): Promise<void> {
     await this.#made.keepWaiting();
   }
@@ -107,15 +105,13 @@ export class Surroundings {
     return () => replace(() => this.network.prepare());
   }
 
-  /** Takes away what nobody needs any more: what was replaced, and what was made for another sandbox. */
+  /** Removes the sandbox that was replaced. */
   async tidyUp(): Promise<void> {
-    const unfit = this.#unfit;
-    this.#unfit = undefined;
-    await Promise.all([unfit?.remove(), this.#occupants?.removeReplaced()]);
+    await this.#occupants?.removeReplaced();
   }
 
   async remove(): Promise<void> {
-    await Promise.all([this.#occupants?.remove(), this.tidyUp()]);
+    await this.#occupants?.remove();
     if (this.#place !== undefined) await removePlace(this.#place);
     await this.#link?.stop();
   }
@@ -123,18 +119,5 @@ export class Surroundings {
   get #made(): SandboxSlots {
     if (this.#occupants === undefined) throw new RametError("SandboxNotReady", "there is no place for the sandbox yet");
     return this.#occupants;
-  }
-
-  /** What was made in expectation of this sandbox, or what is made now. */
-  #makePlace({ layer, forecast }: Groundwork): Promise<{ place: SandboxPlace; waiting?: Sandbox }> {
-    const making = (async () => {
-      const expected = await forecast?.take(this.#options.setting);
-      if (expected !== undefined) return expected;
-      this.#unfit = forecast;
-      return { place: await layPlace(this.#options.setting, layer) };
-    })();
-    // Whoever awaits it hears of a failure; until then it is not one that nobody handles.
-    making.catch(() => undefined);
-    return making;
   }
 }

@@ -15,21 +15,15 @@ export interface RootDirectory {
 
 const mountTimeoutMilliseconds = 10_000;
 
-/** Makes the empty layer of a root, which may be done before it is known over which image. */
-export async function makeLayer(directory: string): Promise<string> {
-  const layer = join(directory, "root", "layer");
-  await mkdir(layer, { recursive: true });
-  await mount("tmpfs", layer, "size=4m,mode=0755");
-  return layer;
-}
-
 /**
  * Lays an empty layer over the template's image. gVisor makes mount points in the root that it is given; here they land
  * in the layer, so an image can be read-only and is shared by sandboxes that see nothing of one another.
- * @param layer what `makeLayer` has made; it goes with the root
  * @throws RametError `HostUnsupported`
  */
-export async function layRoot(imagePath: string, directory: string, layer: string): Promise<RootDirectory> {
+async function layRoot(imagePath: string, directory: string): Promise<RootDirectory> {
+  const layer = join(directory, "root", "layer");
+  await mkdir(layer, { recursive: true });
+  await mount("tmpfs", layer, "size=4m,mode=0755");
   const [upper, work, path] = [join(layer, "upper"), join(layer, "work"), join(directory, "root", "merged")];
   await Promise.all([upper, work, path].map((directory) => mkdir(directory, { recursive: true })));
   const options = [`lowerdir=${escaped(imagePath)}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
@@ -87,10 +81,9 @@ export interface SandboxPlace {
 
 /**
  * Makes it.
- * @param layer what `makeLayer` makes
  * @throws RametError `HostUnsupported`
  */
-export async function layPlace(setting: CellSetting, layer: Promise<string>): Promise<SandboxPlace> {
+export async function layPlace(setting: CellSetting): Promise<SandboxPlace> {
   const { config, container, paths, processes } = setting;
   const { directory } = paths;
   const cgroups = new CellCgroups({
@@ -99,8 +92,7 @@ export async function layPlace(setting: CellSetting, layer: Promise<string>): Pr
     limits: container.resources,
     ...(processes !== undefined && { processes }),
   });
-  const laying = layer.then((path) => layRoot(config.rootPath, directory, path));
-  const [root, cgroup] = await Promise.all([laying, cgroups.make()]);
+  const [root, cgroup] = await Promise.all([layRoot(config.rootPath, directory), cgroups.make()]);
   return { root, cgroup };
 }
 

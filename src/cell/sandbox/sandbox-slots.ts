@@ -3,8 +3,6 @@ import { isMemory, Sandbox, type SandboxOptions, type SandboxOrigin } from "./sa
 
 export interface SandboxSlotsOptions {
   place: SandboxOptions;
-  /** One that was made for this place already. */
-  waiting?: Sandbox | undefined;
   /** Called when the one that runs has ended without having been asked to. */
   onLost: (why: RametError) => void;
 }
@@ -22,7 +20,6 @@ export class SandboxSlots {
 
   constructor(options: SandboxSlotsOptions) {
     this.#options = options;
-    if (options.waiting !== undefined) this.#waiting = Promise.resolve(options.waiting);
   }
 
   /** The one that runs. */
@@ -38,7 +35,7 @@ export class SandboxSlots {
   /** Makes the one that `replacement` will begin with, unless there is one: that takes longer than all the rest of it. */
   async keepWaiting(): Promise<void> {
     if (this.#waiting !== undefined) return;
-    const waiting = this.#begun(Sandbox.keep(this.#options.place, ["restore"]));
+    const waiting = this.#begun(Sandbox.keep(this.#options.place));
     this.#waiting = waiting;
     // One that cannot be made now may be made when it is needed, and then says what is wrong.
     waiting.catch(() => {
@@ -70,13 +67,7 @@ export class SandboxSlots {
   }
 
   async #start(origin: SandboxOrigin): Promise<void> {
-    const waiting = await this.#take(origin);
-    if (waiting !== undefined) return this.#begin(waiting, origin);
     this.#follow(await Sandbox.start(this.#options.place, origin));
-    // What was made in vain.
-    const unused = await this.#waiting;
-    this.#waiting = undefined;
-    await unused?.destroy();
   }
 
   async #next(origin: SandboxOrigin): Promise<Sandbox> {

@@ -55,10 +55,10 @@ export class Sandbox {
     return Sandbox.#make(options, files, (engine, spec) => engine.create(spec));
   }
 
-  /** Makes one that has time to wait, with what it may begin with half done. */
-  static async keep(options: SandboxOptions, beginnings: readonly ("start" | "restore")[]): Promise<Sandbox> {
+  /** Makes one that waits for a checkpoint, with the restore half started. */
+  static async keep(options: SandboxOptions): Promise<Sandbox> {
     const sandbox = await Sandbox.create(options, "image");
-    for (const beginning of beginnings) sandbox.engine.hold(beginning);
+    sandbox.engine.hold("restore");
     return sandbox;
   }
 

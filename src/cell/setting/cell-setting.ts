@@ -76,17 +76,6 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   };
 }
 
-/** What a spare cell is told from the start, as it is the same for every Pod of a machine. */
-export function knownPaths(environment: NodeJS.ProcessEnv): Partial<Pick<CellPaths, "link" | "directory">> {
-  const { RAMET_LINK: link, RAMET_CELL_DIRECTORY: directory } = environment;
-  return { ...(link !== undefined && { link }), ...(directory !== undefined && { directory }) };
-}
-
-/** What the last cell of the machine was given (`RAMET_CELL_FORECAST`), where whoever starts a spare one tells it. */
-export function forecastEnvironment({ RAMET_CELL_FORECAST: text }: NodeJS.ProcessEnv): NodeJS.ProcessEnv | undefined {
-  return text === undefined ? undefined : parse("RAMET_CELL_FORECAST", z.record(z.string(), z.string()), text);
-}
-
 /** The rules of Kubernetes: a command replaces entrypoint and cmd, args replace cmd only. */
 function withImage({ container }: CellConfig, image: ImageConfig): ContainerSpec {
   const named = new Set(container.env.map(({ name }) => name));

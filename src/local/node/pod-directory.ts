@@ -4,7 +4,6 @@ import { dirname, join } from "node:path";
 import * as z from "zod";
 import { CellState } from "../../api/cell/cell-api.ts";
 import { sweepCgroups } from "../../cell/cgroup/record.ts";
-import { forecastDirectory } from "../../cell/prewarm/forecast.ts";
 import { ProcessIdentity } from "../process-identity.ts";
 
 /** What the node must know of a Pod after its own restart. */
@@ -79,7 +78,7 @@ export class PodDirectory {
 
   /** Removes it, and first what a killed cell left outside of it: no process of the Pod may run any more. */
   async remove(): Promise<void> {
-    await Promise.all([this.cell, forecastDirectory(this.cell)].map(sweepCgroups));
+    await sweepCgroups(this.cell);
     // Processes of a namespace that was just killed may still be closing files.
     await rm(this.path, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
   }

@@ -1,7 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { existsSync, renameSync } from "node:fs";
-import { CellConfig } from "../../api/cell/cell-api.ts";
-import { environmentPrefix } from "../../api/cell/container-spec.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import { launchPod, type LaunchedPod } from "./launch-pod.ts";
@@ -48,22 +46,11 @@ export class SparePods {
   readonly #options: SparePodsOptions;
   #spares: SparePod[] = [];
   #namespace = firstNamespace;
-  /** What the next Pod is expected to be like: the last one. */
-  #forecast: Record<string, string> | undefined;
   #filling: Promise<void> | undefined;
   #stopped = false;
 
   constructor(options: SparePodsOptions) {
     this.#options = options;
-  }
-
-  /** Has the spares that are started from now on make ready for a sandbox like this one. */
-  expect(environment: Record<string, string>): void {
-    this.#forecast = forecastOf(environment);
-  }
-
-  #forecastSetting(): Record<string, string> {
-    return this.#forecast === undefined ? {} : { RAMET_CELL_FORECAST: JSON.stringify(this.#forecast) };
   }
 
   /** To be called when a Pod is ready: what is missing is started a little later. */
@@ -93,7 +80,7 @@ export class SparePods {
         const launched = await launchPod({
           link,
           cell,
-          environment: { ...environment, ...spareSetting(link), ...this.#forecastSetting() },
+          environment: { ...environment, ...spareSetting },
           directory,
           namespace,
           view,
@@ -147,37 +134,11 @@ export class SparePods {
   }
 }
 
-/** What a spare is told from the start (src/cell/cell-setting.ts, `knownPaths`). */
-function spareSetting(link: string): Record<string, string> {
-  const { stateFile, cell } = directoryInside;
-  return {
-    RAMET_CELL_SETTING: "stdin",
-    RAMET_CELL_STATE_FILE: stateFile,
-    RAMET_CELL_DIRECTORY: cell,
-    RAMET_LINK: link,
-  };
-}
-
-/**
- * Of what a cell was given, that which its sandbox is made from. None for one with volumes, which are its Pod's, nor with variables
- * from other objects, which may be secret and stay with whom they were for.
- */
-function forecastOf(environment: Record<string, string>): Record<string, string> | undefined {
-  const { RAMET_CELL: config } = environment;
-  if (config === undefined || Object.keys(environment).some((name) => name.startsWith(environmentPrefix)))
-    return undefined;
-  if (CellConfig.parse(JSON.parse(config)).container.mounts.length > 0) return undefined;
-  return Object.fromEntries(Object.entries(environment).filter(([name]) => ofSandbox.has(name)));
-}
-
-const ofSandbox = new Set([
-  "RAMET_CELL",
-  "RAMET_ROOT_PATH",
-  "RAMET_IMAGE_CONFIG",
-  "RAMET_RUNSC",
-  "RAMET_GUEST",
-  "RAMET_SANDBOX_PROCESSES",
-]);
+/** What a spare knows from the start; the rest of its setting arrives on its standard input. */
+const spareSetting = {
+  RAMET_CELL_SETTING: "stdin",
+  RAMET_CELL_STATE_FILE: directoryInside.stateFile,
+};
 
 async function end({ child, directory }: SparePod): Promise<void> {
   const ended = child.exitCode === null && new Promise((resolve) => child.once("exit", resolve));

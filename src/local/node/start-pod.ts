@@ -66,7 +66,6 @@ export async function startPod(
     const identity = { uid, namespace, name, ip, ...(spare && { spare: spare.name }) };
     const process = PodProcess.start({ directory, clock, onChange, launched, identity });
     spare?.give(environment);
-    options.spares.expect(environment);
     return process;
   } catch (error) {
     if (spare !== undefined) signalProcess(spare.process, "SIGKILL");

@@ -1,6 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { mkdirSync } from "node:fs";
 import { runProgram } from "../tools/run-program.ts";
 
 /**
@@ -9,16 +7,10 @@ import { runProgram } from "../tools/run-program.ts";
  */
 export async function warmCompileCache(directory: string, link: string, cell: readonly string[]): Promise<void> {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
-  const scratch = mkdtempSync(join(tmpdir(), "ramet-rehearsal-"));
-  // Without an input it loads its program, rehearses and ends.
+  // Without an input it loads its program and ends.
   const environment = {
     NODE_COMPILE_CACHE: directory,
     RAMET_CELL_SETTING: "stdin",
-    RAMET_CELL_DIRECTORY: scratch,
   };
-  try {
-    await runProgram(link, ["pod", "--", ...cell], { environment, what: "Loading the cell's program" });
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
-  }
+  await runProgram(link, ["pod", "--", ...cell], { environment, what: "Loading the cell's program" });
 }
