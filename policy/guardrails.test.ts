@@ -20,7 +20,7 @@ it("stops what is wrong, unless it is told only to say so", () => {
 });
 
 it("has a page that names every rule and every setting", async () => {
-  const page = await readFile(new URL("../docs/guardrails.md", import.meta.url), "utf8");
+  const page = await readFile(new URL("../docs/tasks/guardrails.md", import.meta.url), "utf8");
   const names = guardrails().flatMap(({ name, configSchema }) => [
     name,
     ...Object.keys(configSchema?.properties ?? {}),

@@ -14,8 +14,13 @@ const pages = new Map([
   ["recipe.md", renderRecipe()],
 ]);
 
-const there = await readdir(directory).catch(() => []);
-const others = there.filter((name) => !pages.has(name));
+const others = [];
+for (const name of await readdir(directory).catch(() => [])) {
+  if (pages.has(name)) continue;
+  // Pages that this script did not write are hand-written: they stay.
+  if ((await readFile(join(directory, name), "utf8")).startsWith("<!-- Made by scripts/generate-reference.mjs"))
+    others.push(name);
+}
 const stale = [];
 for (const [name, text] of pages) {
   const path = join(directory, name);
@@ -41,7 +46,7 @@ function renderIndex() {
 
 # Reference
 
-What a program can import from \`ramet\`. [pulumi.md](../pulumi.md) says how it is used.
+What a program can import from \`ramet\`. [Pulumi programs](../tasks/pulumi.md) says how it is used.
 
 | resource | is |
 | --- | --- |

@@ -78,7 +78,7 @@ describe("ramet", () => {
   });
 
   it("has a page that shows every command", async () => {
-    const page = await readFile(new URL("../../docs/cli.md", import.meta.url), "utf8");
+    const page = await readFile(new URL("../../docs/reference/cli.md", import.meta.url), "utf8");
     expect(paths.filter((path) => !page.includes(path))).toEqual([]);
   });
 

@@ -28,7 +28,7 @@ afterAll(async () => {
 
 it("is what the first page and the guide show", async () => {
   const [program = "", ...pages] = await Promise.all(
-    ["examples/local/index.ts", "README.md", "docs/pulumi.md"].map((path) => readFile(join(root, path), "utf8")),
+    ["examples/local/index.ts", "README.md", "docs/tasks/pulumi.md"].map((path) => readFile(join(root, path), "utf8")),
   );
   for (const page of pages) expect(page).toContain(`\`\`\`ts\n${program}\`\`\`\n`);
 });

@@ -68,7 +68,7 @@ export async function accountToken(
   return tokenOf(client, metadata, audience);
 }
 
-/** Lets a service account reach the sandboxes of a namespace, as docs/gateway.md says. */
+/** Lets a service account reach the sandboxes of a namespace, as docs/tasks/gateway.md says. */
 export async function allowToReach(
   client: KubeClient,
   namespace: string,

@@ -5,7 +5,7 @@ import { RametError } from "../../base/errors.ts";
 import { dialLink, type DialOptions } from "./link-dial.ts";
 import { LinkLines } from "./link-lines.ts";
 
-/** What may leave a sandbox: deny rules first, then allow rules, then the default (docs/network.md). */
+/** What may leave a sandbox: deny rules first, then allow rules, then the default (docs/reference/network.md). */
 export type EgressPolicy = CellConfig["egress"];
 
 export interface LinkConfig {

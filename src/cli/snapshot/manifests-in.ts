@@ -40,6 +40,6 @@ async function read(path: string): Promise<string> {
 
 function illegal(path: string, why: string): RametError {
   return new RametError("InvalidArgument", `${path} holds what is no NamedSnapshot: ${why}`, {
-    hint: "See docs/snapshots.md for what may stand there",
+    hint: "See docs/tasks/snapshots.md for what may stand there",
   });
 }

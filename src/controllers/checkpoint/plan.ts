@@ -4,7 +4,7 @@ import type { CheckpointRecord } from "../../backends/backend.ts";
 import { begunWith } from "../common/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
 
-/** What to do about a checkpoint: a pure function of what is known. The rules stand in docs/controllers.md. */
+/** What to do about a checkpoint: a pure function of what is known. The rules stand in docs/reference/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
   const { metadata, status } = state.checkpoint;
   const isFinished = status?.phase === "Succeeded" || status?.phase === "Failed";

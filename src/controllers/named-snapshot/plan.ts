@@ -4,7 +4,7 @@ import { currentVersion, keptVersions, planRetention, removeBuilders, serve } fr
 import type { SnapshotAction, SnapshotPlan, SnapshotState } from "./state.ts";
 import { type Building, pointer, withStatus } from "./status.ts";
 
-/** What to do about a named snapshot: a pure function of what is known. The rules stand in docs/snapshots.md. */
+/** What to do about a named snapshot: a pure function of what is known. The rules stand in docs/tasks/snapshots.md. */
 export function planSnapshot(state: SnapshotState): SnapshotPlan {
   const { metadata } = state.snapshot;
   if (metadata.deletionTimestamp !== undefined) return planDeletion(state);

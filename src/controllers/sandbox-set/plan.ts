@@ -6,7 +6,7 @@ import type { Member, SetAction, SetPlan, SetState } from "./state.ts";
 
 /**
  * What to do about a set: a pure function of what is known. The rules are those of OpenKruise Agents
- * (pkg/controller/sandboxset), and docs/sets.md says where they are stricter.
+ * (pkg/controller/sandboxset), and docs/tasks/sets.md says where they are stricter.
  */
 export function planSet(state: SetState): SetPlan {
   const pool = poolOf(state);

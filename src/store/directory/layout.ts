@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { errnoOf } from "../store-error.ts";
 
-/** The paths of one namespace's folder; docs/store.md shows them. */
+/** The paths of one namespace's folder; docs/reference/store.md shows them. */
 export interface Layout {
   readonly path: string;
   /** Says whose folder it is, so that a cell knows it under whatever path it is mounted. */
