@@ -54,7 +54,7 @@ export async function reconcileSnapshot(key: string, dependencies: SnapshotDepen
   for (const transition of plan.transitions ?? []) events.record(snapshot, transition);
   for (const action of plan.afterStatus ?? []) await applyAction(snapshot, action, dependencies);
   const { requeueAfterMilliseconds } = plan;
-  return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds: requeueAfterMilliseconds };
+  return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
 }
 
 function keysOfCheckpoint({ metadata, status }: Checkpoint, from: (namespace: string, source: string) => string[]) {

@@ -12,7 +12,6 @@ import { keyOf } from "../../kube/object.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts, SlowStart } from "../common/attempts.ts";
 import { type Controller, RequeueSource } from "../common/controller-parts.ts";
-import { requeue } from "../common/requeue.ts";
 import { resolveOrigin } from "../common/set-origin.ts";
 import { applyAction } from "./apply.ts";
 import type { ClaimControllerParts, ClaimDependencies } from "./dependencies.ts";
@@ -69,7 +68,8 @@ export async function reconcileClaim(key: string, dependencies: ClaimDependencie
   if (isOver) forgetClaim(claim, dependencies);
   // The pause before the next try grows with each of them.
   if (!isOver && state.error !== undefined) throw state.error;
-  return requeue(state, plan);
+  const { requeueAfterMilliseconds } = plan;
+  return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
 }
 
 /** Before anything is waited for: from now on a change of these brings the claim again. */

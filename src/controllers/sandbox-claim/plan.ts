@@ -25,8 +25,9 @@ export function planClaim(state: ClaimState): ClaimPlan {
 function planCompleted({ spec, status }: SandboxClaim, now: Date): ClaimPlan {
   const ttlMilliseconds = parseDuration(spec.ttlAfterCompleted);
   if (ttlMilliseconds < 0 || status?.completionTime === undefined) return { actions: [] };
-  const due = new Date(new Date(status.completionTime).getTime() + ttlMilliseconds);
-  return due <= now ? { actions: [{ do: "deleteClaim" }] } : { actions: [], requeueAt: due };
+  const leftMilliseconds = Date.parse(status.completionTime) + ttlMilliseconds - now.getTime();
+  if (leftMilliseconds <= 0) return { actions: [{ do: "deleteClaim" }] };
+  return { actions: [], requeueAfterMilliseconds: leftMilliseconds };
 }
 
 /** One that was handed over once counts for good, also when its owner has deleted it by now. */
@@ -56,7 +57,7 @@ function finish(state: ClaimState, actions: ClaimAction[], { reason, message, de
     actions,
     ...completed(state, { reason, message: message ?? lastWords(state), delivered }),
     // Nothing else brings it again: of its own status a controller does not hear.
-    ...(ttlMilliseconds >= 0 && { requeueAt: new Date(state.now.getTime() + ttlMilliseconds) }),
+    ...(ttlMilliseconds >= 0 && { requeueAfterMilliseconds: ttlMilliseconds }),
   };
 }
 
@@ -71,7 +72,7 @@ function goOn(state: ClaimState, delivered: string[], deadline: Date): ClaimPlan
   return {
     actions: [...removalOfFailed(state), ...starts],
     ...(tell && { status: claiming(state, delivered, lastWords(state)) }),
-    requeueAt: earliest(state.now, deadline, waiting, [
+    requeueAfterMilliseconds: millisecondsUntilNext(state.now, deadline, waiting, [
       missing > 0 ? state.pauseMilliseconds : 0,
       tell ? 0 : slowInMilliseconds,
     ]),
@@ -109,12 +110,8 @@ function lastWords({ members, error }: ClaimState): string {
   return error === undefined ? "" : error.describe();
 }
 
-/** @param pauses from `now` on, in milliseconds; 0: there is none */
-function earliest(now: Date, deadline: Date, waiting: Member[], pauses: number[]): Date {
-  const times = [
-    deadline.getTime(),
-    ...waiting.flatMap(({ standing }) => (standing.is === "waiting" ? [standing.until.getTime()] : [])),
-    ...pauses.filter((pause) => pause > 0).map((pause) => now.getTime() + pause),
-  ];
-  return new Date(Math.min(...times));
+/** @param pauses in milliseconds from `now`; 0 means no pause */
+function millisecondsUntilNext(now: Date, deadline: Date, waiting: Member[], pauses: number[]): number {
+  const times = [deadline, ...waiting.flatMap(({ standing }) => (standing.is === "waiting" ? [standing.until] : []))];
+  return Math.min(...times.map((time) => time.getTime() - now.getTime()), ...pauses.filter((pause) => pause > 0));
 }

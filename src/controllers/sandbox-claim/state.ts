@@ -49,5 +49,5 @@ export interface ClaimPlan {
   /** The whole status, if it may have changed; written when the actions are done. */
   status?: SandboxClaimStatus;
   transitions?: Transition[];
-  requeueAt?: Date;
+  requeueAfterMilliseconds?: number;
 }
