@@ -9,9 +9,9 @@ import { keyOf, ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
 import type { SnapshotDependencies } from "./dependencies.ts";
-import { digestLabel, logKey, logName } from "./names.ts";
+import { attemptId, digestLabel, logKey, logName } from "./names.ts";
 import type { SnapshotAction } from "./state.ts";
-import { attemptId, startStep } from "./steps/start-step.ts";
+import { startStep } from "./start-step.ts";
 
 /** Carries out one action. Each can be repeated, and what is done or gone already is no error. */
 export async function applyAction(

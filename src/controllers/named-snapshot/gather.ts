@@ -6,10 +6,16 @@ import { annotations, labels } from "../../api/names/labels.ts";
 import type { SnapshotDependencies } from "./dependencies.ts";
 import { copiedContents } from "./keyed-content.ts";
 import type { Lookups } from "./lookups.ts";
-import { builderName, digestLabel, sourceCheckpointName, stepCheckpointName, versionCheckpointName } from "./names.ts";
+import {
+  attemptId,
+  builderName,
+  digestLabel,
+  sourceCheckpointName,
+  stepCheckpointName,
+  versionCheckpointName,
+} from "./names.ts";
 import { resolveInputs } from "./resolve-inputs.ts";
 import type { SnapshotState } from "./state.ts";
-import { attemptId } from "./steps/start-step.ts";
 
 /** Reads what a plan needs: from the caches, and ConfigMaps and Secrets from the API server. */
 export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDependencies): Promise<SnapshotState> {

@@ -46,3 +46,8 @@ export function logName(snapshot: string, digest: string): string {
 export function logKey(index: number): string {
   return `step-${String(index + 1).padStart(3, "0")}.log`;
 }
+
+/** Names the call that carries out a step in a builder. */
+export function attemptId(builderUid: string, index: number): string {
+  return `${builderUid}/${index}`;
+}

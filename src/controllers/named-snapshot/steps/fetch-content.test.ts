@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { fetchContent } from "./start-step.ts";
+import { fetchContent } from "./fetch-content.ts";
 import { publicFetch } from "./public-fetch.ts";
 
 let base: string;

@@ -1,28 +1,16 @@
-import { createHash } from "node:crypto";
-import { createReadStream, createWriteStream } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { type Readable, Transform } from "node:stream";
-import { pipeline } from "node:stream/promises";
-import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
-import { actionOf, type CopyStep } from "../../../api/recipe/recipe.ts";
-import { RametError } from "../../../base/errors.ts";
-import { withoutSecrets } from "../../../base/redact.ts";
-import type { KubeClient } from "../../../kube/kube-client.ts";
-import { keyOf } from "../../../kube/object.ts";
-import type { SnapshotDependencies } from "../dependencies.ts";
-import { keyedContent, secretContents } from "../keyed-content.ts";
-import { stepTag } from "../names.ts";
-import type { SnapshotAction, Wanted } from "../state.ts";
-import type { PublicFetch } from "./public-fetch.ts";
-import { runStep } from "./run-step.ts";
-import { type ContentOf, stepContext, type StepOutcome } from "./step.ts";
-
-/** Names the call that carries out a step in a builder. */
-export function attemptId(builderUid: string, index: number): string {
-  return `${builderUid}/${index}`;
-}
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { actionOf, type CopyStep } from "../../api/recipe/recipe.ts";
+import { RametError } from "../../base/errors.ts";
+import { withoutSecrets } from "../../base/redact.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { keyOf } from "../../kube/object.ts";
+import type { SnapshotDependencies } from "./dependencies.ts";
+import { keyedContent, secretContents } from "./keyed-content.ts";
+import { attemptId, stepTag } from "./names.ts";
+import type { SnapshotAction, Wanted } from "./state.ts";
+import { fetchContent } from "./steps/fetch-content.ts";
+import { runStep } from "./steps/run-step.ts";
+import { type ContentOf, stepContext, type StepOutcome } from "./steps/step.ts";
 
 /** Carries out a step beside the reconciles; at its end the snapshot's key comes again. */
 export function startStep(
@@ -129,68 +117,4 @@ async function copiedSecrets(
   const inherited = wanted.inheritedSecrets.map((name) => secretContents(client, { namespace, name }, signal));
   const contents = await Promise.all([...own, ...inherited]);
   return contents.flat().map((bytes) => bytes.toString("utf8"));
-}
-
-interface FetchRequest {
-  url: string;
-  /** 64 hex digits. */
-  sha256: string;
-  signal: AbortSignal;
-}
-
-/**
- * The bytes at a URL, given away only when they have the digest: through a file, as they may be more than memory holds.
- * @throws RametError `InvalidArgument` for other bytes or too many of them, `NotFound` for an answer that is none,
- *   `Unavailable` when the server cannot be reached
- */
-export async function fetchContent(fetch: PublicFetch, { url, sha256, signal }: FetchRequest): Promise<Readable> {
-  const body = await fetch(url, signal);
-  const directory = await mkdtemp(join(tmpdir(), "ramet-fetch-"));
-  const path = join(directory, "content");
-  const remove = (): void => {
-    rm(directory, { recursive: true, force: true }).catch(() => undefined);
-  };
-  try {
-    const hash = createHash("sha256");
-    await pipeline(body, bounded(url, hash), createWriteStream(path), { signal });
-    const found = hash.digest("hex");
-    if (found !== sha256) throw otherBytes(url, found);
-    return createReadStream(path).once("close", remove);
-  } catch (error) {
-    remove();
-    throw error instanceof RametError ? error : broken(url, error);
-  }
-}
-
-function bounded(url: string, hash: ReturnType<typeof createHash>): Transform {
-  let bytes = 0;
-  return new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      bytes += chunk.length;
-      hash.update(chunk);
-      if (bytes > mostBytes) done(tooMuch(url));
-      else done(null, chunk);
-    },
-  });
-}
-
-const mostBytes = 1024 ** 3;
-
-function otherBytes(url: string, found: string): RametError {
-  return new RametError("InvalidArgument", `${url} is not the file that was named: its sha256 is ${found}`, {
-    hint: "If the file was meant to change, write its new sha256 into the step",
-  });
-}
-
-function tooMuch(url: string): RametError {
-  return new RametError("InvalidArgument", `${url} is larger than 1 GiB`, {
-    hint: "Fetch it in a run step, from within the sandbox",
-  });
-}
-
-function broken(url: string, cause: unknown): RametError {
-  return new RametError("Unavailable", `fetching ${url} failed: ${RametError.from(cause).message}`, {
-    retryable: true,
-    cause,
-  });
 }
