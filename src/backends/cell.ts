@@ -3,7 +3,7 @@ import type { Grant } from "../api/cell/grant.ts";
 import { comparedParts } from "../api/cell/restore-spec.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import { type Bound, bounded } from "../base/within.ts";
+import { type Deadline, within } from "../base/within.ts";
 import { type CellAddress, CellClient } from "../cell/client/cell-client.ts";
 import type { CheckpointLiveness, CheckpointStore } from "../store/checkpoint-store.ts";
 import { type Manifest, sizeOf } from "../store/manifest.ts";
@@ -54,7 +54,7 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
   const cells = new CellClient(credentials.key);
 
   /** A checkpoint from afar is downloaded first, for as long as its grant lives. */
-  function restoreBound({ driver }: Grant): Bound {
+  function restoreBound({ driver }: Grant): Deadline {
     return { ...start, what: "The restore", ...(driver === "objects" && { milliseconds: grantMilliseconds }) };
   }
 
@@ -86,7 +86,7 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
         signal: given,
       };
       const wish = { grant, contents, keepRunning };
-      const result = await bounded(bound, (signal) => cells.checkpoint(address(source), wish, signal));
+      const result = await within(bound, (signal) => cells.checkpoint(address(source), wish, signal));
       const manifest = await store.manifest({ ...handle, digest: result.manifestDigest });
       return {
         handle,
@@ -106,16 +106,16 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
     async clone({ handle, manifestDigest, contents, target, identity }) {
       const grant = await store.grantRead({ ...handle, manifestDigest, ttlMilliseconds: grantMilliseconds });
       const wish = { identity, grant, contents };
-      return bounded(restoreBound(grant), (signal) => cells.restore(address(target), wish, signal));
+      return within(restoreBound(grant), (signal) => cells.restore(address(target), wish, signal));
     },
     async swap({ handle, manifestDigest, contents, target, identity, request }) {
       const grant = await store.grantRead({ ...handle, manifestDigest, ttlMilliseconds: grantMilliseconds });
       const wish = { identity, grant, contents, request };
-      return bounded(restoreBound(grant), (signal) => cells.swap(address(target), wish, signal));
+      return within(restoreBound(grant), (signal) => cells.swap(address(target), wish, signal));
     },
     async untilLoaded(target) {
       const what = "The loading of the memory";
-      await bounded({ ...start, what, milliseconds: loadMilliseconds }, (signal) =>
+      await within({ ...start, what, milliseconds: loadMilliseconds }, (signal) =>
         cells.untilLoaded(address(target), signal),
       );
     },
@@ -124,15 +124,15 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
     },
     async boot(target, identity) {
       const boot = (signal: AbortSignal) => cells.boot(address(target), { identity }, signal);
-      return { state: await bounded({ ...start, what: "The start of the sandbox" }, boot), phases: {} };
+      return { state: await within({ ...start, what: "The start of the sandbox" }, boot), phases: {} };
     },
     async adopt(target, identity) {
       const adopt = (signal: AbortSignal) => cells.identity(address(target), { identity }, signal);
-      return bounded({ ...start, what: "The hand-over of an identity" }, adopt);
+      return within({ ...start, what: "The hand-over of an identity" }, adopt);
     },
     async stop(target, reason) {
       const what = "The end of the sandbox";
-      await bounded({ ...start, what }, (signal) => cells.stop(address(target), reason, signal));
+      await within({ ...start, what }, (signal) => cells.stop(address(target), reason, signal));
     },
     async sweep(standing, signal) {
       const olderThanMilliseconds = sweepMargin * grantMilliseconds;

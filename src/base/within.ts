@@ -1,32 +1,45 @@
-import { RametError } from "./errors.ts";
 import type { Clock } from "./clock.ts";
+import { RametError } from "./errors.ts";
 
-export interface Bound {
+export interface Deadline {
   clock: Clock;
   milliseconds: number;
-  /** What is given up, as the beginning of a sentence. */
+  /** The operation, as the subject of the error message: `The restore`. */
   what: string;
-  /** What to do then. */
-  hint: string;
-  /** Gives it up earlier; what `work` throws then is thrown. */
+  /** What the reader can do after a timeout. */
+  hint?: string;
+  /** Whether the same call may succeed later. @default false */
+  retryable?: boolean;
+  /** The caller's signal. When it aborts, `within` throws whatever `work` throws. */
   signal?: AbortSignal | undefined;
 }
 
-/** Gives `work` that long; its signal is aborted then. @throws RametError `Timeout` */
-export async function bounded<T>(
-  { clock, milliseconds, what, hint, signal }: Bound,
+/**
+ * Runs `work` with a time limit. The signal that `work` receives aborts at the deadline or together with `signal`.
+ * `work` must stop when that happens: `within` waits for it.
+ *
+ *     await within({ clock, milliseconds: 3_000, what: "The access review" }, (signal) => client.request({ signal }));
+ *
+ * @throws RametError `Timeout` (`The access review timed out after 3 s`) when `work` fails after the deadline; otherwise
+ *   what `work` throws
+ */
+export async function within<T>(
+  { clock, milliseconds, what, hint, retryable, signal }: Deadline,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const over = new AbortController();
+  const expired = new AbortController();
   const cancel = clock.schedule(milliseconds, () => {
-    over.abort();
+    expired.abort();
   });
   try {
-    return await work(signal === undefined ? over.signal : AbortSignal.any([over.signal, signal]));
+    return await work(signal === undefined ? expired.signal : AbortSignal.any([expired.signal, signal]));
   } catch (error) {
-    if (!over.signal.aborted) throw error;
-    const why = `the cell did not answer within ${milliseconds / 1000} s`;
-    throw new RametError("Timeout", `${what} was given up: ${why}`, { hint, cause: error });
+    if (!expired.signal.aborted || signal?.aborted === true) throw error;
+    throw new RametError("Timeout", `${what} timed out after ${milliseconds / 1000} s`, {
+      ...(hint !== undefined && { hint }),
+      ...(retryable !== undefined && { retryable }),
+      cause: error,
+    });
   } finally {
     cancel();
   }

@@ -5,6 +5,7 @@ import { group } from "../api/schema/kind.ts";
 import { gatewayAudience } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
+import { within } from "../base/within.ts";
 import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
 
 interface Place {
@@ -82,30 +83,23 @@ const reviewMilliseconds = 3_000;
 
 async function review(client: KubeClient, resource: ResourceRef, spec: object): Promise<unknown> {
   const body = { apiVersion: `${resource.group}/${resource.version}`, kind: resource.kind, spec };
-  const over = new AbortController();
-  const cancel = client.clock.schedule(reviewMilliseconds, () => {
-    over.abort();
-  });
+  const deadline = { clock: client.clock, milliseconds: reviewMilliseconds, what: `The ${resource.kind}` };
   try {
-    // Nothing comes of asking twice.
-    const request = { verb: "create", resource, at: {}, body, repeatable: true, signal: over.signal } as const;
-    return await client.request(request);
-  } catch (thrown) {
-    throw unanswered(RametError.from(thrown), over.signal);
-  } finally {
-    cancel();
+    return await within(deadline, (signal) =>
+      // A review changes nothing, so the client may send it again.
+      client.request({ verb: "create", resource, at: {}, body, repeatable: true, signal }),
+    );
+  } catch (error) {
+    throw reviewFailure(RametError.from(error));
   }
 }
 
-/** What the API server says of the gateway is not for its client. */
-function unanswered(cause: RametError, { aborted }: AbortSignal): RametError {
-  if (!aborted && !cause.retryable) {
-    return new RametError("Internal", `The gateway could not ask who may reach the sandbox: ${cause.message}`, {
-      cause,
-    });
+/** The client must not see the API server's errors about the gateway's own rights. */
+function reviewFailure(cause: RametError): RametError {
+  if (cause.code !== "Timeout" && !cause.retryable) {
+    return new RametError("Internal", `The gateway cannot check access to the sandbox: ${cause.message}`, { cause });
   }
-  const why = aborted ? `no answer within ${reviewMilliseconds / 1000} s` : cause.message;
-  return new RametError("Unavailable", `The API server does not say who may reach the sandbox: ${why}`, {
+  return new RametError("Unavailable", `The API server did not review access to the sandbox: ${cause.message}`, {
     cause,
     retryable: true,
   });

@@ -105,7 +105,7 @@ test("a cell that takes a call and is silent fails it after its time, and is cal
     clock.advance(1);
     expect(await outcome).toMatchObject({
       code: "Timeout",
-      message: expect.stringContaining(`the cell did not answer within ${seconds} s`) as string,
+      message: expect.stringContaining(`timed out after ${seconds} s`) as string,
       hint: expect.stringMatching(/./) as string,
     });
     await expect.poll(open).toBe(0);
