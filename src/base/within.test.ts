@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ManualClock } from "../../test/contract/kube/manual-clock.ts";
+import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { type Deadline, within } from "./within.ts";
 
 describe("within", () => {
