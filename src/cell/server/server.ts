@@ -11,6 +11,7 @@ import {
   RestoreInPlaceCall,
 } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
+import { readBody } from "../../base/read-body.ts";
 import type { Cell } from "../lifecycle/cell.ts";
 import { statusOf } from "./http-status.ts";
 import { sendLog } from "./log-stream.ts";
@@ -71,7 +72,12 @@ async function answer(options: CellServerOptions, request: IncomingMessage, resp
       response.writeHead(probe(options.cell) ? 200 : 503).end(`${options.cell.state.phase}\n`);
       return;
     }
-    const result = await perform(options, { request, response, url, body: await readBody(request) });
+    const result = await perform(options, {
+      request,
+      response,
+      url,
+      body: await readBody(request, bodyLimitBytes, "cell: the body"),
+    });
     if (result !== undefined) sendJson(response, 200, result);
   } catch (error) {
     sendError(response, error);
@@ -123,18 +129,6 @@ function streamStates(cell: Cell, response: ServerResponse): void {
   send(cell.state);
   const stop = cell.onChange(send);
   response.on("close", stop);
-}
-
-async function readBody(request: IncomingMessage): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > bodyLimitBytes)
-      throw new RametError("InvalidArgument", `cell: the body is larger than ${bodyLimitBytes} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }
 
 function parsed<T extends z.ZodType>(schema: T, body: Buffer): z.infer<T> {

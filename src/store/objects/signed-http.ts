@@ -6,6 +6,7 @@ import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Grant, SignedRequest } from "../../api/cell/grant.ts";
 import { RametError } from "../../base/errors.ts";
+import { readBody } from "../../base/read-body.ts";
 import { refused } from "../grant-check.ts";
 import { errnoOf, guarded, scratchHint } from "../store-error.ts";
 import { kindOfRefusal, type Refusal, refusalError, sayRefusal } from "./refusal.ts";
@@ -81,8 +82,8 @@ async function callOnce({ url, headers }: SignedRequest, call: SignedCall, mostB
   else await startUpload(request, answered, call.upload);
   const [response] = await answered;
   const { statusCode: status = 0 } = response;
-  if (status >= 200 && status < 300) return readBody(response, mostBytes);
-  const text = (await readBody(response, refusalBytes)).toString("utf8");
+  if (status >= 200 && status < 300) return readBody(response, mostBytes, "the response");
+  const text = (await readBody(response, refusalBytes, "the response")).toString("utf8");
   // What is left of an upload is not sent.
   request.destroy();
   throw new Refused({ status, word: /<Code>([A-Za-z0-9]{1,64})<\/Code>/.exec(text)?.[1] });
@@ -103,17 +104,6 @@ async function startUpload(request: ClientRequest, answered: Promise<unknown>, u
 
 /** Enough for what a store says about a refusal, its headers and the string that it would have signed included. */
 const refusalBytes = 64 << 10;
-
-async function readBody(response: IncomingMessage, mostBytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > mostBytes) throw new Error(`the answer has more than ${mostBytes} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
-}
 
 /** What `operation` gives; what it fails with, as a cell says it. Signed URLs stand in no error, nor in what caused it. */
 export function inCell<T>(what: string, grant: Grant, operation: () => Promise<T>): Promise<T> {
