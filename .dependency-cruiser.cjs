@@ -18,9 +18,19 @@ const folderRules = Object.entries(allowed).map(([folder, targets]) => ({
   from: { path: `^src/${folder}/` },
   to: { path: "^src/", pathNot: [folder, ...targets].map((t) => `^src/${t}(/|\\.ts$)`) },
 }));
+// Controllers share code by src/controllers/common only.
+const controllers = ["checkpoint", "sandbox", "sandbox-set", "sandbox-claim", "named-snapshot", "collect"];
+const controllerRules = ["common", ...controllers].map((name) => ({
+  name: `controller-${name}-imports`,
+  severity: "error",
+  comment: `src/controllers/${name} may import only itself and src/controllers/common within src/controllers`,
+  from: { path: `^src/controllers/${name}/` },
+  to: { path: "^src/controllers/", pathNot: [name, "common"].map((d) => `^src/controllers/${d}/`) },
+}));
 module.exports = {
   forbidden: [
     ...folderRules,
+    ...controllerRules,
     {
       name: "no-circular",
       severity: "error",

@@ -19,7 +19,7 @@ import { createCache } from "./common/cache.ts";
 import type { Controller, ControllerParts } from "./common/controller-parts.ts";
 import { clusterCredentials } from "./common/identity.ts";
 import { createSystemNamespace, keptSecret } from "./common/kept-secret.ts";
-import type { ControllersMetrics } from "./common/metrics.ts";
+import type { ControllersMetrics } from "./metrics.ts";
 import { createInformers, type Informers } from "./common/resources.ts";
 import { installCrds } from "./install-crds.ts";
 import { namedSnapshotController } from "./named-snapshot/controller.ts";

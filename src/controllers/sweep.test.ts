@@ -11,7 +11,7 @@ import { cellCredentials, newCellCredentials } from "../backends/cell-credential
 import type { Log } from "../base/log.ts";
 import { openForWrite } from "../store/open.ts";
 import { directoryStore } from "../store/directory/store.ts";
-import { controllersMetrics } from "./common/metrics.ts";
+import { controllersMetrics } from "./metrics.ts";
 import { keepSwept } from "./sweep.ts";
 
 const hour = 3_600_000;

@@ -5,7 +5,7 @@ import { type Clock, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Informer } from "../kube/informer.ts";
-import type { SweepMetrics } from "./common/metrics.ts";
+import type { SweepMetrics } from "./metrics.ts";
 import { checkpointIdOf, isUnfinished } from "./common/pause-checkpoint.ts";
 
 export interface SweepingOptions {

@@ -3,7 +3,7 @@ import { Registry } from "prom-client";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
 import { createCache } from "../../src/controllers/common/cache.ts";
-import { controllersMetrics } from "../../src/controllers/common/metrics.ts";
+import { controllersMetrics } from "../../src/controllers/metrics.ts";
 import { createInformers, sandboxResources } from "../../src/controllers/common/resources.ts";
 import { sandboxClaimController } from "../../src/controllers/sandbox-claim/controller.ts";
 import { runController } from "../../src/kube/controller.ts";

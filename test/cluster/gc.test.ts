@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { keepCollected } from "../../src/controllers/collect/keep-collected.ts";
-import { controllersMetrics } from "../../src/controllers/common/metrics.ts";
+import { controllersMetrics } from "../../src/controllers/metrics.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLog } from "../../src/base/log.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";

@@ -4,7 +4,7 @@ import { setFlagsFromString } from "node:v8";
 import { pino } from "pino";
 import { RametError } from "../../base/errors.ts";
 import { parseStoreAddress } from "../../api/store/store-address.ts";
-import { controllersMetrics } from "../../controllers/common/metrics.ts";
+import { controllersMetrics } from "../../controllers/metrics.ts";
 import { runControllers } from "../../controllers/run.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";

@@ -1,6 +1,6 @@
 import { Registry } from "prom-client";
 import { afterEach, describe, expect, it } from "vitest";
-import { controllersMetrics } from "../../controllers/common/metrics.ts";
+import { controllersMetrics } from "../../controllers/metrics.ts";
 import { serveHealth, type HealthServer } from "./health.ts";
 
 describe("the port of a server for probes and metrics", () => {

@@ -1,15 +1,15 @@
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Registry } from "prom-client";
 import type { CellPodOptions } from "../../api/cell/cell-pod.ts";
-import type { CellBackend } from "../../backends/cell.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { CellCredentials } from "../../backends/cell-credentials.ts";
+import type { CellBackend } from "../../backends/cell.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { ControllerOptions } from "../../kube/controller.ts";
+import type { Log } from "../../base/log.ts";
+import type { ControllerOptions, ReconcileResult } from "../../kube/controller.ts";
 import type { EventRecorder } from "../../kube/events.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import type { Log } from "../../base/log.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { Cache } from "./cache.ts";
-import type { ControllersMetrics } from "./metrics.ts";
 import type { Informers } from "./resources.ts";
 
 /** What every controller of the process is made from. */
@@ -29,7 +29,7 @@ export interface ControllerParts {
   random: () => number;
   log: Log;
   /** Absent: nothing is measured. */
-  metrics?: ControllersMetrics;
+  metrics?: { registry: Registry };
 }
 
 /** One controller, ready to be run: a row of the table in `table.ts`. */
@@ -52,4 +52,10 @@ export class RequeueSource {
   lead(add: (key: string) => void): void {
     this.#add = add;
   }
+}
+
+/** When a key is looked at again though nothing has changed: at once where that instant is past, never where there is none. */
+export function requeue({ now }: { now: Date }, { requeueAt }: { requeueAt?: Date }): ReconcileResult {
+  if (requeueAt === undefined) return;
+  return { requeueAfterMilliseconds: Math.max(1, requeueAt.getTime() - now.getTime()) };
 }

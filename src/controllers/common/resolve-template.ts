@@ -1,10 +1,19 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
-import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import { parsePodTemplate, type PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { Cache } from "./cache.ts";
-import type { ResolvedTemplate } from "../sandbox/state.ts";
+
+export interface ResolvedTemplate {
+  template: PodTemplateSpec;
+  /** The sandbox names no template: this is its checkpoint's. */
+  borrowed: boolean;
+  persistentContents: readonly string[];
+  pauseStrategy: string | undefined;
+  /** PersistentVolumeClaims to make for the sandbox, as they stand in its spec or in the SandboxTemplate. */
+  volumeClaims: Record<string, unknown>[];
+}
 
 /** A Sandbox, or one that is to be made. */
 interface TemplateOwner {

@@ -5,7 +5,7 @@ import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { validateClaimRequest } from "../../claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
-import { originOfText } from "../common/origin-of-text.ts";
+import { originOfText } from "../common/origin.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { claimRequest, standingOf } from "./claim-progress.ts";
 import type { ClaimDependencies } from "./dependencies.ts";

@@ -4,14 +4,13 @@ import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { type FoundOrigin, originOfText } from "../common/origin-of-text.ts";
+import { type FoundOrigin, type Origin, originFrom, originOfText } from "../common/origin.ts";
 import { begunWith, isPauseCheckpoint, isUnfinished } from "../common/pause-checkpoint.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
-import { originFrom } from "./origin.ts";
 import { pauseLost } from "./plan-paused.ts";
 import { gatherRollback, rollbackUnderWay, swapId } from "./rollback.ts";
-import { adoptionId, type Origin, type SandboxState } from "./state.ts";
+import { adoptionId, type SandboxState } from "./state.ts";
 
 /** Reads what a plan needs: from the cache, and where that would have it end a sandbox, from the API server as well. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {

@@ -10,7 +10,8 @@ import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { planSandbox } from "./plan.ts";
 import { rollbackUnderWay } from "./rollback.ts";
-import type { Origin, SandboxState } from "./state.ts";
+import type { Origin } from "../common/origin.ts";
+import type { SandboxState } from "./state.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");
 const apiVersion = "agents.kruise.io/v1alpha1";

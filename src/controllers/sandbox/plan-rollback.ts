@@ -2,10 +2,11 @@ import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
+import type { CloneSource } from "../common/origin.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
 import { cellRuns, isEnded } from "../common/pod-facts.ts";
 import { notRolledBack, refused, withRolledBack } from "./rollback.ts";
-import type { CloneSource, SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
+import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 import { changed, running } from "./status.ts";
 
 /**

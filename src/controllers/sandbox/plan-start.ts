@@ -2,7 +2,8 @@ import { finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { cellRuns, isEnded, startProblem } from "../common/pod-facts.ts";
-import type { ResolvedTemplate, SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
+import type { ResolvedTemplate } from "../common/resolve-template.ts";
+import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, running } from "./status.ts";
 
 /** From nothing, or from a pause, to Running: a Pod, then a boot or a restore in it. */

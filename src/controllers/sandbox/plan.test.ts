@@ -7,7 +7,8 @@ import { Pod } from "../../api/schema/pod.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Sandbox, type SandboxPhase } from "../../api/kinds/sandbox.ts";
 import { planSandbox } from "./plan.ts";
-import type { Origin, SandboxState } from "./state.ts";
+import type { Origin } from "../common/origin.ts";
+import type { SandboxState } from "./state.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");
 const apiVersion = "agents.kruise.io/v1alpha1";

@@ -4,7 +4,7 @@ import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { RametError } from "../../base/errors.ts";
 import { setCondition } from "../../kube/conditions.ts";
-import { originOfText } from "../common/origin-of-text.ts";
+import { originOfText } from "../common/origin.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxState } from "./state.ts";
 

@@ -3,13 +3,14 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import type { RollbackRequest } from "../../api/names/rollback-request.ts";
-import type { Contents } from "../../api/schema/contents.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import type { CheckpointHandle, Started } from "../../backends/backend.ts";
+import type { Started } from "../../backends/backend.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Attempt } from "../common/attempts.ts";
+import type { CloneSource, Origin } from "../common/origin.ts";
+import type { ResolvedTemplate } from "../common/resolve-template.ts";
 
 /** All that a decision about one sandbox is made from. */
 export interface SandboxState {
@@ -40,29 +41,6 @@ export interface SandboxState {
   /** Until the start takes so long that a status should say for what it waits; 0: it does. */
   slowInMilliseconds: number;
   now: Date;
-}
-
-export interface ResolvedTemplate {
-  template: PodTemplateSpec;
-  /** The sandbox names no template: this is its checkpoint's. */
-  borrowed: boolean;
-  persistentContents: readonly string[];
-  pauseStrategy: string | undefined;
-  /** PersistentVolumeClaims to make for the sandbox, as they stand in its spec or in the SandboxTemplate. */
-  volumeClaims: Record<string, unknown>[];
-}
-
-export type Origin =
-  | { kind: "new" }
-  | { kind: "waiting"; message: string }
-  | { kind: "impossible"; error: RametError }
-  /** `isNamed`: by way of a named snapshot, which may stand for another checkpoint later. */
-  | { kind: "checkpoint"; source: CloneSource; isNamed?: boolean };
-
-export interface CloneSource {
-  handle: CheckpointHandle;
-  manifestDigest: string;
-  contents: Contents;
 }
 
 export interface StartOutcome extends Started {
