@@ -87,10 +87,6 @@ export class CellClient {
     return this.#call(cell, { operation: "checkpoint", body, answer: CheckpointResult, signal });
   }
 
-  resume(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "resume", body: {}, answer: CellState, signal });
-  }
-
   stop(cell: CellAddress, reason: string, signal?: AbortSignal): Promise<CellState> {
     return this.#call(cell, { operation: "stop", body: { reason }, answer: CellState, signal });
   }

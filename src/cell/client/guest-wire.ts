@@ -88,8 +88,6 @@ export const FileEntry = z.object({
   permissions: z.string().default(""),
   owner: z.string().default(""),
   group: z.string().default(""),
-  modifiedTime: z.string().optional(),
-  symlinkTarget: z.string().optional(),
 });
 export type FileEntry = z.infer<typeof FileEntry>;
 

@@ -135,22 +135,6 @@ export class Cell {
     return this.#lastCut.remember(checkpointId, this.#checkpoint(request));
   }
 
-  async pause(): Promise<CellState> {
-    if (this.state.phase === "paused") return this.state;
-    if (this.state.phase !== "running")
-      throw new RametError("SandboxNotReady", `pause: the sandbox is ${this.state.phase}`);
-    await this.#surroundings.sandbox.engine.pause();
-    return this.#states.set({ phase: "paused", ready: false });
-  }
-
-  async resume(): Promise<CellState> {
-    if (this.state.phase === "running") return this.state;
-    if (this.state.phase !== "paused")
-      throw new RametError("SandboxNotReady", `resume: the sandbox is ${this.state.phase}`);
-    await this.#surroundings.sandbox.engine.resume();
-    return this.#states.set({ phase: "running", ready: true });
-  }
-
   /** Ends the sandbox; a cut that is under way is finished first. */
   async stop(reason: string): Promise<CellState> {
     if (this.#ending) return this.state;

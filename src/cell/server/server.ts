@@ -58,8 +58,6 @@ function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Cal
     "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
     "POST swap": ({ body }) => cell.swap(parsed(RestoreInPlaceCall, body)),
     "POST checkpoint": ({ body }) => cell.checkpoint(parsed(CheckpointRequest, body)),
-    "POST pause": () => cell.pause(),
-    "POST resume": () => cell.resume(),
     "POST stop": ({ body }) => cell.stop(parsed(StopRequest, body).reason),
   };
 }
