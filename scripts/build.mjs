@@ -45,14 +45,14 @@ const programs = [
     banner: requireInModules,
     metafile: true,
   },
-  // It starts once per sandbox and also in images where nothing is installed: one small file.
+  // Starts once per sandbox, also in images where no package is installed: one small file. Node loads CommonJS with less CPU
+  // and memory than an ES module.
   {
     entryPoints: ["src/cell/main.ts"],
-    outfile: "dist/cell.js",
-    minifySyntax: true,
-    minifyWhitespace: true,
+    outfile: "dist/cell.cjs",
+    format: "cjs",
+    minify: true,
     legalComments: "none",
-    banner: requireInModules,
     metafile: true,
   },
   { entryPoints: ["src/index.ts"], outfile: "dist/index.js", packages: "external" },

@@ -1,4 +1,3 @@
-import "./setting/jitless.ts";
 import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";

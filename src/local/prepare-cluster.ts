@@ -56,7 +56,7 @@ function rametProgram(): string[] {
 
 /** The cell's program. Its bundle starts in half the time, so it is taken wherever it was built for this code. */
 function cellProgram(): string[] {
-  return [process.execPath, ownFile("cell.js", join("src", "cell", "main.ts"))];
+  return [process.execPath, ownFile("cell.cjs", join("src", "cell", "main.ts"))];
 }
 
 function ownFile(bundle: string, source: string): string {

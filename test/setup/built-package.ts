@@ -14,7 +14,7 @@ export const builtPrograms = {
   ramet: [process.execPath, join(root, "bin/ramet.mjs")],
   /** `ramet` as its parts start each other. */
   part: [process.execPath, join(root, "dist/ramet.js")],
-  cell: [process.execPath, join(root, "dist/cell.js")],
+  cell: [process.execPath, join(root, "dist/cell.cjs")],
 } as const;
 
 /** Vitest's global set-up: what is built is what is tested, so it is built when a source is newer. */
