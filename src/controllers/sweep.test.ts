@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ManualClock } from "../../test/setup/manual-clock.ts";
-import { publish } from "../../test/contract/store/harness.ts";
+import { publish, shiftedClock } from "../../test/contract/store/harness.ts";
 import { Checkpoint } from "../api/kinds/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
 import { cellBackend } from "../backends/cell.ts";
@@ -20,7 +20,7 @@ describe("sweeping the store", () => {
   let root: string;
   /** How much later than now it is for the store. */
   let later = 0;
-  const now = () => Date.now() + later;
+  const storeClock = shiftedClock(() => later);
   beforeEach(async () => {
     root = await mkdtemp(join(tmpdir(), "ramet-"));
     later = 0;
@@ -30,7 +30,7 @@ describe("sweeping the store", () => {
   /** The real store and backend; the API's objects are these, and `cached` is what an informer has of them. */
   function open({ objects, cached = [] }: { objects: () => Promise<Checkpoint[]>; cached?: Checkpoint[] }) {
     const clock = new ManualClock();
-    const store = directoryStore({ root, now });
+    const store = directoryStore({ root, clock: storeClock });
     const told: string[] = [];
     const tell = (_: object, message: string) => told.push(message);
     const log: Log = { debug: tell, info: tell, warn: tell, error: tell };
@@ -60,9 +60,11 @@ describe("sweeping the store", () => {
 
   it("removes data without an object when it is older than every grant, at start and every ten minutes", async () => {
     const { store, clock, sweep, end, told, counted } = open({ objects: () => Promise.resolve([object("kept")]) });
-    await publish({ store, now }, id("kept"), files);
-    await publish({ store, now }, id("lost"), { "checkpoint.img": "only here" });
-    const session = await openForWrite(await store.grantWrite({ ...id("dead"), ttlMilliseconds: 60_000 }), { now });
+    await publish({ store, clock: storeClock }, id("kept"), files);
+    await publish({ store, clock: storeClock }, id("lost"), { "checkpoint.img": "only here" });
+    const session = await openForWrite(await store.grantWrite({ ...id("dead"), ttlMilliseconds: 60_000 }), {
+      clock: storeClock,
+    });
     await writeFile(join(session.stagingPath, "pages.img"), "of a cell that was killed");
     const swept = sweep();
     await expect.poll(() => clock.waits).toEqual([600_000]);
@@ -85,8 +87,10 @@ describe("sweeping the store", () => {
     const taken = object("taken", "Creating");
     const cached = [object("cached")];
     const { store, clock, sweep, end } = open({ objects: () => Promise.resolve([taken]), cached });
-    await publish({ store, now }, id("cached"), files);
-    const session = await openForWrite(await store.grantWrite({ ...id("taken"), ttlMilliseconds: 60_000 }), { now });
+    await publish({ store, clock: storeClock }, id("cached"), files);
+    const session = await openForWrite(await store.grantWrite({ ...id("taken"), ttlMilliseconds: 60_000 }), {
+      clock: storeClock,
+    });
     await writeFile(join(session.stagingPath, "pages.img"), "of a cell that is slow");
     later = hour + 60_000;
     const swept = sweep();
@@ -100,7 +104,7 @@ describe("sweeping the store", () => {
   it("loses nothing when the API server does not answer or the store is away, and tries again", async () => {
     let answer: () => Promise<Checkpoint[]> = () => Promise.reject(new RametError("Unavailable", "no API server"));
     const { store, clock, sweep, end, told, counted } = open({ objects: () => answer() });
-    await publish({ store, now }, id("lost"), files);
+    await publish({ store, clock: storeClock }, id("lost"), files);
     later = hour + 60_000;
     const swept = sweep();
     await expect.poll(() => clock.waits).toEqual([600_000]);

@@ -1,13 +1,15 @@
+import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Grant } from "../api/cell/grant.ts";
 import { checkedRef } from "./checkpoint-id.ts";
 
 /**
  * Refuses with `GrantInvalid` a grant that is for another use or has expired, and with `InvalidArgument` one that names
- * an illegal namespace or id. `now` is in milliseconds since 1970.
+ * an illegal namespace or id.
  */
-export function checkGrant(grant: Grant, access: Grant["access"], now: number): void {
+export function checkGrant(grant: Grant, access: Grant["access"], clock: Clock): void {
   checkedRef(grant);
+  const now = clock.now().getTime();
   if (grant.access !== access) throw otherUse(grant, access);
   if (grant.expiresAt <= now) {
     throw refused(grant, `it expired ${Math.ceil((now - grant.expiresAt) / 1000)} s ago`);
@@ -29,7 +31,7 @@ export function refused(grant: Grant, why: string): RametError {
 }
 
 /** When a grant of that life ends, in milliseconds since 1970. */
-export function expiryOf(now: number, ttlMilliseconds: number): number {
+export function expiryOf(clock: Clock, ttlMilliseconds: number): number {
   if (!(ttlMilliseconds > 0)) throw new RametError("InvalidArgument", "grant has no time to live");
-  return Math.ceil(now + ttlMilliseconds);
+  return Math.ceil(clock.now().getTime() + ttlMilliseconds);
 }

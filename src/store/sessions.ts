@@ -1,3 +1,4 @@
+import type { Clock } from "../base/clock.ts";
 import type { Phases } from "../base/phases.ts";
 import type { Manifest, ManifestDraft } from "./manifest.ts";
 
@@ -48,8 +49,8 @@ export interface ReadSession {
 export type Step = (name: string) => void | Promise<void>;
 
 interface OpenOptions {
-  /** Milliseconds since 1970, against which a grant expires. */
-  now?: () => number;
+  /** The clock by which a grant expires. @default the system's clock */
+  clock?: Clock;
   onStep?: Step;
   signal?: AbortSignal;
   /**

@@ -1,4 +1,5 @@
 import type { StoreLocation } from "../api/store/store-address.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
 import type { CheckpointStore } from "./checkpoint-store.ts";
 import { directoryStore } from "./directory/store.ts";
 import type { Bucket } from "./objects/bucket.ts";
@@ -9,25 +10,25 @@ import type { Step } from "./sessions.ts";
 export type StorePlace = { directory: string } | StoreLocation;
 
 export interface StoreAtOptions {
-  /** Milliseconds since 1970. @default the system's clock */
-  now?: () => number;
+  /** @default the system's clock */
+  clock?: Clock;
   onStep?: Step;
 }
 
 /** The store in a place. */
 export async function storeAt(place: StorePlace, options: StoreAtOptions = {}): Promise<CheckpointStore> {
   if ("directory" in place) return directoryStore({ root: place.directory, ...options });
-  return objectStore({ bucket: await bucketAt(place), ...options });
+  return objectStore({ bucket: await bucketAt(place, options.clock ?? systemClock), ...options });
 }
 
 /** The clients of clouds are loaded here and nowhere else: they are large, and most processes need none. */
-async function bucketAt(location: StoreLocation): Promise<Bucket> {
+async function bucketAt(location: StoreLocation, clock: Clock): Promise<Bucket> {
   switch (location.driver) {
     case "s3":
-      return (await import("./objects/s3/s3-bucket.ts")).s3Bucket(location);
+      return (await import("./objects/s3/s3-bucket.ts")).s3Bucket(location, { clock });
     case "gcs":
-      return (await import("./objects/gcs/gcs-bucket.ts")).gcsBucket(location);
+      return (await import("./objects/gcs/gcs-bucket.ts")).gcsBucket(location, { clock });
     case "azure":
-      return (await import("./objects/azure/azure-bucket.ts")).azureBucket(location);
+      return (await import("./objects/azure/azure-bucket.ts")).azureBucket(location, { clock });
   }
 }

@@ -146,15 +146,15 @@ test("without it they go, and a second run finds nothing", async () => {
 
 test("what the store would lose is told to the byte, and a run without --dry-run removes and reports just that", async () => {
   const store = directoryStore({ root: cluster.storePath });
-  const under = { store, now: Date.now };
+
   await stepCache(1, 1);
   await recipeWith(1);
-  await publish(under, { namespace, checkpointId: "id-1" }, { "pages.img": "of step 1" });
+  await publish({ store }, { namespace, checkpointId: "id-1" }, { "pages.img": "of step 1" });
   // No Checkpoint has this id. Its second file is in another namespace too, which is not asked for.
-  await publish(under, { namespace, checkpointId: "lost" }, { "pages.img": "of step 1", "checkpoint.img": "lost" });
-  await publish(under, { namespace: "elsewhere", checkpointId: "lost" }, { "checkpoint.img": "lost" });
+  await publish({ store }, { namespace, checkpointId: "lost" }, { "pages.img": "of step 1", "checkpoint.img": "lost" });
+  await publish({ store }, { namespace: "elsewhere", checkpointId: "lost" }, { "checkpoint.img": "lost" });
   const grant = await store.grantWrite({ namespace, checkpointId: "half", ttlMilliseconds: 60_000 });
-  await writeFiles((await openForWrite(grant, under)).stagingPath, { "pages.img": "half" });
+  await writeFiles((await openForWrite(grant)).stagingPath, { "pages.img": "half" });
   const before = await store.usage(namespace);
 
   const at = ["--store-path", cluster.storePath] as const;

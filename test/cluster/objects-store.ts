@@ -124,11 +124,7 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
 
     test("ramet gc sweeps the bucket by its address", async () => {
       const { status } = await cluster.checkpoint("t/a-3", ({ status: now }) => now?.phase === "Succeeded");
-      await publish(
-        { store: objectStore({ bucket }), now: Date.now },
-        { namespace: "t", checkpointId: "lost" },
-        { "pages.img": "x" },
-      );
+      await publish({ store: objectStore({ bucket }) }, { namespace: "t", checkpointId: "lost" }, { "pages.img": "x" });
       // Two hours later, when what lies in the store is old enough to go.
       const clock = { ...systemClock, now: () => new Date(Date.now() + 7_200_000) };
       const io = memoryIo({ clock, environment: { XDG_DATA_HOME: "/nowhere", KUBECONFIG: cluster.kubeconfigPath } });

@@ -25,7 +25,7 @@ export async function openClusterStore(io: Io, cluster: Cluster, path: string | 
     throw new RametError("NotFound", `There is no store at ${root}`, { hint: "Correct --store-path." });
   }
   try {
-    const store = await storeAt(place, { now: () => io.clock.now().getTime() });
+    const store = await storeAt(place, { clock: io.clock });
     return { path: root, store: await ofCluster(io, cluster, { store, root }) };
   } catch (thrown) {
     const error = RametError.from(thrown);

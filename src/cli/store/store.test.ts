@@ -15,9 +15,8 @@ beforeEach(async () => {
   await mkdir(root, { recursive: true });
   const store = directoryStore({ root });
   const files = { "pages.img": "x".repeat(2048), "checkpoint.img": "state" };
-  for (const checkpointId of ["one", "two"])
-    await publish({ store, now: Date.now }, { namespace: "a", checkpointId }, files);
-  await publish({ store, now: Date.now }, { namespace: "b", checkpointId: "three" }, { "pages.img": "other" });
+  for (const checkpointId of ["one", "two"]) await publish({ store }, { namespace: "a", checkpointId }, files);
+  await publish({ store }, { namespace: "b", checkpointId: "three" }, { "pages.img": "other" });
   await store.bind("cluster-uid");
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));

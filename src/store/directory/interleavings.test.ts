@@ -12,7 +12,6 @@ import { errnoOf, storeError } from "../store-error.ts";
 import { directoryStore } from "./store.ts";
 
 const namespace = "team-a";
-const now = Date.now;
 const hour = 3_600_000;
 const id = fc.constantFrom("a", "b", "c");
 const page = fc.constantFrom("one", "two");
@@ -98,7 +97,7 @@ async function checkInterleaving(root: string, programs: Operation[][], onStep: 
     }),
   );
   for (const [checkpointId, { digest, page }] of acknowledged) {
-    const image = await restore({ store, now }, { namespace, checkpointId }, digest);
+    const image = await restore({ store }, { namespace, checkpointId }, digest);
     expect(image).toEqual({ "pages.img": page, "checkpoint.img": "shared by all" });
   }
   expect((await store.scrub()).damaged).toEqual([]);

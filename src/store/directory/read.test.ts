@@ -15,11 +15,11 @@ const ttlMilliseconds = 60_000;
 
 let root: string;
 let checkpoint: string;
-let s: { store: CheckpointStore; now: () => number };
+let s: { store: CheckpointStore };
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), "ramet-store-read-"));
   checkpoint = join(root, "team-a", "checkpoints", "c1");
-  s = { store: directoryStore({ root }), now: Date.now };
+  s = { store: directoryStore({ root }) };
 });
 afterEach(() => rm(root, { recursive: true }));
 

@@ -3,6 +3,7 @@ import { type FileHandle, link, mkdir, mkdtemp, open, rm, symlink } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import { systemClock } from "../../base/clock.ts";
 import { contentDigest } from "../content-digest.ts";
 import { checkGrant, refused } from "../grant-check.ts";
 import { lost, type Manifest, type ManifestFile } from "../manifest.ts";
@@ -23,7 +24,7 @@ import { publishedManifest } from "./published.ts";
 
 /** The cell's side of a restore; `openForRead` says what it promises. */
 export async function openDirectoryForRead(grant: DirectoryGrant, options: OpenForReadOptions): Promise<ReadSession> {
-  checkGrant(grant, "read", (options.now ?? Date.now)());
+  checkGrant(grant, "read", options.clock ?? systemClock);
   try {
     const layout = await openNamespaceDirectory(grant);
     const held =

@@ -1,18 +1,18 @@
 import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { StoreUnderTest } from "../../../test/contract/store/harness.ts";
+import { shiftedClock, type StoreUnderTest } from "../../../test/contract/store/harness.ts";
 import { storeContract } from "../../../test/contract/store/store-contract.ts";
 import { directoryStore } from "./store.ts";
 
 async function makeStore(): Promise<StoreUnderTest> {
   const root = await mkdtemp(join(tmpdir(), "ramet-store-"));
   let offset = 0;
-  const now = () => Date.now() + offset;
+  const clock = shiftedClock(() => offset);
   return {
-    store: directoryStore({ root, now }),
+    store: directoryStore({ root, clock }),
     traits: { sharesContent: true, sweptPublication: "fails", filesStored: "sealed" },
-    now,
+    clock,
     advance: (milliseconds) => {
       offset += milliseconds;
     },

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { link, readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
 import type { CheckpointStore, StoreHealth, StoreUsage } from "../checkpoint-store.ts";
@@ -24,20 +25,20 @@ export interface DirectoryStoreOptions {
   cellPath?: (namespace: string) => string;
   /** `probe` says `StoreFull` below this. Default: 256 MiB. */
   minimumFreeBytes?: number;
-  /** Milliseconds since 1970. Default: the system's clock. */
-  now?: () => number;
+  /** @default the system's clock */
+  clock?: Clock;
   onStep?: Step;
 }
 
 /** A store in a folder of this machine, or of a file system that all nodes mount. */
 export function directoryStore(options: DirectoryStoreOptions): CheckpointStore {
-  const { root, now = Date.now } = options;
+  const { root, clock = systemClock } = options;
   const step: Step = async (name) => options.onStep?.(name);
   const cellPath = options.cellPath ?? ((namespace) => join(root, namespace));
 
   function grantFor(ref: CheckpointRef, access: DirectoryGrant["access"], ttlMilliseconds: number): DirectoryGrant {
     const { namespace, checkpointId } = ref;
-    const expiresAt = expiryOf(now(), ttlMilliseconds);
+    const expiresAt = expiryOf(clock, ttlMilliseconds);
     return { driver: "directory", access, namespace, checkpointId, path: cellPath(namespace), expiresAt };
   }
 
@@ -89,7 +90,8 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
         const layout = await directoryOf(ref.namespace);
         return layout === undefined ? { removed: false, freedBytes: 0 } : removeCheckpoint(layout, ref, step);
       }),
-    sweep: (request) => guarded(`sweeping the store ${root}`, () => sweepStore(root, request, { now: now(), step })),
+    sweep: (request) =>
+      guarded(`sweeping the store ${root}`, () => sweepStore(root, request, { now: clock.now().getTime(), step })),
     scrub: (request = {}) => guarded(`scrubbing the store ${root}`, () => scrubStore(root, request)),
     usage: (namespace) =>
       guarded(`measuring namespace ${namespace}`, async () => {

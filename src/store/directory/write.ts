@@ -2,6 +2,7 @@ import { constants } from "node:fs";
 import { mkdir, open, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import { systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { phaseTimer } from "../../base/phases.ts";
 import { contentDigest } from "../content-digest.ts";
@@ -29,9 +30,9 @@ export async function openDirectoryForWrite(
   grant: DirectoryGrant,
   options: OpenForWriteOptions,
 ): Promise<WriteSession> {
-  const now = options.now ?? Date.now;
+  const { clock = systemClock } = options;
   const what = `opening checkpoint ${grant.checkpointId} for writing`;
-  checkGrant(grant, "write", now());
+  checkGrant(grant, "write", clock);
   return guarded(what, async () => {
     const layout = await openNamespaceDirectory(grant);
     await requireRoom(layout, grant, options.expectedBytes ?? 0);
@@ -43,7 +44,7 @@ export async function openDirectoryForWrite(
       stagingPath: attempt.image,
       published: await findPublished(layout, grant),
       publish: async (draft, signal) => {
-        checkGrant(grant, "write", now());
+        checkGrant(grant, "write", clock);
         return guarded(`publishing checkpoint ${grant.checkpointId}`, () =>
           publish({ layout, attempt, grant, step: async (name) => options.onStep?.(name), signal }, draft),
         );

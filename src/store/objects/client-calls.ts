@@ -63,7 +63,11 @@ function clientError(
   cloud: CloudErrors,
   { what: { verb, key, writes = false }, error }: { what: ClientCall; error: unknown },
 ): unknown {
-  if (error instanceof RametError || (error instanceof Error && error.name === "AbortError")) return error;
+  if (
+    (error instanceof RametError && error.code !== "Timeout") ||
+    (error instanceof Error && error.name === "AbortError")
+  )
+    return error;
   const refusal = cloud.refusalOf(error);
   const what = `${verb} ${key === undefined ? store : `${store}/${key}`}`;
   // Azure's client adds lines with numbers of the request.

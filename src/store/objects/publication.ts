@@ -7,7 +7,7 @@ import { decodeManifest, digestOf, lost, type Manifest, parseManifest, sizeOf, v
 import type { PublishedCheckpoint } from "../sessions.ts";
 import { type Bucket, readWhole } from "./bucket.ts";
 import { attemptExpiry, publicationKey } from "./layout.ts";
-import { callSigned } from "./signed-http.ts";
+import { type CallContext, callSigned } from "./signed-http.ts";
 
 /** What stands in a checkpoint's publication: its manifest, and the attempt whose files it is about. */
 export interface PublicationObject {
@@ -66,8 +66,8 @@ const mostBytes = 4 << 20;
 /** What is published under the id of a grant; `undefined`: nothing. */
 export async function readPublished(
   grant: Extract<Grant, { driver: "objects" }>,
-  signal?: AbortSignal,
+  context: CallContext,
 ): Promise<PublicationObject | undefined> {
-  const { outcome, body } = await callSigned(grant.publication, { method: "GET", signal }, mostBytes);
+  const { outcome, body } = await callSigned(grant.publication, { method: "GET", ...context }, mostBytes);
   return outcome === "absent" ? undefined : decodePublication(body, grant);
 }

@@ -3,6 +3,7 @@ import { createReadStream } from "node:fs";
 import { open, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { ObjectsWriteGrant, SignedRequest } from "../../api/cell/grant.ts";
+import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { phaseTimer } from "../../base/phases.ts";
 import { type ContentDigest, hashFile } from "../content-digest.ts";
@@ -12,19 +13,20 @@ import type { Publication, PublishedCheckpoint, Step } from "../sessions.ts";
 import { alreadyPublished } from "../store-error.ts";
 import { allOrNone } from "./client-calls.ts";
 import { encodePublication, publishedCheckpoint, readPublished } from "./publication.ts";
-import { callSigned } from "./signed-http.ts";
+import { type CallContext, callSigned } from "./signed-http.ts";
 
 export interface Attempt {
   grant: ObjectsWriteGrant;
   /** The folder that has the files. */
   stagingPath: string;
+  clock: Clock;
   step: Step;
   signal: AbortSignal | undefined;
 }
 
 /** All files, then the one object that makes them a checkpoint, which the store takes only where there is none. */
 export async function publish(attempt: Attempt, draft: ManifestDraft): Promise<Publication> {
-  const { grant, step, signal } = attempt;
+  const { grant, clock, step, signal } = attempt;
   const timer = phaseTimer();
   const places = await placesOf(attempt);
   const files = await allOrNone(signal, places, async (place, until) => ({
@@ -39,7 +41,7 @@ export async function publish(attempt: Attempt, draft: ManifestDraft): Promise<P
   const published = { manifestDigest: encodeManifest(manifest).digest, sizeBytes: sizeOf(manifest) };
   if (!(await isPublished(attempt, published))) {
     await allOrNone(signal, files, async ({ request, path, ...file }, until) => {
-      const taken = await uploadFile(request, path, { ...file, signal: until });
+      const taken = await uploadFile(request, path, { ...file, clock, signal: until });
       if (!taken) throw refused(grant, "it was used already");
       await step("file uploaded");
     });
@@ -55,9 +57,9 @@ export async function publish(attempt: Attempt, draft: ManifestDraft): Promise<P
 /** What is published under the grant's id; `undefined`: nothing. */
 export async function findPublished(
   grant: ObjectsWriteGrant,
-  signal?: AbortSignal,
+  context: CallContext,
 ): Promise<PublishedCheckpoint | undefined> {
-  const publication = await readPublished(grant, signal);
+  const publication = await readPublished(grant, context);
   return publication && publishedCheckpoint(publication, grant);
 }
 
@@ -96,18 +98,18 @@ function tooManyFiles(count: number, most: number): RametError {
 }
 
 /** Whether a former attempt has published the same. @throws RametError `AlreadyExists`: it has published something else */
-async function isPublished({ grant, signal }: Attempt, published: PublishedCheckpoint): Promise<boolean> {
-  const former = await findPublished(grant, signal);
+async function isPublished({ grant, clock, signal }: Attempt, published: PublishedCheckpoint): Promise<boolean> {
+  const former = await findPublished(grant, { clock, signal });
   if (former === undefined || former.manifestDigest === published.manifestDigest) return former !== undefined;
   throw alreadyPublished(grant, former.manifestDigest);
 }
 
 /** The one instant at which the checkpoint comes to be. Only a removal at the same time makes a second try worthwhile. */
 async function takeId(attempt: Attempt, bytes: Buffer, published: PublishedCheckpoint): Promise<void> {
-  const { grant, signal } = attempt;
+  const { grant, clock, signal } = attempt;
   const headers = { "content-length": `${bytes.length}` };
   for (let tries = 3; tries > 0; tries -= 1) {
-    const { outcome } = await callSigned(grant.publish, { method: "PUT", headers, body: bytes, signal });
+    const { outcome } = await callSigned(grant.publish, { method: "PUT", headers, body: bytes, clock, signal });
     if (outcome === "done" || (await isPublished(attempt, published))) return;
   }
   throw alreadyPublished(grant, "that is missing");
@@ -138,13 +140,13 @@ async function uploadDigest(path: string, signal: AbortSignal): Promise<UploadDi
 async function uploadFile(
   request: SignedRequest,
   path: string,
-  { md5, sizeBytes, signal }: UploadDigest & { signal: AbortSignal },
+  { md5, sizeBytes, clock, signal }: UploadDigest & CallContext,
 ): Promise<boolean> {
   const headers = { "content-length": `${sizeBytes}`, "content-md5": md5 };
   const content =
     sizeBytes < largeBytes
       ? { headers, body: await readFile(path) }
       : { headers: { ...headers, expect: "100-continue" }, upload: () => createReadStream(path, { highWaterMark }) };
-  const { outcome, tries } = await callSigned(request, { method: "PUT", ...content, signal });
+  const { outcome, tries } = await callSigned(request, { method: "PUT", ...content, clock, signal });
   return outcome === "done" || tries > 1;
 }

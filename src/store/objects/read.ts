@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as immediate } from "node:timers/promises";
 import type { ObjectsReadGrant, SignedRequest } from "../../api/cell/grant.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { checkGrant, refused } from "../grant-check.ts";
 import { decodeManifest, lost, type ManifestFile } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
@@ -14,10 +15,11 @@ import { callSigned, inCell, type SignedAnswer } from "./signed-http.ts";
 
 /** The cell's side of a restore; `openForRead` says what it promises. All of the checkpoint is here when this answers. */
 export async function openObjectsForRead(grant: ObjectsReadGrant, options: OpenForReadOptions): Promise<ReadSession> {
-  checkGrant(grant, "read", (options.now ?? Date.now)());
+  const { clock = systemClock } = options;
+  checkGrant(grant, "read", clock);
   if (!isPublicationUrl(grant.publication.url, grant)) throw refused(grant, "it is signed for another checkpoint");
   return inCell(`opening checkpoint ${grant.checkpointId} for reading`, grant, async () => {
-    const publication = await readPublished(grant, options.signal);
+    const publication = await readPublished(grant, { clock, signal: options.signal });
     if (publication === undefined) throw lost(grant, "it is not in the store");
     const manifest = decodeManifest(publication.manifestBytes, grant, grant.manifestDigest);
     await options.onStep?.("manifest");
@@ -25,7 +27,7 @@ export async function openObjectsForRead(grant: ObjectsReadGrant, options: OpenF
     const release = (): Promise<void> => rm(imagePath, { recursive: true, force: true });
     try {
       await allOrNone(options.signal, manifest.files, (file, signal, index) =>
-        downloadFile(grant, file, { index, path: join(imagePath, file.name), signal }),
+        downloadFile(grant, file, { index, path: join(imagePath, file.name), clock, signal }),
       );
     } catch (error) {
       await release();
@@ -49,13 +51,13 @@ const sliceBytes = 1 << 20;
 async function downloadFile(
   grant: ObjectsReadGrant,
   file: ManifestFile,
-  { index, path, signal }: { index: number; path: string; signal: AbortSignal },
+  { index, path, clock, signal }: { index: number; path: string; clock: Clock; signal: AbortSignal },
 ): Promise<void> {
   const signed = grant.files[index];
   if (signed === undefined) throw lost(grant, "it was published after its grant was given");
   const target = await open(path, "wx", 0o400);
   try {
-    const digest = await download(signed, file.sizeBytes, { target, signal });
+    const digest = await download(signed, file.sizeBytes, { target, clock, signal });
     if (digest === undefined) throw lost(grant, `its file ${file.name} is not in the store, or shorter than published`);
     if (digest === file.digest) return;
     throw lost(grant, `its file ${file.name} hashes to ${digest}, published was ${file.digest}`);
@@ -68,14 +70,14 @@ async function downloadFile(
 async function download(
   signed: SignedRequest,
   sizeBytes: number,
-  { target, signal }: { target: FileHandle; signal: AbortSignal },
+  { target, clock, signal }: { target: FileHandle; clock: Clock; signal: AbortSignal },
 ): Promise<string | undefined> {
   const hash = createHash("sha256");
   const coming: Promise<SignedAnswer>[] = [];
   let next = 0;
   for (let start = 0; start < sizeBytes; start += partBytes) {
     for (; next < sizeBytes && coming.length < partsAtOnce; next += partBytes) {
-      const part = getPart(signed, next, { length: Math.min(partBytes, sizeBytes - next), signal });
+      const part = getPart(signed, next, { length: Math.min(partBytes, sizeBytes - next), clock, signal });
       // Of several that fail, the first in order is told.
       part.catch(() => undefined);
       coming.push(part);
@@ -90,10 +92,10 @@ async function download(
 function getPart(
   signed: SignedRequest,
   start: number,
-  { length, signal }: { length: number; signal: AbortSignal },
+  { length, clock, signal }: { length: number; clock: Clock; signal: AbortSignal },
 ): Promise<SignedAnswer> {
   const headers = { range: `bytes=${start}-${start + length - 1}` };
-  return callSigned(signed, { method: "GET", headers, signal }, length);
+  return callSigned(signed, { method: "GET", headers, clock, signal }, length);
 }
 
 async function hashInSlices(hash: Hash, bytes: Buffer): Promise<void> {

@@ -3,10 +3,12 @@ import { type ClientRequest, request as httpRequest, type IncomingMessage } from
 import { request as httpsRequest } from "node:https";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Grant, SignedRequest } from "../../api/cell/grant.ts";
+import { backoffMilliseconds } from "../../base/backoff.ts";
+import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { readBody } from "../../base/read-body.ts";
+import { within } from "../../base/within.ts";
 import { refused } from "../grant-check.ts";
 import { errnoOf, guarded, scratchHint } from "../store-error.ts";
 import { kindOfRefusal, type Refusal, refusalError, sayRefusal } from "./refusal.ts";
@@ -16,7 +18,8 @@ const idleMilliseconds = 60_000;
 /** The longest that one request may take, however it crawls. */
 export const requestMilliseconds = 600_000;
 const continueMilliseconds = 1_000;
-const firstPauseMilliseconds = 200;
+/** Each delay is random within ±50 %, so that many cells refused at the same time do not retry together. */
+const backoff = { baseMilliseconds: 300, maxMilliseconds: 60_000, jitter: 2 / 3 };
 const mostTries = 5;
 
 /** What the store has answered to a signed request, other than that it is done. */
@@ -29,14 +32,18 @@ export class Refused extends Error {
   }
 }
 
-export interface SignedCall {
+export interface CallContext {
+  clock: Clock;
+  signal?: AbortSignal | undefined;
+}
+
+export interface SignedCall extends CallContext {
   method: "GET" | "PUT";
   /** Beside those that are signed. */
   headers?: Record<string, string>;
   body?: Buffer;
   /** A large body, of the length that `headers` say, from its beginning at each try. */
   upload?: () => Readable;
-  signal?: AbortSignal | undefined;
 }
 
 export interface SignedAnswer {
@@ -64,22 +71,28 @@ export async function callSigned(request: SignedRequest, call: SignedCall, mostB
       if (kind === "absent" || kind === "exists") return { outcome: kind, body: Buffer.alloc(0), tries };
       if (kind !== "passing" || tries === mostTries) throw refused;
     }
-    // Many cells that were refused at once do not come again at once.
-    await sleep(firstPauseMilliseconds * 2 ** (tries - 1) * (0.5 + Math.random()), undefined, { signal: call.signal });
+    const pause = delay(call.clock, backoffMilliseconds(backoff, tries - 1, Math.random), call.signal);
+    // An aborted delay ends the call at the start of the next try.
+    await pause.catch(() => undefined);
   }
 }
 
-async function callOnce({ url, headers }: SignedRequest, call: SignedCall, mostBytes: number): Promise<Buffer> {
-  const limit = AbortSignal.timeout(requestMilliseconds);
-  const signal = call.signal === undefined ? limit : AbortSignal.any([call.signal, limit]);
-  const send = url.startsWith("https:") ? httpsRequest : httpRequest;
-  const request = send(url, { method: call.method, headers: { ...headers, ...call.headers }, signal });
+function callOnce(signed: SignedRequest, call: SignedCall, mostBytes: number): Promise<Buffer> {
+  const { clock, signal } = call;
+  const deadline = { clock, milliseconds: requestMilliseconds, what: "the request", signal };
+  return within(deadline, (signal) => send(signed, { ...call, signal }, mostBytes));
+}
+
+async function send({ url, headers }: SignedRequest, call: SignedCall, mostBytes: number): Promise<Buffer> {
+  const { clock, method, signal } = call;
+  const makeRequest = url.startsWith("https:") ? httpsRequest : httpRequest;
+  const request = makeRequest(url, { method, headers: { ...headers, ...call.headers }, ...(signal && { signal }) });
   request.setTimeout(idleMilliseconds, () => request.destroy(new Error(`no byte in ${idleMilliseconds / 1000} s`)));
   // A connection that is reset after the answer began tells the request as well as the answer; only the latter counts.
   request.on("error", () => undefined);
   const answered = once(request, "response") as Promise<[IncomingMessage]>;
   if (call.upload === undefined) request.end(call.body);
-  else await startUpload(request, answered, call.upload);
+  else await startUpload(request, answered, { upload: call.upload, clock });
   const [response] = await answered;
   const { statusCode: status = 0 } = response;
   if (status >= 200 && status < 300) return readBody(response, mostBytes, "the response");
@@ -93,12 +106,24 @@ async function callOnce({ url, headers }: SignedRequest, call: SignedCall, mostB
  * Sends a large body when the store says that it wants it (`Expect: 100-continue`), or says nothing for a while: one that
  * refuses says so before gigabytes are sent, and its answer is not lost with the connection that it then breaks.
  */
-async function startUpload(request: ClientRequest, answered: Promise<unknown>, upload: () => Readable): Promise<void> {
+async function startUpload(
+  request: ClientRequest,
+  answered: Promise<unknown>,
+  { upload, clock }: { upload: () => Readable; clock: Clock },
+): Promise<void> {
+  const decided = new AbortController();
+  const silent = delay(clock, continueMilliseconds, decided.signal).then(
+    () => true,
+    () => false,
+  );
   request.flushHeaders();
   const wanted = once(request, "continue").then(() => true);
-  const unsaid = sleep(continueMilliseconds, true, { ref: false });
-  if (await Promise.race([wanted, unsaid, answered.then(() => false)])) {
-    pipeline(upload(), request).catch(() => undefined);
+  try {
+    if (await Promise.race([wanted, silent, answered.then(() => false)])) {
+      pipeline(upload(), request).catch(() => undefined);
+    }
+  } finally {
+    decided.abort();
   }
 }
 

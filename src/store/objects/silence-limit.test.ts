@@ -1,59 +1,76 @@
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { silenceLimit, silenceMilliseconds } from "./silence-limit.ts";
 
-beforeEach(() => vi.useFakeTimers());
-afterEach(() => vi.useRealTimers());
+describe("silenceLimit", () => {
+  it("aborts a request that gets no response and throws Timeout", async () => {
+    const clock = new ManualClock();
+    const { during, signal } = silenceLimit({ clock });
+    const result = during(() => untilAborted(signal));
+    clock.advance(silenceMilliseconds);
+    await expect(result).rejects.toMatchObject({ code: "Timeout", message: "the request timed out after 60 s" });
+    expect(clock.waits).toEqual([]);
+  });
 
-/** As a client does: it waits until it is told to stop. */
-function untilStopped(signal: AbortSignal): Promise<never> {
+  it("throws the client's error when the caller aborts", async () => {
+    const caller = new AbortController();
+    const { during, signal } = silenceLimit({ clock: new ManualClock(), signal: caller.signal });
+    const result = during(() => untilAborted(signal));
+    caller.abort();
+    await expect(result).rejects.toMatchObject({ name: "AbortError" });
+  });
+
+  it("limits the wait for each chunk but not for the whole body, and closes the body after a timeout", async () => {
+    const clock = new ManualClock();
+    const { chunks, signal } = silenceLimit({ clock });
+    const close = vi.fn();
+    const read = chunks(slowBody({ clock, signal, close }));
+    for (const expected of ["a", "b"]) {
+      const next = read.next();
+      await vi.waitFor(() => {
+        expect(clock.waits).toEqual([silenceMilliseconds - 1, silenceMilliseconds]);
+      });
+      clock.advance(silenceMilliseconds - 1);
+      expect(await next).toMatchObject({ value: expected });
+    }
+    const last = read.next();
+    await vi.waitFor(() => {
+      expect(clock.waits).toEqual([silenceMilliseconds]);
+    });
+    clock.advance(silenceMilliseconds);
+    await expect(last).rejects.toMatchObject({ code: "Timeout" });
+    expect(close).toHaveBeenCalledOnce();
+  });
+});
+
+/** Behaves like a cloud client: waits until its signal aborts. */
+function untilAborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     signal.addEventListener("abort", () => {
-      reject(new DOMException("given up", "AbortError"));
+      reject(new DOMException("aborted", "AbortError"));
     });
   });
 }
 
-it("ends what is never answered, and says why", async () => {
-  const { during, signal } = silenceLimit();
-  const ended = expect(during(() => untilStopped(signal))).rejects.toThrow("nothing came for 60 s");
-  await vi.advanceTimersByTimeAsync(silenceMilliseconds);
-  await ended;
-});
+interface SlowBody {
+  clock: ManualClock;
+  signal: AbortSignal;
+  close: () => void;
+}
 
-it("leaves what the caller gave up as it is", async () => {
-  const caller = new AbortController();
-  const { during, signal } = silenceLimit(caller.signal);
-  const ended = expect(during(() => untilStopped(signal))).rejects.toMatchObject({ name: "AbortError" });
-  caller.abort();
-  await ended;
-});
-
-it("bounds each chunk of a body, however long all of it takes, and ends the body with its reader", async () => {
-  const { chunks, signal } = silenceLimit();
+/** Two chunks, each just in time, then silence. */
+async function* slowBody({ clock, signal, close }: SlowBody): AsyncGenerator<string> {
   const chunk = (text: string) =>
     new Promise<string>((resolve) => {
-      setTimeout(() => {
+      clock.schedule(silenceMilliseconds - 1, () => {
         resolve(text);
-      }, silenceMilliseconds - 1);
+      });
     });
-  const end = vi.fn();
-  async function* body(): AsyncGenerator<string> {
-    try {
-      yield await chunk("a");
-      yield await chunk("b");
-      await untilStopped(signal);
-    } finally {
-      end();
-    }
+  try {
+    yield await chunk("a");
+    yield await chunk("b");
+    await untilAborted(signal);
+  } finally {
+    close();
   }
-  const read = chunks(body());
-  for (const expected of ["a", "b"]) {
-    const next = read.next();
-    await vi.advanceTimersByTimeAsync(silenceMilliseconds - 1);
-    expect(await next).toMatchObject({ value: expected });
-  }
-  const refused = expect(read.next()).rejects.toThrow("nothing came");
-  await vi.advanceTimersByTimeAsync(silenceMilliseconds);
-  await refused;
-  expect(end).toHaveBeenCalledOnce();
-});
+}

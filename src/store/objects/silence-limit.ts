@@ -1,35 +1,33 @@
-/** The longest that a cloud may be silent while a controller waits for it, the client's own tries included. */
+import type { Clock } from "../../base/clock.ts";
+import { within } from "../../base/within.ts";
+
+/** The longest time that a cloud may send nothing while a controller waits for it, the client's own retries included. */
 export const silenceMilliseconds = 60_000;
 
-/** Bounds a client that has no limit of its own: one that is never answered would wait for ever. */
+/** Bounds the waits of a client that has no time limit: without it, a request that gets no response waits forever. */
 export interface SilenceLimit {
-  /** What the client has to stop at: the caller's signal, or the end of patience. */
+  /** The signal for the client: it aborts with the caller's signal, or when the cloud is silent for too long. */
   signal: AbortSignal;
-  /** What `operation` gives. @throws Error where nothing came for too long */
+  /** Waits for `operation`. @throws RametError `Timeout` when it takes too long */
   during: <T>(operation: () => Promise<T>) => Promise<T>;
-  /** A body, of which each chunk may take that long. */
+  /** Yields the chunks of a body; each chunk has the full time. */
   chunks: <T>(body: AsyncIterable<T>) => AsyncGenerator<T>;
 }
 
-export function silenceLimit(signal?: AbortSignal): SilenceLimit {
-  const silent = new AbortController();
+export function silenceLimit({ clock, signal }: { clock: Clock; signal?: AbortSignal | undefined }): SilenceLimit {
+  const ended = new AbortController();
+  const deadline = { clock, milliseconds: silenceMilliseconds, what: "the request", signal };
 
-  async function during<T>(operation: () => Promise<T>): Promise<T> {
-    const timer = setTimeout(() => {
-      silent.abort();
-    }, silenceMilliseconds);
-    try {
-      return await operation();
-    } catch (error) {
-      if (!silent.signal.aborted || signal?.aborted === true) throw error;
-      throw new Error(`nothing came for ${silenceMilliseconds / 1000} s`, { cause: error });
-    } finally {
-      clearTimeout(timer);
-    }
-  }
+  const during = <T>(operation: () => Promise<T>): Promise<T> =>
+    within(deadline, (expired) => {
+      expired.addEventListener("abort", () => {
+        ended.abort();
+      });
+      return operation();
+    });
 
   return {
-    signal: signal === undefined ? silent.signal : AbortSignal.any([signal, silent.signal]),
+    signal: signal === undefined ? ended.signal : AbortSignal.any([signal, ended.signal]),
     during,
     async *chunks(body) {
       const chunks = body[Symbol.asyncIterator]();

@@ -1,4 +1,5 @@
 import type { ObjectsReadGrant, ObjectsWriteGrant } from "../../api/cell/grant.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
 import type { CheckpointStore, StoreHealth, StoreUsage } from "../checkpoint-store.ts";
@@ -16,17 +17,17 @@ import { sweepStore } from "./sweep.ts";
 
 export interface ObjectStoreOptions {
   bucket: Bucket;
-  /** Milliseconds since 1970. @default the system's clock */
-  now?: () => number;
+  /** @default the system's clock */
+  clock?: Clock;
   onStep?: Step;
 }
 
 /** A store in a bucket of an object store. Cells reach it by requests that are signed for them, one by one. */
 export function objectStore(options: ObjectStoreOptions): CheckpointStore {
-  const { bucket, now = Date.now } = options;
+  const { bucket, clock = systemClock } = options;
   const step: Step = async (name) => options.onStep?.(name);
 
-  const termOf = (ttlMilliseconds: number) => ({ ttlMilliseconds, expiresAt: expiryOf(now(), ttlMilliseconds) });
+  const termOf = (ttlMilliseconds: number) => ({ ttlMilliseconds, expiresAt: expiryOf(clock, ttlMilliseconds) });
 
   function find(request: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
     return guarded(`looking for checkpoint ${request.checkpointId}`, async () => {
@@ -62,7 +63,9 @@ export function objectStore(options: ObjectStoreOptions): CheckpointStore {
         removeCheckpoint(bucket, checkedRef(request), step),
       ),
     sweep: (request) =>
-      guarded(`sweeping the store ${bucket.name}`, () => sweepStore(bucket, request, { now: now(), step })),
+      guarded(`sweeping the store ${bucket.name}`, () =>
+        sweepStore(bucket, request, { now: clock.now().getTime(), step }),
+      ),
     scrub: (request = {}) => guarded(`scrubbing the store ${bucket.name}`, () => scrubStore(bucket, request)),
     usage: (namespace) =>
       guarded(`measuring namespace ${namespace}`, async () => usageOf(bucket, checkedNamespace(namespace))),

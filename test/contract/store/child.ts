@@ -11,7 +11,7 @@ import { storeError } from "../../../src/store/store-error.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { draft } from "./draft.ts";
 import { namespace, type Order } from "./order.ts";
-import { imageOf, writeFiles } from "./harness.ts";
+import { imageOf, shiftedClock, writeFiles } from "./harness.ts";
 
 async function main(order: Order): Promise<unknown> {
   let times = 0;
@@ -23,11 +23,11 @@ async function main(order: Order): Promise<unknown> {
     setInterval(() => undefined, 1 << 30);
     await new Promise(() => undefined);
   };
-  const now = () => Date.now() + (order.later ?? 0);
+  const clock = shiftedClock(() => order.later ?? 0);
   const store =
     order.place === undefined
       ? directoryStore({ root: order.root, onStep, minimumFreeBytes: 64 << 10 })
-      : await storeAt(order.place, { onStep, now });
+      : await storeAt(order.place, { onStep, clock });
   const ref = { namespace, checkpointId: order.checkpointId };
   switch (order.operation) {
     case "publish": {

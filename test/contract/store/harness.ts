@@ -1,5 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import type { CheckpointRef } from "../../../src/store/checkpoint-id.ts";
 import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
 import type { ManifestDraft } from "../../../src/store/manifest.ts";
@@ -24,8 +25,8 @@ export interface StoreTraits {
 export interface StoreUnderTest {
   store: CheckpointStore;
   traits: StoreTraits;
-  /** Milliseconds since 1970, as the store and the cells see them; not before the times that the driver records. */
-  now: () => number;
+  /** The clock of the store and the cells; never behind the times that the driver records. */
+  clock: Clock;
   /** A folder of the cells' own, in which the suite leaves what killed cells leave. */
   scratchPath?: string;
   advance(milliseconds: number): void;
@@ -34,18 +35,26 @@ export interface StoreUnderTest {
   dispose(): Promise<void>;
 }
 
+/** What the functions below need of a store. @default clock: the system's clock */
+type StoreAndClock = Pick<StoreUnderTest, "store"> & { clock?: Clock };
+
+/** The system's clock, ahead by `offset` milliseconds. */
+export function shiftedClock(offset: () => number): Clock {
+  return { ...systemClock, now: () => new Date(Date.now() + offset()) };
+}
+
 export type Files = Record<string, string | Uint8Array>;
 
 export const ttlMilliseconds = 60_000;
 
 /** Publishes as a cell does: by a grant, with files written into the staging folder. */
 export async function publish(
-  { store, now }: Pick<StoreUnderTest, "store" | "now">,
+  { store, clock = systemClock }: StoreAndClock,
   ref: CheckpointRef,
   files: Files,
   changes: Partial<ManifestDraft> = {},
 ): Promise<Publication> {
-  const session = await openForWrite(await store.grantWrite({ ...ref, ttlMilliseconds }), { now });
+  const session = await openForWrite(await store.grantWrite({ ...ref, ttlMilliseconds }), { clock });
   try {
     await writeFiles(session.stagingPath, files);
     return await session.publish(draft(changes));
@@ -78,16 +87,16 @@ export async function writeFiles(directory: string, files: Files): Promise<void>
 }
 
 export async function openRead(
-  { store, now }: Pick<StoreUnderTest, "store" | "now">,
+  { store, clock = systemClock }: StoreAndClock,
   ref: CheckpointRef,
   manifestDigest: string,
 ): Promise<ReadSession> {
-  return openForRead(await store.grantRead({ ...ref, manifestDigest, ttlMilliseconds }), { now });
+  return openForRead(await store.grantRead({ ...ref, manifestDigest, ttlMilliseconds }), { clock });
 }
 
 /** What a restore would read: all files of a checkpoint. */
 export async function restore(
-  underTest: Pick<StoreUnderTest, "store" | "now">,
+  underTest: StoreAndClock,
   ref: CheckpointRef,
   manifestDigest: string,
 ): Promise<Record<string, string>> {

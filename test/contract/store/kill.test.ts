@@ -9,8 +9,6 @@ import { publish, restore } from "./harness.ts";
 import { runChild } from "./run-child.ts";
 import { expectSound as expectStoreSound, files, publishNeighbour, victim } from "./victim.ts";
 
-const now = Date.now;
-
 let root: string;
 let store: CheckpointStore;
 let neighbourDigest: string;
@@ -43,16 +41,16 @@ test.each([
   await killAt("publish", step, time);
   expect(await store.has(victim)).toBe(false);
   await expectSound(5);
-  const { manifestDigest } = await publish({ store, now }, victim, files);
-  expect(await restore({ store, now }, victim, manifestDigest)).toEqual(files);
+  const { manifestDigest } = await publish({ store }, victim, files);
+  expect(await restore({ store }, victim, manifestDigest)).toEqual(files);
 });
 
 test.each(["renamed", "published"])("a publisher killed at %s leaves the whole checkpoint", async (step) => {
   await killAt("publish", step);
   const found = await store.find(victim);
-  expect(await restore({ store, now }, victim, found?.manifestDigest ?? "")).toEqual(files);
+  expect(await restore({ store }, victim, found?.manifestDigest ?? "")).toEqual(files);
   await expectSound(100_009);
-  const again = await publish({ store, now }, victim, files);
+  const again = await publish({ store }, victim, files);
   expect(again.manifestDigest).toBe(found?.manifestDigest);
 });
 
@@ -62,7 +60,7 @@ test.each([
   ["content-taken", 1],
   ["content-taken", 2],
 ])("a remover killed at %s %i has removed it, and only it", async (step, time) => {
-  await publish({ store, now }, victim, files);
+  await publish({ store }, victim, files);
   await killAt("remove", step, time);
   expect(await store.has(victim)).toBe(false);
   expect(await store.remove(victim)).toMatchObject({ removed: false });
@@ -73,12 +71,12 @@ test("a sweeper killed in the middle has lost nothing", async () => {
   await killAt("publish", "content", 3);
   await store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: 60_000 });
   await killAt("publish", "synced");
-  await publish({ store, now }, victim, files);
+  await publish({ store }, victim, files);
   const published = await store.find(victim);
   await killAt("remove", "doomed");
   await killAt("sweep", "content-taken");
-  const again = await publish({ store, now }, victim, files);
+  const again = await publish({ store }, victim, files);
   expect(again.manifestDigest).toBe(published?.manifestDigest);
   await expectSound(100_009);
-  expect(await restore({ store, now }, victim, again.manifestDigest)).toEqual(files);
+  expect(await restore({ store }, victim, again.manifestDigest)).toEqual(files);
 });

@@ -19,7 +19,7 @@ export function objectsCli(cloud: CloudUnderTest): void {
       const store = await storeAt(location);
       await store.bind("cluster-uid");
       const ref = { namespace: "a", checkpointId: "one" };
-      await publish({ store, now: Date.now }, ref, { "pages.img": "x".repeat(2048) });
+      await publish({ store }, ref, { "pages.img": "x".repeat(2048) });
     });
     afterAll(() => server.stop());
 

@@ -13,11 +13,10 @@ import { startFaultProxy, type Fault, type FaultProxy } from "../../setup/fault-
 import type { ObjectServer } from "../../setup/object-server.ts";
 import type { CloudUnderTest } from "./cloud-under-test.ts";
 import { draft } from "./draft.ts";
-import { imageOf, publish, restore, ttlMilliseconds, writeFiles } from "./harness.ts";
+import { imageOf, publish, restore, shiftedClock, ttlMilliseconds, writeFiles } from "./harness.ts";
 
 const ref = { namespace: "team-a", checkpointId: "c1" };
 const files = { "checkpoint.img": "state", "pages.img": "p".repeat(20 << 20) };
-const now = Date.now;
 
 /** What holds when a cloud, or the way to it, does not do what it should. */
 export function objectsFaults(cloud: CloudUnderTest): void {
@@ -58,14 +57,14 @@ export function objectsFaults(cloud: CloudUnderTest): void {
       ["breaks off answers to readers", 3, "lose-answer", (method) => method === "GET"],
     ])("a store that %s is asked again, and the checkpoint is whole", async (_, count, fault, isMet) => {
       proxy.choose = faults(count, fault, isMet);
-      const { manifestDigest } = await publish({ store, now }, ref, files);
-      expect(await restore({ store, now }, ref, manifestDigest)).toEqual(files);
+      const { manifestDigest } = await publish({ store }, ref, files);
+      expect(await restore({ store }, ref, manifestDigest)).toEqual(files);
       expect((await store.scrub()).damaged).toEqual([]);
       expect(await store.usage("team-a")).toMatchObject({ checkpoints: 1, stagingBytes: 0 });
     });
 
     test("a store that is away says so, to controllers and cells, and is taken up again when it is back", async () => {
-      const { manifestDigest } = await publish({ store, now }, ref, files);
+      const { manifestDigest } = await publish({ store }, ref, files);
       const read = await store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
       const write = await store.grantWrite({ ...ref, checkpointId: "c2", ttlMilliseconds });
       const session = await openForWrite(write, { scratchPath });
@@ -95,7 +94,7 @@ export function objectsFaults(cloud: CloudUnderTest): void {
     });
 
     test("no error says what was signed, nor has it in what caused it", async () => {
-      const { manifestDigest } = await publish({ store, now }, ref, files);
+      const { manifestDigest } = await publish({ store }, ref, files);
       const read = await store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
       const write = await store.grantWrite({ ...ref, checkpointId: "c2", ttlMilliseconds });
       const forged = JSON.parse(
@@ -119,10 +118,10 @@ export function objectsFaults(cloud: CloudUnderTest): void {
     });
 
     test("what the store itself lets expire is refused, however the cell's clock goes", async () => {
-      const { manifestDigest } = await publish({ store, now }, ref, files);
+      const { manifestDigest } = await publish({ store }, ref, files);
       const read = await store.grantRead({ ...ref, manifestDigest, ttlMilliseconds: 1_000 });
-      const yesterday = () => now() - 86_400_000;
-      const open = async () => failure(openForRead(read, { now: yesterday }).then((session) => session.release()));
+      const yesterday = shiftedClock(() => -86_400_000);
+      const open = async () => failure(openForRead(read, { clock: yesterday }).then((session) => session.release()));
       await expect.poll(async () => (await open().catch(() => undefined))?.code).toBe("GrantInvalid");
     });
 
@@ -135,9 +134,9 @@ export function objectsFaults(cloud: CloudUnderTest): void {
       const { manifestDigest } = await first.publish(draft());
       await expect(second.publish(draft())).rejects.toMatchObject({ code: "AlreadyExists" });
       await store.remove(ref);
-      await publish({ store, now }, ref, files);
+      await publish({ store }, ref, files);
       await Promise.all([first.abandon(), second.abandon()]);
-      expect(await restore({ store, now }, ref, manifestDigest)).toEqual(files);
+      expect(await restore({ store }, ref, manifestDigest)).toEqual(files);
     });
 
     test("keys that the store does not know are said to be what is wrong", async () => {

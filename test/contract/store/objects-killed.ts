@@ -7,13 +7,12 @@ import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
 import type { ObjectServer } from "../../setup/object-server.ts";
 import type { CloudUnderTest } from "./cloud-under-test.ts";
-import { publish, restore } from "./harness.ts";
+import { publish, restore, shiftedClock } from "./harness.ts";
 import type { Order } from "./order.ts";
 import { runChild } from "./run-child.ts";
 import { expectSound as expectStoreSound, files, publishNeighbour, victim } from "./victim.ts";
 
 const later = 2 * 3_600_000;
-const now = Date.now;
 
 /** What is left when a process is killed, or its machine: a cell that publishes, a controller that removes. */
 export function objectsKilled(cloud: CloudUnderTest): void {
@@ -34,7 +33,7 @@ export function objectsKilled(cloud: CloudUnderTest): void {
       root = await mkdtemp(join(tmpdir(), "ramet-scratch-"));
       place = await server.makePlace();
       store = await storeAt(place);
-      sweeper = await storeAt(place, { now: () => now() + later });
+      sweeper = await storeAt(place, { clock: shiftedClock(() => later) });
       neighbourDigest = await publishNeighbour(store);
     });
     afterEach(() => rm(root, { recursive: true }));
@@ -58,16 +57,16 @@ export function objectsKilled(cloud: CloudUnderTest): void {
       await killAt("publish", step, time);
       expect(await store.has(victim)).toBe(false);
       await expectSound(5);
-      const { manifestDigest } = await publish({ store, now }, victim, files);
-      expect(await restore({ store, now }, victim, manifestDigest)).toEqual(files);
+      const { manifestDigest } = await publish({ store }, victim, files);
+      expect(await restore({ store }, victim, manifestDigest)).toEqual(files);
     });
 
     test("a publisher killed when it has published leaves the whole checkpoint", async () => {
       await killAt("publish", "published");
       const found = await store.find(victim);
-      expect(await restore({ store, now }, victim, found?.manifestDigest ?? "")).toEqual(files);
+      expect(await restore({ store }, victim, found?.manifestDigest ?? "")).toEqual(files);
       await expectSound(100_014);
-      const again = await publish({ store, now }, victim, files);
+      const again = await publish({ store }, victim, files);
       expect(again.manifestDigest).toBe(found?.manifestDigest);
     });
 
@@ -76,7 +75,7 @@ export function objectsKilled(cloud: CloudUnderTest): void {
       ["deleted", 1],
       ["deleted", 2],
     ])("a remover killed at %s %i has removed it, and only it", async (step, time) => {
-      await publish({ store, now }, victim, files);
+      await publish({ store }, victim, files);
       await killAt("remove", step, time);
       expect(await store.has(victim)).toBe(false);
       expect(await store.remove(victim)).toMatchObject({ removed: false });
@@ -85,9 +84,9 @@ export function objectsKilled(cloud: CloudUnderTest): void {
 
     test("a sweeper killed in the middle has lost nothing, and the next one ends its work", async () => {
       await killAt("publish", "uploaded");
-      const { manifestDigest } = await publish({ store, now }, victim, files);
+      const { manifestDigest } = await publish({ store }, victim, files);
       await killAt("sweep", "deleted", 2);
-      expect(await restore({ store, now }, victim, manifestDigest)).toEqual(files);
+      expect(await restore({ store }, victim, manifestDigest)).toEqual(files);
       await expectSound(100_014);
     });
   });

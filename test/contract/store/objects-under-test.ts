@@ -6,17 +6,17 @@ import { readWhole, type Bucket } from "../../../src/store/objects/bucket.ts";
 import { fileKey } from "../../../src/store/objects/layout.ts";
 import { findPublication } from "../../../src/store/objects/publication.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";
-import type { StoreUnderTest } from "./harness.ts";
+import { shiftedClock, type StoreUnderTest } from "./harness.ts";
 
 /** A store in an empty bucket, of whatever cloud. */
 export async function objectsUnderTest(bucket: Bucket): Promise<StoreUnderTest> {
   const scratchPath = await mkdtemp(join(tmpdir(), "ramet-scratch-"));
   let offset = 0;
-  const now = () => Date.now() + offset;
+  const clock = shiftedClock(() => offset);
   return {
-    store: objectStore({ bucket, now }),
+    store: objectStore({ bucket, clock }),
     traits: { sharesContent: false, sweptPublication: "spared", filesStored: "uploaded" },
-    now,
+    clock,
     scratchPath,
     advance: (milliseconds) => {
       offset += milliseconds;

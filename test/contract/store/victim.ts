@@ -9,11 +9,10 @@ export const files = { "checkpoint.img": "state", "pages.img": "p".repeat(100_00
 
 const neighbour = { namespace, checkpointId: "neighbour" };
 const neighbourFiles = { "checkpoint.img": "state" };
-const now = Date.now;
 
 /** Publishes one that shares a file with the victim, so that shared content is in play. @returns its manifest's digest */
 export async function publishNeighbour(store: CheckpointStore): Promise<string> {
-  return (await publish({ store, now }, neighbour, neighbourFiles)).manifestDigest;
+  return (await publish({ store }, neighbour, neighbourFiles)).manifestDigest;
 }
 
 export interface Sweep {
@@ -26,7 +25,7 @@ export interface Sweep {
 /** What must hold after any crash: the neighbour is whole, the store is sound, and a sweep leaves no rests. */
 export async function expectSound(store: CheckpointStore, sweep: Sweep, contentBytes: number): Promise<void> {
   const { sweeper, olderThanMilliseconds, neighbourDigest } = sweep;
-  expect(await restore({ store, now }, neighbour, neighbourDigest)).toEqual(neighbourFiles);
+  expect(await restore({ store }, neighbour, neighbourDigest)).toEqual(neighbourFiles);
   expect((await store.scrub()).damaged).toEqual([]);
   await sweeper.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds });
   expect(await store.usage(namespace)).toMatchObject({ contentBytes, stagingBytes: 0 });

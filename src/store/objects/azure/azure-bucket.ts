@@ -1,6 +1,7 @@
 import { ContainerClient, RestError, type StoragePipelineOptions, StorageResponseFormat } from "@azure/storage-blob";
 import type { SignedRequest } from "../../../api/cell/grant.ts";
 import { type AzureLocation, nameOfStore } from "../../../api/store/store-address.ts";
+import { type Clock, systemClock } from "../../../base/clock.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
 import { clientCalls, type CloudErrors } from "../client-calls.ts";
 import { silenceLimit } from "../silence-limit.ts";
@@ -13,10 +14,10 @@ const largestObjectBytes = 5_000 * 2 ** 20;
  * A part of a container of Azure Blob. The controllers are who holds the account's key of the environment, or whom Azure's own
  * tools would find: AKS workload identity, a service principal of the environment, the node's identity, `az login`.
  */
-export function azureBucket(location: AzureLocation): Bucket {
+export function azureBucket(location: AzureLocation, { clock = systemClock }: { clock?: Clock } = {}): Bucket {
   const { account, container, prefix, endpoint: given } = location;
   const endpoint = (given ?? `https://${account}.blob.core.windows.net`).replace(/\/$/, "");
-  const access = azureAccess({ account, container, endpoint }, options);
+  const access = azureAccess({ account, container, endpoint }, { clock, pipeline: options });
   const client = new ContainerClient(`${endpoint}/${container}`, access.credential, options);
   const name = nameOfStore(location);
   const root = prefix === undefined ? "" : `${prefix}/`;
@@ -25,7 +26,7 @@ export function azureBucket(location: AzureLocation): Bucket {
 
   async function sign(key: string, permission: AzurePermission, ttlMilliseconds: number): Promise<SignedRequest> {
     const blob = blobAt(key);
-    const { during } = silenceLimit();
+    const { during } = silenceLimit({ clock });
     const signed = () => during(() => access.sign(blob.name, permission, ttlMilliseconds));
     const query = await call({ verb: "signing a request to" }, signed);
     return { url: `${blob.url}?${query}`, headers: { "x-ms-version": serviceVersion } };
@@ -35,7 +36,7 @@ export function azureBucket(location: AzureLocation): Bucket {
     name,
     largestObjectBytes,
     putIfAbsent: async (key, bytes) => {
-      const { signal: abortSignal, during } = silenceLimit();
+      const { signal: abortSignal, during } = silenceLimit({ clock });
       const conditions = { ifNoneMatch: "*" };
       const put = () => blobAt(key).upload(bytes, bytes.length, { conditions, abortSignal });
       const done = await callUnless("exists", { verb: "writing", key, writes: true }, () => during(put));
@@ -43,13 +44,13 @@ export function azureBucket(location: AzureLocation): Bucket {
     },
     read: async (key, signal) => {
       const what = { verb: "reading", key };
-      const { signal: abortSignal, during, chunks: heard } = silenceLimit(signal);
+      const { signal: abortSignal, during, chunks: heard } = silenceLimit({ clock, signal });
       const get = () => blobAt(key).download(0, undefined, { abortSignal });
       const answer = await callUnless("absent", what, () => during(get));
       return answer && chunks(what, heard(answer.readableStreamBody as unknown as AsyncIterable<Uint8Array>));
     },
     async *list(below, signal) {
-      const { signal: abortSignal, during } = silenceLimit(signal);
+      const { signal: abortSignal, during } = silenceLimit({ clock, signal });
       const pages = client.listBlobsFlat({ prefix: `${root}${below}`, responseFormat, abortSignal }).byPage();
       for (;;) {
         const page = await call({ verb: "listing" }, () => during(() => pages.next()));
@@ -61,7 +62,7 @@ export function azureBucket(location: AzureLocation): Bucket {
       }
     },
     delete: async (key) => {
-      const { signal: abortSignal, during } = silenceLimit();
+      const { signal: abortSignal, during } = silenceLimit({ clock });
       const remove = () => blobAt(key).delete({ abortSignal, deleteSnapshots: "include" });
       await callUnless("absent", { verb: "deleting", key, writes: true }, () => during(remove));
     },

@@ -9,6 +9,7 @@ import {
   type StoragePipelineOptions,
   type UserDelegationKey,
 } from "@azure/storage-blob";
+import type { Clock } from "../../../base/clock.ts";
 
 /** Of the service: the first that all its clouds and emulators of today know the signatures of, and that takes large blobs in one PUT. */
 export const serviceVersion = "2022-11-02";
@@ -31,23 +32,29 @@ export interface AzureContainer {
 }
 
 /** By the account's key where the environment has it; else by a token of whom Azure's own tools would find. */
-export function azureAccess(of: AzureContainer, options: StoragePipelineOptions): AzureAccess {
+export function azureAccess(
+  of: AzureContainer,
+  { clock, pipeline }: { clock: Clock; pipeline: StoragePipelineOptions },
+): AzureAccess {
   const key = process.env["AZURE_STORAGE_KEY"];
   if (key !== undefined) {
     const credential = new StorageSharedKeyCredential(of.account, key);
     return {
       credential,
-      sign: (...request) =>
-        Promise.resolve(generateBlobSASQueryParameters(valuesOf(of, ...request), credential).toString()),
+      sign: (blobName, permission, ttlMilliseconds) => {
+        const values = valuesOf(of, { blobName, permission, expiresOn: expiry(clock, ttlMilliseconds) });
+        return Promise.resolve(generateBlobSASQueryParameters(values, credential).toString());
+      },
     };
   }
   const credential = tokenCredential();
-  const keyFor = delegationKeys(new BlobServiceClient(of.endpoint, credential, options));
+  const keyFor = delegationKeys(new BlobServiceClient(of.endpoint, credential, pipeline), clock);
   return {
     credential,
-    sign: async (...request) => {
-      const values = valuesOf(of, ...request);
-      return generateBlobSASQueryParameters(values, await keyFor(values.expiresOn), of.account).toString();
+    sign: async (blobName, permission, ttlMilliseconds) => {
+      const expiresOn = expiry(clock, ttlMilliseconds);
+      const values = valuesOf(of, { blobName, permission, expiresOn });
+      return generateBlobSASQueryParameters(values, await keyFor(expiresOn), of.account).toString();
     },
   };
 }
@@ -73,19 +80,21 @@ function findCredential(): TokenCredential {
 
 function valuesOf(
   { container: containerName, endpoint }: AzureContainer,
-  blobName: string,
-  permission: AzurePermission,
-  ttlMilliseconds: number,
-): BlobSASSignatureValues & { expiresOn: Date } {
+  { blobName, permission, expiresOn }: { blobName: string; permission: AzurePermission; expiresOn: Date },
+): BlobSASSignatureValues {
   return {
     version: serviceVersion,
     containerName,
     blobName,
     permissions: BlobSASPermissions.parse(permission),
-    // Signatures know whole seconds.
-    expiresOn: new Date(Math.ceil((Date.now() + ttlMilliseconds) / 1000) * 1000),
+    expiresOn,
     protocol: endpoint.startsWith("https:") ? SASProtocol.Https : SASProtocol.HttpsAndHttp,
   };
+}
+
+/** Rounded up: signatures have whole seconds. */
+function expiry(clock: Clock, ttlMilliseconds: number): Date {
+  return new Date(Math.ceil((clock.now().getTime() + ttlMilliseconds) / 1000) * 1000);
 }
 
 const dayMilliseconds = 86_400_000;
@@ -93,11 +102,11 @@ const dayMilliseconds = 86_400_000;
 const skewMilliseconds = 900_000;
 
 /** Keys that Azure lends for a time, to sign with in the controllers' name: one is used as long as it outlives what it signs. */
-function delegationKeys(service: BlobServiceClient): (until: Date) => Promise<UserDelegationKey> {
+function delegationKeys(service: BlobServiceClient, clock: Clock): (until: Date) => Promise<UserDelegationKey> {
   let lent: { key: Promise<UserDelegationKey>; expiresOn: Date } | undefined;
   return async (until) => {
     if (lent === undefined || lent.expiresOn < until) {
-      const now = Date.now();
+      const now = clock.now().getTime();
       const expiresOn = new Date(Math.max(now + dayMilliseconds, until.getTime()));
       const key = service.getUserDelegationKey(new Date(now - skewMilliseconds), expiresOn);
       const asked = { key, expiresOn };

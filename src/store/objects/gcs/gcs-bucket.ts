@@ -1,6 +1,7 @@
 import { GoogleAuth } from "google-auth-library";
 import * as z from "zod";
 import { type GcsLocation, nameOfStore } from "../../../api/store/store-address.ts";
+import { type Clock, systemClock } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
 import { clientCalls, type CloudErrors } from "../client-calls.ts";
@@ -16,12 +17,18 @@ const partBytes = 8 << 20;
 /** An object that is missing has the generation 0. */
 const ifAbsent = { "x-goog-if-generation-match": "0" };
 
+export interface GcsBucketOptions extends GcsSignerOptions {
+  /** @default the system's clock */
+  clock?: Clock;
+}
+
 /**
  * A part of a bucket of Google Cloud Storage. Objects are written and read by its XML API, as cells do it, which says in a word
  * what it refuses; they are listed by its JSON API.
  */
-export function gcsBucket(location: GcsLocation, options: GcsSignerOptions = {}): Bucket {
+export function gcsBucket(location: GcsLocation, options: GcsBucketOptions = {}): Bucket {
   const { bucket, prefix, endpoint = "https://storage.googleapis.com" } = location;
+  const { clock = systemClock } = options;
   const name = nameOfStore(location);
   const root = prefix === undefined ? "" : `${prefix}/`;
   const auth = gcsCredentials();
@@ -31,7 +38,7 @@ export function gcsBucket(location: GcsLocation, options: GcsSignerOptions = {})
   const urlOf = (key: string): URL => new URL(`/${bucket}/${root}${key}`, endpoint);
 
   const sign = (request: RequestToSign) =>
-    call({ verb: "signing a request to" }, async () => signGcsUrl(await signer(), request, Date.now()));
+    call({ verb: "signing a request to" }, async () => signGcsUrl(await signer(), request, clock.now()));
 
   /** What an object has from a byte on, as much as is read at a time; `undefined`: there is no object. */
   async function readPart(key: string, from: number, signal: AbortSignal | undefined): Promise<Buffer | undefined> {

@@ -94,12 +94,12 @@ export interface RequestToSign {
 
 /**
  * A request of the XML API, signed as Google's documentation of "V4 signing" says it.
- * @param now milliseconds since 1970, from when on it is good
+ * @param now the start of its validity
  */
 export async function signGcsUrl(
   signer: GcsSigner,
   { method, url, headers, ttlMilliseconds }: RequestToSign,
-  now: number,
+  now: Date,
 ): Promise<SignedRequest> {
   const seconds = Math.ceil(ttlMilliseconds / 1000);
   if (seconds > mostSeconds) {
@@ -108,7 +108,7 @@ export async function signGcsUrl(
       `a request is signed for ${mostSeconds} s at most, and not for ${seconds} s`,
     );
   }
-  const time = new Date(now).toISOString().replaceAll(/[-:]|\.\d+/g, "");
+  const time = now.toISOString().replaceAll(/[-:]|\.\d+/g, "");
   const scope = `${time.slice(0, 8)}/auto/storage/goog4_request`;
   const signed = Object.entries({ host: url.host, ...headers }).sort(([a], [b]) => (a < b ? -1 : 1));
   const names = signed.map(([name]) => name).join(";");

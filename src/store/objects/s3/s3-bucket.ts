@@ -9,6 +9,7 @@ import {
 } from "@aws-sdk/client-s3";
 import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
 import { nameOfStore, type S3Location } from "../../../api/store/store-address.ts";
+import { type Clock, systemClock } from "../../../base/clock.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
 import { clientCalls, type CloudErrors } from "../client-calls.ts";
 
@@ -19,7 +20,7 @@ const largestObjectBytes = 5 * 2 ** 30;
  * A part of a bucket of S3, or of a store that speaks its protocol. Credentials are those that AWS' own tools would find: of the
  * environment, a role of the service account (IRSA), EKS Pod Identity, a profile, the node.
  */
-export function s3Bucket(location: S3Location): Bucket {
+export function s3Bucket(location: S3Location, { clock = systemClock }: { clock?: Clock } = {}): Bucket {
   const client = new S3Client(clientConfig(location));
   const { bucket, prefix } = location;
   const name = nameOfStore(location);
@@ -30,7 +31,7 @@ export function s3Bucket(location: S3Location): Bucket {
   /** A URL ends with the credentials that signed it, so those that would end sooner are asked for anew. */
   async function requireCredentials(ttlMilliseconds: number): Promise<void> {
     const { expiration } = await client.config.credentials();
-    if (expiration === undefined || expiration.getTime() >= Date.now() + ttlMilliseconds) return;
+    if (expiration === undefined || expiration.getTime() >= clock.now().getTime() + ttlMilliseconds) return;
     await client.config.credentials({ forceRefresh: true });
   }
 
