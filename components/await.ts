@@ -1,12 +1,12 @@
 import { type Input, output, type Output } from "@pulumi/pulumi";
 import { parseTimeSpan } from "../provider/handlers/time-span.ts";
-import { refusing } from "./refusal.ts";
+import { withRunError } from "./refusal.ts";
 
 /**
  * What Pulumi's Kubernetes provider waits for: all of these conditions (https://github.com/pulumi/pulumi-kubernetes/pull/3134).
  * It is an annotation of the object, and has no effect in the cluster.
  */
-export function waitingFor(...conditions: string[]): Record<string, string> {
+export function waitForConditions(...conditions: string[]): Record<string, string> {
   return { "pulumi.com/waitFor": JSON.stringify(conditions.map((condition) => `condition=${condition}`)) };
 }
 
@@ -14,12 +14,12 @@ export function waitingFor(...conditions: string[]): Record<string, string> {
  * Pulumi's Kubernetes provider removes in the foreground by default: an object goes when a garbage collector has removed what belongs to
  * it. The cluster on one machine has no such collector; Ramet's controllers remove what is theirs.
  */
-export const removedInBackground = { "pulumi.com/deletionPropagationPolicy": "background" };
+export const deleteInBackground = { "pulumi.com/deletionPropagationPolicy": "background" };
 
 /** For how long Pulumi's Kubernetes provider waits, where the program says it. @throws RunError */
-export function waitingNoLonger(timeout: Input<string> | undefined): Record<string, Output<string>> {
+export function waitTimeout(timeout: Input<string> | undefined): Record<string, Output<string>> {
   if (timeout === undefined) return {};
-  const seconds = output(timeout).apply((text) => refusing(() => Math.ceil(parseTimeSpan(text, "timeout") / 1000)));
+  const seconds = output(timeout).apply((text) => withRunError(() => Math.ceil(parseTimeSpan(text, "timeout") / 1000)));
   return { "pulumi.com/timeoutSeconds": seconds.apply(String) };
 }
 

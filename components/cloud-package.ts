@@ -1,6 +1,6 @@
 import type { CustomResourceOptions, Inputs } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
-import { refusal } from "./refusal.ts";
+import { runError } from "./refusal.ts";
 
 /**
  * A part of a cloud's package, which is loaded when its cloud is named and not before: it is one of a program's own packages.
@@ -12,7 +12,7 @@ export async function cloudPackage<T>(name: string, load: () => Promise<{ defaul
   } catch (error) {
     if (!isNotFound(error)) throw error;
     const what = `The package ${name} is needed for this cloud, and is not installed`;
-    throw refusal(
+    throw runError(
       new RametError("NotFound", what, { hint: `In the program's folder: npm install ${name}`, cause: error }),
     );
   }
@@ -33,10 +33,10 @@ export interface CloudResource {
 }
 
 /** Answers the inputs of the resource: all of them. */
-export type CloudTransform = (wish: CloudResource) => Inputs;
+export type CloudTransform = (request: CloudResource) => Inputs;
 
 /** Pulumi applies it to each resource that is declared with these options. */
-export function transforming(transform: CloudTransform | undefined): CustomResourceOptions {
+export function transformOptions(transform: CloudTransform | undefined): CustomResourceOptions {
   if (transform === undefined) return {};
   return {
     transformations: [({ type, name, props, opts }) => ({ props: transform({ type, name, inputs: props }), opts })],

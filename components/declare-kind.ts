@@ -14,7 +14,7 @@ export interface DeclaredKind {
   spec: Output<Record<string, unknown>>;
 }
 
-interface Wished {
+interface ObjectInputs {
   metadata: Input<Record<string, unknown>>;
   spec: Input<Record<string, unknown>>;
 }
@@ -24,10 +24,10 @@ export function declareKind(
   parent: ComponentResource,
   name: string,
   { apiVersion, kind }: { apiVersion: string; kind: string },
-  { transform, ...wished }: Wished & { transform: ObjectTransform | undefined },
+  { transform, ...inputs }: ObjectInputs & { transform: ObjectTransform | undefined },
 ): DeclaredKind {
   const object = transform?.object;
-  const { metadata, spec } = object === undefined ? wished : transformed({ apiVersion, kind }, wished, object);
+  const { metadata, spec } = object === undefined ? inputs : transformed({ apiVersion, kind }, inputs, object);
   const args = { apiVersion, kind, metadata, spec };
   return {
     object: new apiextensions.CustomResource(name, args, { parent }),
@@ -37,9 +37,9 @@ export function declareKind(
 
 function transformed(
   names: { apiVersion: string; kind: string },
-  { metadata, spec }: Wished,
+  { metadata, spec }: ObjectInputs,
   change: (manifest: Manifest) => Manifest,
-): Wished {
+): ObjectInputs {
   const manifest = output({ metadata, spec }).apply((plain) => change({ ...names, ...plain } as unknown as Manifest));
   return {
     metadata: manifest.apply((changed) => changed.metadata as unknown as Record<string, unknown>),

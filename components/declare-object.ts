@@ -33,8 +33,8 @@ export function declareObject(name: string, manifest: Manifest, options: CustomR
  * Declares an object that stays when the program goes, and is taken up again when it comes back: as a patch, which makes it where it
  * is missing. Pulumi's Kubernetes provider refuses to make any other object that is there already.
  */
-export function declareLasting(name: string, manifest: Manifest, options: CustomResourceOptions): CustomResource {
-  const Declared = lastingKinds[manifest.kind];
+export function declareRetained(name: string, manifest: Manifest, options: CustomResourceOptions): CustomResource {
+  const Declared = retainedKinds[manifest.kind];
   if (Declared === undefined) throw new Error(`no ${manifest.kind} can be declared to stay`);
   // Its fields belong to whoever declared it before, under another field manager's name.
   const annotations = { ...manifest.metadata.annotations, "pulumi.com/patchForce": "true" };
@@ -50,7 +50,7 @@ const coreKinds = {
   ServiceAccount: core.v1.ServiceAccount,
 } as unknown as Record<string, ObjectClass | undefined>;
 
-const lastingKinds = {
+const retainedKinds = {
   ConfigMap: core.v1.ConfigMapPatch,
   CustomResourceDefinition: apiextensions.v1.CustomResourceDefinitionPatch,
   Namespace: core.v1.NamespacePatch,

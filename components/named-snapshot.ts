@@ -52,7 +52,7 @@ export class NamedSnapshot extends dynamic.Resource {
   constructor(name: string, args: NamedSnapshotArgs, opts?: CustomResourceOptions) {
     const { from, recipe: steps = [], timeout = "1 hour", ...rest } = args;
     const placement = placementBeside(name, args, from);
-    const { recipe, secrets, holdsSecrets } = partRecipe(steps, interpolate`${placement.name}-recipe`);
+    const { recipe, secrets, holdsSecrets } = extractSecrets(steps, interpolate`${placement.name}-recipe`);
     const outputs = { version: undefined, digest: undefined, checkpointId: undefined, ports: undefined };
     const props = {
       ...outputs,
@@ -70,7 +70,7 @@ export class NamedSnapshot extends dynamic.Resource {
 }
 
 /** A recipe of which the secrets have been taken out, into a Secret that its steps then name. */
-interface PartedRecipe {
+interface ExtractedRecipe {
   recipe: Output<Record<string, unknown>[]>;
   /** By key of the Secret; absent when no step copies one. */
   secrets: Record<string, Output<string>> | undefined;
@@ -79,7 +79,7 @@ interface PartedRecipe {
 }
 
 /** @param secretName the Secret that holds what is taken out */
-function partRecipe(steps: readonly RecipeStepArgs[], secretName: Input<string>): PartedRecipe {
+function extractSecrets(steps: readonly RecipeStepArgs[], secretName: Input<string>): ExtractedRecipe {
   const secrets: Record<string, Output<string>> = {};
   const plain = steps.map((step) => {
     if (step.copy?.secret === undefined) return step;

@@ -11,10 +11,10 @@ import {
   Resource,
   type URN,
 } from "@pulumi/pulumi";
-import { defaultNamespace, type Surroundings } from "../provider/handlers/open-cluster.ts";
+import { defaultNamespace, type ClusterEnvironment } from "../provider/handlers/open-cluster.ts";
 import { RametError } from "../src/base/errors.ts";
 import { knownValue } from "./await.ts";
-import { refusal } from "./refusal.ts";
+import { runError } from "./refusal.ts";
 
 /** Where an object goes, and what it is called there. */
 export interface PlacementArgs {
@@ -30,11 +30,11 @@ export interface Placement {
 }
 
 export function placementOf(resourceName: string, args: PlacementArgs): Placement {
-  return { name: output(args.name ?? resourceName), namespace: output(args.namespace ?? usualNamespace()) };
+  return { name: output(args.name ?? resourceName), namespace: output(args.namespace ?? fallbackNamespace()) };
 }
 
 /** Where Pulumi's Kubernetes provider puts what names no namespace. A preview goes on without a kubeconfig. */
-function usualNamespace(): Promise<string> {
+function fallbackNamespace(): Promise<string> {
   return defaultNamespace(programEnvironment()).catch(() => "default");
 }
 
@@ -48,7 +48,7 @@ export function placementBeside(resourceName: string, args: PlacementArgs, from:
   const namespace = all([placement.namespace, from.namespace]).apply(([own, others]) => {
     if (own === others) return own;
     const why = `${resourceName} would be in the namespace ${own}, and what it is made from is in ${others}`;
-    throw refusal(new RametError("InvalidArgument", why, { hint: "Give both the same namespace" }));
+    throw runError(new RametError("InvalidArgument", why, { hint: "Give both the same namespace" }));
   });
   return { ...placement, namespace };
 }
@@ -81,7 +81,7 @@ interface Aliased {
 }
 
 /** Where the program's cluster is found: by the stack's configuration, as Pulumi's Kubernetes provider does by itself. */
-export function programEnvironment(): Surroundings {
+export function programEnvironment(): ClusterEnvironment {
   const configuration = new Config("kubernetes");
   const get = (key: string): string | undefined => configuration.get(key.replace(/^kubernetes:/, ""));
   return { configuration: { get }, environment: process.env };

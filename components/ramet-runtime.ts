@@ -16,11 +16,11 @@ import { RametError } from "../src/base/errors.ts";
 import type { InstallOptions } from "../src/install/install-options.ts";
 import { type Manifest, privateRanges } from "../src/install/manifest.ts";
 import { lastingManifests, serverManifests, storeIsNotMounted } from "../src/install/manifests.ts";
-import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
-import { lookAt } from "./look-at.ts";
+import { declareAll, declareRetained, declareObject } from "./declare-object.ts";
+import { inspectCluster } from "./look-at.ts";
 import { ownersOf } from "./placement.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
-import { legalField, refusal, refusing } from "./refusal.ts";
+import { validatedField, runError, withRunError } from "./refusal.ts";
 
 export interface RametRuntimeArgs {
   /** Where checkpoints are kept: in a bucket, or in a folder. Controllers that are adopted keep the store that they were started with. */
@@ -71,10 +71,10 @@ export class RametRuntime extends ComponentResource<Found> {
   readonly #transform: RametRuntimeArgs["transform"];
 
   constructor(name: string, args: RametRuntimeArgs, opts: ComponentResourceOptions = {}) {
-    const { transform, kubeconfig, ...wished } = args;
+    const { transform, kubeconfig, ...inputs } = args;
     // What `initialize` gets is written into the state.
     const kept = kubeconfig === undefined ? {} : { kubeconfig: secret(kubeconfig) };
-    super("ramet:index:RametRuntime", name, { ...wished, ...kept, name }, opts);
+    super("ramet:index:RametRuntime", name, { ...inputs, ...kept, name }, opts);
     this.#transform = transform;
     const found = this.getData();
     this.mode = output(found.then(({ mode }) => mode));
@@ -88,19 +88,19 @@ export class RametRuntime extends ComponentResource<Found> {
     await new Promise((resolve) => this.urn.apply(resolve));
     const owners = await ownersOf(this, args.name);
     const { mode = "auto", kubeconfig } = args;
-    const facts = await lookAt(this, {
+    const facts = await inspectCluster(this, {
       find: findRuntime,
       kubeconfig,
       without: "whether controllers run is not known",
     });
-    const planned = facts === undefined ? unseen(args) : refusing(() => planRuntime(mode, facts, owners));
+    const planned = facts === undefined ? unseen(args) : withRunError(() => planRuntime(mode, facts, owners));
     return { mode: planned, objects: planned === "install" ? this.#install(args, owners[0]) : {} };
   }
 
   #install(args: RametRuntimeArgs & { name: string }, owner: string): Found["objects"] {
     const options = installOptions(args, owner);
     const component = { name: args.name, transform: this.#transform, parent: this };
-    const lasting = declareAll(component, lastingManifests(options), declareLasting);
+    const lasting = declareAll(component, lastingManifests(options), declareRetained);
     const others = declareAll(component, serverManifests(options), declareObject, Object.values(lasting));
     if ("claim" in options.store) void log.warn(storeIsNotMounted, this);
     return { ...lasting, ...others };
@@ -124,14 +124,14 @@ function installOptions(
     const why =
       "No controllers run in this cluster, and to install them image, cellImage and a store are needed: a bucket, or store.directory with store.claim";
     const hint = "Or start them otherwise, on one machine with ramet local up; then they are adopted";
-    throw refusal(new RametError("InvalidArgument", why, { hint }));
+    throw runError(new RametError("InvalidArgument", why, { hint }));
   }
   return {
-    image: legalField("image", image),
-    cellImage: legalField("cellImage", cellImage),
-    replicas: legalField("replicas", replicas),
-    gatewayReplicas: legalField("gatewayReplicas", gatewayReplicas),
-    clusterRanges: clusterRanges.map((range) => legalField("clusterRanges", range)),
+    image: validatedField("image", image),
+    cellImage: validatedField("cellImage", cellImage),
+    replicas: validatedField("replicas", replicas),
+    gatewayReplicas: validatedField("gatewayReplicas", gatewayReplicas),
+    clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
     store: place,
     namespace: systemNamespace,
     annotations: { [ownerAnnotation]: owner },

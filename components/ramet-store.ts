@@ -3,7 +3,7 @@ import { formatStoreAddress, type StoreLocation } from "../src/api/store/store-a
 import { RametError } from "../src/base/errors.ts";
 import type { MountedStore } from "../src/install/install-options.ts";
 import { accessFields, type RemoteStore } from "../src/install/remote-store.ts";
-import { legalField, refusal, refusing } from "./refusal.ts";
+import { validatedField, runError, withRunError } from "./refusal.ts";
 
 /** Where checkpoints are kept: in one of these. On a cluster sandboxes can be checkpointed with a bucket alone. */
 export interface RametStore {
@@ -96,7 +96,7 @@ export function installedStore({
     return remoteStore(output({ driver: "azure" as const, ...location }), { clientId, tenantId, secret });
   }
   if (directory === undefined || claim === undefined) return undefined;
-  return { directory: legalField("store.directory", directory), claim: legalField("store.claim", claim) };
+  return { directory: validatedField("store.directory", directory), claim: validatedField("store.claim", claim) };
 }
 
 function remoteStore(
@@ -104,16 +104,16 @@ function remoteStore(
   access: Omit<RemoteStore<Input<string>>, "address">,
 ): RemoteStore<Input<string>> {
   const store: RemoteStore<Input<string>> = {
-    address: location.apply((known) => refusing(() => formatStoreAddress(known))),
+    address: location.apply((known) => withRunError(() => formatStoreAddress(known))),
   };
   for (const field of accessFields) {
     const value = access[field];
-    if (value !== undefined) store[field] = legalField(`store.${field}`, value);
+    if (value !== undefined) store[field] = validatedField(`store.${field}`, value);
   }
   return store;
 }
 
 function twoNamed(): Error {
   const hint = "Leave out all members of store but one; store.directory and store.claim go together";
-  return refusal(new RametError("InvalidArgument", "Checkpoints are kept in one store, and two are named", { hint }));
+  return runError(new RametError("InvalidArgument", "Checkpoints are kept in one store, and two are named", { hint }));
 }

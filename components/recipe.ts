@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { Input } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
-import { refusal } from "./refusal.ts";
+import { runError } from "./refusal.ts";
 
 /** One step of a recipe; made by the functions of this file. */
 export interface RecipeStepArgs {
@@ -117,7 +117,7 @@ function textOf(path: string): string {
   if (bytes.length <= mostBytes && Buffer.from(text).equals(bytes)) return text;
   const why = `${path} is no text of at most 256 KiB, which is what a recipe can hold`;
   const hint = "Put it where it can be fetched, and give copy its url and sha256; or into a ConfigMap";
-  throw refusal(new RametError("InvalidArgument", why, { hint }));
+  throw runError(new RametError("InvalidArgument", why, { hint }));
 }
 
 function bytesOf(path: string): Buffer {
@@ -126,7 +126,7 @@ function bytesOf(path: string): Buffer {
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     const hint = `A path is one in the program's folder, ${process.cwd()}, or an absolute one`;
-    throw refusal(new RametError("InvalidArgument", `The file that a step copies cannot be read: ${why}`, { hint }));
+    throw runError(new RametError("InvalidArgument", `The file that a step copies cannot be read: ${why}`, { hint }));
   }
 }
 

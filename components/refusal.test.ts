@@ -2,10 +2,10 @@ import { inspect } from "node:util";
 import { RunError } from "@pulumi/pulumi";
 import { expect, it } from "vitest";
 import { RametError } from "../src/base/errors.ts";
-import { refusal } from "./refusal.ts";
+import { runError } from "./refusal.ts";
 
 it("stays one line, whatever Pulumi hangs on it and writes into it", () => {
-  const refused = refusal(new RametError("NotFound", "There is no cluster", { hint: "Start one" }));
+  const refused = runError(new RametError("NotFound", "There is no cluster", { hint: "Start one" }));
   refused.message = `error serializing property "outputs": ${refused.message}`;
   Object.assign(refused, { promise: { all: "of the program" } });
   expect(refused.message).toBe("There is no cluster. Start one [NotFound]");

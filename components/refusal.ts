@@ -4,7 +4,7 @@ import { RametError } from "../src/base/errors.ts";
 import { type InstallField, parseInstallField } from "../src/install/install-options.ts";
 
 /** The error with which a program ends, in one line. */
-export function refusal(error: unknown): RunError {
+export function runError(error: unknown): RunError {
   const message = RametError.from(error).describe();
   const refused = new RunError(message);
   // Pulumi puts before it which of its own properties it was about to write when it met the error.
@@ -15,15 +15,15 @@ export function refusal(error: unknown): RunError {
 }
 
 /** An argument of an installation, judged when it is known. @throws RunError */
-export function legalField<T>(field: InstallField, value: Input<T>): Output<T> {
-  return output(value).apply((known) => refusing(() => parseInstallField(field, known) as T));
+export function validatedField<T>(field: InstallField, value: Input<T>): Output<T> {
+  return output(value).apply((known) => withRunError(() => parseInstallField(field, known) as T));
 }
 
 /** @throws RunError in place of what is thrown */
-export function refusing<T>(judge: () => T): T {
+export function withRunError<T>(validate: () => T): T {
   try {
-    return judge();
+    return validate();
   } catch (error) {
-    throw refusal(error);
+    throw runError(error);
   }
 }

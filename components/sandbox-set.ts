@@ -3,7 +3,7 @@ import { ComponentResource, type ComponentResourceOptions, type Input, type Outp
 import { digestOf } from "../src/api/cell/template-digest.ts";
 import { restoreFromAnnotations } from "../src/api/names/labels.ts";
 import { sandboxSetKind } from "../src/api/kinds/sandbox-set.ts";
-import { removedInBackground, waitingFor, waitingNoLonger } from "./await.ts";
+import { deleteInBackground, waitForConditions, waitTimeout } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare-kind.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
@@ -36,12 +36,12 @@ export class SandboxSet extends ComponentResource {
   declare readonly nodes: { set: apiextensions.CustomResource };
 
   constructor(name: string, args: SandboxSetArgs, opts: ComponentResourceOptions = {}) {
-    const { from, transform, ...wished } = args;
-    super("ramet:index:SandboxSet", name, wished, opts);
+    const { from, transform, ...inputs } = args;
+    super("ramet:index:SandboxSet", name, inputs, opts);
     const placement = placementBeside(name, args, from);
     const spec = { ...originOf(from), ...strategiesOf(args), replicas: args.replicas };
-    const waits = { ...waitingFor("Ready", "Updated"), ...waitingNoLonger(args.timeout) };
-    const metadata = { ...placement, annotations: { ...followed(from), ...waits, ...removedInBackground } };
+    const waits = { ...waitForConditions("Ready", "Updated"), ...waitTimeout(args.timeout) };
+    const metadata = { ...placement, annotations: { ...followed(from), ...waits, ...deleteInBackground } };
     const { object: set } = declareKind(this, name, sandboxSetKind, { metadata, spec, transform });
     this.name = set.metadata.name;
     this.namespace = placement.namespace;

@@ -1,7 +1,7 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { all, ComponentResource, output, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxTemplateKind } from "../src/api/kinds/sandbox-template.ts";
-import { removedInBackground } from "./await.ts";
+import { deleteInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare-kind.ts";
 import { placementOf, type PlacementArgs } from "./placement.ts";
 import { podTemplate, type PodArgs } from "./pod-template.ts";
@@ -29,14 +29,14 @@ export class SandboxTemplate extends ComponentResource {
     const { transform, ...inputs } = args;
     super("ramet:index:SandboxTemplate", name, inputs, opts);
     const placement = placementOf(name, args);
-    const wished = all([podTemplate(args), output(args.persistentContents)]).apply(
+    const declaredSpec = all([podTemplate(args), output(args.persistentContents)]).apply(
       ([pod, persistentContents]): Record<string, unknown> => ({
         template: pod,
         ...(persistentContents !== undefined && { persistentContents }),
       }),
     );
-    const metadata = { ...placement, annotations: removedInBackground };
-    const declared = declareKind(this, name, sandboxTemplateKind, { metadata, spec: wished, transform });
+    const metadata = { ...placement, annotations: deleteInBackground };
+    const declared = declareKind(this, name, sandboxTemplateKind, { metadata, spec: declaredSpec, transform });
     const { object: template, spec } = declared;
     // What is made from it waits until it is there.
     this.name = template.metadata.name;

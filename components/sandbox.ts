@@ -1,7 +1,7 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxKind } from "../src/api/kinds/sandbox.ts";
-import { removedInBackground, waitingFor, waitingNoLonger } from "./await.ts";
+import { deleteInBackground, waitForConditions, waitTimeout } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare-kind.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
@@ -25,15 +25,15 @@ export class Sandbox extends ComponentResource {
   declare readonly nodes: { sandbox: apiextensions.CustomResource };
 
   constructor(name: string, args: SandboxArgs, opts: ComponentResourceOptions = {}) {
-    const { from, transform, ...wished } = args;
-    super("ramet:index:Sandbox", name, wished, opts);
+    const { from, transform, ...inputs } = args;
+    super("ramet:index:Sandbox", name, inputs, opts);
     const placement = placementBeside(name, args, from);
     const { shutdownTime, timeout } = args;
     const spec = {
       templateRef: { name: from instanceof SandboxTemplate ? from.name : from },
       ...(shutdownTime !== undefined && { shutdownTime }),
     };
-    const annotations = { ...waitingFor("Ready"), ...waitingNoLonger(timeout), ...removedInBackground };
+    const annotations = { ...waitForConditions("Ready"), ...waitTimeout(timeout), ...deleteInBackground };
     const metadata = { ...placement, annotations };
     const { object: sandbox } = declareKind(this, name, sandboxKind, { metadata, spec, transform });
     this.name = sandbox.metadata.name;

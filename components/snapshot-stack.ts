@@ -10,25 +10,25 @@ import {
   type CustomResource,
   type Output,
 } from "@pulumi/pulumi";
-import type { Surroundings } from "../provider/handlers/open-cluster.ts";
+import type { ClusterEnvironment } from "../provider/handlers/open-cluster.ts";
 import { ownerAnnotation } from "../provider/handlers/owner.ts";
 import { findStack } from "../provider/handlers/snapshot-stack/find-stack.ts";
-import { refuseFor, type Finding } from "../provider/handlers/snapshot-stack/finding.ts";
+import { throwOnErrors, type Finding } from "../provider/handlers/snapshot-stack/finding.ts";
 import { planStack, type StackPlan } from "../provider/handlers/snapshot-stack/plan-stack.ts";
-import { factsOf, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
-import { nothingSeen, type StackSeen } from "../provider/handlers/snapshot-stack/stack-seen.ts";
+import { summarize, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
+import { emptyCluster, type ObservedCluster } from "../provider/handlers/snapshot-stack/stack-seen.ts";
 import type { StackRequest } from "../provider/handlers/snapshot-stack/stack-request.ts";
-import { declareAll, declareLasting, declareObject } from "./declare-object.ts";
-import { lookAt } from "./look-at.ts";
+import { declareAll, declareRetained, declareObject } from "./declare-object.ts";
+import { inspectCluster } from "./look-at.ts";
 import { ownersOf } from "./placement.ts";
 import type { RametStore } from "./ramet-store.ts";
-import { refusal } from "./refusal.ts";
+import { runError } from "./refusal.ts";
 import type { SnapshotStackArgs } from "./snapshot-stack/args.ts";
 import { cloudResources, cloudStore, installedManifests } from "./snapshot-stack/cloud-resources.ts";
 import { controllerManifests, crdManifests } from "./snapshot-stack/manifests.ts";
 import { classManifest, type DeclaredClass } from "./snapshot-stack/snapshot-class.ts";
-import { classesFor, controllerNamespace, wishOf } from "./snapshot-stack/stack-request.ts";
-import { transforming } from "./cloud-package.ts";
+import { classesFor, controllerNamespace, stackRequestFor } from "./snapshot-stack/stack-request.ts";
+import { transformOptions } from "./cloud-package.ts";
 
 type Args = SnapshotStackArgs & { name: string };
 
@@ -52,14 +52,14 @@ export class SnapshotStack extends ComponentResource<Made> {
   readonly #transform: SnapshotStackArgs["transform"];
 
   constructor(name: string, args: SnapshotStackArgs, opts: ComponentResourceOptions = {}) {
-    const { transform, kubeconfig, ...wished } = args;
+    const { transform, kubeconfig, ...inputs } = args;
     // What `initialize` gets is written into the state.
     const kept = kubeconfig === undefined ? {} : { kubeconfig: secret(kubeconfig) };
-    super("ramet:index:SnapshotStack", name, { ...wished, ...kept, name }, opts);
+    super("ramet:index:SnapshotStack", name, { ...inputs, ...kept, name }, opts);
     this.#transform = transform;
     const made = this.getData();
     this.facts = output(made.then(({ facts }) => facts));
-    this.classNames = output(classesFor(args).map((wish) => wish.name));
+    this.classNames = output(classesFor(args).map((request) => request.name));
     const objects = made.then((all) => all.objects);
     this.store = cloudStore(args, objects);
     this.nodes = { objects };
@@ -71,42 +71,45 @@ export class SnapshotStack extends ComponentResource<Made> {
     // Once it has its URN, what it depends on is there: a driver that is looked for, say.
     await new Promise((resolve) => this.urn.apply(resolve));
     const classes = classesFor(args);
-    const wish = wishOf(await ownersOf(this, args.name), args, classes);
+    const request = stackRequestFor(await ownersOf(this, args.name), args, classes);
     const seen = await this.#look(args);
-    const plan = planStack(wish, seen ?? nothingSeen);
+    const plan = planStack(request, seen ?? emptyCluster);
     if (seen !== undefined) this.#judge(args, plan.findings);
-    const objects = await this.#declare(args, { wish, plan, classes });
-    return { objects, facts: this.#facts(args, wish, { seen, objects }) };
+    const objects = await this.#declare(args, { request, plan, classes });
+    return { objects, facts: this.#facts(args, request, { seen, objects }) };
   }
 
-  #look({ cloud, kubeconfig, controller }: Args): Promise<StackSeen | undefined> {
+  #look({ cloud, kubeconfig, controller }: Args): Promise<ObservedCluster | undefined> {
     const namespace = cloud === "generic" ? (controller?.namespace ?? controllerNamespace) : undefined;
-    const find = (around: Surroundings) => findStack(around, namespace);
-    return lookAt(this, { find, kubeconfig, without: "it is taken to be empty" });
+    const find = (env: ClusterEnvironment) => findStack(env, namespace);
+    return inspectCluster(this, { find, kubeconfig, without: "it is taken to be empty" });
   }
 
   #judge({ cloud }: Args, findings: readonly Finding[]): void {
-    const told = findings.filter(({ weight }) => weight === "tell");
-    for (const { what, how } of told) void log.warn(`${what}. ${how}`, this);
+    const known = findings.filter(({ severity }) => severity === "warning");
+    for (const { problem, hint } of known) void log.warn(`${problem}. ${hint}`, this);
     try {
-      refuseFor(cloud, findings);
+      throwOnErrors(cloud, findings);
     } catch (error) {
-      throw refusal(error);
+      throw runError(error);
     }
   }
 
   async #declare(
     args: Args,
-    { wish, plan, classes }: { wish: StackRequest; plan: StackPlan; classes: readonly DeclaredClass[] },
+    { request, plan, classes }: { request: StackRequest; plan: StackPlan; classes: readonly DeclaredClass[] },
   ): Promise<Made["objects"]> {
-    const annotations = { [ownerAnnotation]: wish.owners[0] };
+    const annotations = { [ownerAnnotation]: request.owners[0] };
     // They stay when the stack goes: with them all snapshots would.
     const component = { name: args.name, transform: this.#transform, parent: this };
-    const crds = declareAll(component, await crdManifests(plan, annotations), declareLasting);
-    const installed = declareAll(component, installedManifests(plan.addons, annotations), declareLasting);
+    const crds = declareAll(component, await crdManifests(plan, annotations), declareRetained);
+    const installed = declareAll(component, installedManifests(plan.addons, annotations), declareRetained);
     const before = Object.values(installed);
-    const wished = { args, addons: plan.addons, before };
-    const ofCloud = await cloudResources(args.name, wished, { parent: this, ...transforming(this.#transform?.cloud) });
+    const inputs = { args, addons: plan.addons, before };
+    const ofCloud = await cloudResources(args.name, inputs, {
+      parent: this,
+      ...transformOptions(this.#transform?.cloud),
+    });
     const dependsOn = [...Object.values(crds), ...Object.values(ofCloud)];
     const others = [
       ...(await controllerManifests(plan, args, annotations)),
@@ -118,13 +121,13 @@ export class SnapshotStack extends ComponentResource<Made> {
   /** After an update it is looked once more, at what has come of it. */
   #facts(
     args: Args,
-    wish: StackRequest,
-    { seen, objects }: { seen: StackSeen | undefined; objects: Made["objects"] },
+    request: StackRequest,
+    { seen, objects }: { seen: ObservedCluster | undefined; objects: Made["objects"] },
   ): Output<SnapshotStackFacts> {
-    const facts = (found: StackSeen): SnapshotStackFacts => factsOf(found, planStack(wish, found).findings);
+    const facts = (found: ObservedCluster): SnapshotStackFacts => summarize(found, planStack(request, found).findings);
     if (runtime.isDryRun())
       return output(seen === undefined ? (unknownYet as unknown as SnapshotStackFacts) : facts(seen));
     const ids = all(Object.values(objects).map(({ id }) => id));
-    return ids.apply(async () => facts((await this.#look(args)) ?? nothingSeen));
+    return ids.apply(async () => facts((await this.#look(args)) ?? emptyCluster));
   }
 }

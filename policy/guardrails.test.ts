@@ -3,14 +3,14 @@ import { expect, it } from "vitest";
 import { guardrails } from "./guardrails.ts";
 
 it("shows what may be set, with the pack's own values as defaults", () => {
-  const policies = guardrails({ settings: { "ramet-bounded-replicas": { mostReplicas: 7 } } });
+  const policies = guardrails({ settings: { "ramet-bounded-replicas": { maxReplicas: 7 } } });
   const replicas = policies.find(({ name }) => name === "ramet-bounded-replicas");
   expect(replicas?.configSchema?.properties).toMatchObject({
-    mostReplicas: { type: "integer", default: 7 },
+    maxReplicas: { type: "integer", default: 7 },
     exempt: { type: "array", default: [] },
   });
   const lifetimes = policies.find(({ name }) => name === "ramet-bounded-lifetimes");
-  expect(lifetimes?.configSchema?.properties["longestLifetime"]).toMatchObject({ type: "string", default: "7 days" });
+  expect(lifetimes?.configSchema?.properties["maxLifetime"]).toMatchObject({ type: "string", default: "7 days" });
 });
 
 it("stops what is wrong, unless it is told only to say so", () => {

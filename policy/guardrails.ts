@@ -6,7 +6,7 @@ import type { Rule } from "./rule.ts";
 export interface GuardrailOptions {
   /** What a violation does. The policy configuration of a stack says otherwise for each rule. @default "mandatory" */
   enforcementLevel?: EnforcementLevel;
-  /** Settings by the rule's name: `{ "ramet-bounded-replicas": { mostReplicas: 20 } }`. @default each rule's own */
+  /** Settings by the rule's name: `{ "ramet-bounded-replicas": { maxReplicas: 20 } }`. @default each rule's own */
   settings?: Partial<Record<RuleName, Readonly<Record<string, unknown>>>>;
 }
 
@@ -35,7 +35,7 @@ function policyOf(
     validateResource: (args, reportViolation) => {
       const { type, name, props: inputs } = args;
       const settings = { ...given, ...args.getConfig<Record<string, unknown>>() };
-      for (const what of rule.judge({ type, name, inputs }, settings, new Date())) {
+      for (const what of rule.validate({ type, name, inputs }, settings, new Date())) {
         reportViolation(`${what}. ${rule.remedy}`);
       }
     },

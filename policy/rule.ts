@@ -22,7 +22,7 @@ export interface Rule<Name extends string = string> {
    * What is wrong with a resource, each in a sentence; nothing for resources that the rule is not about.
    * @throws RametError `InvalidArgument` when the settings are not legal
    */
-  judge: (resource: PolicyResource, settings: unknown, now: Date) => string[];
+  validate: (resource: PolicyResource, settings: unknown, now: Date) => string[];
 }
 
 interface RuleParts<Name extends string, Shape extends z.ZodRawShape> extends Pick<
@@ -30,35 +30,35 @@ interface RuleParts<Name extends string, Shape extends z.ZodRawShape> extends Pi
   "name" | "description" | "remedy"
 > {
   settings: Shape;
-  judge: (resource: PolicyResource, settings: z.output<z.ZodObject<Shape>>, now: Date) => string[];
+  validate: (resource: PolicyResource, settings: z.output<z.ZodObject<Shape>>, now: Date) => string[];
 }
 
 /** A rule, with the setting that every rule has. */
 export function defineRule<Name extends string, Shape extends z.ZodRawShape>(
   parts: RuleParts<Name, Shape>,
 ): Rule<Name> {
-  const { settings: own, judge, ...told } = parts;
+  const { settings: own, validate, ...violations } = parts;
   const settings = z.strictObject({ ...own, exempt: Exempt });
   return {
-    ...told,
+    ...violations,
     settings,
-    judge: (resource, given, now) => {
+    validate: (resource, given, now) => {
       const parsed = settings.safeParse(given);
       if (!parsed.success) {
-        const why = `The settings of ${told.name} are not legal: ${z.prettifyError(parsed.error)}`;
+        const why = `The settings of ${violations.name} are not legal: ${z.prettifyError(parsed.error)}`;
         throw new RametError("InvalidArgument", why);
       }
       // zod keeps the shape's types only where it knows the shape.
       const known = parsed.data as z.output<z.ZodObject<Shape>> & { exempt: string[] };
-      return known.exempt.includes(resource.name) ? [] : legible(() => judge(resource, known, now));
+      return known.exempt.includes(resource.name) ? [] : legible(() => validate(resource, known, now));
     },
   };
 }
 
 /** What the rule cannot read is told, and no reason to break off: the rule sees resources of every provider. */
-function legible(judge: () => string[]): string[] {
+function legible(validate: () => string[]): string[] {
   try {
-    return judge();
+    return validate();
   } catch (error) {
     if (error instanceof z.ZodError) return [`it cannot be judged: ${z.prettifyError(error)}`];
     if (error instanceof SyntaxError || error instanceof RametError) return [`it cannot be judged: ${error.message}`];

@@ -1,8 +1,8 @@
-import { type ResourceHandler, sayOnStdout, type StackConfiguration } from "./handlers/handler.ts";
+import { type ResourceHandler, logToStdout, type StackConfiguration } from "./handlers/handler.ts";
 import { namedSnapshotHandler } from "./handlers/named-snapshot/handler.ts";
 import { withHints } from "./handlers/validate.ts";
 
 /** What the state of every stack with a NamedSnapshot asks for; see `dynamic-provider.ts`. */
 export function provider(configuration: StackConfiguration): ResourceHandler {
-  return withHints(namedSnapshotHandler({ configuration, environment: process.env, say: sayOnStdout }));
+  return withHints(namedSnapshotHandler({ configuration, environment: process.env, say: logToStdout }));
 }

@@ -10,7 +10,7 @@ import {
 import { RametError } from "../../src/base/errors.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { AzureStore, RametStore } from "../ramet-store.ts";
-import { refusal } from "../refusal.ts";
+import { runError } from "../refusal.ts";
 import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
 
 export interface AksStoreIdentityArgs extends StoreIdentityArgs {
@@ -41,7 +41,7 @@ export class AksStoreIdentity extends StoreIdentity<AksStoreIdentityArgs> {
     return aksStoreRights(name, { ...args, subscriptionId, scope: args.accountId }, options);
   }
 
-  protected override tell(
+  protected override describeStore(
     { accountId, container, prefix }: AksStoreIdentityArgs,
     made: Promise<Record<string, CustomResource>>,
   ): RametStore {
@@ -57,7 +57,7 @@ function partsOf(id: string): { subscriptionId: string; account: string } {
   const [, subscriptionId, account] = pattern.exec(id) ?? [];
   if (subscriptionId !== undefined && account !== undefined) return { subscriptionId, account };
   const hint = "az storage account show --name ACCOUNT --query id has it";
-  throw refusal(new RametError("InvalidArgument", `accountId is not the id of a storage account: ${id}`, { hint }));
+  throw runError(new RametError("InvalidArgument", `accountId is not the id of a storage account: ${id}`, { hint }));
 }
 
 type AksRights = Pick<AksStoreIdentityArgs, "resourceGroup" | "location" | "issuerUrl" | "tags"> & {

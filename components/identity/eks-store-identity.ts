@@ -12,7 +12,7 @@ import {
 import { formatStoreAddress } from "../../src/api/store/store-address.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { RametStore, S3Store } from "../ramet-store.ts";
-import { refusing } from "../refusal.ts";
+import { withRunError } from "../refusal.ts";
 import { checkIdentity, type EksIdentity, policy, trust } from "./eks-trust.ts";
 import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
 
@@ -41,12 +41,12 @@ export class EksStoreIdentity extends StoreIdentity<EksStoreIdentityArgs> {
 
   protected override make(name: string, args: EksStoreIdentityArgs, options: CustomResourceOptions) {
     checkIdentity(args);
-    const { bucket, below } = legalPlace(args);
+    const { bucket, below } = validatedLocation(args);
     const bucketArn = interpolate`arn:${args.partition ?? "aws"}:s3:::${bucket}`;
     return eksStoreRights(name, { ...args, bucketArn, objectsArn: interpolate`${bucketArn}/${below}` }, options);
   }
 
-  protected override tell(
+  protected override describeStore(
     { bucket, region, prefix, identity }: EksStoreIdentityArgs,
     made: Promise<Record<string, CustomResource>>,
   ): RametStore {
@@ -55,10 +55,14 @@ export class EksStoreIdentity extends StoreIdentity<EksStoreIdentityArgs> {
 }
 
 /** As a store's address may have it: a bucket or a prefix that is none could be a pattern that allows more. @throws RunError */
-function legalPlace({ bucket, region, prefix = "" }: EksStoreIdentityArgs): Output<{ bucket: string; below: string }> {
+function validatedLocation({
+  bucket,
+  region,
+  prefix = "",
+}: EksStoreIdentityArgs): Output<{ bucket: string; below: string }> {
   return output({ bucket, region, prefix }).apply(({ prefix: named, ...given }) => {
     const prefixed = named === "" ? {} : { prefix: named };
-    refusing(() => formatStoreAddress({ driver: "s3", ...given, ...prefixed }));
+    withRunError(() => formatStoreAddress({ driver: "s3", ...given, ...prefixed }));
     return { bucket: given.bucket, below: named === "" ? "*" : `${named}/*` };
   });
 }
@@ -112,8 +116,8 @@ export function s3Store(
   identity: EksIdentity["identity"],
   made: Promise<Record<string, CustomResource>>,
 ): RametStore {
-  const told = whenStored(made, (resources) => all([output(place.bucket), (resources[roleName] as Role).arn]));
-  const bucket = told.apply(([name]) => name);
-  const roleArn = told.apply(([, arn]) => arn);
+  const known = whenStored(made, (resources) => all([output(place.bucket), (resources[roleName] as Role).arn]));
+  const bucket = known.apply(([name]) => name);
+  const roleArn = known.apply(([, arn]) => arn);
   return { s3: { ...place, bucket, ...(identity === "irsa" && { roleArn }) } };
 }

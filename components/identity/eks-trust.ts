@@ -1,6 +1,6 @@
 import { jsonStringify, output, type Input, type Output } from "@pulumi/pulumi";
 import { RametError } from "../../src/base/errors.ts";
-import { refusal } from "../refusal.ts";
+import { runError } from "../refusal.ts";
 
 /** How service accounts of a cluster of EKS get roles of IAM. */
 export interface EksIdentity {
@@ -14,7 +14,7 @@ export interface EksIdentity {
 export function checkIdentity({ identity, oidcProviderArn }: EksIdentity, path: "eks." | "" = ""): void {
   if (identity !== "irsa" || oidcProviderArn !== undefined) return;
   const what = "the ARN of the cluster's OpenID Connect provider in IAM";
-  throw refusal(new RametError("InvalidArgument", `${path}oidcProviderArn is missing: ${what}`));
+  throw runError(new RametError("InvalidArgument", `${path}oidcProviderArn is missing: ${what}`));
 }
 
 export interface ServiceAccountRef {

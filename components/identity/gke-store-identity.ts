@@ -29,7 +29,7 @@ export class GkeStoreIdentity extends StoreIdentity<GkeStoreIdentityArgs> {
     return gkeStoreRights(name, args, options);
   }
 
-  protected override tell(
+  protected override describeStore(
     { bucket, prefix }: GkeStoreIdentityArgs,
     made: Promise<Record<string, CustomResource>>,
   ): RametStore {

@@ -8,7 +8,7 @@ import {
   type Output,
 } from "@pulumi/pulumi";
 import { controllerName, systemNamespace } from "../../src/api/names/system-names.ts";
-import { type CloudTransform, transforming } from "../cloud-package.ts";
+import { type CloudTransform, transformOptions } from "../cloud-package.ts";
 import type { RametStore } from "../ramet-store.ts";
 
 /** The service account of Ramet's controllers, which no other may stand for. */
@@ -36,26 +36,28 @@ export abstract class StoreIdentity<Args extends StoreIdentityArgs> extends Comp
     this.#transform = transform?.cloud;
     const objects = this.getData();
     this.nodes = { objects };
-    this.store = this.tell(args, objects);
+    this.store = this.describeStore(args, objects);
     this.registerOutputs({ store: this.store });
   }
 
   protected override async initialize(args: Omit<Args, "transform"> & { name: string }): Promise<Made> {
     await new Promise((resolve) => this.urn.apply(resolve));
-    return this.make(args.name, args, { parent: this, ...transforming(this.#transform) });
+    return this.make(args.name, args, { parent: this, ...transformOptions(this.#transform) });
   }
 
   protected abstract make(name: string, args: Omit<Args, "transform">, options: CustomResourceOptions): Promise<Made>;
-  protected abstract tell(args: Omit<Args, "transform">, made: Promise<Made>): RametStore;
+  protected abstract describeStore(args: Omit<Args, "transform">, made: Promise<Made>): RametStore;
 }
 
 /** What is told of a store, known when everything of what was made is there that its users need: identity, rights, and the bucket. */
 export function whenStored<T>(
   made: Promise<Record<string, CustomResource>>,
-  tell: (resources: Record<string, CustomResource>) => Output<T>,
+  describeStore: (resources: Record<string, CustomResource>) => Output<T>,
 ): Output<T> {
   return output(made).apply((resources) => {
     const ofStore = Object.keys(resources).filter((key) => key.includes("/store"));
-    return all([tell(resources), all(ofStore.map((key) => resources[key]?.id))]).apply(([told]) => told as T);
+    return all([describeStore(resources), all(ofStore.map((key) => resources[key]?.id))]).apply(
+      ([known]) => known as T,
+    );
   });
 }

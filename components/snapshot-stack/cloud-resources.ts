@@ -2,7 +2,7 @@ import type { CustomResource, CustomResourceOptions } from "@pulumi/pulumi";
 import { RametError } from "../../src/base/errors.ts";
 import { installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
 import type { RametStore } from "../ramet-store.ts";
-import { refusal } from "../refusal.ts";
+import { runError } from "../refusal.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { aksResources, aksStore } from "./aks.ts";
 import type { SnapshotStackArgs } from "./args.ts";
@@ -60,7 +60,7 @@ export function installedManifests(addons: readonly string[], annotations: Recor
 
 function eksArgs({ eks }: SnapshotStackArgs): EksStackArgs {
   if (eks === undefined) {
-    throw refusal(new RametError("InvalidArgument", "eks.clusterName is missing: the name of the cluster"));
+    throw runError(new RametError("InvalidArgument", "eks.clusterName is missing: the name of the cluster"));
   }
   checkIdentity(eks, "eks.");
   return eks;

@@ -48,11 +48,11 @@ interface EksRequest {
 /** The add-ons that a plan has EKS install, the role of the driver, and the store. */
 export async function eksResources(
   name: string,
-  wish: EksRequest,
+  request: EksRequest,
   options: CustomResourceOptions,
 ): Promise<Record<string, CustomResource>> {
-  const { store, ...args } = wish.args;
-  const addons = await addonResources(name, wish, options);
+  const { store, ...args } = request.args;
+  const addons = await addonResources(name, request, options);
   return store === undefined ? addons : { ...addons, ...(await eksBucketResources(name, { ...args, store }, options)) };
 }
 

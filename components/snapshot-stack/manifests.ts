@@ -3,7 +3,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import type { StackPlan } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
 import { RametError } from "../../src/base/errors.ts";
-import { waitingFor } from "../await.ts";
+import { waitForConditions } from "../await.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { snapshotControllerManifests } from "./controller-manifests.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
@@ -23,7 +23,7 @@ export async function crdManifests(plan: StackPlan, annotations: Record<string, 
         annotations: {
           ...crd.metadata.annotations,
           ...annotations,
-          ...waitingFor("Established"),
+          ...waitForConditions("Established"),
         },
       },
     }));

@@ -1,5 +1,5 @@
 import { output, type Input, type Output } from "@pulumi/pulumi";
-import { refusal } from "../refusal.ts";
+import { runError } from "../refusal.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { RametError } from "../../src/base/errors.ts";
 import type { SnapshotClassRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";
@@ -128,13 +128,13 @@ function parametersOf(args: SnapshotClassArgs): Output<Record<string, string>> {
   const wrong = allOptions.find((key) => key !== option && args[key] !== undefined);
   if (wrong !== undefined) {
     const what = `The snapshot options ${wrong} are not for the driver ${args.driver}`;
-    throw refusal(new RametError("InvalidArgument", what, { hint: `Its options are given as ${option}` }));
+    throw runError(new RametError("InvalidArgument", what, { hint: `Its options are given as ${option}` }));
   }
   return output(args[option] ?? {}).apply((options) => {
     try {
       return classParameters(args.driver, options);
     } catch (error) {
-      throw refusal(error);
+      throw runError(error);
     }
   });
 }

@@ -14,7 +14,7 @@ export function classesFor({ cloud, classes, eks }: SnapshotStackArgs): Declared
   return (classes ?? own).flatMap(classesOf);
 }
 
-export function wishOf(
+export function stackRequestFor(
   owners: StackRequest["owners"],
   args: SnapshotStackArgs,
   classes: readonly DeclaredClass[],

@@ -26,5 +26,5 @@ const ramet = new RametRuntime("ramet", {
 });
 
 export const classes = stack.classNames;
-export const missing = stack.facts.missing;
+export const findings = stack.facts.findings;
 export const mode = ramet.mode;

@@ -9,4 +9,4 @@ const stack = new SnapshotStack("snapshots", {
 });
 
 export const classes = stack.classNames;
-export const missing = stack.facts.missing;
+export const findings = stack.facts.findings;

@@ -18,4 +18,4 @@ new RametRuntime("ramet", {
 });
 
 export const classes = stack.classNames;
-export const missing = stack.facts.missing;
+export const findings = stack.facts.findings;

@@ -8,13 +8,13 @@ export const boundedLifetimes = defineRule({
   description: "Clones, sandboxes and claims say when they end, and that is not too far away.",
   remedy: "Set lifetime of the SandboxClone, or shutdownTime of the Sandbox or SandboxClaim.",
   settings: {
-    longestLifetime: z
+    maxLifetime: z
       .string()
       .default("7 days")
       .describe('How long a sandbox may live, like "8 hours".')
-      .transform((text) => ({ text, milliseconds: parseTimeSpan(text, "longestLifetime") })),
+      .transform((text) => ({ text, milliseconds: parseTimeSpan(text, "maxLifetime") })),
   },
-  judge: (resource, { longestLifetime: { text: longest, milliseconds: most } }, now) => {
+  validate: (resource, { maxLifetime: { text: longest, milliseconds: most } }, now) => {
     const clone = dynamicInputsOf(resource, "SandboxClone");
     if (clone !== undefined) {
       const { lifetime } = WithLifetime.parse(clone);
@@ -40,13 +40,13 @@ export const boundedReplicas = defineRule({
   description: "Sets and claims ask for no more sandboxes than are allowed.",
   remedy: "Ask for fewer, or have the bound raised.",
   settings: {
-    mostReplicas: z.int().min(0).default(100).describe("How many sandboxes one set may hold, or one claim take."),
+    maxReplicas: z.int().min(0).default(100).describe("How many sandboxes one set may hold, or one claim take."),
   },
-  judge: (resource, { mostReplicas }) => {
+  validate: (resource, { maxReplicas }) => {
     const spec = specOf(resource, kruise, "SandboxSet") ?? specOf(resource, kruise, "SandboxClaim");
     const replicas = spec?.["replicas"];
-    return typeof replicas === "number" && replicas > mostReplicas
-      ? [`replicas is ${replicas}; it may be up to ${mostReplicas}`]
+    return typeof replicas === "number" && replicas > maxReplicas
+      ? [`replicas is ${replicas}; it may be up to ${maxReplicas}`]
       : [];
   },
 });

@@ -15,7 +15,7 @@ export const pinnedImages = defineRule({
       .default([])
       .describe("Images that need no tag, such as one that a machine brings along."),
   },
-  judge: (resource, { digestOnly, allowed }) =>
+  validate: (resource, { digestOnly, allowed }) =>
     imagesOf(resource)
       .filter((image) => !allowed.includes(image))
       .flatMap((image) => {

@@ -7,17 +7,17 @@ export const privateStore = defineRule({
   description: "No bucket or container of the stack can be read or written by everybody.",
   remedy: "Grant to identities, not to everybody. A bucket that holds no checkpoints is named in exempt.",
   settings: {},
-  judge: (resource) => {
+  validate: (resource) => {
     const [cloud = "", module = "", name = ""] = resource.type.split(":");
-    const found = judges.get(`${cloud} ${name}`) ?? judges.get(`${cloud} ${module} ${name}`);
+    const found = validators.get(`${cloud} ${name}`) ?? validators.get(`${cloud} ${module} ${name}`);
     return (found?.(resource.inputs) ?? []).map((what) => `everybody may use it: ${what}`);
   },
 });
 
-type Judge = (inputs: PolicyResource["inputs"]) => string[];
+type Validator = (inputs: PolicyResource["inputs"]) => string[];
 
 /** By provider and class; the module of a token has the version of the API in it with some, and is needed to tell classes apart with others. */
-const judges: ReadonlyMap<string, Judge> = new Map<string, Judge>([
+const validators: ReadonlyMap<string, Validator> = new Map<string, Validator>([
   // https://docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html: canned ACLs and predefined groups
   ["aws Bucket", validateAcl],
   ["aws BucketV2", validateAcl],
@@ -35,22 +35,22 @@ const judges: ReadonlyMap<string, Judge> = new Map<string, Judge>([
   // https://learn.microsoft.com/azure/storage/blobs/anonymous-read-access-configure
   [
     "azure-native StorageAccount",
-    ({ allowBlobPublicAccess }) => told(allowBlobPublicAccess === true, "allowBlobPublicAccess"),
+    ({ allowBlobPublicAccess }) => violations(allowBlobPublicAccess === true, "allowBlobPublicAccess"),
   ],
   [
     "azure-native BlobContainer",
-    ({ publicAccess }) => told(isWord(publicAccess) && publicAccess !== "None", "publicAccess"),
+    ({ publicAccess }) => violations(isWord(publicAccess) && publicAccess !== "None", "publicAccess"),
   ],
   // The classic provider, with which blobs may be made public unless an account says that they may not.
   [
     "azure storage/account Account",
     ({ allowNestedItemsToBePublic }) =>
-      told(allowNestedItemsToBePublic !== false, "allowNestedItemsToBePublic is not false"),
+      violations(allowNestedItemsToBePublic !== false, "allowNestedItemsToBePublic is not false"),
   ],
   [
     "azure storage/container Container",
     ({ containerAccessType }) =>
-      told(isWord(containerAccessType) && containerAccessType !== "private", "containerAccessType"),
+      violations(isWord(containerAccessType) && containerAccessType !== "private", "containerAccessType"),
   ],
 ]);
 
@@ -60,8 +60,8 @@ function validateAcl(inputs: PolicyResource["inputs"]): string[] {
   const everybody = /^(?:public|authenticated)-?read/i;
   const grantees = [...ofBucket, ...(accessControlPolicy?.grants ?? []).map(({ grantee }) => grantee)];
   return [
-    ...told(word !== undefined && everybody.test(word), `the ACL ${word ?? ""}`),
-    ...told(
+    ...violations(word !== undefined && everybody.test(word), `the ACL ${word ?? ""}`),
+    ...violations(
       grantees.some((grantee) => /\/(?:AllUsers|AuthenticatedUsers)$/.test(grantee?.uri ?? "")),
       "a grant to a group of all users",
     ),
@@ -81,7 +81,7 @@ function validateBucketPolicy({ policy }: PolicyResource["inputs"]): string[] {
     const principals = typeof Principal === "string" ? [Principal] : [Principal?.AWS ?? []].flat();
     return Effect === "Allow" && Condition === undefined && principals.includes("*");
   });
-  return told(isOpen, 'a statement allows the principal "*" without a condition');
+  return violations(isOpen, 'a statement allows the principal "*" without a condition');
 }
 
 function validateMembers(inputs: PolicyResource["inputs"]): string[] {
@@ -96,7 +96,7 @@ function validateIamPolicy({ policyData }: PolicyResource["inputs"]): string[] {
   return bindings.flatMap(validateMembers);
 }
 
-function told(isSo: boolean, what: string): string[] {
+function violations(isSo: boolean, what: string): string[] {
   return isSo ? [what] : [];
 }
 

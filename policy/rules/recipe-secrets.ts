@@ -12,7 +12,7 @@ export const recipeSecrets = defineRule({
       .default([])
       .describe("Regular expressions of more that is secret."),
   },
-  judge: (resource, { patterns }) => {
+  validate: (resource, { patterns }) => {
     const snapshot = namedSnapshotOf(resource);
     if (snapshot === undefined) return [];
     const formats = [

@@ -8,15 +8,15 @@ export const retention = defineRule({
     "Named snapshots keep a bounded number of versions, also when they are removed, and checkpoints are kept for a time.",
   remedy: "Set keepVersions and deletionPolicy of the NamedSnapshot, or ttlAfterFinished of the Checkpoint.",
   settings: {
-    fewestVersions: z
+    minVersions: z
       .int()
       .min(1)
       .default(2)
       .describe("How many versions a named snapshot keeps at least; with one, there is none to go back to."),
-    mostVersions: z.int().min(1).default(20).describe("How many versions a named snapshot keeps at most."),
-    mayDelete: z.boolean().default(false).describe("Whether versions may go with their named snapshot."),
+    maxVersions: z.int().min(1).default(20).describe("How many versions a named snapshot keeps at most."),
+    allowDelete: z.boolean().default(false).describe("Whether versions may go with their named snapshot."),
   },
-  judge: (resource, { fewestVersions: fewest, mostVersions: most, mayDelete }) => {
+  validate: (resource, { minVersions: fewest, maxVersions: most, allowDelete }) => {
     const checkpoint = specOf(resource, kruise, "Checkpoint");
     if (checkpoint !== undefined && checkpoint["ttlAfterFinished"] === undefined) {
       return ["ttlAfterFinished is not set, so the checkpoint is kept for ever"];
@@ -28,7 +28,7 @@ export const retention = defineRule({
     const isOutside = typeof keepVersions === "number" && (keepVersions < fewest || keepVersions > most);
     return [
       ...(isOutside ? [`keepVersions is ${keepVersions}; it may be from ${fewest} to ${most}`] : []),
-      ...(deletionPolicy === "Delete" && !mayDelete
+      ...(deletionPolicy === "Delete" && !allowDelete
         ? ["deletionPolicy is Delete, so all versions go with the name"]
         : []),
     ];

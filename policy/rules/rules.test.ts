@@ -10,8 +10,8 @@ import { retention } from "./retention.ts";
 const now = new Date("2030-01-01T00:00:00Z");
 const digest = `sha256:${"ab".repeat(32)}`;
 
-function judge(rule: Rule, resource: PolicyResource, settings: object = {}): string[] {
-  return rule.judge(resource, settings, now);
+function validate(rule: Rule, resource: PolicyResource, settings: object = {}): string[] {
+  return rule.validate(resource, settings, now);
 }
 
 function snapshot(inputs: object): PolicyResource {
@@ -25,46 +25,52 @@ function object(kind: string, spec: object, apiVersion = "agents.kruise.io/v1alp
 
 describe.each(rules.map((rule) => [rule.name, rule] as const))("%s", (_, rule) => {
   it("says nothing of what it is not about", () => {
-    expect(judge(rule, { type: "random:index/randomId:RandomId", name: "id", inputs: { byteLength: 8 } })).toEqual([]);
-    expect(judge(rule, object("ConfigMap", {}, "v1"))).toEqual([]);
-    expect(judge(rule, { type: "aws:ec2/vpc:Vpc", name: "v", inputs: { metadata: 7, acl: "public-read" } })).toEqual(
+    expect(validate(rule, { type: "random:index/randomId:RandomId", name: "id", inputs: { byteLength: 8 } })).toEqual(
+      [],
+    );
+    expect(validate(rule, object("ConfigMap", {}, "v1"))).toEqual([]);
+    expect(validate(rule, { type: "aws:ec2/vpc:Vpc", name: "v", inputs: { metadata: 7, acl: "public-read" } })).toEqual(
       [],
     );
   });
 
   it("refuses settings that it does not know", () => {
-    expect(() => judge(rule, snapshot({}), { mostReplica: 1 })).toThrow(`The settings of ${rule.name} are not legal`);
+    expect(() => validate(rule, snapshot({}), { mostReplica: 1 })).toThrow(
+      `The settings of ${rule.name} are not legal`,
+    );
   });
 });
 
 it("leaves alone what is exempt", () => {
-  expect(judge(retention, snapshot({ keepVersions: 1 }))).toHaveLength(1);
-  expect(judge(retention, snapshot({ keepVersions: 1 }), { exempt: ["data"] })).toEqual([]);
+  expect(validate(retention, snapshot({ keepVersions: 1 }))).toHaveLength(1);
+  expect(validate(retention, snapshot({ keepVersions: 1 }), { exempt: ["data"] })).toEqual([]);
 });
 
 it("says of what it cannot read that it cannot", () => {
-  expect(judge(recipeSecrets, snapshot({ recipe: "run" }))).toEqual([expect.stringContaining("it cannot be judged")]);
+  expect(validate(recipeSecrets, snapshot({ recipe: "run" }))).toEqual([
+    expect.stringContaining("it cannot be judged"),
+  ]);
 });
 
 describe("retention", () => {
   it("wants versions to go back to, and not too many", () => {
-    expect(judge(retention, snapshot({}))).toEqual([]);
-    expect(judge(retention, snapshot({ keepVersions: 20 }))).toEqual([]);
-    expect(judge(retention, snapshot({ keepVersions: 21 }))).toEqual(["keepVersions is 21; it may be from 2 to 20"]);
-    expect(judge(retention, snapshot({ keepVersions: 1 }))).toEqual(["keepVersions is 1; it may be from 2 to 20"]);
-    expect(judge(retention, snapshot({ keepVersions: 5 }), { mostVersions: 4 })).toHaveLength(1);
-    expect(judge(retention, object("NamedSnapshot", { keepVersions: 1 }, "ramet.dev/v1alpha1"))).toHaveLength(1);
+    expect(validate(retention, snapshot({}))).toEqual([]);
+    expect(validate(retention, snapshot({ keepVersions: 20 }))).toEqual([]);
+    expect(validate(retention, snapshot({ keepVersions: 21 }))).toEqual(["keepVersions is 21; it may be from 2 to 20"]);
+    expect(validate(retention, snapshot({ keepVersions: 1 }))).toEqual(["keepVersions is 1; it may be from 2 to 20"]);
+    expect(validate(retention, snapshot({ keepVersions: 5 }), { maxVersions: 4 })).toHaveLength(1);
+    expect(validate(retention, object("NamedSnapshot", { keepVersions: 1 }, "ramet.dev/v1alpha1"))).toHaveLength(1);
   });
 
   it("wants versions to outlive their name", () => {
-    expect(judge(retention, snapshot({ deletionPolicy: "Retain" }))).toEqual([]);
-    expect(judge(retention, snapshot({ deletionPolicy: "Delete" }))).toHaveLength(1);
-    expect(judge(retention, snapshot({ deletionPolicy: "Delete" }), { mayDelete: true })).toEqual([]);
+    expect(validate(retention, snapshot({ deletionPolicy: "Retain" }))).toEqual([]);
+    expect(validate(retention, snapshot({ deletionPolicy: "Delete" }))).toHaveLength(1);
+    expect(validate(retention, snapshot({ deletionPolicy: "Delete" }), { allowDelete: true })).toEqual([]);
   });
 
   it("wants an end of checkpoints", () => {
-    expect(judge(retention, object("Checkpoint", { podName: "a" }))).toHaveLength(1);
-    expect(judge(retention, object("Checkpoint", { podName: "a", ttlAfterFinished: "30d" }))).toEqual([]);
+    expect(validate(retention, object("Checkpoint", { podName: "a" }))).toHaveLength(1);
+    expect(validate(retention, object("Checkpoint", { podName: "a", ttlAfterFinished: "30d" }))).toEqual([]);
   });
 });
 
@@ -73,12 +79,12 @@ describe("pinned images", () => {
     object(kind, { template: { spec: { containers: [{ name: "sandbox", image }] } } });
 
   it.each(["SandboxTemplate", "SandboxSet", "Sandbox"])("looks at those of a %s", (kind) => {
-    expect(judge(pinnedImages, withImage("a/python", kind))).toEqual([
+    expect(validate(pinnedImages, withImage("a/python", kind))).toEqual([
       "a/python has neither a digest nor a tag other than latest",
     ]);
-    expect(judge(pinnedImages, withImage("a/python:latest", kind))).toHaveLength(1);
-    expect(judge(pinnedImages, withImage("a/python:3.13", kind))).toEqual([]);
-    expect(judge(pinnedImages, withImage(`a/python@${digest}`, kind))).toEqual([]);
+    expect(validate(pinnedImages, withImage("a/python:latest", kind))).toHaveLength(1);
+    expect(validate(pinnedImages, withImage("a/python:3.13", kind))).toEqual([]);
+    expect(validate(pinnedImages, withImage(`a/python@${digest}`, kind))).toEqual([]);
   });
 
   it("looks at init containers and image volumes too", () => {
@@ -86,7 +92,7 @@ describe("pinned images", () => {
       initContainers: [{ image: "a" }],
       volumes: [{ name: "v", image: { reference: "b" } }, { name: "e" }],
     };
-    expect(judge(pinnedImages, object("Sandbox", { template: { spec } }))).toHaveLength(2);
+    expect(validate(pinnedImages, object("Sandbox", { template: { spec } }))).toHaveLength(2);
   });
 
   it("looks at the controllers' image and the cell's, and at no other Deployment", () => {
@@ -95,23 +101,23 @@ describe("pinned images", () => {
     };
     const inputs = { apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "ramet-controller" }, spec };
     const controllers = { type: "kubernetes:apps/v1:Deployment", name: "c", inputs };
-    expect(judge(pinnedImages, controllers)).toEqual(["cell has neither a digest nor a tag other than latest"]);
-    expect(judge(pinnedImages, object("Deployment", spec, "apps/v1"))).toEqual([]);
+    expect(validate(pinnedImages, controllers)).toEqual(["cell has neither a digest nor a tag other than latest"]);
+    expect(validate(pinnedImages, object("Deployment", spec, "apps/v1"))).toEqual([]);
   });
 
   it("says nothing of a set that is warmed from a snapshot, and takes settings", () => {
-    expect(judge(pinnedImages, object("SandboxSet", { template: { metadata: { annotations: {} } } }))).toEqual([]);
-    expect(judge(pinnedImages, withImage("python"), { allowed: ["python"] })).toEqual([]);
-    expect(judge(pinnedImages, withImage("python:3"), { digestOnly: true })).toEqual([
+    expect(validate(pinnedImages, object("SandboxSet", { template: { metadata: { annotations: {} } } }))).toEqual([]);
+    expect(validate(pinnedImages, withImage("python"), { allowed: ["python"] })).toEqual([]);
+    expect(validate(pinnedImages, withImage("python:3"), { digestOnly: true })).toEqual([
       "python:3 is not named by digest",
     ]);
-    expect(judge(pinnedImages, withImage("Not an image"))).toEqual(["Not an image is no image's name"]);
+    expect(validate(pinnedImages, withImage("Not an image"))).toEqual(["Not an image is no image's name"]);
   });
 });
 
 describe("recipe secrets", () => {
   const inStep = (step: object, settings: object = {}) =>
-    judge(recipeSecrets, snapshot({ recipe: [{ run: "true" }, step] }), settings);
+    validate(recipeSecrets, snapshot({ recipe: [{ run: "true" }, step] }), settings);
 
   it.each([
     ["a private key", { copy: { path: "/k", content: "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl" } }],
@@ -142,7 +148,7 @@ describe("recipe secrets", () => {
   });
 
   it("finds what the program marks as secret, and what settings name", () => {
-    expect(judge(recipeSecrets, snapshot({ recipe: [], recipeHoldsSecrets: true }))).toHaveLength(1);
+    expect(validate(recipeSecrets, snapshot({ recipe: [], recipeHoldsSecrets: true }))).toHaveLength(1);
     expect(inStep({ run: "login acme-12345" }, { patterns: ["acme-\\d+"] })).toEqual([
       "step 2 holds what pattern 1 of the settings says",
     ]);
@@ -152,10 +158,12 @@ describe("recipe secrets", () => {
 
 describe("bounded replicas", () => {
   it.each(["SandboxSet", "SandboxClaim"])("bounds those of a %s", (kind) => {
-    expect(judge(boundedReplicas, object(kind, { replicas: 100 }))).toEqual([]);
-    expect(judge(boundedReplicas, object(kind, {}))).toEqual([]);
-    expect(judge(boundedReplicas, object(kind, { replicas: 101 }))).toEqual(["replicas is 101; it may be up to 100"]);
-    expect(judge(boundedReplicas, object(kind, { replicas: 3 }), { mostReplicas: 2 })).toHaveLength(1);
+    expect(validate(boundedReplicas, object(kind, { replicas: 100 }))).toEqual([]);
+    expect(validate(boundedReplicas, object(kind, {}))).toEqual([]);
+    expect(validate(boundedReplicas, object(kind, { replicas: 101 }))).toEqual([
+      "replicas is 101; it may be up to 100",
+    ]);
+    expect(validate(boundedReplicas, object(kind, { replicas: 3 }), { maxReplicas: 2 })).toHaveLength(1);
   });
 });
 
@@ -167,20 +175,22 @@ describe("bounded lifetimes", () => {
   });
 
   it("wants a lifetime of clones, and not too long a one", () => {
-    expect(judge(boundedLifetimes, clone({}))).toEqual(["lifetime is not set; it may be up to 7 days"]);
-    expect(judge(boundedLifetimes, clone({ lifetime: "8 hours" }))).toEqual([]);
-    expect(judge(boundedLifetimes, clone({ lifetime: "8 days" }))).toEqual([
+    expect(validate(boundedLifetimes, clone({}))).toEqual(["lifetime is not set; it may be up to 7 days"]);
+    expect(validate(boundedLifetimes, clone({ lifetime: "8 hours" }))).toEqual([]);
+    expect(validate(boundedLifetimes, clone({ lifetime: "8 days" }))).toEqual([
       "lifetime is 8 days; it may be up to 7 days",
     ]);
-    expect(judge(boundedLifetimes, clone({ lifetime: "2h" }), { longestLifetime: "1 hour" })).toHaveLength(1);
-    expect(judge(boundedLifetimes, clone({ lifetime: "soon" }))).toEqual([expect.stringContaining("cannot be judged")]);
-    expect(() => judge(boundedLifetimes, clone({}), { longestLifetime: "soon" })).toThrow("longestLifetime");
+    expect(validate(boundedLifetimes, clone({ lifetime: "2h" }), { maxLifetime: "1 hour" })).toHaveLength(1);
+    expect(validate(boundedLifetimes, clone({ lifetime: "soon" }))).toEqual([
+      expect.stringContaining("cannot be judged"),
+    ]);
+    expect(() => validate(boundedLifetimes, clone({}), { maxLifetime: "soon" })).toThrow("maxLifetime");
   });
 
   it.each(["Sandbox", "SandboxClaim"])("wants an end of a %s", (kind) => {
-    expect(judge(boundedLifetimes, object(kind, {}))).toHaveLength(1);
-    expect(judge(boundedLifetimes, object(kind, { shutdownTime: "2030-01-07T00:00:00Z" }))).toEqual([]);
-    expect(judge(boundedLifetimes, object(kind, { shutdownTime: "2030-01-09T00:00:00Z" }))).toHaveLength(1);
+    expect(validate(boundedLifetimes, object(kind, {}))).toHaveLength(1);
+    expect(validate(boundedLifetimes, object(kind, { shutdownTime: "2030-01-07T00:00:00Z" }))).toEqual([]);
+    expect(validate(boundedLifetimes, object(kind, { shutdownTime: "2030-01-09T00:00:00Z" }))).toHaveLength(1);
   });
 });
 
@@ -217,7 +227,7 @@ describe("private store", () => {
     ["azure-native:storage:StorageAccount", { allowBlobPublicAccess: true }],
     ["azure-native:storage/v20230101:BlobContainer", { publicAccess: "Container" }],
   ])("refuses a %s of %j", (type, inputs) => {
-    expect(judge(privateStore, { type, name: "store", inputs })).toEqual([
+    expect(validate(privateStore, { type, name: "store", inputs })).toEqual([
       expect.stringMatching(/^everybody may use it: ./),
     ]);
   });
@@ -241,6 +251,6 @@ describe("private store", () => {
     ["azure-native:storage:StorageAccount", { allowBlobPublicAccess: false }],
     ["azure-native:storage:BlobContainer", { publicAccess: "None" }],
   ])("lets a %s of %j be", (type, inputs) => {
-    expect(judge(privateStore, { type, name: "store", inputs })).toEqual([]);
+    expect(validate(privateStore, { type, name: "store", inputs })).toEqual([]);
   });
 });

@@ -35,7 +35,7 @@ export interface StackConfiguration {
 }
 
 /** What a handler is made from. */
-export interface HandlerParts {
+export interface HandlerContext {
   configuration: StackConfiguration;
   environment: Readonly<Record<string, string | undefined>>;
   /** Tells a person what is going on, one line at a time. */
@@ -43,7 +43,7 @@ export interface HandlerParts {
 }
 
 /** Lines on the standard output of Pulumi's process for dynamic resources are shown to the user while the resource is made. */
-export function sayOnStdout(line: string): void {
+export function logToStdout(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 

@@ -1,7 +1,7 @@
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { afterEach, expect, it } from "vitest";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { lookAtCluster } from "./open-cluster.ts";
+import { readCluster } from "./open-cluster.ts";
 
 let server: Server | undefined;
 const sockets = new Set<Socket>();
@@ -14,7 +14,7 @@ afterEach(() => {
 it("says of a server that takes connections and never answers that it did not answer", async () => {
   const kubeconfig = await kubeconfigOfSilentServer();
   const configuration = { get: (key: string) => (key === "kubernetes:kubeconfig" ? kubeconfig : undefined) };
-  const seen = lookAtCluster(
+  const seen = readCluster(
     { configuration, environment: {} },
     (client, signal) => client.resource(coreResources.nodes).list({ signal }),
     { withinMilliseconds: 200 },

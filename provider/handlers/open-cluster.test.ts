@@ -42,11 +42,11 @@ it("takes a text for a kubeconfig, and no environment variable for a context", a
 /** The server that is spoken to, and the namespace of what names none. */
 async function servers(configuration: Record<string, string>, environment = {}): Promise<string[]> {
   const files = ["missing", "clusters", "contexts", "current"].map((name) => join(directory, name));
-  const around = {
+  const env = {
     configuration: { get: (key: string) => configuration[key] },
     environment: { KUBECONFIG: files.join(delimiter), ...environment },
   };
-  return [(await connectionOf(around)).server, await defaultNamespace(around)];
+  return [(await connectionOf(env)).server, await defaultNamespace(env)];
 }
 
 function cluster(name: string): object {

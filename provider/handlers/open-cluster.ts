@@ -8,14 +8,14 @@ import { type Connection, inClusterConnection } from "../../src/kube/connection.
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig, type KubeconfigSource, namespaceFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { ResourceRef } from "../../src/kube/resource-ref.ts";
-import type { HandlerParts } from "./handler.ts";
+import type { HandlerContext } from "./handler.ts";
 
 /** Where a cluster is found. */
-export type Surroundings = Pick<HandlerParts, "configuration" | "environment">;
+export type ClusterEnvironment = Pick<HandlerContext, "configuration" | "environment">;
 
 /** Runs `use` with the cluster that Pulumi's Kubernetes provider would use by itself. @throws as `connectionOf` */
-export async function withCluster<T>(around: Surroundings, use: (client: KubeClient) => Promise<T>): Promise<T> {
-  const client = new KubeClient(await connectionOf(around), { userAgent: "ramet-pulumi", connections: 4 });
+export async function withCluster<T>(env: ClusterEnvironment, use: (client: KubeClient) => Promise<T>): Promise<T> {
+  const client = new KubeClient(await connectionOf(env), { userAgent: "ramet-pulumi", connections: 4 });
   try {
     return await use(client);
   } finally {
@@ -24,12 +24,12 @@ export async function withCluster<T>(around: Surroundings, use: (client: KubeCli
 }
 
 /** The namespace in which Pulumi's Kubernetes provider puts what names none. */
-export async function defaultNamespace(around: Surroundings): Promise<string> {
-  const configured = given(around, "namespace");
+export async function defaultNamespace(env: ClusterEnvironment): Promise<string> {
+  const configured = given(env, "namespace");
   if (configured !== undefined) return configured;
-  const source = await sourceOf(around);
-  if (source !== undefined) return (await namespaceFromKubeconfig({ ...source, ...choiceOf(around) })) ?? "default";
-  return isInCluster(around) ? (await inCluster(around)).namespace : "default";
+  const source = await sourceOf(env);
+  if (source !== undefined) return (await namespaceFromKubeconfig({ ...source, ...choiceOf(env) })) ?? "default";
+  return isInCluster(env) ? (await inCluster(env)).namespace : "default";
 }
 
 /**
@@ -39,46 +39,46 @@ export async function defaultNamespace(around: Surroundings): Promise<string> {
  *
  * @throws RametError `NotFound` when no kubeconfig is there
  */
-export async function connectionOf(around: Surroundings): Promise<Connection> {
-  const source = await sourceOf(around);
-  if (source !== undefined) return connectionFromKubeconfig({ ...source, ...choiceOf(around) });
-  if (isInCluster(around)) return inCluster(around);
-  throw new RametError("NotFound", `No cluster is known: ${usualPaths(around).join(" and ")} does not exist`, {
+export async function connectionOf(env: ClusterEnvironment): Promise<Connection> {
+  const source = await sourceOf(env);
+  if (source !== undefined) return connectionFromKubeconfig({ ...source, ...choiceOf(env) });
+  if (isInCluster(env)) return inCluster(env);
+  throw new RametError("NotFound", `No cluster is known: ${defaultPaths(env).join(" and ")} does not exist`, {
     hint: "Name a kubeconfig by KUBECONFIG or with: pulumi config set kubernetes:kubeconfig PATH",
   });
 }
 
-function choiceOf(around: Surroundings): { context?: string; cluster?: string } {
-  const [context, cluster] = [given(around, "context"), given(around, "cluster")];
+function choiceOf(env: ClusterEnvironment): { context?: string; cluster?: string } {
+  const [context, cluster] = [given(env, "context"), given(env, "cluster")];
   return { ...(context !== undefined && { context }), ...(cluster !== undefined && { cluster }) };
 }
 
 /** Undefined where there is no kubeconfig. */
-async function sourceOf(around: Surroundings): Promise<KubeconfigSource | undefined> {
-  const kubeconfig = given(around, "kubeconfig");
+async function sourceOf(env: ClusterEnvironment): Promise<KubeconfigSource | undefined> {
+  const kubeconfig = given(env, "kubeconfig");
   if (kubeconfig !== undefined && isText(kubeconfig)) return { text: kubeconfig };
   if (kubeconfig !== undefined) return { path: kubeconfig.replace(/^~(?=\/|$)/, homedir()) };
-  const paths = usualPaths(around);
+  const paths = defaultPaths(env);
   const are = await Promise.all(paths.map(exists));
   return are.includes(true) ? { path: paths.filter((_, index) => are[index]) } : undefined;
 }
 
-function usualPaths({ environment }: Surroundings): string[] {
+function defaultPaths({ environment }: ClusterEnvironment): string[] {
   const listed = (environment["KUBECONFIG"] ?? "").split(delimiter).filter((path) => path !== "");
   return listed.length > 0 ? listed : [join(environment["HOME"] ?? homedir(), ".kube", "config")];
 }
 
 /** As the provider reads its configuration, in which what is empty is not given. */
-function given({ configuration }: Surroundings, key: string): string | undefined {
+function given({ configuration }: ClusterEnvironment, key: string): string | undefined {
   const value = configuration.get(`kubernetes:${key}`);
   return value === "" ? undefined : value;
 }
 
-function isInCluster({ environment }: Surroundings): boolean {
+function isInCluster({ environment }: ClusterEnvironment): boolean {
   return environment["KUBERNETES_SERVICE_HOST"] !== undefined;
 }
 
-function inCluster({ environment }: Surroundings): Promise<Connection> {
+function inCluster({ environment }: ClusterEnvironment): Promise<Connection> {
   return inClusterConnection({ environment, clock: systemClock });
 }
 
@@ -99,12 +99,12 @@ export function refOf({ kind, plural, group }: KindNames & { group: string }): R
 }
 
 /** Reads what `look` reads of the cluster that `withCluster` knows. @throws RametError `Timeout` when it has not answered in time */
-export function lookAtCluster<Seen>(
-  around: Surroundings,
+export function readCluster<Seen>(
+  env: ClusterEnvironment,
   look: (client: KubeClient, signal: AbortSignal) => Promise<Seen>,
   { withinMilliseconds = 10_000 } = {},
 ): Promise<Seen> {
-  return withCluster(around, async (client) => {
+  return withCluster(env, async (client) => {
     const over = new AbortController();
     const cancel = client.clock.schedule(withinMilliseconds, () => {
       over.abort();

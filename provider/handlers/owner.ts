@@ -29,7 +29,7 @@ export function declaredBy({ metadata }: KubeObject): string | undefined {
  * @param formerOwner what it was called when its state was written: stacks, projects and resources are renamed
  * @throws RametError `AlreadyExists` when another resource of a program declares the object
  */
-export function claimFor(
+export function applyOptionsFor(
   found: KubeObject | undefined,
   owner: string,
   formerOwner = owner,
@@ -44,7 +44,7 @@ export function claimFor(
 }
 
 /** Which resource of a program declares the object: one that bears no name of one is the asker's own. */
-export function declarerOf({ metadata }: KubeObject, asker: string): string {
+export function ownerOf({ metadata }: KubeObject, asker: string): string {
   return metadata.annotations?.[ownerAnnotation] ?? asker;
 }
 
@@ -53,7 +53,7 @@ export function declarerOf({ metadata }: KubeObject, asker: string): string {
  * got another name must not leave to its old one what is its own.
  * @param object as `kubectl` is told of it
  */
-export function otherOrEarlier(owner: string, object: string): string {
+export function ownerConflictHint(owner: string, object: string): string {
   return (
     'If that is another resource, set mode to "adopt", since two would work against each other. ' +
     "If that is this one under an earlier name, adopting would remove what it has declared: give it the option aliases if it was renamed in the program, " +
@@ -62,7 +62,7 @@ export function otherOrEarlier(owner: string, object: string): string {
 }
 
 /** The error of an apply that was refused because somebody else holds a field, or nobody serves the kind, with what to do. */
-export function explainRefusal(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
+export function explainApplyError(error: unknown, kind: string, { namespace = "", name }: ObjectName): RametError {
   const known = RametError.from(error);
   const status = apiStatusOf(known);
   if (known.code === "NotFound" && status !== undefined && isKindMissing(status)) {

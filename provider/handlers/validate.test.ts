@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
 import * as z from "zod";
-import { judge, unknownValue } from "./validate.ts";
+import { validate, unknownValue } from "./validate.ts";
 
 const schema = z.object({ name: z.string().max(5), list: z.array(z.object({ port: z.int() })) });
 
 it("names what is wrong", () => {
-  expect(judge(schema, { name: "too long", list: [{ port: 1 }, { port: "x" }] })).toMatchObject([
+  expect(validate(schema, { name: "too long", list: [{ port: 1 }, { port: "x" }] })).toMatchObject([
     { property: "name" },
     { property: "list[1].port" },
   ]);
@@ -13,6 +13,6 @@ it("names what is wrong", () => {
 
 it("says nothing of what is not known yet, and all of the rest", () => {
   const values = { name: unknownValue, list: [{ port: unknownValue }, { port: "x" }] };
-  expect(judge(schema, values)).toMatchObject([{ property: "list[1].port" }]);
-  expect(judge(schema, { name: "ok", list: unknownValue })).toEqual([]);
+  expect(validate(schema, values)).toMatchObject([{ property: "list[1].port" }]);
+  expect(validate(schema, { name: "ok", list: unknownValue })).toEqual([]);
 });

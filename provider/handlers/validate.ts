@@ -6,7 +6,7 @@ import type { CheckResult, ResourceHandler, Values } from "./handler.ts";
  * What is wrong with the values, by the schema. What is said of a value that is not known yet, or of one that holds such a
  * value, is left out: it is judged when it is known.
  */
-export function judge(schema: z.ZodType, values: Values): CheckResult["failures"] {
+export function validate(schema: z.ZodType, values: Values): CheckResult["failures"] {
   const result = schema.safeParse(values);
   if (result.success) return [];
   return result.error.issues.flatMap(({ path, message }) =>

@@ -32,12 +32,12 @@ export class CloudResources implements ResourceProvider {
   }
 
   create(inputs: Values): Promise<{ id: string; outputs: Values }> {
-    const said = (what: string): string => `stand-in:${this.#type}:${what}`;
+    const standIn = (what: string): string => `stand-in:${this.#type}:${what}`;
     const made = {
-      id: said("id"),
-      arn: said("arn"),
-      name: said("name"),
-      principalId: said("principal"),
+      id: standIn("id"),
+      arn: standIn("arn"),
+      name: standIn("name"),
+      principalId: standIn("principal"),
       region: bucketRegion,
     };
     const email = "stand-in@project.iam.gserviceaccount.com";

@@ -1,11 +1,11 @@
 import { deletionOrder } from "./deletion-order.ts";
-import type { Judged } from "./policy-pack-process.ts";
+import type { CheckedResource } from "./policy-pack-process.ts";
 import { InitError, type ResourceProvider } from "./resource-provider.ts";
 import type { ResourceState, StateFile } from "./state-file.ts";
 import { marked, secretProperties, unmarked, type Values } from "./values.ts";
 
 /** What a program wishes of one resource. */
-export interface Wish {
+export interface ResourceRequest {
   type: string;
   name: string;
   parent: string;
@@ -47,7 +47,7 @@ export interface DeploymentOptions {
   /** Who carries out what a resource of the type wishes; undefined: it has no more than its inputs. */
   providerOf: (type: string) => ResourceProvider | undefined;
   /** Asked before anything is made of a resource. @throws Error when a policy forbids it */
-  judge: (resource: Judged) => Promise<void>;
+  analyze: (resource: CheckedResource) => Promise<void>;
 }
 
 /** One run of a program against a state: what is registered is made as wished at once, and the rest is deleted at the end. */
@@ -65,9 +65,9 @@ export class Deployment {
   }
 
   /** Makes one resource what is wished, or says what that would do. Never ends after `stop`. @throws Error, InitError */
-  async register(wish: Wish): Promise<Registered> {
+  async register(request: ResourceRequest): Promise<Registered> {
     if (this.#isStopped) return new Promise(() => undefined);
-    const work = this.#register(wish);
+    const work = this.#register(request);
     this.#underWay.add(work);
     try {
       return await work;
@@ -86,18 +86,18 @@ export class Deployment {
     await Promise.allSettled(this.#underWay);
   }
 
-  async #register(wish: Wish): Promise<Registered> {
-    const urn = this.#urnOf(wish);
+  async #register(request: ResourceRequest): Promise<Registered> {
+    const urn = this.#urnOf(request);
     if (this.#registered.has(urn)) throw new Error(`two resources have the URN ${urn}`);
     this.#registered.add(urn);
-    const secrets = [...new Set([...secretProperties(wish.inputs), ...wish.additionalSecrets])];
-    const inputs = unmarked(wish.inputs) as Values;
-    const provider = wish.custom ? this.#options.providerOf(wish.type) : undefined;
-    const old = this.#before(urn, wish.aliases);
-    const { type, name, custom, parent, dependencies, retainOnDelete } = wish;
+    const secrets = [...new Set([...secretProperties(request.inputs), ...request.additionalSecrets])];
+    const inputs = unmarked(request.inputs) as Values;
+    const provider = request.custom ? this.#options.providerOf(request.type) : undefined;
+    const old = this.#before(urn, request.aliases);
+    const { type, name, custom, parent, dependencies, retainOnDelete } = request;
     const base = { urn, type, name, custom, parent, dependencies, retainOnDelete, secrets, initErrors: [] };
     const checked = provider === undefined ? inputs : await provider.check(old?.inputs ?? {}, inputs);
-    await this.#options.judge({ urn, type, name, inputs: checked });
+    await this.#options.analyze({ urn, type, name, inputs: checked });
     if (provider === undefined) return this.#take({ ...base, id: old?.id ?? "", inputs, outputs: inputs }, old);
     return this.#carryOut({ ...base, id: old?.id ?? "", inputs: checked, outputs: checked }, old, provider);
   }
@@ -140,23 +140,23 @@ export class Deployment {
   #take(resource: ResourceState, old: ResourceState | undefined): Registered {
     this.#say(old === undefined ? "create" : "same", resource, old);
     if (!this.#options.preview) this.#options.state.put(resource);
-    return answerFor(resource);
+    return responseFor(resource);
   }
 
   async #carryOut(resource: ResourceState, old: ResourceState | undefined, provider: ResourceProvider) {
     if (old === undefined) {
       this.#say("create", resource, old);
-      if (this.#options.preview) return answerFor(resource);
-      return answerFor(await this.#create(resource, provider));
+      if (this.#options.preview) return responseFor(resource);
+      return responseFor(await this.#create(resource, provider));
     }
     const { operation, deleteBeforeReplace } = await operationFor(resource, old, provider);
     this.#say(operation, resource, old);
-    if (operation === "same") return answerFor(this.#keep({ ...resource, outputs: old.outputs }));
-    if (this.#options.preview) return answerFor(resource);
-    if (operation === "update") return answerFor(await this.#update(resource, old, provider));
-    if (!deleteBeforeReplace) return answerFor(await this.#create(resource, provider, old));
+    if (operation === "same") return responseFor(this.#keep({ ...resource, outputs: old.outputs }));
+    if (this.#options.preview) return responseFor(resource);
+    if (operation === "update") return responseFor(await this.#update(resource, old, provider));
+    if (!deleteBeforeReplace) return responseFor(await this.#create(resource, provider, old));
     await this.#delete({ ...old, isReplaced: true });
-    return answerFor(await this.#create(resource, provider));
+    return responseFor(await this.#create(resource, provider));
   }
 
   /** @param replaced what it takes the place of, once it is there */
@@ -202,7 +202,7 @@ export class Deployment {
   }
 
   /** Of a parent, its type alone is in the URN. */
-  #urnOf({ type, name, parent }: Wish): string {
+  #urnOf({ type, name, parent }: ResourceRequest): string {
     const { stack, project } = this.#options;
     const above = parent === "" ? "" : (parent.split("::")[2] ?? "");
     const prefix = above === "" || above === "pulumi:pulumi:Stack" ? "" : `${above}$`;
@@ -220,7 +220,7 @@ async function operationFor(
   return { operation: replaces.length > 0 ? "replace" : isChanged ? "update" : "same", deleteBeforeReplace };
 }
 
-function answerFor({ urn, id, outputs, secrets }: ResourceState): Registered {
+function responseFor({ urn, id, outputs, secrets }: ResourceState): Registered {
   return { urn, id, outputs: marked(outputs, secrets) };
 }
 

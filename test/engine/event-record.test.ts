@@ -12,7 +12,7 @@ it("tells a check that failed by its property, as a provider says it", () => {
   const message =
     `${type} resource 'data': property timeout value {soon} has a problem: ` +
     'no length of time: "soon" has a problem: it has no unit\n';
-  expect(told(error({ urn, message }))).toEqual({
+  expect(recorded(error({ urn, message }))).toEqual({
     lines: ['error: data: timeout: no length of time: "soon" has a problem: it has no unit', "value: {soon}"],
     hasError: true,
   });
@@ -21,7 +21,7 @@ it("tells a check that failed by its property, as a provider says it", () => {
 it("keeps what is shown of a value that fails, whatever its shape and its lines", () => {
   const value = "{&{{[{map[run:{echo 'a\nb'}]} {map[run:{[secret]}]}]}}}";
   const message = `${type} resource 'it's data': property recipe value ${value} has a problem: a secret stands in it`;
-  expect(told(error({ urn, message })).lines).toEqual([
+  expect(recorded(error({ urn, message })).lines).toEqual([
     "error: data: recipe: a secret stands in it",
     "value: {&{{[{map[run:{echo 'a",
     "b'}]} {map[run:{[secret]}]}]}}}",
@@ -29,48 +29,48 @@ it("keeps what is shown of a value that fails, whatever its shape and its lines"
 });
 
 it("leaves any other error of a resource as it is, behind its name", () => {
-  expect(told(error({ urn, message: "\u001b[31mtook too long\u001b[39m: property timeout" }))).toEqual({
+  expect(recorded(error({ urn, message: "\u001b[31mtook too long\u001b[39m: property timeout" }))).toEqual({
     lines: ["error: data: took too long: property timeout"],
     hasError: true,
   });
 });
 
 it("tells what is said of no resource without a name, and knows that it was an error", () => {
-  expect(told(error({ message: "The snapshot stack cannot be declared\nInstall the driver\n" }))).toEqual({
+  expect(recorded(error({ message: "The snapshot stack cannot be declared\nInstall the driver\n" }))).toEqual({
     lines: ["The snapshot stack cannot be declared", "Install the driver"],
     hasError: true,
   });
-  expect(told(error({ message: "update canceled\n" }))).toEqual({ lines: ["update canceled"], hasError: true });
+  expect(recorded(error({ message: "update canceled\n" }))).toEqual({ lines: ["update canceled"], hasError: true });
 });
 
 it("takes no warning and no information for an error", () => {
-  const said = told(
+  const standIn = recorded(
     diagnostic({ severity: "warning", urn, message: "slow" }),
     diagnostic({ severity: "warning", message: "old" }),
     diagnostic({ severity: "info", urn, message: "error: printed" }),
     diagnostic({ severity: "info#err", urn, message: "x" }),
   );
-  expect(said).toEqual({ lines: ["warning: data: slow", "old", "error: printed", "x"], hasError: false });
+  expect(standIn).toEqual({ lines: ["warning: data: slow", "old", "error: printed", "x"], hasError: false });
 });
 
 it("tells nothing that holds for a while alone, that is for debugging, or that is about plugins", () => {
   const using = "using pulumi-resource-kubernetes from $PATH at /usr/local/bin/pulumi-resource-kubernetes\n";
   const older = "resource plugin kubernetes is expected to have version >=4.34.2, but has 4.32.0; the wrong version\n";
   const debug = { diagnosticEvent: { severity: "debug", message: "x", color: "never" } } as unknown as Event;
-  const said = told(
+  const standIn = recorded(
     error({ urn, message: "soon gone", ephemeral: true }),
     debug,
     ...[using, older].map((message) => diagnostic({ severity: "warning", message })),
     diagnostic({ severity: "info", urn, message: "\n" }),
   );
-  expect(said).toEqual({ lines: [], hasError: false });
+  expect(standIn).toEqual({ lines: [], hasError: false });
 });
 
 it("takes a violation for an error where the policy is mandatory", () => {
   const warning = { lines: ["warning: data: [pinned] Images are pinned.", "no tag"], hasError: false };
-  expect(told(violation("warning"))).toEqual(warning);
+  expect(recorded(violation("warning"))).toEqual(warning);
   const mandatory = { lines: ["error: data: [pinned] Images are pinned.", "no tag"], hasError: true };
-  expect(told(violation("mandatory"))).toEqual(mandatory);
+  expect(recorded(violation("mandatory"))).toEqual(mandatory);
 });
 
 it("has the outputs of the stack, and none when it is deleted", () => {
@@ -80,7 +80,7 @@ it("has the outputs of the stack, and none when it is deleted", () => {
   expect(record.outputs).toEqual({});
 });
 
-function told(...events: Event[]): { lines: string[]; hasError: boolean } {
+function recorded(...events: Event[]): { lines: string[]; hasError: boolean } {
   const { lines, hasError } = recordOf(...events);
   return { lines, hasError };
 }

@@ -5,7 +5,7 @@ import resourceGrpc from "@pulumi/pulumi/proto/resource_grpc_pb.js";
 import resource from "@pulumi/pulumi/proto/resource_pb.js";
 import empty from "google-protobuf/google/protobuf/empty_pb.js";
 import struct from "google-protobuf/google/protobuf/struct_pb.js";
-import type { Deployment, Wish } from "./deployment.ts";
+import type { Deployment, ResourceRequest } from "./deployment.ts";
 import type { Values } from "./values.ts";
 
 export interface MonitorOptions {
@@ -32,13 +32,13 @@ export async function serveMonitor({
       done(null, response);
     },
     registerResource: (call: Call<Registration>, done: Done) => {
-      const wish = wishOf(call.request);
-      deployment.register(wish).then(
+      const request = stackRequestFor(call.request);
+      deployment.register(request).then(
         (registered) => {
           done(null, registeredResponse(registered));
         },
         (error: unknown) => {
-          onLine(`error: ${wish.name}: ${error instanceof Error ? error.message : String(error)}`);
+          onLine(`error: ${request.name}: ${error instanceof Error ? error.message : String(error)}`);
           onFailure();
         },
       );
@@ -84,7 +84,7 @@ type Registration = InstanceType<typeof resource.RegisterResourceRequest>;
 type Call<T> = ServerUnaryCall<T, unknown>;
 type Done = sendUnaryData<unknown>;
 
-function wishOf(request: Registration): Wish {
+function stackRequestFor(request: Registration): ResourceRequest {
   return {
     type: request.getType(),
     name: request.getName(),

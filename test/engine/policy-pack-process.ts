@@ -10,7 +10,7 @@ import { startPulumiProcess } from "./pulumi-process.ts";
 import type { Values } from "./values.ts";
 
 /** A resource before it is made, with its inputs as the provider has checked them. */
-export interface Judged {
+export interface CheckedResource {
   urn: string;
   type: string;
   name: string;
@@ -74,7 +74,7 @@ export class PolicyPackProcess {
     await answer((done) => this.#client.configure(request, done));
   }
 
-  async judge({ urn, type, name, inputs }: Judged): Promise<Violation[]> {
+  async analyze({ urn, type, name, inputs }: CheckedResource): Promise<Violation[]> {
     const request = new analyzer.AnalyzeRequest();
     request.setUrn(urn);
     request.setType(type);

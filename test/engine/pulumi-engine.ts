@@ -10,7 +10,7 @@ import {
 } from "@pulumi/pulumi/automation/index.js";
 import { parse, stringify } from "yaml";
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
-import { validatedUp } from "./validated-up.ts";
+import { upAfterPreview } from "./validated-up.ts";
 import { EventRecord } from "./event-record.ts";
 import { killIn } from "./program-processes.ts";
 import { renderSteps } from "./render-steps.ts";
@@ -41,20 +41,22 @@ export class PulumiEngine implements Engine {
   }
 
   preview(): Promise<RunResult> {
-    return this.#run((stack, told) => stack.preview({ ...told, ...this.#judge }));
+    return this.#run((stack, recorded) => stack.preview({ ...recorded, ...this.#judge }));
   }
 
   /** The Automation API leaves out the preview that the command begins with. */
   up(): Promise<RunResult> {
-    return validatedUp(this, this.#options, () => this.#run((stack, told) => stack.up({ ...told, ...this.#judge })));
+    return upAfterPreview(this, this.#options, () =>
+      this.#run((stack, recorded) => stack.up({ ...recorded, ...this.#judge })),
+    );
   }
 
   refresh(): Promise<RunResult> {
-    return this.#run((stack, told) => stack.refresh(told), { isRefresh: true });
+    return this.#run((stack, recorded) => stack.refresh(recorded), { isRefresh: true });
   }
 
   destroy(): Promise<RunResult> {
-    return this.#run((stack, told) => stack.destroy(told));
+    return this.#run((stack, recorded) => stack.destroy(recorded));
   }
 
   /** Takes away the lock that a run has left which was killed. */
@@ -63,7 +65,7 @@ export class PulumiEngine implements Engine {
   }
 
   async #run(
-    work: (stack: Stack, told: Told) => Promise<{ stdout: string; outputs?: OutputMap }>,
+    work: (stack: Stack, recorded: RunOptions) => Promise<{ stdout: string; outputs?: OutputMap }>,
     { isRefresh = false } = {},
   ): Promise<RunResult> {
     const { program, signal, onLine } = this.#options;
@@ -138,7 +140,7 @@ export class PulumiEngine implements Engine {
   }
 }
 
-interface Told {
+interface RunOptions {
   onEvent: (event: EngineEvent) => void;
   color: "never";
   signal?: AbortSignal;

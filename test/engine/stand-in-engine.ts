@@ -6,10 +6,10 @@ import { CloudResources } from "./cloud-resources.ts";
 import { Deployment } from "./deployment.ts";
 import { DynamicProviderOnDemand } from "./dynamic-provider-on-demand.ts";
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
-import { validatedUp } from "./validated-up.ts";
+import { upAfterPreview } from "./validated-up.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
 import { serveMonitor } from "./monitor-server.ts";
-import { PolicyPackProcess, type Judged } from "./policy-pack-process.ts";
+import { PolicyPackProcess, type CheckedResource } from "./policy-pack-process.ts";
 import { runProgram } from "./program-process.ts";
 import { renderSteps } from "./render-steps.ts";
 import type { ResourceProvider } from "./resource-provider.ts";
@@ -40,7 +40,7 @@ export class StandInEngine implements Engine {
   }
 
   up(): Promise<RunResult> {
-    return validatedUp(this, this.#options, () => this.#run(false));
+    return upAfterPreview(this, this.#options, () => this.#run(false));
   }
 
   async refresh(): Promise<RunResult> {
@@ -140,10 +140,10 @@ export class StandInEngine implements Engine {
       return type.startsWith("kubernetes:") ? kubernetes : undefined;
     };
     let isForbidden = false;
-    const judged = async (resource: Judged): Promise<void> => {
-      if (pack !== undefined && (await judge(pack, resource, { preview, onLine }))) isForbidden = true;
+    const analyzed = async (resource: CheckedResource): Promise<void> => {
+      if (pack !== undefined && (await analyze(pack, resource, { preview, onLine }))) isForbidden = true;
     };
-    const deployment = new Deployment({ stack, project, state, preview, providerOf, judge: judged });
+    const deployment = new Deployment({ stack, project, state, preview, providerOf, analyze: analyzed });
     const ended = new AbortController();
     const interrupt = (): void => {
       deployment.stop();
@@ -183,12 +183,12 @@ export class StandInEngine implements Engine {
  * As the engine does it: all violations are told, and one that is mandatory fails a preview at its end, and an update at once.
  * @returns whether the preview has to fail
  */
-async function judge(
+async function analyze(
   pack: PolicyPackProcess,
-  resource: Judged,
+  resource: CheckedResource,
   { preview, onLine }: { preview: boolean; onLine: (line: string) => void },
 ): Promise<boolean> {
-  const violations = await pack.judge(resource);
+  const violations = await pack.analyze(resource);
   for (const { isMandatory, policy, message } of violations) {
     onLine(`${isMandatory ? "error" : "warning"}: ${resource.name}: [${policy}] ${message}`);
   }

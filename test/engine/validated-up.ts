@@ -1,7 +1,7 @@
 import type { Engine, EngineOptions, RunResult } from "./engine.ts";
 
 /** Where policies judge, a preview comes first, and nothing is made if it fails: as the command `pulumi up` has it. */
-export async function validatedUp(
+export async function upAfterPreview(
   engine: Pick<Engine, "preview">,
   { policyPack }: Pick<EngineOptions, "policyPack">,
   up: () => Promise<RunResult>,

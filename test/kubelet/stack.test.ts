@@ -34,9 +34,9 @@ describe("a program that declares a snapshot stack", () => {
   test("another up changes nothing, and misses nothing", async () => {
     const again = await program.engine.up();
     expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
-    const { controllers, missing } = again.outputs["facts"] as SnapshotStackFacts;
-    expect(controllers).toMatchObject([{ place: "kube-system/snapshot-controller", isAvailable: true }]);
-    expect(missing).toEqual([]);
+    const { controllers, findings } = again.outputs["facts"] as SnapshotStackFacts;
+    expect(controllers).toMatchObject([{ namespacedName: "kube-system/snapshot-controller", isAvailable: true }]);
+    expect(findings).toEqual([]);
   });
 
   test("a snapshot of a claim gets its content, by the rights that were declared", async () => {

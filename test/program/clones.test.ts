@@ -27,7 +27,10 @@ beforeAll(async () => {
   const { apiVersion } = sandboxTemplateKind;
   const manifest = { apiVersion, kind: "SandboxTemplate", metadata: { name: "base", namespace }, spec: template };
   await (await cluster.client()).resource(refOf(sandboxTemplateKind)).create(manifest);
-  data = await world.up("namedSnapshot", wish("data", { from: { template: { name: "base" } }, source: { template } }));
+  data = await world.up(
+    "namedSnapshot",
+    requestFor("data", { from: { template: { name: "base" } }, source: { template } }),
+  );
 });
 
 afterAll(async () => {
@@ -37,7 +40,7 @@ afterAll(async () => {
 
 it("opens its ports whatever it is made from, and names the first in its url", async () => {
   const source = { snapshot: { digest: data.outputs["digest"] } };
-  await world.up("namedSnapshot", wish("child", { from: { snapshot: { name: "data" } }, source, recipe: [] }));
+  await world.up("namedSnapshot", requestFor("child", { from: { snapshot: { name: "data" } }, source, recipe: [] }));
   for (const from of ["data", "data@1", "child", data.outputs["checkpointId"]]) {
     const clone = await world.up("sandboxClone", cloneRequest("dev", { from }));
     expect(await answerOf(clone.outputs["url"])).toBe("hello\n");
@@ -57,9 +60,15 @@ it("keeps its template and its ports when its lifetime and its stack's name chan
   const before = await sandbox("dev");
   const later = { template: { spec: { containers: [{ name: "main", image: "another" }] } } };
   const owner = "organization/program/prod/dev";
-  const wished = cloneRequest("dev", { template: later, ports: [9000], portsFollow: true, lifetime: "8 hours", owner });
-  expect(await world.preview("sandboxClone", wished, dev)).toMatchObject({ changes: true, replaces: [] });
-  const updated = await world.up("sandboxClone", wished, dev);
+  const request = cloneRequest("dev", {
+    template: later,
+    ports: [9000],
+    portsFollow: true,
+    lifetime: "8 hours",
+    owner,
+  });
+  expect(await world.preview("sandboxClone", request, dev)).toMatchObject({ changes: true, replaces: [] });
+  const updated = await world.up("sandboxClone", request, dev);
   expect(updated.outputs).toMatchObject({ url: dev.outputs["url"], ports: [8000] });
   const after = await sandbox("dev");
   expect(after.spec).toEqual({ ...before.spec, shutdownTime: updated.outputs["shutdownTime"] });
@@ -68,20 +77,20 @@ it("keeps its template and its ports when its lifetime and its stack's name chan
 });
 
 it("shows that somebody has changed when it ends, and takes that back", async () => {
-  const wished = cloneRequest("dev", { lifetime: "8 hours" });
-  const dev = await world.up("sandboxClone", wished);
+  const request = cloneRequest("dev", { lifetime: "8 hours" });
+  const dev = await world.up("sandboxClone", request);
   expect((await world.refresh(dev))?.outputs).toEqual(dev.outputs);
   const sandboxes = (await cluster.client()).resource(refOf(sandboxKind));
   await sandboxes.mergePatch({ namespace, name: "dev" }, { spec: { shutdownTime: "2199-01-01T00:00:00Z" } });
   const seen = await world.refresh(dev);
   expect(seen?.outputs).toMatchObject({ shutdownTime: "2199-01-01T00:00:00Z" });
-  expect(await world.preview("sandboxClone", wished, seen ?? dev)).toMatchObject({ changes: true, replaces: [] });
-  const back = await world.up("sandboxClone", wished, seen);
+  expect(await world.preview("sandboxClone", request, seen ?? dev)).toMatchObject({ changes: true, replaces: [] });
+  const back = await world.up("sandboxClone", request, seen);
   expect(back.outputs).toMatchObject({ lifetime: "8 hours", shutdownTime: dev.outputs["shutdownTime"] });
   await world.delete(back);
 });
 
-function wish(name: string, more: object): Kept["inputs"] {
+function requestFor(name: string, more: object): Kept["inputs"] {
   return { name, namespace, owner: ownerOf(name), recipe, timeout: "2 minutes", ...more };
 }
 

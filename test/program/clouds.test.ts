@@ -83,7 +83,7 @@ it("goes on with EKS where an interrupted update has left off, and still knows w
   expect(account.metadata.annotations ?? {}).not.toHaveProperty("eks.amazonaws.com/role-arn");
   const address = `s3://agents-checkpoints?region=${bucketRegion}`;
   expect(pod.spec.containers[0]?.args).toEqual(expect.arrayContaining(["--store", address]));
-  expect(second.outputs).toMatchObject({ missing: [], classes: ["ebs-checkpoint-retain", "ebs-clone-delete"] });
+  expect(second.outputs).toMatchObject({ findings: [], classes: ["ebs-checkpoint-retain", "ebs-clone-delete"] });
   const [retain] = (await world.client.resource(refs.classes).list()).items;
   expect(retain).toMatchObject({
     driver: "ebs.csi.aws.com",
@@ -144,7 +144,7 @@ it("verifies GKE, and declares classes, a bucket, who may use it, and controller
     "volumesnapshotclass pd-checkpoint-retain",
     "volumesnapshotclass pd-clone-delete",
   ]);
-  expect(up.outputs).toMatchObject({ missing: [] });
+  expect(up.outputs).toMatchObject({ findings: [] });
   const email = "stand-in@project.iam.gserviceaccount.com";
   const { resources } = JSON.parse(await state()) as { resources: { type: string; inputs?: object }[] };
   const inputsOf = (type: string) => resources.filter((each) => each.type === type).map(({ inputs }) => inputs);
@@ -214,7 +214,7 @@ it("tells ACS' CRDs from those that Ramet's controllers have left, and declares 
   await leads(controllerLease);
   const up = await engine.up();
   expect(up.text).not.toMatch(/error/);
-  expect(up).toMatchObject({ succeeded: true, outputs: { facts: { cloud: { name: "acs" }, missing: [] } } });
+  expect(up).toMatchObject({ succeeded: true, outputs: { facts: { cloud: { name: "acs" }, findings: [] } } });
   expect(made(up)).toEqual([
     "volumesnapshotclass alibaba-disk-checkpoint-retain",
     "volumesnapshotclass alibaba-disk-clone-delete",

@@ -44,14 +44,14 @@ afterAll(async () => {
 });
 
 it("fails with the step, its exit code and what it printed last, and tells nobody the secret that it printed", async () => {
-  const failed = world.up("namedSnapshot", wish("data", [secretFile, { run: "cat /etc/token; exit 3" }]));
+  const failed = world.up("namedSnapshot", requestFor("data", [secretFile, { run: "cat /etc/token; exit 3" }]));
   const error = await failed.catch((one: unknown) => one as Error & { reasons: string[]; outputs: Kept["outputs"] });
   expect(error).toMatchObject({ name: "InitError", id: "default/data" });
   const { message, reasons, outputs } = error as Error & { reasons: string[]; outputs: Kept["outputs"] };
   expect(message).toMatch(/The snapshot data was not built, and no version serves yet: .*[Ss]tep 2.*3.*\[secret\]/s);
   expect([message, ...reasons, ...world.lines].join("\n")).not.toContain(token);
   const inputs = { digestKey: outputs["digestKey"] };
-  data = await world.up("namedSnapshot", wish("data", [secretFile, { run: "true" }]), {
+  data = await world.up("namedSnapshot", requestFor("data", [secretFile, { run: "true" }]), {
     id: "default/data",
     inputs,
     outputs,
@@ -62,13 +62,13 @@ it("fails with the step, its exit code and what it printed last, and tells nobod
 
 it("sees that a version was moved by hand, and says that no program moves it back", async () => {
   const recipe = [secretFile, { run: "echo 2" }];
-  data = await world.up("namedSnapshot", wish("data", recipe), data);
+  data = await world.up("namedSnapshot", requestFor("data", recipe), data);
   expect(data.outputs["version"]).toBe(2);
   await (await snapshots()).mergePatch({ namespace, name: "data" }, { spec: { pinnedVersion: 1 } });
   await until("data", ({ status }) => status?.version === 1);
   const moved = await world.refresh(data);
   expect(moved?.outputs).toMatchObject({ version: 1 });
-  expect(await world.preview("namedSnapshot", wish("data", recipe), moved ?? data)).toMatchObject({
+  expect(await world.preview("namedSnapshot", requestFor("data", recipe), moved ?? data)).toMatchObject({
     changes: true,
     replaces: [],
   });
@@ -77,17 +77,22 @@ it("sees that a version was moved by hand, and says that no program moves it bac
   await until("data", ({ status }) => status?.version === 2);
   const edited = await world.refresh(data);
   expect(edited?.outputs).toMatchObject({ version: 2, keepVersions: 2 });
-  expect(await world.preview("namedSnapshot", wish("data", recipe), edited ?? data)).toMatchObject({ changes: true });
+  expect(await world.preview("namedSnapshot", requestFor("data", recipe), edited ?? data)).toMatchObject({
+    changes: true,
+  });
   expect(world.lines).toEqual(["data: keepVersions changes"]);
 });
 
 it("is replaced for another name or namespace alone, and a clone under its own name only after it has gone", async () => {
   const before = { changes: true, deleteBeforeReplace: false };
-  expect(await world.preview("namedSnapshot", wish("other", []), data)).toEqual({ ...before, replaces: ["name"] });
-  const elsewhere = { ...wish("data", []), namespace: "team-b" };
+  expect(await world.preview("namedSnapshot", requestFor("other", []), data)).toEqual({
+    ...before,
+    replaces: ["name"],
+  });
+  const elsewhere = { ...requestFor("data", []), namespace: "team-b" };
   expect(await world.preview("namedSnapshot", elsewhere, data)).toEqual({ ...before, replaces: ["namespace"] });
   const all = {
-    ...wish("data", []),
+    ...requestFor("data", []),
     contents: ["filesystem"],
     keepVersions: 1,
     deletionPolicy: "Delete",
@@ -125,7 +130,7 @@ it("is not removed while somebody else refers to it, and says who; what is retai
   world.onLine = (line) => {
     if (line.includes("theirs")) void sets.delete({ namespace, name: "theirs" });
   };
-  const again = await world.up("namedSnapshot", wish("data", [secretFile, { run: "echo 2" }]), data);
+  const again = await world.up("namedSnapshot", requestFor("data", [secretFile, { run: "echo 2" }]), data);
   expect(world.lines.join("\n")).not.toMatch(/Step/);
   expect(again.outputs["checkpointId"]).toBe(data.outputs["checkpointId"]);
   data = again;
@@ -134,7 +139,7 @@ it("is not removed while somebody else refers to it, and says who; what is retai
 it("takes its versions with it where it says so, and a clone goes on", async () => {
   data = await world.up(
     "namedSnapshot",
-    { ...wish("data", [secretFile, { run: "echo 2" }]), deletionPolicy: "Delete" },
+    { ...requestFor("data", [secretFile, { run: "echo 2" }]), deletionPolicy: "Delete" },
     data,
   );
   await world.delete(data);
@@ -149,10 +154,10 @@ it("takes its versions with it where it says so, and a clone goes on", async () 
 it("goes on with a build whose process was killed before its state knew of it", async () => {
   killOnce(/Step 1 of 2/);
   const recipe = [{ run: "sleep 2" }, { run: "true" }];
-  await expect(world.up("namedSnapshot", wish("slow", recipe))).rejects.toThrow();
+  await expect(world.up("namedSnapshot", requestFor("slow", recipe))).rejects.toThrow();
   await world.restart();
   const { uid } = (await (await snapshots()).get({ namespace, name: "slow" })).metadata;
-  const slow = await world.up("namedSnapshot", wish("slow", recipe));
+  const slow = await world.up("namedSnapshot", requestFor("slow", recipe));
   expect(slow.outputs).toMatchObject({ version: 1, digest: slow.inputs["digest"] });
   expect((await (await snapshots()).get({ namespace, name: "slow" })).metadata.uid).toBe(uid);
   expect(world.lines.join("\n")).not.toMatch(/Starting the sandbox/);
@@ -160,7 +165,7 @@ it("goes on with a build whose process was killed before its state knew of it", 
 
 const secretFile = { copy: { path: "/etc/token", secretKeyRef: { name: "data-recipe", key: "etc_token" } } };
 
-function wish(name: string, recipe: object[]): Kept["inputs"] {
+function requestFor(name: string, recipe: object[]): Kept["inputs"] {
   const owner = `organization/program/test/${name}`;
   const own = recipe.includes(secretFile) ? { secrets: { etc_token: token }, digestKey: "" } : {};
   const from = { template: { name: "base" } };

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { Deployment, type Wish } from "../engine/deployment.ts";
+import { Deployment, type ResourceRequest } from "../engine/deployment.ts";
 import type { ResourceProvider } from "../engine/resource-provider.ts";
 import { StateFile } from "../engine/state-file.ts";
 
@@ -57,16 +57,16 @@ it("takes up under another name what an alias says that it was", async () => {
 });
 
 /** One run of a program; not to its end: as when it is killed before anything is deleted. */
-async function run(wishes: Wish[], { untilEnd = true } = {}): Promise<Deployment> {
+async function run(wishes: ResourceRequest[], { untilEnd = true } = {}): Promise<Deployment> {
   const state = new StateFile(join(directory, "state.json"), "a passphrase");
-  const parts = { providerOf: () => recording, judge: () => Promise.resolve() };
+  const parts = { providerOf: () => recording, analyze: () => Promise.resolve() };
   const deployment = new Deployment({ stack: "s", project: "p", state, preview: false, ...parts });
-  for (const wish of wishes) await deployment.register(wish);
+  for (const requestFor of wishes) await deployment.register(requestFor);
   if (untilEnd) await deployment.deleteOthers();
   return deployment;
 }
 
-function thing(name: string, inputs: Record<string, unknown>, dependsOn: string[] = []): Wish {
+function thing(name: string, inputs: Record<string, unknown>, dependsOn: string[] = []): ResourceRequest {
   const dependencies = dependsOn.map((other) => `urn:pulumi:s::p::t::${other}`);
   const rest = { parent: "", custom: true, additionalSecrets: [], aliases: [], retainOnDelete: false };
   return { type: "t", name, inputs: { name, ...inputs }, dependencies, ...rest };

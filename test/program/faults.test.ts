@@ -38,11 +38,11 @@ afterAll(async () => {
 
 it("says how to get Ramet's kinds where the cluster has none", async () => {
   const hint = /Ramet's CRDs are not there\. Let this depend on a RametRuntime.*ramet local up/;
-  await expect(world.up("namedSnapshot", wish("data"))).rejects.toThrow(hint);
+  await expect(world.up("namedSnapshot", requestFor("data"))).rejects.toThrow(hint);
   await expect(world.up("sandboxClone", cloneRequest("dev"))).rejects.toThrow(hint);
   await expect(world.up("sandboxClone", { ...cloneRequest("dev"), ports: [8000] })).rejects.toThrow(hint);
   await installCrds(client);
-  const elsewhere = { ...wish("data"), namespace: "nowhere" };
+  const elsewhere = { ...requestFor("data"), namespace: "nowhere" };
   await expect(world.up("namedSnapshot", elsewhere)).rejects.toThrow(/namespaces "nowhere" not found/);
 });
 
@@ -99,7 +99,7 @@ it("previews a program in which everything is known later, on a cluster that nob
 
 it("refuses what another stack declares under the same name, and leaves it alone", async () => {
   const kept = await declared("mine", "organization/program/theirs/mine");
-  await expect(world.up("namedSnapshot", wish("mine"))).rejects.toThrow(
+  await expect(world.up("namedSnapshot", requestFor("mine"))).rejects.toThrow(
     /NamedSnapshot default\/mine is declared by organization\/program\/theirs\/mine\. Give this one another name/,
   );
   await expect(world.up("sandboxClone", cloneRequest("box"))).rejects.toThrow(/took too long/);
@@ -116,7 +116,9 @@ it("says that a token has expired, and goes by the state in a preview", async ()
   await world.restart({ kubeconfig: await kubeconfigWith({ token: "expired" }) });
   const kept = stateOf("data");
   await expect(world.refresh(kept)).rejects.toThrow(/Unauthorized.*they may have expired\. \[Unauthorized\]/s);
-  expect(await world.preview("namedSnapshot", wish("data", [{ run: "false" }]), kept)).toMatchObject({ changes: true });
+  expect(await world.preview("namedSnapshot", requestFor("data", [{ run: "false" }]), kept)).toMatchObject({
+    changes: true,
+  });
   expect(world.lines.join("\n")).toMatch(/rebuilds from step 1 of 1; as the state has it: .*Unauthorized/);
 });
 
@@ -138,7 +140,7 @@ it("has the program of the kubeconfig renew a token that has expired, and says w
 it("ends a wait when its credentials are accepted no longer, and says so", async () => {
   const accounts = client.resource(serviceAccounts);
   await world.restart({ kubeconfig: await kubeconfigWith({ token: await newToken("leaving") }) });
-  const waiting = world.up("namedSnapshot", wish("waits"));
+  const waiting = world.up("namedSnapshot", requestFor("waits"));
   const ended = expect(waiting).rejects.toThrow(/Unauthorized.*they may have expired/s);
   await expect.poll(() => world.lines).toContain("waits: waiting for the controller");
   await accounts.delete({ namespace: "default", name: "leaving" });
@@ -147,7 +149,7 @@ it("ends a wait when its credentials are accepted no longer, and says so", async
   await ended;
 });
 
-function wish(name: string, recipe: object[] = [{ run: "true" }]): Kept["inputs"] {
+function requestFor(name: string, recipe: object[] = [{ run: "true" }]): Kept["inputs"] {
   const owner = `organization/program/test/${name}`;
   const source = { checkpoint: { id: "some-checkpoint" } };
   return { name, namespace: "default", owner, from: source, source, recipe, timeout: "2 minutes" };
@@ -159,14 +161,14 @@ function cloneRequest(name: string): Kept["inputs"] {
 }
 
 function stateOf(name: string): Kept {
-  const inputs = { ...wish(name), __provider: providerTexts.namedSnapshot };
+  const inputs = { ...requestFor(name), __provider: providerTexts.namedSnapshot };
   return { id: `default/${name}`, inputs, outputs: { ...inputs, contents: ["memory", "filesystem"] } };
 }
 
 /** An object that somebody else has declared. */
 async function declared(name: string, owner: string): Promise<Kept> {
   const { apiVersion } = namedSnapshotKind;
-  const { from, recipe } = wish(name);
+  const { from, recipe } = requestFor(name);
   const annotations = { "ramet.dev/pulumi-resource": owner };
   const manifest = {
     apiVersion,

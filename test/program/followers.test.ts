@@ -42,15 +42,15 @@ it("ends only when the sets that follow a snapshot have heard of its version", a
   const set = await sets.create({ apiVersion, kind, metadata: pool, spec: { replicas: 1, template } });
   await sets.mergePatch(pool, { status: { replicas: 1, availableReplicas: 1, updateRevision: "before" } }, status);
   let hasEnded = false;
-  const up = world.up("namedSnapshot", wish()).finally(() => {
+  const up = world.up("namedSnapshot", requestFor()).finally(() => {
     hasEnded = true;
   });
   await expect.poll(() => snapshots.find(at)).toBeDefined();
   await built();
   await expect.poll(() => world.lines).toContain("data: version 1 serves");
   // What does not wait has ended before the same process answers to this.
-  const outputs = { ...wish(), __provider: providerTexts.namedSnapshot };
-  await world.refresh({ id: "default/data", inputs: wish(), outputs });
+  const outputs = { ...requestFor(), __provider: providerTexts.namedSnapshot };
+  await world.refresh({ id: "default/data", inputs: requestFor(), outputs });
   expect(hasEnded).toBe(false);
   const updateRevision = setRevision(set, undefined, () => checkpointId).hash;
   await sets.mergePatch(pool, { status: { updateRevision } }, status);
@@ -59,7 +59,7 @@ it("ends only when the sets that follow a snapshot have heard of its version", a
 
 const status = { subresource: "status" };
 
-function wish(): Kept["inputs"] {
+function requestFor(): Kept["inputs"] {
   const source = { checkpoint: { id: checkpointId } };
   return { ...at, owner: "organization/program/test/data", from: source, source, recipe: [], timeout: "2 minutes" };
 }

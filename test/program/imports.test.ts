@@ -98,8 +98,8 @@ async function preview(program: string, options: { typescript?: boolean } = {}):
 let digest: unknown;
 
 /** Of whatever sort a program is, the same file is loaded, and the same is wished. */
-function expectSame({ succeeded, outputs, steps, text: said }: RunResult): void {
-  expect(said).not.toMatch(/error/i);
+function expectSame({ succeeded, outputs, steps, text: printed }: RunResult): void {
+  expect(printed).not.toMatch(/error/i);
   expect(succeeded).toBe(true);
   expect(outputs).toMatchObject({ digest: expect.stringMatching(/^sha256:/) as string, names: ["pool", "dev"] });
   digest ??= outputs["digest"];

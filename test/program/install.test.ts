@@ -71,8 +71,8 @@ it("looks at the cluster of the program's own provider, once what it depends on 
     configuration,
   });
   try {
-    const run = (told: Record<string, string>) =>
-      own.engine.with({ configuration: { ...configuration, ...told } }).preview();
+    const run = (configured: Record<string, string>) =>
+      own.engine.with({ configuration: { ...configuration, ...configured } }).preview();
     expect((await run({})).text).toMatch(/the argument kubeconfig too \[InvalidArgument\]/);
     const usual = { "program:tell": "true", "program:usual": "true" };
     expect((await run(usual)).text).toMatch(/the objects would go to https:\/\/127\.0\.0\.1:9,/);

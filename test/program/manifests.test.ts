@@ -102,14 +102,14 @@ it("lets nobody into a cell who may not run commands in its sandbox", async () =
 
   const ephemeralContainers = [{ name: "debugger", image: "busybox" }];
   const addsContainer = () =>
-    refusal(pods.mergePatch(at, { spec: { ephemeralContainers } }, { subresource: "ephemeralcontainers" }));
-  const unmarks = () => refusal(pods.mergePatch(at, { metadata: { labels: { [labels.cell]: null } } }));
+    runError(pods.mergePatch(at, { spec: { ephemeralContainers } }, { subresource: "ephemeralcontainers" }));
+  const unmarks = () => runError(pods.mergePatch(at, { metadata: { labels: { [labels.cell]: null } } }));
   const options = { apiVersion: "v1", kind: "PodExecOptions", metadata: {} };
-  const enters = (how: string) => refusal(pods.postSubresource(at, how, options));
+  const enters = (how: string) => runError(pods.postSubresource(at, how, options));
   // An API server knows a policy some moments after it was made.
   await expect.poll(addsContainer).toMatch(/no container may be added to it: run commands with `ramet sandbox exec`/);
   await expect.poll(unmarks).toMatch(/its label ramet\.dev\/cell stays/);
-  expect(await refusal(pods.mergePatch(at, { metadata: { labels: { mine: "too" } } }))).toBe("");
+  expect(await runError(pods.mergePatch(at, { metadata: { labels: { mine: "too" } } }))).toBe("");
   // No node runs it: so far it gets.
   expect(await enters("exec")).toMatch(/does not have a host assigned/);
   await namespaces.mergePatch({ name: "sandboxes" }, { metadata: { labels: { [labels.denyExec]: "true" } } });
@@ -122,7 +122,7 @@ it("is adopted by a program, also before any of the controllers has run", async 
 });
 
 /** Why it was refused; empty if it was not. */
-async function refusal(request: Promise<unknown>): Promise<string> {
+async function runError(request: Promise<unknown>): Promise<string> {
   return request.then(
     () => "",
     (error: unknown) => RametError.from(error).message,

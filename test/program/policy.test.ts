@@ -31,12 +31,12 @@ it("is loaded by Pulumi, and shows what may be set", async () => {
   const { name, policies } = await pack.describe();
   expect(name).toBe("platform");
   expect(policies).toEqual([
-    { name: "ramet-retention", settings: ["exempt", "fewestVersions", "mayDelete", "mostVersions"] },
+    { name: "ramet-retention", settings: ["exempt", "minVersions", "allowDelete", "maxVersions"] },
     { name: "ramet-private-store", settings: ["exempt"] },
     { name: "ramet-pinned-images", settings: ["allowed", "digestOnly", "exempt"] },
     { name: "ramet-recipe-secrets", settings: ["exempt", "patterns"] },
-    { name: "ramet-bounded-replicas", settings: ["exempt", "mostReplicas"] },
-    { name: "ramet-bounded-lifetimes", settings: ["exempt", "longestLifetime"] },
+    { name: "ramet-bounded-replicas", settings: ["exempt", "maxReplicas"] },
+    { name: "ramet-bounded-lifetimes", settings: ["exempt", "maxLifetime"] },
   ]);
 });
 
@@ -75,16 +75,16 @@ it("takes the settings of a stack, and says what it cannot know yet", async () =
     ...pool,
     inputs: { apiVersion: "agents.kruise.io/v1alpha1", kind: "SandboxSet", spec: { replicas } },
   });
-  expect(await pack.judge(asking(50))).toEqual([]);
-  await pack.configure({ "ramet-bounded-replicas": { mandatory: false, settings: { mostReplicas: 5 } } });
-  expect(await pack.judge(asking(50))).toEqual([
+  expect(await pack.analyze(asking(50))).toEqual([]);
+  await pack.configure({ "ramet-bounded-replicas": { mandatory: false, settings: { maxReplicas: 5 } } });
+  expect(await pack.analyze(asking(50))).toEqual([
     expect.objectContaining({ policy: "ramet-bounded-replicas", isMandatory: false }),
   ]);
-  const [unsure] = await pack.judge(asking(unknownValue));
+  const [unsure] = await pack.analyze(asking(unknownValue));
   expect(unsure).toMatchObject({ policy: "ramet-bounded-replicas", isMandatory: false });
   expect(unsure?.message).toContain("during preview");
   await pack.configure({ "ramet-bounded-replicas": { mandatory: true, settings: { mostReplica: 5 } } });
-  await expect(pack.judge(asking(50))).rejects.toThrow("The settings of ramet-bounded-replicas are not legal");
+  await expect(pack.analyze(asking(50))).rejects.toThrow("The settings of ramet-bounded-replicas are not legal");
 });
 
 /** Pulumi's mark of a value that a preview does not know (`sdk/nodejs/runtime/rpc.ts`). */

@@ -64,17 +64,17 @@ export class ProviderWorld {
   }
 
   /** `pulumi up` of one resource. @throws InitError, or Error with what the handler said */
-  async up(kind: keyof typeof providerTexts, wished: Values, old?: Kept): Promise<Kept> {
+  async up(kind: keyof typeof providerTexts, request: Values, old?: Kept): Promise<Kept> {
     this.lines = [];
-    const inputs = await this.#process.check(old?.inputs ?? {}, { ...wished, __provider: providerTexts[kind] });
+    const inputs = await this.#process.check(old?.inputs ?? {}, { ...request, __provider: providerTexts[kind] });
     if (old === undefined) return { inputs, ...(await this.#process.create(inputs)) };
     return { inputs, id: old.id, outputs: await this.#process.update(old.id, old.outputs, inputs) };
   }
 
   /** What a preview shows of one resource: the difference, and in `lines` what is said of it. */
-  async preview(kind: keyof typeof providerTexts, wished: Values, old: Kept): Promise<Difference> {
+  async preview(kind: keyof typeof providerTexts, request: Values, old: Kept): Promise<Difference> {
     this.lines = [];
-    const inputs = await this.#process.check(old.inputs, { ...wished, __provider: providerTexts[kind] });
+    const inputs = await this.#process.check(old.inputs, { ...request, __provider: providerTexts[kind] });
     return this.#process.diff(old.id, old, inputs);
   }
 

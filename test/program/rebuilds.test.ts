@@ -40,32 +40,36 @@ it("ends with the build that another secret alone leads to, and not with the ver
 });
 
 it("says so when the cluster has other inputs than the program", async () => {
-  const first = await world.up("namedSnapshot", wish("drifted", [{ run: "true" }]));
+  const first = await world.up("namedSnapshot", requestFor("drifted", [{ run: "true" }]));
   await applyTemplate({ ...template, persistentContents: ["filesystem"] });
   await until("drifted", ({ status }) => status?.version === 2);
-  await expect(world.up("namedSnapshot", wish("drifted", [{ run: "true" }]), first)).rejects.toThrow(
+  await expect(world.up("namedSnapshot", requestFor("drifted", [{ run: "true" }]), first)).rejects.toThrow(
     /drifted serves version 2, which was built from other inputs than the program's.*pulumi refresh/,
   );
   await applyTemplate(template);
-  const mended = await world.up("namedSnapshot", wish("drifted", [{ run: "true" }]), first);
+  const mended = await world.up("namedSnapshot", requestFor("drifted", [{ run: "true" }]), first);
   expect(mended.outputs).toMatchObject({ version: 1, digest: first.outputs["digest"] });
 });
 
 it("asks for another try also where only the cluster knows all inputs", async () => {
   await cluster.createSandbox("running", "import time\ntime.sleep(3600)");
-  const wished = { ...wish("opaque", [{ run: "exit 3" }]), from: { sandbox: { name: "running" } }, source: null };
-  const failed = (await world.up("namedSnapshot", wished).catch((error: unknown) => error)) as Pick<Kept, "outputs">;
+  const request = {
+    ...requestFor("opaque", [{ run: "exit 3" }]),
+    from: { sandbox: { name: "running" } },
+    source: null,
+  };
+  const failed = (await world.up("namedSnapshot", request).catch((error: unknown) => error)) as Pick<Kept, "outputs">;
   const { build } = await statusOf("opaque");
-  const old = { id: "default/opaque", inputs: wished, outputs: failed.outputs };
-  await expect(world.up("namedSnapshot", wished, old)).rejects.toThrow(/opaque was not built/);
+  const old = { id: "default/opaque", inputs: request, outputs: failed.outputs };
+  await expect(world.up("namedSnapshot", request, old)).rejects.toThrow(/opaque was not built/);
   const again = (await statusOf("opaque")).build;
   expect(again).toMatchObject({ digest: build?.digest, failure: { step: 1 } });
   expect(again?.startedAt).not.toBe(build?.startedAt);
 });
 
 it("shows that the Secret of a recipe was edited or removed, and puts it right", async () => {
-  const wished = withSecret("one", "drifting");
-  const kept = await world.up("namedSnapshot", wished);
+  const request = withSecret("one", "drifting");
+  const kept = await world.up("namedSnapshot", request);
   expect((await world.refresh(kept))?.outputs).toEqual(kept.outputs);
   const secrets = (await cluster.client()).resource(coreResources.secrets, (value) => Secret.parse(value));
   const at = { namespace, name: "drifting-recipe" };
@@ -74,9 +78,9 @@ it("shows that the Secret of a recipe was edited or removed, and puts it right",
   for (const edit of edits) {
     await edit();
     const seen = (await world.refresh(kept)) ?? kept;
-    expect(await world.preview("namedSnapshot", wished, seen)).toMatchObject({ changes: true, replaces: [] });
+    expect(await world.preview("namedSnapshot", request, seen)).toMatchObject({ changes: true, replaces: [] });
     expect(world.lines.join("\n")).toMatch(/drifting: secrets changes/);
-    const again = await world.up("namedSnapshot", wished, seen);
+    const again = await world.up("namedSnapshot", request, seen);
     expect(again.outputs).toMatchObject({ version: 1, digest: kept.outputs["digest"] });
     expect((await secrets.get(at)).data).toEqual(before.data);
   }
@@ -84,11 +88,11 @@ it("shows that the Secret of a recipe was edited or removed, and puts it right",
 
 it("is updated under the name that its stack, its project or it has got since, and taken from nobody else", async () => {
   const kept = await world.up("namedSnapshot", withSecret("one", "renamed"));
-  const wished = { ...withSecret("two", "renamed"), owner: "organization/program/prod/other" };
-  await expect(world.up("namedSnapshot", wished)).rejects.toThrow(
+  const request = { ...withSecret("two", "renamed"), owner: "organization/program/prod/other" };
+  await expect(world.up("namedSnapshot", request)).rejects.toThrow(
     /is declared by organization\/program\/test\/renamed/,
   );
-  const moved = await world.up("namedSnapshot", wished, kept);
+  const moved = await world.up("namedSnapshot", request, kept);
   expect(moved.outputs).toMatchObject({ version: 2 });
   await expect(world.up("namedSnapshot", withSecret("two", "renamed"))).rejects.toThrow(/is declared by .*prod\/other/);
   await world.delete(moved);
@@ -96,8 +100,8 @@ it("is updated under the name that its stack, its project or it has got since, a
 });
 
 it("goes on with a build with secrets whose first run was killed before its state knew of it", async () => {
-  const wished = withSecret("one", "killed");
-  const slow = { ...wished, recipe: [...(wished["recipe"] as object[]), { run: "sleep 2" }] };
+  const request = withSecret("one", "killed");
+  const slow = { ...request, recipe: [...(request["recipe"] as object[]), { run: "sleep 2" }] };
   world.onLine = (line) => {
     if (line.includes("Step 2 of 2")) world.kill();
   };
@@ -112,14 +116,14 @@ it("goes on with a build with secrets whose first run was killed before its stat
   await expect(world.up("namedSnapshot", theirs)).rejects.toThrow(/is declared by/);
 });
 
-function wish(name: string, recipe: object[]): Kept["inputs"] {
+function requestFor(name: string, recipe: object[]): Kept["inputs"] {
   const owner = `organization/program/test/${name}`;
   return { name, namespace, owner, from: { template: { name: "base" } }, source: { template }, recipe, timeout };
 }
 
 function withSecret(text: string, name = "data"): Kept["inputs"] {
   const copy = { path: "/etc/token", secretKeyRef: { name: `${name}-recipe`, key: "etc_token" } };
-  return { ...wish(name, [{ copy }]), secrets: { etc_token: text }, digestKey: "" };
+  return { ...requestFor(name, [{ copy }]), secrets: { etc_token: text }, digestKey: "" };
 }
 
 const timeout = "2 minutes";

@@ -50,17 +50,22 @@ it("declares CRDs, controller and classes, and says afterwards what is there", a
   expect(up).toMatchObject({ succeeded: true, outputs: { facts } });
   expect(up.outputs["facts"]).toMatchObject({
     crds: crdNames.core.map((name) => ({ name, served: ["v1"], manager: `the Pulumi resource ${owner}` })),
-    controllers: [{ place: "kube-system/snapshot-controller", isAvailable: false }],
+    controllers: [{ namespacedName: "kube-system/snapshot-controller", isAvailable: false }],
     classes: classes.map((name) => ({ name, driver: hostpath, isDefault: false })),
     // Nobody runs Pods here.
-    missing: [{ what: expect.stringMatching(/no Pod of the Deployment kube-system\/snapshot-controller/) as string }],
+    findings: [
+      { problem: expect.stringMatching(/no Pod of the Deployment kube-system\/snapshot-controller/) as string },
+    ],
   });
   const again = await world.up(generic);
   expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
   // Under another name it would take its own for another's, and Pulumi would remove that.
-  const renamed = planStack(wish({ owners: ["organization/program/test/renamed"], classes: [] }), await world.look());
-  expect(renamed.findings.filter(({ weight }) => weight === "refuse")).toMatchObject([
-    { what: expect.stringContaining(`belongs to the Pulumi resource ${owner} (Deployment`) as string },
+  const renamed = planStack(
+    requestFor({ owners: ["organization/program/test/renamed"], classes: [] }),
+    await world.look(),
+  );
+  expect(renamed.findings.filter(({ severity }) => severity === "error")).toMatchObject([
+    { problem: expect.stringContaining(`belongs to the Pulumi resource ${owner} (Deployment`) as string },
   ]);
 });
 
@@ -77,7 +82,7 @@ it("leaves CRDs and snapshots when it is destroyed, and takes them up again", as
   expect(seen.crds.map(({ name }) => name)).toEqual(crdNames.core);
   expect(seen).toMatchObject({ controllers: [], classes: [] });
   expect(await world.client.resource(refs.snapshots).get({ namespace: "default", name: "kept" })).toBeDefined();
-  expect(planStack(wish({}), seen)).toMatchObject({ crds: true, controller: true, findings: [] });
+  expect(planStack(requestFor({}), seen)).toMatchObject({ crds: true, controller: true, findings: [] });
 });
 
 it("leaves to another manager what it owns, and names it where it would have to own that", async () => {
@@ -85,14 +90,14 @@ it("leaves to another manager what it owns, and names it where it would have to 
   const release = { "meta.helm.sh/release-name": "snapshots", "meta.helm.sh/release-namespace": "storage" };
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: null, ...release });
   const seen = await world.look();
-  expect(planStack(wish({}), seen)).toMatchObject({ crds: false, controller: true, findings: [] });
-  const refused = planStack(wish({ mode: "install" }), seen).findings;
+  expect(planStack(requestFor({}), seen)).toMatchObject({ crds: false, controller: true, findings: [] });
+  const refused = planStack(requestFor({ mode: "install" }), seen).findings;
   expect(refused).toMatchObject([
-    { what: expect.stringMatching(/belongs to the Helm release storage\/snapshots/) as string, weight: "refuse" },
+    { problem: expect.stringMatching(/belongs to the Helm release storage\/snapshots/) as string, severity: "error" },
   ]);
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: "somebody/else/prod/snapshots" });
-  const { findings } = planStack(wish({ mode: "install" }), await world.look());
-  expect(findings[0]?.what).toMatch(/belongs to the Pulumi resource somebody\/else\/prod\/snapshots/);
+  const { findings } = planStack(requestFor({ mode: "install" }), await world.look());
+  expect(findings[0]?.problem).toMatch(/belongs to the Pulumi resource somebody\/else\/prod\/snapshots/);
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: owner });
 });
 
@@ -104,11 +109,11 @@ it("names all that a controller of others has left, as none of it can be made ag
   const name = "snapshot-controller-runner";
   const roles = { ...role, namespaced: false };
   await world.apply(roles, { apiVersion: `${role.group}/v1`, kind: role.kind, metadata: { name }, rules: [] });
-  const { findings } = planStack(wish({}), await world.look());
+  const { findings } = planStack(requestFor({}), await world.look());
   expect(findings).toMatchObject([
     {
-      how: `Remove it first: kubectl delete --namespace kube-system serviceaccount/snapshot-controller clusterrole/${name}`,
-      weight: "refuse",
+      hint: `Remove it first: kubectl delete --namespace kube-system serviceaccount/snapshot-controller clusterrole/${name}`,
+      severity: "error",
     },
   ]);
   await world.client.resource(account).delete(metadata);
@@ -124,12 +129,12 @@ it("sees a controller by its lease, as long as it is renewed", async () => {
     spec: { holderIdentity: "pod-1", leaseDurationSeconds: 15, renewTime: microTime(renewTime) },
   });
   await world.apply(coreResources.leases, lease(new Date()));
-  const { findings } = planStack(wish({}), await world.look());
+  const { findings } = planStack(requestFor({}), await world.look());
   expect(findings).toMatchObject([
-    { what: expect.stringMatching(/holds the lease.*\(pod-1\)/) as string, weight: "refuse" },
+    { problem: expect.stringMatching(/holds the lease.*\(pod-1\)/) as string, severity: "error" },
   ]);
   await world.apply(coreResources.leases, lease(new Date(Date.now() - 3_600_000)));
-  expect(planStack(wish({}), await world.look()).findings).toEqual([]);
+  expect(planStack(requestFor({}), await world.look()).findings).toEqual([]);
 });
 
 it("refuses what would break on the way from an older version", async () => {
@@ -162,8 +167,8 @@ it("refuses what would break on the way from an older version", async () => {
     spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec: { containers } } },
   };
   await world.apply(refs.deployments, deployment);
-  const { findings } = planStack(wish({}), await world.look());
-  expect(findings.filter(({ weight }) => weight === "refuse").map(({ how }) => how)).toEqual([
+  const { findings } = planStack(requestFor({}), await world.look());
+  expect(findings.filter(({ severity }) => severity === "error").map(({ hint }) => hint)).toEqual([
     expect.stringMatching(/kubectl delete validatingwebhookconfiguration validation-webhook/),
     expect.stringMatching(/kubectl delete deployment --namespace kube-system snapshot-controller/),
   ]);
@@ -191,14 +196,16 @@ it("says that two classes are the default of one driver, and does not make a sec
       deletionPolicy: "Delete",
     });
   }
-  const there = planStack(wish({}), await world.look()).findings;
+  const there = planStack(requestFor({}), await world.look()).findings;
   expect(there).toMatchObject([
-    { what: expect.stringMatching(/2 default classes \(fast, slow\)/) as string, weight: "tell" },
+    { problem: expect.stringMatching(/2 default classes \(fast, slow\)/) as string, severity: "warning" },
   ]);
   await world.client.resource(refs.classes).delete({ name: "slow" });
-  expect(planStack(wish({}), await world.look()).findings).toEqual([]);
-  const asked = planStack(wish({ classes: [mine] }), await world.look()).findings;
-  expect(asked).toMatchObject([{ what: expect.stringMatching(/\(fast, hostpath-csi/) as string, weight: "refuse" }]);
+  expect(planStack(requestFor({}), await world.look()).findings).toEqual([]);
+  const asked = planStack(requestFor({ classes: [mine] }), await world.look()).findings;
+  expect(asked).toMatchObject([
+    { problem: expect.stringMatching(/\(fast, hostpath-csi/) as string, severity: "error" },
+  ]);
 });
 
 it("names the snapshots that the rules of its CRDs would refuse", async () => {
@@ -220,8 +227,8 @@ it("names the snapshots that the rules of its CRDs would refuse", async () => {
     .toBe("made");
   const seen = await world.look();
   expect(seen.breakingRules).toEqual(["volumesnapshot/default/broken"]);
-  expect(planStack(wish({}), seen).findings.find(({ weight }) => weight === "refuse")).toMatchObject({
-    what: expect.stringMatching(/could not change any more: volumesnapshot\/default\/broken$/) as string,
+  expect(planStack(requestFor({}), seen).findings.find(({ severity }) => severity === "error")).toMatchObject({
+    problem: expect.stringMatching(/could not change any more: volumesnapshot\/default\/broken$/) as string,
   });
 });
 
@@ -244,11 +251,11 @@ it("refuses a cluster of another cloud, in a preview too", async () => {
   );
 });
 
-function wish(wished: Partial<StackRequest>): StackRequest {
+function requestFor(request: Partial<StackRequest>): StackRequest {
   const plain = classes.map((name) => ({ name, driver: hostpath, isDefault: false }));
   const controller = { namespace: "kube-system", name: "snapshot-controller" };
   const asked = { cloud: "generic", mode: "auto", groupSnapshots: false, addons: [], driversMayCome: false } as const;
-  return { ...asked, owners: [owner], controller, classes: plain, ...wished };
+  return { ...asked, owners: [owner], controller, classes: plain, ...request };
 }
 
 function snapshot(name: string, source: Record<string, string>) {

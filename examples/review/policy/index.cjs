@@ -6,8 +6,8 @@ new PolicyPack("platform", {
   policies: [
     ...guardrails({
       settings: {
-        "ramet-bounded-replicas": { mostReplicas: 50 },
-        "ramet-bounded-lifetimes": { longestLifetime: "24 hours" },
+        "ramet-bounded-replicas": { maxReplicas: 50 },
+        "ramet-bounded-lifetimes": { maxLifetime: "24 hours" },
       },
     }),
     // Policies of your own stand here.

@@ -7,7 +7,7 @@ import { namedSnapshotDiff } from "./inputs.ts";
 
 const template = { template: { spec: { containers: [{ name: "sandbox", image: "python" }] } } };
 const recipe = [{ run: "true" }, { waitFor: { port: 8000 } }];
-const wished: Values = {
+const requested: Values = {
   name: "data",
   namespace: "team-a",
   from: { template: { name: "python" } },
@@ -18,7 +18,7 @@ const wished: Values = {
 };
 
 it("adds the digest that the controller computes, and the ports that the recipe waits for", () => {
-  const { inputs, failures } = checkNamedSnapshot({}, wished);
+  const { inputs, failures } = checkNamedSnapshot({}, requested);
   expect(failures).toEqual([]);
   const contents = ["memory" as const, "filesystem" as const];
   const { digest } = snapshotDigest({ from: { template }, recipe, copied: new Map(), contents });
@@ -26,15 +26,15 @@ it("adds the digest that the controller computes, and the ports that the recipe 
 });
 
 it("leaves the digest open while an input is not known, and out where only the cluster knows it", () => {
-  const open = checkNamedSnapshot({}, { ...wished, source: { template: unknownValue } });
+  const open = checkNamedSnapshot({}, { ...requested, source: { template: unknownValue } });
   expect(open).toMatchObject({ failures: [], inputs: { digest: unknownValue } });
-  const ofSandbox = { ...wished, from: { sandbox: { name: "a" } }, source: null };
+  const ofSandbox = { ...requested, from: { sandbox: { name: "a" } }, source: null };
   expect(checkNamedSnapshot({}, ofSandbox).inputs).not.toHaveProperty("digest");
 });
 
 it("names what the API server would refuse", () => {
   const refusals = (change: Values): string =>
-    checkNamedSnapshot({}, { ...wished, ...change })
+    checkNamedSnapshot({}, { ...requested, ...change })
       .failures.map(({ property, reason }) => `${property}: ${reason}`)
       .join("\n");
   expect(refusals({ name: "Data" })).toMatch(/^name: .*DNS label/);
@@ -46,14 +46,14 @@ it("names what the API server would refuse", () => {
 });
 
 it("refuses a secret in the recipe itself", () => {
-  const { failures } = checkNamedSnapshot({}, { ...wished, recipeHoldsSecrets: true });
+  const { failures } = checkNamedSnapshot({}, { ...requested, recipeHoldsSecrets: true });
   expect(failures.map(({ property }) => property)).toEqual(["recipe"]);
   expect(failures[0]?.reason).toMatch(/copy\(\{ path, secret \}\)/);
 });
 
 it("hashes secrets with a key that it makes once", () => {
   const copied = { copy: { path: "/token", secretKeyRef: { name: "data-recipe", key: "token" } } };
-  const withSecret = (token: string): Values => ({ ...wished, recipe: [copied], secrets: { token }, digestKey: "" });
+  const withSecret = (token: string): Values => ({ ...requested, recipe: [copied], secrets: { token }, digestKey: "" });
   const first = checkNamedSnapshot({}, withSecret("one")).inputs;
   const again = checkNamedSnapshot(first, withSecret("one")).inputs;
   const other = checkNamedSnapshot(first, withSecret("two")).inputs;
@@ -66,7 +66,7 @@ it("hashes secrets with a key that it makes once", () => {
 });
 
 it("replaces for another name or namespace, updates for all else, and lets the timeout be", () => {
-  const { inputs } = checkNamedSnapshot({}, wished);
+  const { inputs } = checkNamedSnapshot({}, requested);
   const diff = (change: Values) => diffByTable(namedSnapshotDiff, inputs, { ...inputs, ...change });
   expect(diff({})).toEqual({ changes: false, replaces: [], deleteBeforeReplace: false });
   expect(diff({ timeout: "2 hours" }).changes).toBe(false);

@@ -2,7 +2,7 @@ import { NamedSnapshotManifest, NamedSnapshotSpec } from "../../../src/api/kinds
 import { RametError } from "../../../src/base/errors.ts";
 import type { CheckResult, Values } from "../handler.ts";
 import { parseTimeSpan } from "../time-span.ts";
-import { hasUnknown, judge, unknownValue } from "../validate.ts";
+import { hasUnknown, validate, unknownValue } from "../validate.ts";
 import { digestOfInputs } from "./digest.ts";
 import { manifestOf } from "./inputs.ts";
 import { newDigestKey } from "./recipe-secret.ts";
@@ -31,7 +31,7 @@ const specDefaults = {
 };
 
 function validateManifest(inputs: Values): CheckResult["failures"] {
-  return judge(NamedSnapshotManifest, { ...manifestOf(inputs) }).map(({ property, reason }) => ({
+  return validate(NamedSnapshotManifest, { ...manifestOf(inputs) }).map(({ property, reason }) => ({
     // What is said of the whole object is said of its name.
     property: property === "" ? "name" : property.replace(/^(spec|metadata)\./, ""),
     reason,

@@ -23,7 +23,7 @@ export async function followersOf(
  * take what it said of the version before for the answer. It is no more than a courtesy: a set that does not hear is not waited for
  * long, and one that may not be read not at all.
  */
-export async function untilFollowersHear(client: KubeClient, { metadata, status }: NamedSnapshot): Promise<void> {
+export async function waitForFollowers(client: KubeClient, { metadata, status }: NamedSnapshot): Promise<void> {
   const { checkpointId } = status ?? {};
   if (checkpointId === undefined) return;
   const resource = setsOf(client);

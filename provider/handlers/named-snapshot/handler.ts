@@ -11,56 +11,56 @@ import {
   changedProperties,
   diffByTable,
   type DiffResult,
-  type HandlerParts,
+  type HandlerContext,
   type ResourceHandler,
   type Values,
 } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { claimFor, explainRefusal } from "../owner.ts";
+import { applyOptionsFor, explainApplyError } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { checkNamedSnapshot } from "./check.ts";
 import { describeChange } from "./describe-change.ts";
 import { digestOfInputs } from "./digest.ts";
-import { untilFollowersHear } from "./followers.ts";
+import { waitForFollowers } from "./followers.ts";
 import { manifestOf, namedSnapshotDiff, NamedSnapshotInputs, retryPatch, specProperties } from "./inputs.ts";
-import { keptDigestKey, lookUp, snapshotsOf } from "./look-up.ts";
+import { recoverDigestKey, lookUp, snapshotClient } from "./look-up.ts";
 import { recipeSecret, recipeSecretName } from "./recipe-secret.ts";
-import { removeSnapshot, untilGone } from "./remove.ts";
-import { untilBuilt } from "./until-built.ts";
+import { deleteSnapshot, waitUntilDeleted } from "./remove.ts";
+import { waitForBuild } from "./until-built.ts";
 
 /** Named snapshots as resources of a program. */
-export function namedSnapshotHandler(parts: HandlerParts): ResourceHandler {
+export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
   return {
-    check: async (olds, news) => checkNamedSnapshot(olds, news, await keptDigestKey(parts, olds, news)),
-    diff: (_id, olds, news) => diff(parts, olds, news),
+    check: async (olds, news) => checkNamedSnapshot(olds, news, await recoverDigestKey(context, olds, news)),
+    diff: (_id, olds, news) => diff(context, olds, news),
     create: async (values) => {
       const inputs = NamedSnapshotInputs.parse(values);
       const id = `${inputs.namespace}/${inputs.name}`;
-      return { id, outs: await apply(parts, inputs, id) };
+      return { id, outs: await apply(context, inputs, id) };
     },
     update: async (id, olds, news) => {
       const { owner } = olds as { owner: string };
-      return { outs: await apply(parts, NamedSnapshotInputs.parse(news), id, owner) };
+      return { outs: await apply(context, NamedSnapshotInputs.parse(news), id, owner) };
     },
-    read: (id, props) => read(parts, id, props),
+    read: (id, props) => read(context, id, props),
     delete: (_id, props) =>
-      withCluster(parts, (client) => removeSnapshot(client, NamedSnapshotInputs.parse(props), parts.say)),
+      withCluster(context, (client) => deleteSnapshot(client, NamedSnapshotInputs.parse(props), context.say)),
   };
 }
 
-async function diff(parts: HandlerParts, olds: Values, news: Values): Promise<DiffResult> {
+async function diff(context: HandlerContext, olds: Values, news: Values): Promise<DiffResult> {
   // Where only the cluster can compute the digest, the other inputs say whether anything has changed.
-  const wished = news["digest"] === undefined ? { ...news, digest: olds["digest"] } : news;
-  const result = diffByTable(namedSnapshotDiff, olds, wished);
-  if (result.changes && result.replaces.length === 0) parts.say(await describe(parts, olds, wished));
+  const requested = news["digest"] === undefined ? { ...news, digest: olds["digest"] } : news;
+  const result = diffByTable(namedSnapshotDiff, olds, requested);
+  if (result.changes && result.replaces.length === 0) context.say(await describe(context, olds, requested));
   return result;
 }
 
-async function describe(parts: HandlerParts, olds: Values, news: Values): Promise<string> {
+async function describe(context: HandlerContext, olds: Values, news: Values): Promise<string> {
   const { name, namespace } = news as { name: string; namespace: string };
   const known = (olds["versions"] ?? []) as { version: number; digest: string }[];
   // A preview goes without the cluster too: then it says what the state knows.
-  const seen = await withCluster(parts, (client) =>
+  const seen = await withCluster(context, (client) =>
     lookUp(client, { name, namespace }, AbortSignal.timeout(lookUpMilliseconds)),
   ).catch((error: unknown) => ({ kept: known, followers: [], unseen: RametError.from(error).message }));
   const recipe = (values: Values): NamedSnapshotInputs["recipe"] => (values["recipe"] ?? []) as never;
@@ -78,35 +78,35 @@ async function describe(parts: HandlerParts, olds: Values, news: Values): Promis
  * @param formerOwner what the resource was called when its state was written
  */
 async function apply(
-  parts: HandlerParts,
+  context: HandlerContext,
   inputs: NamedSnapshotInputs,
   id: string,
   formerOwner?: string,
 ): Promise<Values> {
-  return withCluster(parts, async (client) => {
-    const snapshots = snapshotsOf(client);
+  return withCluster(context, async (client) => {
+    const snapshots = snapshotClient(client);
     const at = { namespace: inputs.namespace, name: inputs.name };
     const found = await snapshots.find(at);
-    const claim = claimFor(found, inputs.owner, formerOwner);
-    const before = found && (await unlessItGoes(snapshots, found, parts));
+    const claim = applyOptionsFor(found, inputs.owner, formerOwner);
+    const before = found && (await unlessDeleting(snapshots, found, context));
     if (inputs.secrets !== undefined) await applySecret(client, inputs, formerOwner);
     const applied = await snapshots.apply(manifestOf(inputs), claim).catch((error: unknown) => {
-      throw explainRefusal(error, "NamedSnapshot", at);
+      throw explainApplyError(error, "NamedSnapshot", at);
     });
     const request = hasFailed(before, inputs) ? client.clock.now() : undefined;
     const from = request === undefined ? applied : await snapshots.mergePatch(at, retryPatch(request));
     try {
-      const built = await untilBuilt({
+      const built = await waitForBuild({
         snapshots,
         from,
         digest: inputs.digest,
         timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout"),
         ...(request && { request: request.toISOString() }),
         say: (line) => {
-          parts.say(`${inputs.name}: ${withoutSecrets(line, secretsOf(inputs))}`);
+          context.say(`${inputs.name}: ${withoutSecrets(line, secretsOf(inputs))}`);
         },
       });
-      await untilFollowersHear(client, built);
+      await waitForFollowers(client, built);
       return outputs(inputs, built);
     } catch (error) {
       const last = await snapshots.find(at).catch(() => undefined);
@@ -122,13 +122,13 @@ function hasFailed(before: NamedSnapshot | undefined, { digest }: NamedSnapshotI
 }
 
 /** The name of one that is being removed is free only when it is gone. */
-async function unlessItGoes(
-  snapshots: ReturnType<typeof snapshotsOf>,
+async function unlessDeleting(
+  snapshots: ReturnType<typeof snapshotClient>,
   found: NamedSnapshot,
-  { say }: HandlerParts,
+  { say }: HandlerContext,
 ): Promise<NamedSnapshot | undefined> {
   if (found.metadata.deletionTimestamp === undefined) return found;
-  await untilGone(snapshots, found, say);
+  await waitUntilDeleted(snapshots, found, say);
   return undefined;
 }
 
@@ -144,9 +144,9 @@ function secretsOf({ secrets = {} }: NamedSnapshotInputs): string[] {
 async function applySecret(client: KubeClient, inputs: NamedSnapshotInputs, formerOwner?: string): Promise<void> {
   const secrets = client.resource(coreResources.secrets);
   const at = { namespace: inputs.namespace, name: recipeSecretName(inputs.name) };
-  const claim = claimFor(await secrets.find(at), inputs.owner, formerOwner);
+  const claim = applyOptionsFor(await secrets.find(at), inputs.owner, formerOwner);
   await secrets.apply(recipeSecret(inputs), claim).catch((error: unknown) => {
-    throw explainRefusal(error, "Secret", at);
+    throw explainApplyError(error, "Secret", at);
   });
 }
 
@@ -163,11 +163,11 @@ function outputs(inputs: Values, found: NamedSnapshot | undefined): Values {
   };
 }
 
-async function read(parts: HandlerParts, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
+async function read(context: HandlerContext, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
   const [namespace, name = ""] = id.split("/");
-  const { found, secrets } = await withCluster(parts, async (client) => ({
-    found: await snapshotsOf(client).find({ namespace, name }),
-    secrets: await seenSecrets(client, NamedSnapshotInputs.parse(props)),
+  const { found, secrets } = await withCluster(context, async (client) => ({
+    found: await snapshotClient(client).find({ namespace, name }),
+    secrets: await readSecrets(client, NamedSnapshotInputs.parse(props)),
   }));
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) return { id: "", props: {} };
   // What somebody has changed in the cluster shows; what the API server has filled in does not.
@@ -183,7 +183,7 @@ const lookUpMilliseconds = 5_000;
  * What of the program's secrets is in the cluster, as it is there, so that what was edited or removed shows as changed. Undefined
  * where the program has none, or whoever looks may not read them.
  */
-async function seenSecrets(
+async function readSecrets(
   client: KubeClient,
   { name, namespace, secrets }: { name: string; namespace: string; secrets?: Record<string, string> | undefined },
 ): Promise<Record<string, string> | undefined> {

@@ -4,15 +4,15 @@ import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { ObjectMeta } from "../../../src/kube/object.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
-import type { HandlerParts, Values } from "../handler.ts";
-import { lookAtCluster, refOf } from "../open-cluster.ts";
-import { declarerOf } from "../owner.ts";
+import type { HandlerContext, Values } from "../handler.ts";
+import { readCluster, refOf } from "../open-cluster.ts";
+import { ownerOf } from "../owner.ts";
 import { unknownValue } from "../validate.ts";
 import type { SnapshotChange } from "./describe-change.ts";
 import { followersOf } from "./followers.ts";
 import { digestKeyEntry, recipeSecretName } from "./recipe-secret.ts";
 
-export function snapshotsOf(client: KubeClient): ResourceClient<NamedSnapshot> {
+export function snapshotClient(client: KubeClient): ResourceClient<NamedSnapshot> {
   return client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
 }
 
@@ -23,7 +23,7 @@ export async function lookUp(
   signal: AbortSignal,
 ): Promise<Pick<SnapshotChange, "kept" | "held" | "followers">> {
   const [found, followers] = await Promise.all([
-    snapshotsOf(client).find({ namespace, name }, { signal }),
+    snapshotClient(client).find({ namespace, name }, { signal }),
     followersOf(client, { namespace, name }, signal),
   ]);
   const held = found && holdOf(found);
@@ -47,8 +47,8 @@ function holdOf({ metadata: { name }, spec }: NamedSnapshot): string | undefined
  * is this resource's own. With another key there would be another digest, and all would be built anew. Undefined where the state
  * has a key, none is needed, or the cluster does not tell.
  */
-export async function keptDigestKey(
-  parts: HandlerParts,
+export async function recoverDigestKey(
+  context: HandlerContext,
   { digestKey }: Values,
   { name, namespace, owner, secrets }: Values,
 ): Promise<string | undefined> {
@@ -57,8 +57,8 @@ export async function keptDigestKey(
   const at = { namespace, name: recipeSecretName(name) };
   const look = (client: KubeClient, signal: AbortSignal) =>
     client.resource(coreResources.secrets, (value) => KeyedSecret.parse(value)).find(at, { signal });
-  const found = await lookAtCluster(parts, look, { withinMilliseconds: 5_000 }).catch(() => undefined);
-  return found !== undefined && declarerOf(found, "") === owner ? found.data?.[digestKeyEntry] : undefined;
+  const found = await readCluster(context, look, { withinMilliseconds: 5_000 }).catch(() => undefined);
+  return found !== undefined && ownerOf(found, "") === owner ? found.data?.[digestKeyEntry] : undefined;
 }
 
 function isKnown(value: unknown): value is string {

@@ -4,31 +4,31 @@ import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 import { follow } from "../follow.ts";
-import type { HandlerParts } from "../handler.ts";
-import { declarerOf } from "../owner.ts";
+import type { HandlerContext } from "../handler.ts";
+import { ownerOf } from "../owner.ts";
 import type { NamedSnapshotInputs } from "./inputs.ts";
-import { snapshotsOf } from "./look-up.ts";
+import { snapshotClient } from "./look-up.ts";
 import { recipeSecretName } from "./recipe-secret.ts";
 
 /** Removes the object, and then the Secret of its recipe. What another resource declares by now stays. */
-export async function removeSnapshot(
+export async function deleteSnapshot(
   client: KubeClient,
   inputs: Pick<NamedSnapshotInputs, "name" | "namespace" | "owner" | "secrets">,
-  say: HandlerParts["say"],
+  say: HandlerContext["say"],
 ): Promise<void> {
   const { name, namespace, owner, secrets } = inputs;
-  const snapshots = snapshotsOf(client);
+  const snapshots = snapshotClient(client);
   const found = await snapshots.find({ namespace, name });
-  if (found !== undefined && declarerOf(found, owner) !== owner) {
-    say(`${name}: it stays, as ${declarerOf(found, owner)} declares it by now`);
+  if (found !== undefined && ownerOf(found, owner) !== owner) {
+    say(`${name}: it stays, as ${ownerOf(found, owner)} declares it by now`);
   } else if (found !== undefined) {
     await snapshots.delete({ namespace, name }, { uid: found.metadata.uid });
-    await untilGone(snapshots, found, say);
+    await waitUntilDeleted(snapshots, found, say);
   }
   if (secrets === undefined) return;
   const at = { namespace, name: recipeSecretName(name) };
   const secret = await client.resource(coreResources.secrets).find(at);
-  if (secret === undefined || declarerOf(secret, owner) !== owner) return;
+  if (secret === undefined || ownerOf(secret, owner) !== owner) return;
   await client.resource(coreResources.secrets).delete(at, { uid: secret.metadata.uid });
 }
 
@@ -36,10 +36,10 @@ export async function removeSnapshot(
  * Waits until a named snapshot that is being removed is gone: not long where the controller says who refers to it.
  * @throws RametError `Conflict` naming who does
  */
-export async function untilGone(
+export async function waitUntilDeleted(
   snapshots: ResourceClient<NamedSnapshot>,
   found: NamedSnapshot,
-  say: HandlerParts["say"],
+  say: HandlerContext["say"],
 ): Promise<void> {
   const { name } = found.metadata;
   let said: string | undefined;

@@ -5,7 +5,7 @@ import { findCondition } from "../../../src/kube/conditions.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { follow } from "../follow.ts";
 
-export interface BuildToFollow {
+export interface BuildWait {
   snapshots: ResourceClient<NamedSnapshot>;
   /** As it was answered to the write that wishes for the build. */
   from: NamedSnapshot;
@@ -21,7 +21,7 @@ export interface BuildToFollow {
  * Waits until a named snapshot serves what is wanted, and tells each step.
  * @throws RametError saying why it cannot be built: of a step, its number, its exit code and what it printed last
  */
-export async function untilBuilt(build: BuildToFollow): Promise<NamedSnapshot> {
+export async function waitForBuild(build: BuildWait): Promise<NamedSnapshot> {
   const { snapshots, from, timeoutMilliseconds } = build;
   const { clock } = snapshots.client;
   const begun = clock.monotonicMilliseconds();
@@ -44,25 +44,25 @@ export async function untilBuilt(build: BuildToFollow): Promise<NamedSnapshot> {
   return found;
 }
 
-function hasEnded(wish: BuildToFollow, seen: NamedSnapshot | undefined, waited: number): boolean {
+function hasEnded(build: BuildWait, seen: NamedSnapshot | undefined, waited: number): boolean {
   if (seen === undefined || seen.metadata.deletionTimestamp !== undefined) return true;
   const building = findCondition(seen.status?.conditions, "Building");
-  if (building?.status !== "False" || !isOf(wish.from, seen.status)) return false;
+  if (building?.status !== "False" || !isOf(build.from, seen.status)) return false;
   // What was made or changed a moment ago may not be known to the controller yet.
-  return isHeard(wish, seen.status ?? {}, building.reason) ?? waited >= settlingMilliseconds;
+  return isHeard(build, seen.status ?? {}, building.reason) ?? waited >= settlingMilliseconds;
 }
 
 /** Whether the status tells of this wish; undefined where it does not and may never do. */
-function isHeard(wish: BuildToFollow, status: NamedSnapshotStatus, reason: string): boolean | undefined {
+function isHeard(build: BuildWait, status: NamedSnapshotStatus, reason: string): boolean | undefined {
   if (reason === "InputMissing") return undefined;
-  if (reason === "Built") return isWanted(wish, status.digest) || undefined;
+  if (reason === "Built") return isWanted(build, status.digest) || undefined;
   if (!failures.has(reason)) return true;
-  if (!isWanted(wish, status.build?.digest)) return undefined;
-  return wish.request === undefined || status.build?.request === wish.request;
+  if (!isWanted(build, status.build?.digest)) return undefined;
+  return build.request === undefined || status.build?.request === build.request;
 }
 
 /** Inputs that stand in other objects change without the spec, so the generation alone does not tell. */
-function isWanted({ digest }: BuildToFollow, found: string | undefined): boolean {
+function isWanted({ digest }: BuildWait, found: string | undefined): boolean {
   return digest === undefined || found === digest;
 }
 
@@ -88,7 +88,7 @@ function ofOtherInputs({ metadata: { name }, status }: NamedSnapshot): RametErro
   });
 }
 
-function describe(build: BuildToFollow, seen: NamedSnapshot | undefined): string {
+function describe(build: BuildWait, seen: NamedSnapshot | undefined): string {
   // What it says of an earlier wish is no news.
   if (seen === undefined || !isOf(build.from, seen.status)) return unheard;
   const { conditions, version = "?", digest, progress } = seen.status ?? {};

@@ -13,7 +13,7 @@ import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { LeaseObject } from "../../../src/kube/lease.ts";
 import { keyOf, type KubeObject } from "../../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
-import { lookAtCluster, type Surroundings } from "../open-cluster.ts";
+import { readCluster, type ClusterEnvironment } from "../open-cluster.ts";
 import { declaredBy } from "../owner.ts";
 
 /** What there is of Ramet's runtime in a cluster. */
@@ -36,8 +36,8 @@ export interface Declared {
 }
 
 /** Looks, and changes nothing. @throws RametError when the cluster cannot be reached or may not be read */
-export async function findRuntime(around: Surroundings): Promise<RuntimeFacts> {
-  const facts = await lookAtCluster(around, async (client, signal): Promise<RuntimeFacts> => {
+export async function findRuntime(env: ClusterEnvironment): Promise<RuntimeFacts> {
+  const facts = await readCluster(env, async (client, signal): Promise<RuntimeFacts> => {
     const deployment = await controllersDeployment(client, signal);
     const sign =
       deployment === undefined ? await machineOf(client, signal) : `the Deployment ${keyOf(deployment.metadata)}`;
@@ -48,7 +48,7 @@ export async function findRuntime(around: Surroundings): Promise<RuntimeFacts> {
       ...(await crdsIn(client, signal)),
     };
   });
-  const holder = facts.sign === undefined ? await liveHolder(around) : undefined;
+  const holder = facts.sign === undefined ? await liveHolder(env) : undefined;
   return holder === undefined ? facts : { ...facts, sign: `the holder of the Lease ${keyOf(leaseAt)}, ${holder}` };
 }
 
@@ -136,9 +136,9 @@ const leaseAt = { namespace: systemNamespace, name: controllersLease };
  *
  * @throws RametError when the cluster cannot be reached or may not be read
  */
-function liveHolder(around: Surroundings): Promise<string | undefined> {
-  return lookAtCluster(
-    around,
+function liveHolder(env: ClusterEnvironment): Promise<string | undefined> {
+  return readCluster(
+    env,
     async (client, signal) => {
       const first = await read(client, signal);
       if (first === undefined || first.renewed < client.clock.now().getTime() - staleMilliseconds) return undefined;

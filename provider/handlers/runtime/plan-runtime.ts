@@ -1,5 +1,5 @@
 import { RametError } from "../../../src/base/errors.ts";
-import { otherOrEarlier, ownerAnnotation } from "../owner.ts";
+import { ownerConflictHint, ownerAnnotation } from "../owner.ts";
 import type { Declared, RuntimeFacts } from "./find-runtime.ts";
 
 export type RuntimeMode = "auto" | "install" | "adopt";
@@ -45,7 +45,7 @@ function itsOwn(): RametError {
 
 function ofAnother({ by, object }: Declared, owner: string): RametError {
   const what = `Controllers of Ramet in this cluster are declared by ${by}, and this is ${owner}`;
-  return new RametError("AlreadyExists", what, { hint: otherOrEarlier(owner, object) });
+  return new RametError("AlreadyExists", what, { hint: ownerConflictHint(owner, object) });
 }
 
 function runsAlready(sign: string): RametError {

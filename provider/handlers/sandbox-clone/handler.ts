@@ -4,37 +4,37 @@ import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { follow, InitFailed } from "../follow.ts";
-import type { CheckResult, HandlerParts, ResourceHandler, Values } from "../handler.ts";
+import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../handler.ts";
 import { refOf, withCluster } from "../open-cluster.ts";
-import { claimFor, declarerOf, explainRefusal } from "../owner.ts";
+import { applyOptionsFor, ownerOf, explainApplyError } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
-import { hasUnknown, judge } from "../validate.ts";
+import { hasUnknown, validate } from "../validate.ts";
 import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
-import { keptTemplate } from "./kept-template.ts";
-import { hasEnded, untilReady } from "./until-ready.ts";
+import { checkpointTemplate } from "./kept-template.ts";
+import { hasEnded, waitUntilReady } from "./until-ready.ts";
 
 /** Clones as resources of a program. */
-export function sandboxCloneHandler(parts: HandlerParts): ResourceHandler {
+export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {
   return {
     check: (_olds, news) => Promise.resolve(check(news)),
     diff: (_id, olds, news) => Promise.resolve(diffSandboxClone(olds, news)),
     create: async (values) => {
       const inputs = SandboxCloneInputs.parse(values);
       const id = `${inputs.namespace}/${inputs.name}`;
-      return { id, outs: await apply(parts, inputs, id) };
+      return { id, outs: await apply(context, inputs, id) };
     },
     update: async (id, olds, news) => ({
-      outs: await apply(parts, SandboxCloneInputs.parse(news), id, SandboxCloneInputs.parse(olds)),
+      outs: await apply(context, SandboxCloneInputs.parse(news), id, SandboxCloneInputs.parse(olds)),
     }),
-    read: (id, props) => read(parts, id, props),
-    delete: (_id, props) => remove(parts, SandboxCloneInputs.parse(props)),
+    read: (id, props) => read(context, id, props),
+    delete: (_id, props) => remove(context, SandboxCloneInputs.parse(props)),
   };
 }
 
 function check(news: Values): CheckResult {
   const inputs = Object.fromEntries(Object.entries(news).filter(([, value]) => value !== null && value !== undefined));
   const failures = [
-    ...judge(SandboxCloneInputs, inputs),
+    ...validate(SandboxCloneInputs, inputs),
     ...validateSpan(inputs, "lifetime"),
     ...validateSpan(inputs, "timeout"),
   ];
@@ -57,35 +57,35 @@ function validateSpan(inputs: Values, property: string): CheckResult["failures"]
  * @param olds what the state holds of it
  */
 async function apply(
-  parts: HandlerParts,
-  wished: SandboxCloneInputs,
+  context: HandlerContext,
+  requested: SandboxCloneInputs,
   id: string,
   olds?: SandboxCloneInputs,
 ): Promise<Values> {
-  return withCluster(parts, async (client) => {
-    const sandboxes = sandboxesOf(client);
-    const at = { namespace: wished.namespace, name: wished.name };
+  return withCluster(context, async (client) => {
+    const sandboxes = sandboxClient(client);
+    const at = { namespace: requested.namespace, name: requested.name };
     const before = await sandboxes.find(at);
-    const claim = claimFor(before, wished.owner, olds?.owner);
+    const claim = applyOptionsFor(before, requested.owner, olds?.owner);
     // One that has ended keeps its name until it is removed.
     const living = before !== undefined && hasEnded(before) ? undefined : before;
-    if (before !== undefined && living === undefined) await removeObject(sandboxes, before);
-    const inputs = living === undefined || olds === undefined ? wished : { ...wished, ports: olds.ports };
+    if (before !== undefined && living === undefined) await deleteSandbox(sandboxes, before);
+    const inputs = living === undefined || olds === undefined ? requested : { ...requested, ports: olds.ports };
     const declare = async (): Promise<Sandbox> => {
       const template = await templateOf(client, inputs, living);
-      return declareWithEnd(inputs, { living, now: client.clock.now() }, (end) =>
+      return applyWithShutdownTime(inputs, { living, now: client.clock.now() }, (end) =>
         sandboxes.apply(manifestOf(inputs, { ...template, ...end }), claim),
       );
     };
     const from = await declare().catch((error: unknown) => {
-      throw explainRefusal(error, "Sandbox", at);
+      throw explainApplyError(error, "Sandbox", at);
     });
     const say = (line: string): void => {
-      parts.say(`${inputs.name}: ${line}`);
+      context.say(`${inputs.name}: ${line}`);
     };
     try {
       const timeoutMilliseconds = parseTimeSpan(inputs.timeout, "timeout");
-      return outputs(inputs, await untilReady({ sandboxes, from, timeoutMilliseconds, say }));
+      return outputs(inputs, await waitUntilReady({ sandboxes, from, timeoutMilliseconds, say }));
     } catch (error) {
       const last = await sandboxes.find(at).catch(() => undefined);
       throw new InitFailed(id, outputs(inputs, last), RametError.from(error));
@@ -109,24 +109,24 @@ function host(address: string): string {
   return address.includes(":") ? `[${address}]` : address;
 }
 
-async function read(parts: HandlerParts, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
+async function read(context: HandlerContext, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
   const [namespace, name = ""] = id.split("/");
-  const found = await withCluster(parts, (client) => sandboxesOf(client).find({ namespace, name }));
+  const found = await withCluster(context, (client) => sandboxClient(client).find({ namespace, name }));
   // One that has ended is of no use any more, and its name is needed for the next.
   if (found === undefined || hasEnded(found)) return { id: "", props: {} };
-  return { id, props: outputs(seenLifetime(SandboxCloneInputs.parse(props), found), found) };
+  return { id, props: outputs(observedLifetime(SandboxCloneInputs.parse(props), found), found) };
 }
 
-async function remove(parts: HandlerParts, { name, namespace, owner }: SandboxCloneInputs): Promise<void> {
-  await withCluster(parts, async (client) => {
-    const sandboxes = sandboxesOf(client);
+async function remove(context: HandlerContext, { name, namespace, owner }: SandboxCloneInputs): Promise<void> {
+  await withCluster(context, async (client) => {
+    const sandboxes = sandboxClient(client);
     const found = await sandboxes.find({ namespace, name });
-    if (found === undefined || declarerOf(found, owner) !== owner) return;
-    await removeObject(sandboxes, found);
+    if (found === undefined || ownerOf(found, owner) !== owner) return;
+    await deleteSandbox(sandboxes, found);
   });
 }
 
-async function removeObject(sandboxes: ResourceClient<Sandbox>, from: Sandbox): Promise<void> {
+async function deleteSandbox(sandboxes: ResourceClient<Sandbox>, from: Sandbox): Promise<void> {
   const { metadata } = from;
   await sandboxes.delete(metadata, { uid: metadata.uid });
   await follow({
@@ -138,7 +138,7 @@ async function removeObject(sandboxes: ResourceClient<Sandbox>, from: Sandbox): 
   });
 }
 
-function sandboxesOf(client: KubeClient): ResourceClient<Sandbox> {
+function sandboxClient(client: KubeClient): ResourceClient<Sandbox> {
   return client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
 }
 
@@ -156,7 +156,7 @@ async function templateOf(
   living: Sandbox | undefined,
 ): Promise<Pick<SandboxManifest["spec"], "template" | "volumeClaimTemplates">> {
   if (ports.length === 0) return {};
-  const spec = living?.spec ?? template ?? (await keptTemplate(client, namespace, from));
+  const spec = living?.spec ?? template ?? (await checkpointTemplate(client, namespace, from));
   const { volumeClaimTemplates } = spec as Sandbox["spec"];
   return {
     template: withPorts(parsePodTemplate(spec.template), ports),
@@ -179,27 +179,27 @@ function withPorts(template: PodTemplateSpec, ports: readonly number[]): PodTemp
  * end at another time is declared once more.
  * @param living the clone, where it is there
  */
-export async function declareWithEnd(
+export async function applyWithShutdownTime(
   inputs: SandboxCloneInputs,
   { living, now }: { living: Sandbox | undefined; now: Date },
   declare: (end: { shutdownTime?: string }) => Promise<Sandbox>,
 ): Promise<Sandbox> {
-  const expected = endOf(inputs, living?.metadata.creationTimestamp ?? now);
+  const expected = shutdownTimeOf(inputs, living?.metadata.creationTimestamp ?? now);
   const declared = await declare(expected);
-  const exact = endOf(inputs, declared.metadata.creationTimestamp);
+  const exact = shutdownTimeOf(inputs, declared.metadata.creationTimestamp);
   return exact.shutdownTime === expected.shutdownTime ? declared : declare(exact);
 }
 
 /** When a clone that was made then is deleted, RFC 3339, as its object says it; one without a lifetime says nothing. */
-function endOf({ lifetime }: SandboxCloneInputs, madeAt: Date | string): { shutdownTime?: string } {
+function shutdownTimeOf({ lifetime }: SandboxCloneInputs, madeAt: Date | string): { shutdownTime?: string } {
   if (lifetime === undefined) return {};
   const ends = new Date(madeAt).getTime() + parseTimeSpan(lifetime, "lifetime");
   return { shutdownTime: new Date(ends).toISOString().replace(/\.\d+Z$/, "Z") };
 }
 
 /** With the lifetime that somebody else has given it since. Of one that is paused, the controller has moved the end. */
-export function seenLifetime(inputs: SandboxCloneInputs, { metadata, spec }: Sandbox): SandboxCloneInputs {
-  const { shutdownTime: declared } = endOf(inputs, metadata.creationTimestamp);
+export function observedLifetime(inputs: SandboxCloneInputs, { metadata, spec }: Sandbox): SandboxCloneInputs {
+  const { shutdownTime: declared } = shutdownTimeOf(inputs, metadata.creationTimestamp);
   const { shutdownTime: seen, paused } = spec;
   if (declared === undefined || declared === seen || paused === true) return inputs;
   const { lifetime: _, ...others } = inputs;

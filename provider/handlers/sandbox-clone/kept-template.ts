@@ -16,7 +16,11 @@ import { refOf } from "../open-cluster.ts";
  * @param from a checkpoint id, or a named snapshot with or without a version
  * @throws RametError `NotFound`, `CheckpointNotReady`, or `InvalidArgument` for a text that can name neither
  */
-export async function keptTemplate(client: KubeClient, namespace: string, from: string): Promise<SandboxTemplateSpec> {
+export async function checkpointTemplate(
+  client: KubeClient,
+  namespace: string,
+  from: string,
+): Promise<SandboxTemplateSpec> {
   const { metadata, status } = await checkpointOf(client, namespace, from);
   const templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
   for (const name of [metadata.name, status?.checkpointId ?? metadata.name]) {

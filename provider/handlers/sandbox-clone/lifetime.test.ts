@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { Sandbox } from "../../../src/api/kinds/sandbox.ts";
 import { SandboxCloneInputs } from "./inputs.ts";
-import { declareWithEnd, seenLifetime } from "./handler.ts";
+import { applyWithShutdownTime, observedLifetime } from "./handler.ts";
 
 const inputs = SandboxCloneInputs.parse({
   name: "dev",
@@ -38,24 +38,24 @@ it.each([
   ["an hour fast", "2026-01-01T11:00:01Z"],
 ])("ends a lifetime after it was made, also by a clock that is %s, and a look finds it unchanged", async (_, now) => {
   const { asked, declare } = server();
-  const made = await declareWithEnd(inputs, { living: undefined, now: new Date(now) }, declare);
+  const made = await applyWithShutdownTime(inputs, { living: undefined, now: new Date(now) }, declare);
   expect(made.spec.shutdownTime).toBe(rightEnd);
   expect(asked).toHaveLength(2);
-  expect(seenLifetime(inputs, made)).toEqual(inputs);
+  expect(observedLifetime(inputs, made)).toEqual(inputs);
 });
 
 it("is declared once where the time was right, where it is there already, and where it has no lifetime", async () => {
   const { asked, declare } = server();
-  const there = await declareWithEnd(inputs, { living: undefined, now: new Date(madeAt) }, declare);
-  await declareWithEnd(inputs, { living: there, now: new Date("2026-01-01T12:00:00Z") }, declare);
+  const there = await applyWithShutdownTime(inputs, { living: undefined, now: new Date(madeAt) }, declare);
+  await applyWithShutdownTime(inputs, { living: there, now: new Date("2026-01-01T12:00:00Z") }, declare);
   const { lifetime: _, ...endless } = inputs;
-  await declareWithEnd(endless, { living: undefined, now: new Date("2026-01-01T12:00:00Z") }, declare);
+  await applyWithShutdownTime(endless, { living: undefined, now: new Date("2026-01-01T12:00:00Z") }, declare);
   expect(asked).toEqual([rightEnd, rightEnd, undefined]);
 });
 
 it("sees a lifetime that somebody has changed, and not that a pause has moved the end", () => {
   const shutdownTime = "2026-01-01T11:00:01Z";
-  expect(seenLifetime(inputs, sandbox({ shutdownTime }))).toMatchObject({ lifetime: "3600 seconds" });
-  expect(seenLifetime(inputs, sandbox({ shutdownTime, paused: true }))).toEqual(inputs);
-  expect(seenLifetime(inputs, sandbox({}))).not.toHaveProperty("lifetime");
+  expect(observedLifetime(inputs, sandbox({ shutdownTime }))).toMatchObject({ lifetime: "3600 seconds" });
+  expect(observedLifetime(inputs, sandbox({ shutdownTime, paused: true }))).toEqual(inputs);
+  expect(observedLifetime(inputs, sandbox({}))).not.toHaveProperty("lifetime");
 });

@@ -4,7 +4,7 @@ import { findCondition, isConditionTrue } from "../../../src/kube/conditions.ts"
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { follow } from "../follow.ts";
 
-export interface CloneToFollow {
+export interface CloneWait {
   sandboxes: ResourceClient<Sandbox>;
   from: Sandbox;
   timeoutMilliseconds: number;
@@ -15,7 +15,7 @@ export interface CloneToFollow {
  * Waits until a clone answers under its own identity.
  * @throws RametError saying why it cannot
  */
-export async function untilReady({ sandboxes, from, timeoutMilliseconds, say }: CloneToFollow): Promise<Sandbox> {
+export async function waitUntilReady({ sandboxes, from, timeoutMilliseconds, say }: CloneWait): Promise<Sandbox> {
   const { name } = from.metadata;
   let last: string | undefined;
   const found = await follow({

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { cloudFindings, cloudOf, type Cloud } from "./cloud-of.ts";
-import { nothingSeen } from "./stack-seen.ts";
+import { cloudFindings, detectCloud, type Cloud } from "./cloud-of.ts";
+import { emptyCluster } from "./stack-seen.ts";
 
 const node = (label: string, value = "x") => ({ nodes: [{ labels: { [label]: value } }] });
 
@@ -12,16 +12,16 @@ it.each([
   ["local", node("node.kubernetes.io/instance-type", "ramet-local")],
   ["eks", { drivers: ["ebs.csi.eks.amazonaws.com"] }],
   ["generic", { server: "v1.33.4", drivers: ["ebs.csi.aws.com"] }],
-])("knows %s", (cloud, seen) => {
-  expect(cloudOf({ ...nothingSeen, ...seen })).toMatchObject({ cloud });
+])("knows %s", (cloud, observed) => {
+  expect(detectCloud({ ...emptyCluster, ...observed })).toMatchObject({ cloud });
 });
 
 it.each<[Cloud, Cloud, string[]]>([
   ["eks", "eks", []],
   ["generic", "eks", []],
-  ["gke", "eks", ["refuse"]],
-  ["generic", "local", ["refuse"]],
-  ["aks", "generic", ["tell"]],
-])("judges cloud %s of a cluster of %s", (wished, cloud, weights) => {
-  expect(cloudFindings(wished, { cloud, because: "" }).map(({ weight }) => weight)).toEqual(weights);
+  ["gke", "eks", ["error"]],
+  ["generic", "local", ["error"]],
+  ["aks", "generic", ["warning"]],
+])("judges cloud %s of a cluster of %s", (requested, cloud, weights) => {
+  expect(cloudFindings(requested, { cloud, evidence: "" }).map(({ severity }) => severity)).toEqual(weights);
 });

@@ -1,36 +1,41 @@
 import { localNodeLabels } from "../../../src/api/names/system-names.ts";
 import type { Finding } from "./finding.ts";
-import type { StackSeen } from "./stack-seen.ts";
+import type { ObservedCluster } from "./stack-seen.ts";
 
 export type Cloud = "eks" | "gke" | "aks" | "acs" | "generic" | "local";
 
 /** What a cluster shows itself to be, and by what. `generic`: it shows nothing. */
-export interface CloudSeen {
+export interface DetectedCloud {
   cloud: Cloud;
-  because: string;
+  evidence: string;
 }
 
 /** A pure function of what was found; managed clusters show themselves in several ways, the surest is taken. */
-export function cloudOf({ server, nodes, drivers }: Pick<StackSeen, "server" | "nodes" | "drivers">): CloudSeen {
+export function detectCloud({
+  server,
+  nodes,
+  drivers,
+}: Pick<ObservedCluster, "server" | "nodes" | "drivers">): DetectedCloud {
   const version = byVersion.find(({ pattern }) => pattern.test(server));
-  if (version !== undefined) return { cloud: version.cloud, because: `its API server is ${server}` };
+  if (version !== undefined) return { cloud: version.cloud, evidence: `its API server is ${server}` };
   for (const { cloud, fits, says } of byNode) {
     const node = nodes.find(fits);
-    if (node !== undefined) return { cloud, because: `a node has ${says}` };
+    if (node !== undefined) return { cloud, evidence: `a node has ${says}` };
   }
   const driver = drivers.find((name) => byDriver.has(name));
   const cloud = driver === undefined ? undefined : byDriver.get(driver);
-  if (cloud !== undefined) return { cloud, because: `it has the driver ${driver ?? ""}` };
-  return { cloud: "generic", because: "nothing in it says otherwise" };
+  if (cloud !== undefined) return { cloud, evidence: `it has the driver ${driver ?? ""}` };
+  return { cloud: "generic", evidence: "nothing in it says otherwise" };
 }
 
 /** A cluster of a cloud may be treated as any other (`generic`), and never as one of another cloud. */
-export function cloudFindings(wished: Cloud, seen: CloudSeen): Finding[] {
-  if (wished === seen.cloud || (wished === "generic" && seen.cloud !== "local")) return [];
-  const known = seen.cloud === "generic" ? "shows nothing that says so" : `is one of ${seen.cloud}: ${seen.because}`;
-  const weight = seen.cloud === "generic" ? "tell" : "refuse";
-  const how = `Set cloud to "${seen.cloud}", or let the program look at the cluster that is meant (kubeconfig)`;
-  return [{ code: "InvalidArgument", what: `the cluster ${known}, and cloud is "${wished}"`, how, weight }];
+export function cloudFindings(requested: Cloud, observed: DetectedCloud): Finding[] {
+  if (requested === observed.cloud || (requested === "generic" && observed.cloud !== "local")) return [];
+  const known =
+    observed.cloud === "generic" ? "shows nothing that says so" : `is one of ${observed.cloud}: ${observed.evidence}`;
+  const severity = observed.cloud === "generic" ? "warning" : "error";
+  const hint = `Set cloud to "${observed.cloud}", or let the program look at the cluster that is meant (kubeconfig)`;
+  return [{ code: "InvalidArgument", problem: `the cluster ${known}, and cloud is "${requested}"`, hint, severity }];
 }
 
 const byVersion: readonly { cloud: Cloud; pattern: RegExp }[] = [
@@ -41,7 +46,7 @@ const byVersion: readonly { cloud: Cloud; pattern: RegExp }[] = [
 
 interface NodeMark {
   cloud: Cloud;
-  fits: (node: StackSeen["nodes"][number]) => boolean;
+  fits: (node: ObservedCluster["nodes"][number]) => boolean;
   says: string;
 }
 

@@ -3,15 +3,15 @@ import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { keyOf } from "../../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
-import { lookAtCluster, type Surroundings } from "../open-cluster.ts";
+import { readCluster, type ClusterEnvironment } from "../open-cluster.ts";
 import { ownerAnnotation } from "../owner.ts";
 import { controllerObjects } from "./controller-findings.ts";
 import { breaksRules } from "./orphan-findings.ts";
 import {
-  caredFor,
-  controllerSeen,
+  managementOf,
+  observeController,
   Crd,
-  crdSeen,
+  observeCrd,
   csiDrivers,
   daemonSets,
   Deployment,
@@ -24,25 +24,25 @@ import {
   snapshotClasses,
   validatingWebhooks,
   Webhooks,
-  webhookSeen,
+  observeWebhook,
   WithData,
 } from "./seen-objects.ts";
 import {
-  type ClassSeen,
+  type ObservedClass,
   controllerLease,
-  type ControllerSeen,
+  type ObservedController,
   crdNames,
-  type CrdSeen,
+  type ObservedCrd,
   defaultClassAnnotation,
   type Installed,
   installedMap,
-  type LeaseSeen,
-  type NodeSeen,
-  type ObjectSeen,
+  type ObservedLease,
+  type ObservedNode,
+  type ObservedObject,
   podIdentityAgent,
   sandboxLeases,
-  type StackSeen,
-  type WebhookSeen,
+  type ObservedCluster,
+  type ObservedWebhook,
 } from "./stack-seen.ts";
 
 /**
@@ -50,8 +50,8 @@ import {
  * @param namespace where a controller would be installed; undefined: nowhere
  * @throws RametError when the cluster cannot be reached
  */
-export function findStack(around: Surroundings, namespace: string | undefined): Promise<StackSeen> {
-  return lookAtCluster(around, async (client, signal) => {
+export function findStack(env: ClusterEnvironment, namespace: string | undefined): Promise<ObservedCluster> {
+  return readCluster(env, async (client, signal) => {
     const unread: string[] = [];
     const look = new Look(client, signal, unread);
     // The first one alone, and tried again by the client: an unreachable cluster is told of once.
@@ -102,34 +102,34 @@ class Look {
     this.#unread = unread;
   }
 
-  async crds(): Promise<CrdSeen[]> {
+  async crds(): Promise<ObservedCrd[]> {
     const names = Object.values(crdNames).flat();
     const found = await Promise.all(names.map((name) => this.#find(coreResources.crds, Crd, { name })));
-    return found.filter((crd) => crd !== undefined).map(crdSeen);
+    return found.filter((crd) => crd !== undefined).map(observeCrd);
   }
 
   /** By the labels of upstream's manifests before and since v7, and of its charts. */
-  async controllers(): Promise<ControllerSeen[]> {
+  async controllers(): Promise<ObservedController[]> {
     const selectors = ["app.kubernetes.io/name=snapshot-controller", "app=snapshot-controller"];
     const lists = await Promise.all(
       selectors.map((labelSelector) => this.#list(deployments, Deployment, { labelSelector })),
     );
     const byPlace = new Map(lists.flat().map((one) => [`${one.metadata.namespace ?? ""}/${one.metadata.name}`, one]));
-    return [...byPlace.values()].map(controllerSeen);
+    return [...byPlace.values()].map(observeController);
   }
 
-  async controllerObjects(namespace: string | undefined): Promise<ObjectSeen[]> {
+  async controllerObjects(namespace: string | undefined): Promise<ObservedObject[]> {
     if (namespace === undefined) return [];
     const found = await Promise.all(
       controllerObjects(namespace).map(async ({ ref, ...at }) => {
         const object = await this.#find(ref, Named, at);
-        return object === undefined ? [] : [{ kind: ref.kind, ...at, ...caredFor(object.metadata) }];
+        return object === undefined ? [] : [{ kind: ref.kind, ...at, ...managementOf(object.metadata) }];
       }),
     );
     return found.flat();
   }
 
-  leases(): Promise<LeaseSeen[]> {
+  leases(): Promise<ObservedLease[]> {
     return this.#fresh(controllerLease);
   }
 
@@ -137,7 +137,7 @@ class Look {
     return (await Promise.all(sandboxLeases.map((name) => this.#fresh(name)))).some((found) => found.length > 0);
   }
 
-  async #fresh(name: string): Promise<LeaseSeen[]> {
+  async #fresh(name: string): Promise<ObservedLease[]> {
     const fieldSelector = `metadata.name=${name}`;
     const found = await this.#list(coreResources.leases, Lease, { fieldSelector });
     const oldest = this.#client.clock.now().getTime() - freshMilliseconds;
@@ -150,23 +150,23 @@ class Look {
     return (await this.#list(csiDrivers, Named)).map(({ metadata }) => metadata.name).sort();
   }
 
-  async classes(): Promise<ClassSeen[]> {
+  async classes(): Promise<ObservedClass[]> {
     return (await this.#list(snapshotClasses, SnapshotClass)).map(({ metadata, driver, deletionPolicy }) => ({
       name: metadata.name,
       driver,
       deletionPolicy,
       isDefault: metadata.annotations?.[defaultClassAnnotation] === "true",
-      ...caredFor(metadata),
+      ...managementOf(metadata),
     }));
   }
 
-  async webhooks(): Promise<WebhookSeen[]> {
+  async webhooks(): Promise<ObservedWebhook[]> {
     const found = await this.#list(validatingWebhooks, Webhooks);
-    return found.map(webhookSeen).filter((webhook) => webhook !== undefined);
+    return found.map(observeWebhook).filter((webhook) => webhook !== undefined);
   }
 
   /** All are read only where a stack would bring the rules: there may be tens of thousands. */
-  async breakingRules(crds: readonly CrdSeen[]): Promise<string[]> {
+  async breakingRules(crds: readonly ObservedCrd[]): Promise<string[]> {
     const refs = oldSnapshots.filter(({ plural, group }) =>
       crds.some(
         ({ name, hasRules, declaredBy }) => name === `${plural}.${group}` && !hasRules && declaredBy !== undefined,
@@ -183,7 +183,7 @@ class Look {
   }
 
   /** A few say where the cluster is. */
-  async nodes(): Promise<NodeSeen[]> {
+  async nodes(): Promise<ObservedNode[]> {
     const page = await this.#page(coreResources.nodes, Named, { limit: 5 });
     return page.map(({ metadata }) => ({ labels: metadata.labels ?? {} }));
   }

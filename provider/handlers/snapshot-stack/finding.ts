@@ -5,19 +5,19 @@ import { RametError } from "../../../src/base/errors.ts";
 export interface Finding {
   code: ErrorCode;
   /** What is missing or in the way. */
-  what: string;
+  problem: string;
   /** What to do about it: one sentence. */
-  how: string;
-  /** `refuse`: nothing may be declared; `tell`: it is said, and the stack goes on. */
-  weight: "refuse" | "tell";
+  hint: string;
+  /** `error`: nothing may be declared; `warning`: it is said, and the stack goes on. */
+  severity: "error" | "warning";
 }
 
 /** @throws RametError with all that is in the way at once, if anything is */
-export function refuseFor(cloud: string, findings: readonly Finding[]): void {
-  const [first, ...others] = findings.filter(({ weight }) => weight === "refuse");
+export function throwOnErrors(cloud: string, findings: readonly Finding[]): void {
+  const [first, ...others] = findings.filter(({ severity }) => severity === "error");
   if (first === undefined) return;
-  const rest = others.map(({ what, how }) => `. Besides: ${what} (${how})`).join("");
-  throw new RametError(first.code, `The snapshot stack for ${cloud} cannot be declared: ${first.what}${rest}`, {
-    hint: first.how,
+  const rest = others.map(({ problem, hint }) => `. Besides: ${problem} (${hint})`).join("");
+  throw new RametError(first.code, `The snapshot stack for ${cloud} cannot be declared: ${first.problem}${rest}`, {
+    hint: first.hint,
   });
 }

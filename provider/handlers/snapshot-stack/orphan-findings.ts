@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Finding } from "./finding.ts";
-import type { ObjectSeen } from "./stack-seen.ts";
+import type { ObservedObject } from "./stack-seen.ts";
 
 /**
  * What another has left of a controller that is no more: Pulumi's Kubernetes provider refuses to make an object that is there, and the
@@ -9,17 +9,17 @@ import type { ObjectSeen } from "./stack-seen.ts";
 export function orphanFindings(
   { owners }: { owners: readonly string[] },
   plan: { controller: boolean },
-  objects: readonly ObjectSeen[],
+  objects: readonly ObservedObject[],
 ): Finding[] {
   const others = objects.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
   if (!plan.controller || others.length === 0) return [];
   const managers = [...new Set(others.map(({ manager }) => manager))].join(" and ");
-  const what = `what a controller is installed with is there already and belongs to ${managers}: ${others.map(asText).join(", ")}`;
-  return [{ code: "AlreadyExists", what, how: `Remove it first: ${removal(others)}`, weight: "refuse" }];
+  const problem = `what a controller is installed with is there already and belongs to ${managers}: ${others.map(asText).join(", ")}`;
+  return [{ code: "AlreadyExists", problem, hint: `Remove it first: ${removal(others)}`, severity: "error" }];
 }
 
 /** The command that removes them all. */
-export function removal(objects: readonly ObjectSeen[]): string {
+export function removal(objects: readonly ObservedObject[]): string {
   const namespace = objects.find((one) => one.namespace !== undefined)?.namespace;
   return [
     "kubectl delete",
@@ -28,7 +28,7 @@ export function removal(objects: readonly ObjectSeen[]): string {
   ].join(" ");
 }
 
-function asText({ kind, name }: ObjectSeen): string {
+function asText({ kind, name }: ObservedObject): string {
   return `${kind.toLowerCase()}/${name}`;
 }
 

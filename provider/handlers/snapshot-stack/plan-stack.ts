@@ -1,12 +1,12 @@
-import { otherOrEarlier } from "../owner.ts";
-import { type Cloud, cloudFindings, cloudOf } from "./cloud-of.ts";
+import { ownerConflictHint } from "../owner.ts";
+import { type Cloud, cloudFindings, detectCloud } from "./cloud-of.ts";
 import { controllerFindings } from "./controller-findings.ts";
 import type { Finding } from "./finding.ts";
 import { driverFindings, managedDriver } from "./managed-drivers.ts";
 import { orphanFindings } from "./orphan-findings.ts";
 import { type Part, partsOf } from "./stack-parts.ts";
 import { bringsController, type SnapshotClassRequest, type StackRequest } from "./stack-request.ts";
-import { type ClassSeen, crdNames, type CrdSeen, type StackSeen } from "./stack-seen.ts";
+import { type ObservedClass, crdNames, type ObservedCrd, type ObservedCluster } from "./stack-seen.ts";
 import { upgradeFindings } from "./upgrade-findings.ts";
 
 /** What a program declares, of what it found. */
@@ -21,9 +21,9 @@ export interface StackPlan {
 /**
  * What is declared, and what is in the way: a pure function. Of what another looks after, nothing is declared.
  */
-export function planStack(wish: StackRequest, seen: StackSeen): StackPlan {
-  const parts = partsOf(wish, seen);
-  const choices = parts.map((part) => ({ part, ...choose(wish, part) }));
+export function planStack(request: StackRequest, observed: ObservedCluster): StackPlan {
+  const parts = partsOf(request, observed);
+  const choices = parts.map((part) => ({ part, ...choose(request, part) }));
   const declared = (name: Part["name"]): boolean => choices.some(({ part, declare }) => part.name === name && declare);
   const addons = choices.flatMap(({ part, declare }) => (part.addon !== undefined && declare ? [part.addon] : []));
   const plan = {
@@ -35,54 +35,58 @@ export function planStack(wish: StackRequest, seen: StackSeen): StackPlan {
   return {
     ...plan,
     findings: [
-      ...cloudFindings(wish.cloud, cloudOf(seen)),
+      ...cloudFindings(request.cloud, detectCloud(observed)),
       ...choices.flatMap(({ findings }) => findings),
-      ...crdFindings(wish, plan, seen),
-      ...upgradeFindings(wish, plan, seen),
-      ...driverFindings(wish, seen),
-      ...classFindings(wish, seen),
-      ...controllerFindings(wish, plan, seen),
-      ...orphanFindings(wish, plan, seen.controllerObjects),
-      ...seen.unread.map(unreadFinding),
+      ...crdFindings(request, plan, observed),
+      ...upgradeFindings(request, plan, observed),
+      ...driverFindings(request, observed),
+      ...classFindings(request, observed),
+      ...controllerFindings(request, plan, observed),
+      ...orphanFindings(request, plan, observed.controllerObjects),
+      ...observed.unread.map(unreadFinding),
     ],
   };
 }
 
 function choose({ mode, owners }: StackRequest, part: Part): { declare: boolean; findings: Finding[] } {
-  const { what, isThere, isOurs, manager, marked, isOffered, how, handover } = part;
+  const { problem, isThere, isOurs, manager, marked, isOffered, hint, handoverSteps } = part;
   if (isThere && !isOurs) {
     const mayBeOurs = mode === "auto" && marked !== undefined;
     if (!isOffered || (mode !== "install" && !mayBeOurs)) return { declare: false, findings: [] };
     const toDo =
-      marked === undefined ? `Set mode to "auto" to leave it there, or ${handover}` : otherOrEarlier(owners[0], marked);
-    return refused({ code: "AlreadyExists", what: `${what} is there and belongs to ${manager}`, how: toDo });
+      marked === undefined
+        ? `Set mode to "auto" to leave it there, or ${handoverSteps}`
+        : ownerConflictHint(owners[0], marked);
+    return refused({ code: "AlreadyExists", problem: `${problem} is there and belongs to ${manager}`, hint: toDo });
   }
   if (isOffered && (isOurs || mode !== "adopt")) return { declare: true, findings: [] };
-  return isThere ? { declare: false, findings: [] } : refused({ code: "NotFound", what: `${what} is not there`, how });
+  return isThere
+    ? { declare: false, findings: [] }
+    : refused({ code: "NotFound", problem: `${problem} is not there`, hint });
 }
 
-function refused(finding: Omit<Finding, "weight">): { declare: false; findings: Finding[] } {
-  return { declare: false, findings: [{ ...finding, weight: "refuse" }] };
+function refused(finding: Omit<Finding, "severity">): { declare: false; findings: Finding[] } {
+  return { declare: false, findings: [{ ...finding, severity: "error" }] };
 }
 
 function unreadFinding(plural: string): Finding {
-  const what = `${plural} could not be read, so what they would show is not known`;
-  return { code: "Forbidden", what, how: `Grant "list" on ${plural} to whoever runs pulumi`, weight: "tell" };
+  const problem = `${plural} could not be read, so what they would show is not known`;
+  return { code: "Forbidden", problem, hint: `Grant "list" on ${plural} to whoever runs pulumi`, severity: "warning" };
 }
 
 /** Whether CRDs that another looks after are all there, and in a version by which snapshots can be taken. */
 function crdFindings(
-  wish: StackRequest,
+  request: StackRequest,
   plan: { crds: boolean; groupCrds: boolean; controller: boolean; addons: readonly string[] },
-  { crds }: Pick<StackSeen, "crds">,
+  { crds }: Pick<ObservedCluster, "crds">,
 ): Finding[] {
-  const brought = wish.addons.some((each) => bringsController(each) && plan.addons.includes(each.addon));
-  if (wish.cloud === "local" || brought) return [];
+  const brought = request.addons.some((each) => bringsController(each) && plan.addons.includes(each.addon));
+  if (request.cloud === "local" || brought) return [];
   const sets = [
     ...(plan.crds ? [] : [coreSet]),
-    ...(plan.groupCrds || !wish.groupSnapshots
+    ...(plan.groupCrds || !request.groupSnapshots
       ? []
-      : [{ ...groupSet, weight: plan.controller ? ("refuse" as const) : ("tell" as const) }]),
+      : [{ ...groupSet, severity: plan.controller ? ("error" as const) : ("warning" as const) }]),
   ];
   return sets.flatMap((set) => {
     const found = crds.filter(({ name }) => set.names.includes(name));
@@ -94,74 +98,74 @@ function crdFindings(
 interface CrdSet {
   names: readonly string[];
   versions: readonly string[];
-  weight: Finding["weight"];
+  severity: Finding["severity"];
 }
 
 /** Until v4 external-snapshotter had v1beta1 alone. */
-const coreSet: CrdSet = { names: crdNames.core, versions: ["v1"], weight: "refuse" };
+const coreSet: CrdSet = { names: crdNames.core, versions: ["v1"], severity: "error" };
 /** What there was before v8.4 is of another shape. */
 const groupSet = { names: crdNames.group, versions: ["v1", "v1beta2"] };
 
 /** They belong together: a controller that finds one of them only does not start. */
-function partFindings(names: readonly string[], found: readonly CrdSeen[]): Finding[] {
+function partFindings(names: readonly string[], found: readonly ObservedCrd[]): Finding[] {
   const missing = names.filter((name) => !found.some((crd) => crd.name === name));
   if (found.length === 0 || missing.length === 0) return [];
   const managers = [...new Set(found.map(({ manager }) => manager))].join(" and ");
-  const what = `${managers} has brought ${found.map(({ name }) => name).join(", ")} and not ${missing.join(", ")}, which belong together`;
-  return [{ code: "NeedNotMet", what, how: "Have that manager bring them all", weight: "refuse" }];
+  const problem = `${managers} has brought ${found.map(({ name }) => name).join(", ")} and not ${missing.join(", ")}, which belong together`;
+  return [{ code: "NeedNotMet", problem, hint: "Have that manager bring them all", severity: "error" }];
 }
 
-function servedFindings({ versions, weight }: CrdSet, { name, served, manager }: CrdSeen): Finding[] {
+function servedFindings({ versions, severity }: CrdSet, { name, served, manager }: ObservedCrd): Finding[] {
   if (versions.some((version) => served.includes(version))) return [];
-  const what = `the CRD ${name} of ${manager} serves ${served.join(", ") || "nothing"}, and snapshots are taken as ${versions.join(" or ")}`;
-  return [{ code: "NeedNotMet", what, how: "Have that manager bring it to a newer version", weight }];
+  const problem = `the CRD ${name} of ${manager} serves ${served.join(", ") || "nothing"}, and snapshots are taken as ${versions.join(" or ")}`;
+  return [{ code: "NeedNotMet", problem, hint: "Have that manager bring it to a newer version", severity }];
 }
 
 type Wish = Pick<StackRequest, "cloud" | "owners" | "classes" | "addons" | "driversMayCome">;
 
 /** What is in the way of the classes that are wished, and of those that are there. */
-function classFindings({ cloud, classes, owners, addons, driversMayCome }: Wish, seen: StackSeen): Finding[] {
+function classFindings({ cloud, classes, owners, addons, driversMayCome }: Wish, observed: ObservedCluster): Finding[] {
   const brought = addons.flatMap(({ driver }) => driver ?? []);
   const absent = [...new Set(classes.map(({ driver }) => driver))]
-    .filter((driver) => ![...seen.drivers, ...brought].includes(driver))
-    .filter(() => !seen.unread.includes("csidrivers"));
-  const others = seen.classes.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
+    .filter((driver) => ![...observed.drivers, ...brought].includes(driver))
+    .filter(() => !observed.unread.includes("csidrivers"));
+  const others = observed.classes.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
   return [
     ...absent.map((driver) => ({
-      ...absentDriver(driver, cloud, seen.drivers),
-      weight: driversMayCome ? ("tell" as const) : ("refuse" as const),
+      ...absentDriver(driver, cloud, observed.drivers),
+      severity: driversMayCome ? ("warning" as const) : ("error" as const),
     })),
     ...classes.flatMap(({ name }) => others.filter((other) => other.name === name).map(takenName)),
     ...defaultFindings(classes, others),
   ];
 }
 
-function absentDriver(driver: string, cloud: Cloud, drivers: readonly string[]): Omit<Finding, "weight"> {
+function absentDriver(driver: string, cloud: Cloud, drivers: readonly string[]): Omit<Finding, "severity"> {
   const known = drivers.length === 0 ? "no CSI driver at all" : drivers.join(", ");
-  const what = `a class is for the driver ${driver}, which is not there; there is ${known}`;
+  const problem = `a class is for the driver ${driver}, which is not there; there is ${known}`;
   const managed = managedDriver(cloud);
-  const how = managed?.name === driver ? managed.how : "Install the driver first, or leave the class out";
-  return { code: "NotFound", what, how };
+  const hint = managed?.name === driver ? managed.hint : "Install the driver first, or leave the class out";
+  return { code: "NotFound", problem, hint };
 }
 
-function takenName({ name, manager }: ClassSeen): Finding {
-  const what = `the VolumeSnapshotClass ${name} is there and belongs to ${manager}`;
-  return { code: "AlreadyExists", what, how: "Give the class another name", weight: "refuse" };
+function takenName({ name, manager }: ObservedClass): Finding {
+  const problem = `the VolumeSnapshotClass ${name} is there and belongs to ${manager}`;
+  return { code: "AlreadyExists", problem, hint: "Give the class another name", severity: "error" };
 }
 
 /** With two defaults for one driver, the controller refuses every snapshot that names no class. */
-function defaultFindings(wished: readonly SnapshotClassRequest[], others: readonly ClassSeen[]): Finding[] {
-  const drivers = new Set([...wished, ...others].map(({ driver }) => driver));
+function defaultFindings(requested: readonly SnapshotClassRequest[], others: readonly ObservedClass[]): Finding[] {
+  const drivers = new Set([...requested, ...others].map(({ driver }) => driver));
   return [...drivers].flatMap((driver): Finding[] => {
-    const own = wished.filter((one) => one.driver === driver && one.isDefault).map(({ name }) => name);
+    const own = requested.filter((one) => one.driver === driver && one.isDefault).map(({ name }) => name);
     const there = others.filter((one) => one.driver === driver && one.isDefault).map(({ name }) => name);
     const names = [...there, ...own];
     if (names.length < 2) return [];
-    const what = `${driver} would have ${names.length} default classes (${names.join(", ")}), and then no snapshot without a class can be taken`;
-    const how =
+    const problem = `${driver} would have ${names.length} default classes (${names.join(", ")}), and then no snapshot without a class can be taken`;
+    const hint =
       own.length > 0
         ? "Let one class alone be the default of a driver"
         : `Take the annotation snapshot.storage.kubernetes.io/is-default-class from all but one`;
-    return [{ code: "Conflict", what, how, weight: own.length > 0 ? "refuse" : "tell" }];
+    return [{ code: "Conflict", problem, hint, severity: own.length > 0 ? "error" : "warning" }];
   });
 }

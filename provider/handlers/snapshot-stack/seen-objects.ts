@@ -3,7 +3,7 @@ import { renderCrds } from "../../../src/api/kinds/crd.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { ownerAnnotation } from "../owner.ts";
-import type { ControllerSeen, CrdSeen, WebhookSeen } from "./stack-seen.ts";
+import type { ObservedController, ObservedCrd, ObservedWebhook } from "./stack-seen.ts";
 
 /** The metadata by which tools say that an object is theirs. */
 const ManagedMetadata = z.looseObject({
@@ -59,7 +59,7 @@ function byFieldManager(manager: string): string {
   return manager.startsWith("pulumi-kubernetes") ? "another Pulumi program" : manager;
 }
 
-export function crdSeen({ metadata, spec, status }: Crd): CrdSeen {
+export function observeCrd({ metadata, spec, status }: Crd): ObservedCrd {
   return {
     name: metadata.name,
     served: spec.versions.filter(({ served }) => served).map(({ name }) => name),
@@ -67,7 +67,7 @@ export function crdSeen({ metadata, spec, status }: Crd): CrdSeen {
     hasConversionWebhook: spec.conversion?.strategy === "Webhook",
     isRamets: isRamets({ metadata, spec }),
     hasRules: JSON.stringify(spec.versions).includes('"x-kubernetes-validations"'),
-    ...caredFor(metadata),
+    ...managementOf(metadata),
   };
 }
 
@@ -77,7 +77,7 @@ function isRamets({ metadata, spec }: Pick<Crd, "metadata" | "spec">): boolean {
   return own !== undefined && covers(spec, own.spec);
 }
 
-export function controllerSeen({ metadata, spec, status }: Deployment): ControllerSeen {
+export function observeController({ metadata, spec, status }: Deployment): ObservedController {
   const containers = spec.template.spec.containers;
   const main = containers.find(({ image }) => image.includes("snapshot-controller")) ?? containers[0];
   return {
@@ -87,24 +87,24 @@ export function controllerSeen({ metadata, spec, status }: Deployment): Controll
     arguments: [...(main?.command ?? []), ...(main?.args ?? [])],
     selector: spec.selector.matchLabels ?? {},
     isAvailable: (status?.availableReplicas ?? 0) > 0,
-    ...caredFor(metadata),
+    ...managementOf(metadata),
   };
 }
 
 /** Undefined: it judges no snapshots. */
-export function webhookSeen({ metadata: { name }, webhooks = [] }: Webhooks): WebhookSeen | undefined {
-  const judges = webhooks.filter(({ rules = [] }) =>
+export function observeWebhook({ metadata: { name }, webhooks = [] }: Webhooks): ObservedWebhook | undefined {
+  const matching = webhooks.filter(({ rules = [] }) =>
     rules.some(({ apiGroups }) => apiGroups.some((group) => group.endsWith("snapshot.storage.k8s.io"))),
   );
-  if (judges.length === 0) return undefined;
-  const services = judges.map(({ clientConfig }) => clientConfig?.service?.name ?? "");
+  if (matching.length === 0) return undefined;
+  const services = matching.map(({ clientConfig }) => clientConfig?.service?.name ?? "");
   return { name, isUpstreams: [name, ...services].some((each) => upstreamsWebhook.test(each)) };
 }
 
 /** In upstream's manifests and its charts: of the configuration, and of the service behind it. */
 const upstreamsWebhook = /^validation-webhook\.snapshot\.storage\.k8s\.io$|snapshot-validation-(service|webhook)/;
 
-export function caredFor(metadata: ManagedMetadata): { manager: string; declaredBy: string | undefined } {
+export function managementOf(metadata: ManagedMetadata): { manager: string; declaredBy: string | undefined } {
   return { manager: managerOf(metadata), declaredBy: metadata.annotations?.[ownerAnnotation] };
 }
 

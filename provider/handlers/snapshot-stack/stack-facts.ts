@@ -1,21 +1,21 @@
-import { cloudOf, type Cloud } from "./cloud-of.ts";
+import { detectCloud, type Cloud } from "./cloud-of.ts";
 import type { Finding } from "./finding.ts";
-import type { ControllerSeen, CrdSeen, StackSeen } from "./stack-seen.ts";
+import type { ObservedController, ObservedCrd, ObservedCluster } from "./stack-seen.ts";
 
 /** What a snapshot stack found in the cluster, for people and programs to read. */
 export interface SnapshotStackFacts {
   /** The version of the API server. */
   server: string;
   /** What the cluster shows itself to be, and by what. */
-  cloud: { name: Cloud; because: string };
+  cloud: { name: Cloud; evidence: string };
   /** Those CRDs that are there, and who looks after each. */
   crds: { name: string; served: string[]; stored: string[]; manager: string }[];
   /** The controllers whose Deployments can be seen; a cloud may run one that cannot. */
   controllers: {
-    place: string;
+    namespacedName: string;
     image: string;
     /** Feature gates that its arguments name. */
-    gates: Record<string, boolean>;
+    featureGates: Record<string, boolean>;
     isAvailable: boolean;
     manager: string;
   }[];
@@ -23,35 +23,41 @@ export interface SnapshotStackFacts {
   drivers: string[];
   classes: { name: string; driver: string; deletionPolicy: string; isDefault: boolean; manager: string }[];
   /** What is missing or amiss, each with the sentence that says what to do. */
-  missing: { what: string; how: string }[];
+  findings: { problem: string; hint: string }[];
 }
 
-export function factsOf(seen: StackSeen, findings: readonly Finding[]): SnapshotStackFacts {
-  const { cloud, because } = cloudOf(seen);
+export function summarize(observed: ObservedCluster, findings: readonly Finding[]): SnapshotStackFacts {
+  const { cloud, evidence } = detectCloud(observed);
   return {
-    server: seen.server,
-    cloud: { name: cloud, because },
-    crds: seen.crds.map(crdFacts),
-    controllers: seen.controllers.map(controllerFacts),
-    drivers: seen.drivers,
-    classes: seen.classes.map(({ name, driver, deletionPolicy, isDefault, manager }) => ({
+    server: observed.server,
+    cloud: { name: cloud, evidence },
+    crds: observed.crds.map(crdFacts),
+    controllers: observed.controllers.map(controllerFacts),
+    drivers: observed.drivers,
+    classes: observed.classes.map(({ name, driver, deletionPolicy, isDefault, manager }) => ({
       name,
       driver,
       deletionPolicy,
       isDefault,
       manager,
     })),
-    missing: findings.map(({ what, how }) => ({ what, how })),
+    findings: findings.map(({ problem, hint }) => ({ problem, hint })),
   };
 }
 
-function crdFacts({ name, served, stored, manager }: CrdSeen): SnapshotStackFacts["crds"][number] {
+function crdFacts({ name, served, stored, manager }: ObservedCrd): SnapshotStackFacts["crds"][number] {
   return { name, served, stored, manager };
 }
 
-function controllerFacts(seen: ControllerSeen): SnapshotStackFacts["controllers"][number] {
-  const { namespace, name, image, isAvailable, manager } = seen;
-  return { place: `${namespace}/${name}`, image, gates: gatesIn(seen.arguments), isAvailable, manager };
+function controllerFacts(observed: ObservedController): SnapshotStackFacts["controllers"][number] {
+  const { namespace, name, image, isAvailable, manager } = observed;
+  return {
+    namespacedName: `${namespace}/${name}`,
+    image,
+    featureGates: gatesIn(observed.arguments),
+    isAvailable,
+    manager,
+  };
 }
 
 /** `--feature-gates=A=true,B=false`, as Kubernetes programs take them. */

@@ -2,13 +2,19 @@ import type { Cloud } from "./cloud-of.ts";
 import { ownerAnnotation } from "../owner.ts";
 import { removal } from "./orphan-findings.ts";
 import { managedDrivers } from "./managed-drivers.ts";
-import { crdNames, installedMap, type ControllerSeen, type ObjectSeen, type StackSeen } from "./stack-seen.ts";
+import {
+  crdNames,
+  installedMap,
+  type ObservedController,
+  type ObservedObject,
+  type ObservedCluster,
+} from "./stack-seen.ts";
 import type { AddonRequest, StackRequest } from "./stack-request.ts";
 
 /** One thing that snapshots need, of which there is one in a cluster. */
 export interface Part {
   name: "crds" | "groupCrds" | "controller" | "addon" | "managed";
-  what: string;
+  problem: string;
   isThere: boolean;
   isOurs: boolean;
   manager: string;
@@ -18,43 +24,48 @@ export interface Part {
   isOffered: boolean;
   addon?: string;
   /** What has to be done before a program can declare what is another's: the rest of a sentence. */
-  handover: string;
+  handoverSteps: string;
   /** How it is got where this package cannot declare it. */
-  how: string;
+  hint: string;
 }
 
 /** What a wish needs of the cluster, and who looks after each. */
-export function partsOf(wish: StackRequest, seen: StackSeen): Part[] {
-  const core = crdsPart("crds", crdNames.core, wish, seen);
-  const groups = wish.groupSnapshots ? [crdsPart("groupCrds", crdNames.group, wish, seen)] : [];
-  switch (wish.cloud) {
+export function partsOf(request: StackRequest, observed: ObservedCluster): Part[] {
+  const core = crdsPart("crds", crdNames.core, request, observed);
+  const groups = request.groupSnapshots ? [crdsPart("groupCrds", crdNames.group, request, observed)] : [];
+  switch (request.cloud) {
     case "generic":
-      return [core, ...groups, controllerPart(wish, seen)];
+      return [core, ...groups, controllerPart(request, observed)];
     case "eks":
-      return [...eksParts(wish, seen), ...groups];
+      return [...eksParts(request, observed), ...groups];
     case "gke":
     case "aks":
       return [core, ...groups];
     case "acs":
-      return [core, ...groups, sandboxPart(seen)];
+      return [core, ...groups, sandboxPart(observed)];
     case "local":
       return [];
   }
 }
 
-function crdsPart(name: "crds" | "groupCrds", names: string[], { cloud, owners }: StackRequest, seen: StackSeen): Part {
-  const found = seen.crds.filter((crd) => names.includes(crd.name));
+function crdsPart(
+  name: "crds" | "groupCrds",
+  names: string[],
+  { cloud, owners }: StackRequest,
+  observed: ObservedCluster,
+): Part {
+  const found = observed.crds.filter((crd) => names.includes(crd.name));
   const others = found.filter((crd) => !isOf(owners, crd));
   return {
     name,
-    what: name === "crds" ? "The set of CRDs of volume snapshots" : "The set of CRDs of volume group snapshots",
+    problem: name === "crds" ? "The set of CRDs of volume snapshots" : "The set of CRDs of volume group snapshots",
     // Of a part of them that is another's, none is declared: they belong together.
     isThere: found.length > 0,
     isOurs: found.length > 0 && others.length === 0,
     manager: others[0]?.manager ?? "",
     isOffered: cloud === "generic",
-    handover: `have that manager give it up, and then say whose it is: kubectl annotate --overwrite crd ${names.join(" ")} ${ownerAnnotation}=${owners[0]}`,
-    how: name === "groupCrds" && cloud !== "generic" ? noGroups : howToGet[cloud],
+    handoverSteps: `have that manager give it up, and then say whose it is: kubectl annotate --overwrite crd ${names.join(" ")} ${ownerAnnotation}=${owners[0]}`,
+    hint: name === "groupCrds" && cloud !== "generic" ? noGroups : installationHints[cloud],
   };
 }
 
@@ -63,48 +74,48 @@ const noGroups =
 
 function controllerPart(
   { owners, cloud, mode }: StackRequest,
-  { controllers, controllerObjects, leases }: StackSeen,
+  { controllers, controllerObjects, leases }: ObservedCluster,
 ): Part {
-  const other = controllers.find((seen) => !isOf(owners, seen));
+  const other = controllers.find((observed) => !isOf(owners, observed));
   return {
     name: "controller",
-    what: "A snapshot-controller",
+    problem: "A snapshot-controller",
     isThere: controllers.length > 0 || (mode === "adopt" && leases.length > 0),
     // One that has come beside it is told of; ours goes on.
-    isOurs: controllers.some((seen) => isOf(owners, seen)),
+    isOurs: controllers.some((observed) => isOf(owners, observed)),
     manager: other === undefined ? "" : `${other.manager} (Deployment ${other.namespace}/${other.name})`,
     marked: other?.declaredBy === undefined ? undefined : `deployment ${other.name} --namespace ${other.namespace}`,
     isOffered: true,
-    handover: `have that manager remove it with all that it was installed with, while snapshots wait. By hand: ${removal(withRights(other, controllerObjects))}`,
-    how: howToGet[cloud],
+    handoverSteps: `have that manager remove it with all that it was installed with, while snapshots wait. By hand: ${removal(withRights(other, controllerObjects))}`,
+    hint: installationHints[cloud],
   };
 }
 
 /** A Deployment, and what is there of the rights of a controller. */
-function withRights(controller: ControllerSeen | undefined, objects: readonly ObjectSeen[]): ObjectSeen[] {
+function withRights(controller: ObservedController | undefined, objects: readonly ObservedObject[]): ObservedObject[] {
   if (controller === undefined) return [...objects];
   const rest = objects.filter(({ kind, name }) => kind !== "Deployment" || name !== controller.name);
   return [{ ...controller, kind: "Deployment" }, ...rest];
 }
 
 /** The add-on with the controller brings the CRDs too, and owns them. */
-function eksParts({ owners, addons }: StackRequest, seen: StackSeen): Part[] {
-  const { installed } = seen;
+function eksParts({ owners, addons }: StackRequest, observed: ObservedCluster): Part[] {
+  const { installed } = observed;
   const isOurs = installed !== undefined && isOf(owners, installed);
-  return addons.map((wish) => {
-    const { addon } = wish;
-    const { isThere, manager } = addonSeen(wish, seen);
+  return addons.map((request) => {
+    const { addon } = request;
+    const { isThere, manager } = addonSeen(request, observed);
     return {
       name: "addon",
       addon,
-      what: `What the add-on ${addon} brings`,
+      problem: `What the add-on ${addon} brings`,
       isOffered: true,
       isThere,
       isOurs: isThere && isOurs && installed.addons.includes(addon),
       manager,
       marked: !isOurs && installed?.addons.includes(addon) ? marked : undefined,
-      handover: `have EKS give it up first, which leaves it running: aws eks delete-addon --preserve --cluster-name CLUSTER --addon-name ${addon}`,
-      how: `Install the EKS add-on ${addon}, or set mode to "auto"`,
+      handoverSteps: `have EKS give it up first, which leaves it running: aws eks delete-addon --preserve --cluster-name CLUSTER --addon-name ${addon}`,
+      hint: `Install the EKS add-on ${addon}, or set mode to "auto"`,
     };
   });
 }
@@ -113,39 +124,42 @@ function isOf(owners: readonly string[], { declaredBy }: { declaredBy: string | 
   return declaredBy !== undefined && owners.includes(declaredBy);
 }
 
-function addonSeen({ driver, daemonSet }: AddonRequest, seen: StackSeen): { isThere: boolean; manager: string } {
-  const somebody = seen.installed?.declaredBy ?? "somebody else than this program";
-  if (driver !== undefined) return { isThere: seen.drivers.includes(driver), manager: somebody };
-  if (daemonSet !== undefined) return { isThere: seen.daemonSets.includes(daemonSet), manager: somebody };
-  const found = seen.controllers[0] ?? seen.crds.find(({ name }) => crdNames.core.includes(name));
+function addonSeen(
+  { driver, daemonSet }: AddonRequest,
+  observed: ObservedCluster,
+): { isThere: boolean; manager: string } {
+  const somebody = observed.installed?.declaredBy ?? "somebody else than this program";
+  if (driver !== undefined) return { isThere: observed.drivers.includes(driver), manager: somebody };
+  if (daemonSet !== undefined) return { isThere: observed.daemonSets.includes(daemonSet), manager: somebody };
+  const found = observed.controllers[0] ?? observed.crds.find(({ name }) => crdNames.core.includes(name));
   return { isThere: found !== undefined, manager: found?.manager ?? "" };
 }
 
 const marked = `configmap ${installedMap.name} --namespace ${installedMap.namespace}`;
 
 /** Ramet's own CRDs have the same names, and say nothing of ACS. */
-function sandboxPart({ crds, hasSandboxController }: StackSeen): Part {
+function sandboxPart({ crds, hasSandboxController }: ObservedCluster): Part {
   const found = crds.filter(
     ({ name, isRamets }) => crdNames.sandboxes.includes(name) && (!isRamets || hasSandboxController),
   );
   return {
     name: "managed",
-    what: "The set of CRDs Sandbox and Checkpoint (agents.kruise.io) of ACS",
+    problem: "The set of CRDs Sandbox and Checkpoint (agents.kruise.io) of ACS",
     isThere: found.length === crdNames.sandboxes.length,
     isOurs: false,
     manager: found[0]?.manager ?? "",
     isOffered: false,
-    handover: "",
-    how: "Install the component for agent sandboxes in the ACS console: it brings them and their controller",
+    handoverSteps: "",
+    hint: "Install the component for agent sandboxes in the ACS console: it brings them and their controller",
   };
 }
 
 /** How the CRDs and the controller are got. */
-export const howToGet: Readonly<Record<Cloud, string>> = {
+export const installationHints: Readonly<Record<Cloud, string>> = {
   generic: 'Set mode to "auto" to have them installed',
   eks: "Install the EKS add-on snapshot-controller",
-  gke: managedDrivers.gke.how,
+  gke: managedDrivers.gke.hint,
   aks: "Turn on the snapshot controller: az aks update --name CLUSTER --resource-group GROUP --enable-snapshot-controller",
-  acs: managedDrivers.acs.how,
+  acs: managedDrivers.acs.hint,
   local: "A cluster on one machine has no volumes that could be snapshotted",
 };

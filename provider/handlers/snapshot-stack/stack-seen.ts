@@ -1,24 +1,24 @@
 /** What there is in a cluster of what snapshots of volumes need. */
-export interface StackSeen {
+export interface ObservedCluster {
   /** The version of the API server, as it gives it: `v1.33.4-eks-99d6cc0`. */
   server: string;
   /** The CRDs of external-snapshotter, and those of sandboxes and their checkpoints. */
-  crds: CrdSeen[];
-  controllers: ControllerSeen[];
+  crds: ObservedCrd[];
+  controllers: ObservedController[];
   /** Of what a stack would install a controller with, what is there. */
-  controllerObjects: ObjectSeen[];
+  controllerObjects: ObservedObject[];
   /** Leases that a controller has renewed a moment ago: also one whose Deployment cannot be seen has one. */
-  leases: LeaseSeen[];
+  leases: ObservedLease[];
   /** Whether a controller of sandboxes that is not Ramet's shows itself in the same way. */
   hasSandboxController: boolean;
   /** The names of the CSI drivers. */
   drivers: string[];
-  classes: ClassSeen[];
+  classes: ObservedClass[];
   /** Webhooks that judge snapshots. */
-  webhooks: WebhookSeen[];
+  webhooks: ObservedWebhook[];
   /** Where CRDs of a stack have no rules yet: what there is that those of v8 refuse, as `kind/name` or `kind/namespace/name`. */
   breakingRules: string[];
-  nodes: NodeSeen[];
+  nodes: ObservedNode[];
   /** Of those of EKS' add-ons that are DaemonSets, which are there. */
   daemonSets: string[];
   /** What a snapshot stack has had a cloud install into this cluster, and which resource of which stack that was. */
@@ -27,7 +27,7 @@ export interface StackSeen {
   unread: string[];
 }
 
-export interface CrdSeen {
+export interface ObservedCrd {
   name: string;
   /** The versions that are served. */
   served: string[];
@@ -42,7 +42,7 @@ export interface CrdSeen {
   declaredBy: string | undefined;
 }
 
-export interface ControllerSeen {
+export interface ObservedController {
   namespace: string;
   name: string;
   image: string;
@@ -53,7 +53,7 @@ export interface ControllerSeen {
   declaredBy: string | undefined;
 }
 
-export interface ObjectSeen {
+export interface ObservedObject {
   kind: string;
   namespace?: string;
   name: string;
@@ -61,18 +61,18 @@ export interface ObjectSeen {
   declaredBy: string | undefined;
 }
 
-export interface WebhookSeen {
+export interface ObservedWebhook {
   name: string;
   /** Whether it is external-snapshotter's own, which there is none of since v8.2. */
   isUpstreams: boolean;
 }
 
-export interface LeaseSeen {
+export interface ObservedLease {
   namespace: string;
   holder: string;
 }
 
-export interface ClassSeen {
+export interface ObservedClass {
   name: string;
   driver: string;
   deletionPolicy: string;
@@ -81,7 +81,7 @@ export interface ClassSeen {
   declaredBy: string | undefined;
 }
 
-export interface NodeSeen {
+export interface ObservedNode {
   labels: Record<string, string>;
 }
 
@@ -91,7 +91,7 @@ export interface Installed {
 }
 
 /** An empty cluster. */
-export const nothingSeen: StackSeen = {
+export const emptyCluster: ObservedCluster = {
   server: "",
   crds: [],
   controllers: [],
