@@ -1,6 +1,6 @@
 import { type Input, output, type Output } from "@pulumi/pulumi";
 import { parseTimeSpan } from "../provider/handlers/time-span.ts";
-import { withRunError } from "./refusal.ts";
+import { withRunError } from "./run-error.ts";
 
 /**
  * What Pulumi's Kubernetes provider waits for: all of these conditions (https://github.com/pulumi/pulumi-kubernetes/pull/3134).

@@ -1,6 +1,6 @@
 import type { CustomResourceOptions, Inputs } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
-import { runError } from "./refusal.ts";
+import { runError } from "./run-error.ts";
 
 /**
  * A part of a cloud's package, which is loaded when its cloud is named and not before: it is one of a program's own packages.

@@ -4,7 +4,7 @@ export { EksStoreIdentity, type EksStoreIdentityArgs } from "./identity/eks-stor
 export { GkeStoreIdentity, type GkeStoreIdentityArgs } from "./identity/gke-store-identity.ts";
 export { NamedSnapshot, type NamedSnapshotArgs } from "./named-snapshot.ts";
 export { type PlacementArgs } from "./placement.ts";
-export { type PodArgs } from "./pod-template.ts";
+export { type PodArgs } from "./sandbox-template.ts";
 export {
   copy,
   env,

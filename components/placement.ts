@@ -14,7 +14,7 @@ import {
 import { defaultNamespace, type ClusterEnvironment } from "../provider/handlers/open-cluster.ts";
 import { RametError } from "../src/base/errors.ts";
 import { knownValue } from "./await.ts";
-import { runError } from "./refusal.ts";
+import { runError } from "./run-error.ts";
 
 /** Where an object goes, and what it is called there. */
 export interface PlacementArgs {

@@ -16,11 +16,11 @@ import { RametError } from "../src/base/errors.ts";
 import type { InstallOptions } from "../src/install/install-options.ts";
 import { type Manifest, privateRanges } from "../src/install/manifest.ts";
 import { lastingManifests, serverManifests, storeIsNotMounted } from "../src/install/manifests.ts";
-import { declareAll, declareRetained, declareObject } from "./declare-object.ts";
-import { inspectCluster } from "./look-at.ts";
+import { declareAll, declareRetained, declareObject } from "./declare.ts";
+import { inspectCluster } from "./inspect-cluster.ts";
 import { ownersOf } from "./placement.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
-import { validatedField, runError, withRunError } from "./refusal.ts";
+import { validatedField, runError, withRunError } from "./run-error.ts";
 
 export interface RametRuntimeArgs {
   /** Where checkpoints are kept: in a bucket, or in a folder. Controllers that are adopted keep the store that they were started with. */

@@ -3,7 +3,7 @@ import { formatStoreAddress, type StoreLocation } from "../src/api/store/store-a
 import { RametError } from "../src/base/errors.ts";
 import type { MountedStore } from "../src/install/install-options.ts";
 import { accessFields, type RemoteStore } from "../src/install/remote-store.ts";
-import { validatedField, runError, withRunError } from "./refusal.ts";
+import { validatedField, runError, withRunError } from "./run-error.ts";
 
 /** Where checkpoints are kept: in one of these. On a cluster sandboxes can be checkpointed with a bucket alone. */
 export interface RametStore {

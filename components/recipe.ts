@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { Input } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
-import { runError } from "./refusal.ts";
+import { runError } from "./run-error.ts";
 
 /** One step of a recipe; made by the functions of this file. */
 export interface RecipeStepArgs {

@@ -4,7 +4,7 @@ import { digestOf } from "../src/api/cell/template-digest.ts";
 import { restoreFromAnnotations } from "../src/api/names/labels.ts";
 import { sandboxSetKind } from "../src/api/kinds/sandbox-set.ts";
 import { deleteInBackground, waitForConditions, waitTimeout } from "./await.ts";
-import { declareKind, type ObjectTransform } from "./declare-kind.ts";
+import { declareKind, type ObjectTransform } from "./declare.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";

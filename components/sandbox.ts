@@ -2,7 +2,7 @@ import type { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxKind } from "../src/api/kinds/sandbox.ts";
 import { deleteInBackground, waitForConditions, waitTimeout } from "./await.ts";
-import { declareKind, type ObjectTransform } from "./declare-kind.ts";
+import { declareKind, type ObjectTransform } from "./declare.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
 

@@ -1,7 +1,11 @@
 import type { EnforcementLevel, PolicyConfigSchema, ResourceValidationPolicy } from "@pulumi/policy";
 import * as z from "zod";
-import { rules, type RuleName } from "./rules.ts";
 import type { Rule } from "./rule.ts";
+import { boundedLifetimes, boundedReplicas } from "./rules/bounded-lifetimes.ts";
+import { pinnedImages } from "./rules/pinned-images.ts";
+import { privateStore } from "./rules/private-store.ts";
+import { recipeSecrets } from "./rules/recipe-secrets.ts";
+import { retention } from "./rules/retention.ts";
 
 export interface GuardrailOptions {
   /** What a violation does. The policy configuration of a stack says otherwise for each rule. @default "mandatory" */
@@ -57,3 +61,15 @@ function configSchemaOf({ settings }: Rule, given: Readonly<Record<string, unkno
     ),
   };
 }
+
+/** What Ramet asks of a program. */
+export const rules = [
+  retention,
+  privateStore,
+  pinnedImages,
+  recipeSecrets,
+  boundedReplicas,
+  boundedLifetimes,
+] as const satisfies readonly Rule[];
+
+type RuleName = (typeof rules)[number]["name"];

@@ -10,7 +10,7 @@ import {
 import { RametError } from "../../src/base/errors.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { AzureStore, RametStore } from "../ramet-store.ts";
-import { runError } from "../refusal.ts";
+import { runError } from "../run-error.ts";
 import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
 
 export interface AksStoreIdentityArgs extends StoreIdentityArgs {

@@ -6,14 +6,15 @@ import {
   type CustomResourceOptions,
   type Input,
   interpolate,
+  jsonStringify,
   output,
   type Output,
 } from "@pulumi/pulumi";
 import { formatStoreAddress } from "../../src/api/store/store-address.ts";
+import { RametError } from "../../src/base/errors.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { RametStore, S3Store } from "../ramet-store.ts";
-import { withRunError } from "../refusal.ts";
-import { checkIdentity, type EksIdentity, policy, trust } from "./eks-trust.ts";
+import { runError, withRunError } from "../run-error.ts";
 import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
 
 export interface EksStoreIdentityArgs extends EksIdentity, StoreIdentityArgs {
@@ -120,4 +121,46 @@ export function s3Store(
   const bucket = known.apply(([name]) => name);
   const roleArn = known.apply(([, arn]) => arn);
   return { s3: { ...place, bucket, ...(identity === "irsa" && { roleArn }) } };
+}
+
+/** How service accounts of a cluster of EKS get roles of IAM. */
+export interface EksIdentity {
+  /** How they get them. IRSA needs `oidcProviderArn`. @default "podIdentity" */
+  identity?: "podIdentity" | "irsa";
+  /** The cluster's OpenID Connect provider in IAM, for IRSA. */
+  oidcProviderArn?: Input<string>;
+}
+
+/** @param path of the arguments, as the message names them: `eks.`, or nothing @throws RunError for what is missing */
+export function checkIdentity({ identity, oidcProviderArn }: EksIdentity, path: "eks." | "" = ""): void {
+  if (identity !== "irsa" || oidcProviderArn !== undefined) return;
+  const what = "the ARN of the cluster's OpenID Connect provider in IAM";
+  throw runError(new RametError("InvalidArgument", `${path}oidcProviderArn is missing: ${what}`));
+}
+
+interface ServiceAccountRef {
+  namespace: string;
+  serviceAccount: string;
+}
+
+/** Has the service account alone take a role: by IRSA the role says so, by Pod Identity the association with it. */
+export function trust(
+  { identity = "podIdentity", oidcProviderArn }: EksIdentity,
+  account: ServiceAccountRef,
+): Output<string> {
+  if (identity === "podIdentity") {
+    const Principal = { Service: "pods.eks.amazonaws.com" };
+    return policy([{ Effect: "Allow", Principal, Action: ["sts:AssumeRole", "sts:TagSession"] }]);
+  }
+  return output(oidcProviderArn ?? "").apply((arn) => {
+    const issuer = arn.replace(/^.*:oidc-provider\//, "");
+    const subject = `system:serviceaccount:${account.namespace}:${account.serviceAccount}`;
+    const Condition = { StringEquals: { [`${issuer}:aud`]: "sts.amazonaws.com", [`${issuer}:sub`]: subject } };
+    const Principal = { Federated: arn };
+    return policy([{ Effect: "Allow", Principal, Action: "sts:AssumeRoleWithWebIdentity", Condition }]);
+  });
+}
+
+export function policy(Statement: readonly Record<string, unknown>[]): Output<string> {
+  return jsonStringify({ Version: "2012-10-17", Statement });
 }

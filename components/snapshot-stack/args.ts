@@ -1,5 +1,5 @@
 import type { Input } from "@pulumi/pulumi";
-import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
+import type { Cloud } from "../../provider/handlers/snapshot-stack/detect-cloud.ts";
 import type { StackMode } from "../../provider/handlers/snapshot-stack/stack-request.ts";
 import type { CloudTransform } from "../cloud-package.ts";
 import type { Manifest } from "../../src/install/manifest.ts";

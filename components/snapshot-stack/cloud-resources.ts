@@ -1,14 +1,14 @@
 import type { CustomResource, CustomResourceOptions } from "@pulumi/pulumi";
 import { RametError } from "../../src/base/errors.ts";
-import { installedMap } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import { installedMap } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 import type { RametStore } from "../ramet-store.ts";
-import { runError } from "../refusal.ts";
+import { runError } from "../run-error.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { aksResources, aksStore } from "./aks.ts";
 import type { SnapshotStackArgs } from "./args.ts";
 import { eksResources, type EksStackArgs } from "./eks.ts";
 import { eksStore } from "./eks-bucket.ts";
-import { checkIdentity } from "../identity/eks-trust.ts";
+import { checkIdentity } from "../identity/eks-store-identity.ts";
 import { gkeResources, gkeStore } from "./gke.ts";
 
 /** What the cloud is asked for. @throws RunError for what is missing of its arguments, or its package */

@@ -1,9 +1,8 @@
-import { output, type Input } from "@pulumi/pulumi";
-import { ruleOf } from "../../src/install/rights.ts";
-import { disruptionBudget, restrictedSecurityContext, spreadOverMachines } from "../../src/install/replicas.ts";
+import { type Input, output } from "@pulumi/pulumi";
 import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
-import { controllerRights, groupRights, leaseRights } from "./controller-rights.ts";
+import { disruptionBudget, restrictedSecurityContext, spreadOverMachines } from "../../src/install/replicas.ts";
+import { type Right, ruleOf } from "../../src/install/rights.ts";
 
 export interface ControllerOptions {
   namespace: string;
@@ -103,3 +102,94 @@ function pod({ image, workers, requestsPerSecond, groupSnapshots }: ControllerOp
 function argument(name: string, value: Input<number>): Input<string> {
   return output(value).apply((number) => `--${name}=${number}`);
 }
+
+const snapshots = "snapshot.storage.k8s.io";
+const groups = "groupsnapshot.storage.k8s.io";
+const follow = ["get", "list", "watch"];
+const change = ["create", "update", "patch", "delete"];
+
+/** What external-snapshotter v8.6 needs in every namespace, after its own manifests (deploy/kubernetes/snapshot-controller). */
+const controllerRights: readonly Right[] = [
+  {
+    why: "a snapshot is taken of the volume behind a claim",
+    apiGroups: [""],
+    resources: ["persistentvolumes"],
+    verbs: follow,
+  },
+  {
+    why: "a claim bears a finalizer while it is a snapshot's source",
+    apiGroups: [""],
+    resources: ["persistentvolumeclaims"],
+    verbs: [...follow, "update"],
+  },
+  {
+    why: "transitions are told as events",
+    apiGroups: [""],
+    resources: ["events"],
+    verbs: ["list", "watch", "create", "update", "patch"],
+  },
+  { why: "classes are read", apiGroups: [snapshots], resources: ["volumesnapshotclasses"], verbs: follow },
+  {
+    why: "the content of a snapshot is made, bound and released",
+    apiGroups: [snapshots],
+    resources: ["volumesnapshotcontents"],
+    verbs: [...follow, ...change],
+  },
+  {
+    why: "snapshots get their class, finalizers and binding; members of a group are made and deleted with it",
+    apiGroups: [snapshots],
+    resources: ["volumesnapshots"],
+    verbs: [...follow, ...change],
+  },
+  {
+    why: "how a snapshot is, is told in its status",
+    apiGroups: [snapshots],
+    resources: ["volumesnapshots/status"],
+    verbs: ["update", "patch"],
+  },
+  {
+    why: "that a content is to be deleted, is told in its status",
+    apiGroups: [snapshots],
+    resources: ["volumesnapshotcontents/status"],
+    verbs: ["patch"],
+  },
+];
+
+/** And for snapshots of groups. */
+const groupRights: readonly Right[] = [
+  { why: "classes of groups are read", apiGroups: [groups], resources: ["volumegroupsnapshotclasses"], verbs: follow },
+  {
+    why: "the content of a group is made, bound and released",
+    apiGroups: [groups],
+    resources: ["volumegroupsnapshotcontents"],
+    verbs: [...follow, ...change],
+  },
+  {
+    why: "groups get their class, finalizers and binding",
+    apiGroups: [groups],
+    resources: ["volumegroupsnapshots"],
+    verbs: [...follow, "update", "patch"],
+  },
+  {
+    why: "how a group is, is told in its status",
+    apiGroups: [groups],
+    resources: ["volumegroupsnapshots/status"],
+    verbs: ["update", "patch"],
+  },
+  {
+    why: "that a group's content is to be deleted, is told in its status",
+    apiGroups: [groups],
+    resources: ["volumegroupsnapshotcontents/status"],
+    verbs: ["patch"],
+  },
+];
+
+/** In its own namespace. */
+const leaseRights: readonly Right[] = [
+  {
+    why: "one of several controllers works: the one that holds the lease",
+    apiGroups: ["coordination.k8s.io"],
+    resources: ["leases"],
+    verbs: [...follow, "create", "update", "delete"],
+  },
+];

@@ -1,8 +1,7 @@
 import type { Bucket } from "@pulumi/aws/s3/index.js";
-import { interpolate, output, type CustomResource, type CustomResourceOptions, type Input } from "@pulumi/pulumi";
+import { type CustomResource, type CustomResourceOptions, type Input, interpolate, output } from "@pulumi/pulumi";
 import { cloudPackage } from "../cloud-package.ts";
-import { eksStoreRights, s3Store } from "../identity/eks-store-identity.ts";
-import type { EksIdentity } from "../identity/eks-trust.ts";
+import { type EksIdentity, eksStoreRights, s3Store } from "../identity/eks-store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
 /** A bucket for checkpoints. */

@@ -1,7 +1,7 @@
 import type { CustomResource, CustomResourceOptions, Input } from "@pulumi/pulumi";
 import { all, jsonStringify, output, type Output } from "@pulumi/pulumi";
 import { cloudPackage } from "../cloud-package.ts";
-import { policy, trust, type EksIdentity } from "../identity/eks-trust.ts";
+import { policy, trust, type EksIdentity } from "../identity/eks-store-identity.ts";
 import { eksBucketResources, type EksStackStore } from "./eks-bucket.ts";
 
 /** What EKS is asked for. `identity` says how the driver and the controllers get their roles. */

@@ -1,5 +1,5 @@
 import { output, type Input, type Output } from "@pulumi/pulumi";
-import { runError } from "../refusal.ts";
+import { runError } from "../run-error.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { RametError } from "../../src/base/errors.ts";
 import type { SnapshotClassRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";
@@ -10,7 +10,7 @@ import {
   purposes,
   type Purpose,
 } from "../../provider/handlers/snapshot-stack/class-parameters.ts";
-import { defaultClassAnnotation } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import { defaultClassAnnotation } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 
 /** The VolumeSnapshotClasses for one CSI driver: one for each purpose, with the same options. */
 export interface SnapshotClassArgs {

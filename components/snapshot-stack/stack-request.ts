@@ -1,6 +1,6 @@
 import { runtime } from "@pulumi/pulumi";
-import type { Cloud } from "../../provider/handlers/snapshot-stack/cloud-of.ts";
-import { podIdentityAgent } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import type { Cloud } from "../../provider/handlers/snapshot-stack/detect-cloud.ts";
+import { podIdentityAgent } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
 import { driverNames } from "../../provider/handlers/snapshot-stack/class-parameters.ts";
 import type { AddonRequest, StackRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { PolicyResource, Rule } from "../rule.ts";
-import { rules } from "../rules.ts";
+import { rules } from "../guardrails.ts";
 import { boundedLifetimes, boundedReplicas } from "./bounded-lifetimes.ts";
 import { pinnedImages } from "./pinned-images.ts";
 import { privateStore } from "./private-store.ts";

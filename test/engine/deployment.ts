@@ -1,4 +1,3 @@
-import { deletionOrder } from "./deletion-order.ts";
 import type { CheckedResource } from "./policy-pack-process.ts";
 import { InitError, type ResourceProvider } from "./resource-provider.ts";
 import type { ResourceState, StateFile } from "./state-file.ts";
@@ -234,4 +233,22 @@ function changesOf(old: ResourceState, { inputs, secrets }: ResourceState): Step
       const shown = (value: unknown): unknown => (isSecret ? "[secret]" : value);
       return { property, before: shown(old.inputs[property]), after: shown(inputs[property]) };
     });
+}
+
+/** The resources so that whatever depends on another one, or is its child, comes before it. */
+function deletionOrder(resources: readonly ResourceState[]): ResourceState[] {
+  const ordered: ResourceState[] = [];
+  const seen = new Set<ResourceState>();
+  const add = (resource: ResourceState): void => {
+    if (seen.has(resource)) return;
+    seen.add(resource);
+    for (const other of resources) {
+      if (other !== resource && (other.parent === resource.urn || other.dependencies.includes(resource.urn)))
+        add(other);
+    }
+    ordered.push(resource);
+  };
+  // The latest first, where nothing else says so.
+  for (const resource of resources.toReversed()) add(resource);
+  return ordered;
 }

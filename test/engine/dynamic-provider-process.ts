@@ -2,13 +2,13 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { Metadata, credentials, type ServiceError } from "@grpc/grpc-js";
+import { credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
 import providerGrpc from "@pulumi/pulumi/proto/provider_grpc_pb.js";
 import provider from "@pulumi/pulumi/proto/provider_pb.js";
 import status from "@pulumi/pulumi/proto/status_pb.js";
 import struct from "google-protobuf/google/protobuf/struct_pb.js";
 import { startPulumiProcess } from "./pulumi-process.ts";
-import { InitError, type Difference, type ResourceProvider } from "./resource-provider.ts";
+import { type Difference, InitError, type ResourceProvider } from "./resource-provider.ts";
 import type { Values } from "./values.ts";
 
 export interface DynamicProviderOptions {
@@ -154,4 +154,55 @@ function toStruct(values: Values): InstanceType<typeof struct.Struct> {
 
 function toValues(found: InstanceType<typeof struct.Struct> | undefined): Values {
   return found?.toJavaScript() ?? {};
+}
+
+/** Pulumi's process for dynamic resources, which is started when the first of them is asked for: many programs have none. */
+export class DynamicProviderOnDemand implements ResourceProvider {
+  readonly #options: DynamicProviderOptions;
+  #started: Promise<DynamicProviderProcess> | undefined;
+
+  constructor(options: DynamicProviderOptions) {
+    this.#options = options;
+  }
+
+  async check(olds: Values, news: Values): Promise<Values> {
+    return (await this.#process()).check(olds, news);
+  }
+
+  async diff(id: string, old: { outputs: Values }, news: Values): Promise<Difference> {
+    return (await this.#process()).diff(id, old, news);
+  }
+
+  async create(inputs: Values): Promise<{ id: string; outputs: Values }> {
+    return (await this.#process()).create(inputs);
+  }
+
+  async update(id: string, old: Values, news: Values): Promise<Values> {
+    return (await this.#process()).update(id, old, news);
+  }
+
+  async read(id: string, outputs: Values): Promise<Values | undefined> {
+    return (await this.#process()).read(id, outputs);
+  }
+
+  async delete(id: string, outputs: Values): Promise<void> {
+    return (await this.#process()).delete(id, outputs);
+  }
+
+  /** Has it die in the middle of what it does. */
+  async kill(): Promise<void> {
+    process.kill((await this.#process()).pid, "SIGKILL");
+  }
+
+  async stop(): Promise<void> {
+    // Whoever asked has heard why it did not start.
+    await this.#started?.then(
+      (process) => process.stop(),
+      () => undefined,
+    );
+  }
+
+  #process(): Promise<DynamicProviderProcess> {
+    return (this.#started ??= DynamicProviderProcess.start(this.#options));
+  }
 }

@@ -1,4 +1,4 @@
-import type { Step } from "./deployment.ts";
+import type { Operation, Step } from "./deployment.ts";
 import type { Values } from "./values.ts";
 
 export interface EngineOptions {
@@ -46,3 +46,37 @@ export interface Engine {
   /** Without the program. */
   destroy(): Promise<RunResult>;
 }
+
+/** Where policies judge, a preview comes first, and nothing is made if it fails: as the command `pulumi up` has it. */
+export async function upAfterPreview(
+  engine: Pick<Engine, "preview">,
+  { policyPack }: Pick<EngineOptions, "policyPack">,
+  up: () => Promise<RunResult>,
+): Promise<RunResult> {
+  if (policyPack !== undefined) {
+    const preview = await engine.preview();
+    if (!preview.succeeded) return preview;
+  }
+  return up();
+}
+
+/** One line for each step that does something: sign, name, type, operation, and which inputs change. */
+export function renderSteps(steps: readonly Step[]): string[] {
+  return steps
+    .filter(({ operation }) => operation !== "same")
+    .map(({ operation, name, type, changes }) => {
+      const properties = changes.map(({ property }) => property).join(", ");
+      const what = `${signs[operation]} ${name}  ${type.split(":").at(-1) ?? ""}  ${operation}`;
+      return properties === "" ? what : `${what}  [${properties}]`;
+    });
+}
+
+const signs = {
+  same: " ",
+  create: "+",
+  update: "~",
+  replace: "+-",
+  "delete-replaced": "--",
+  delete: "-",
+  retain: "[retain]",
+} as const satisfies Record<Operation, string>;

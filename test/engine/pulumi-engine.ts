@@ -1,19 +1,16 @@
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, readlink, realpath, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import {
   CommandError,
-  LocalWorkspace,
   type EngineEvent,
+  LocalWorkspace,
   type OutputMap,
   type PulumiCommand,
   type Stack,
 } from "@pulumi/pulumi/automation/index.js";
 import { parse, stringify } from "yaml";
-import type { Engine, EngineOptions, RunResult } from "./engine.ts";
-import { upAfterPreview } from "./validated-up.ts";
+import { type Engine, type EngineOptions, renderSteps, type RunResult, upAfterPreview } from "./engine.ts";
 import { EventRecord } from "./event-record.ts";
-import { killIn } from "./program-processes.ts";
-import { renderSteps } from "./render-steps.ts";
 
 export interface PulumiEngineOptions extends EngineOptions {
   command: PulumiCommand;
@@ -148,4 +145,27 @@ interface RunOptions {
 
 function valuesOf(outputs: OutputMap): Record<string, unknown> {
   return Object.fromEntries(Object.entries(outputs).map(([name, { value }]) => [name, value as unknown]));
+}
+
+/**
+ * Ends processes at once, as the out-of-memory killer would: those that `pulumi` has started in a program's folder, and itself, as far as
+ * their command lines are like this.
+ */
+export async function killIn(program: string, commandLine = /./): Promise<void> {
+  const directory = await realpath(program);
+  const pids = (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry));
+  for (const pid of pids) {
+    // One that has ended meanwhile is no matter.
+    const at = await readlink(`/proc/${pid}/cwd`).catch(() => "");
+    const words = at === directory ? await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "") : "";
+    if (words !== "" && commandLine.test(words)) kill(Number(pid));
+  }
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
 }

@@ -4,14 +4,12 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { CloudResources } from "./cloud-resources.ts";
 import { Deployment } from "./deployment.ts";
-import { DynamicProviderOnDemand } from "./dynamic-provider-on-demand.ts";
-import type { Engine, EngineOptions, RunResult } from "./engine.ts";
-import { upAfterPreview } from "./validated-up.ts";
+import { DynamicProviderOnDemand } from "./dynamic-provider-process.ts";
+import { type Engine, type EngineOptions, renderSteps, type RunResult, upAfterPreview } from "./engine.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
 import { serveMonitor } from "./monitor-server.ts";
-import { PolicyPackProcess, type CheckedResource } from "./policy-pack-process.ts";
+import { type CheckedResource, PolicyPackProcess } from "./policy-pack-process.ts";
 import { runProgram } from "./program-process.ts";
-import { renderSteps } from "./render-steps.ts";
 import type { ResourceProvider } from "./resource-provider.ts";
 import { StateFile } from "./state-file.ts";
 

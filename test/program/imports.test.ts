@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import packageJson from "../../package.json" with { type: "json" };
 import type { RunResult } from "../engine/engine.ts";
-import { chosenEngine } from "./chosen-engine.ts";
+import { chosenEngine } from "./program-world.ts";
 import { hasPnpm, installAsNpm, installWithPnpm, packPackage } from "./installed-package.ts";
 import { providerTexts } from "./provider-texts.ts";
 

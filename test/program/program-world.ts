@@ -2,8 +2,10 @@ import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Engine, EngineOptions } from "../engine/engine.ts";
+import { findPulumi } from "../engine/find-pulumi.ts";
 import { ProgramDirectory } from "../engine/program-directory.ts";
-import { chosenEngine } from "./chosen-engine.ts";
+import { PulumiEngine } from "../engine/pulumi-engine.ts";
+import { StandInEngine } from "../engine/stand-in-engine.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** What programs of tests share: it lies beside their folders, where no package.json says that it is a module. */
@@ -53,4 +55,12 @@ export async function openProgram(path: string, options: ProgramWorldOptions): P
     state: () => readFile(engine.statePath, "utf8"),
     remove: () => directory.remove(),
   };
+}
+
+/** What runs the programs of a test: the stand-in, or with `npm run test:pulumi` the `pulumi` that is on the PATH. */
+export async function chosenEngine(options: EngineOptions): Promise<Engine> {
+  if (process.env["RAMET_TEST_ENGINE"] !== "pulumi") return new StandInEngine(options);
+  const command = await findPulumi();
+  if (command === undefined) throw new Error("there is no pulumi on the PATH that the SDK can speak to");
+  return new PulumiEngine({ ...options, command, isolated: true });
 }

@@ -1,7 +1,7 @@
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
 import type { RunResult } from "../engine/engine.ts";
 import { findStack } from "../../provider/handlers/snapshot-stack/find-stack.ts";
-import type { ObservedCluster } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import type { ObservedCluster } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import type { ResourceRef } from "../../src/kube/resource-ref.ts";

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { planStack } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
 import type { StackRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";
-import { crdNames } from "../../provider/handlers/snapshot-stack/stack-seen.ts";
+import { crdNames } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
 import type { EbsSnapshotOptions } from "../../components/snapshot-stack/snapshot-class.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";

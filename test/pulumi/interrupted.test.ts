@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { TestCluster } from "../cluster/local-cluster.ts";
-import { killIn } from "../engine/program-processes.ts";
-import { PulumiEngine } from "../engine/pulumi-engine.ts";
+import { killIn, PulumiEngine } from "../engine/pulumi-engine.ts";
 import { openProgram, type ProgramWorld } from "../program/program-world.ts";
 
 /** What `pulumi` itself does when a run does not come to its end. The program needs no plugin but that for dynamic resources. */

@@ -1,11 +1,14 @@
 import { NamedSnapshotManifest, NamedSnapshotSpec } from "../../../src/api/kinds/named-snapshot.ts";
+import { SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts";
+import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
+import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
+import { type CopiedContent, type ResolvedSource, secretIdentity } from "../../../src/api/snapshot/snapshot-inputs.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { CheckResult, Values } from "../handler.ts";
 import { parseTimeSpan } from "../time-span.ts";
-import { hasUnknown, validate, unknownValue } from "../validate.ts";
-import { digestOfInputs } from "./digest.ts";
-import { manifestOf } from "./inputs.ts";
-import { newDigestKey } from "./recipe-secret.ts";
+import { hasUnknown, unknownValue, validate } from "../validate.ts";
+import { manifestOf, NamedSnapshotInputs } from "./inputs.ts";
+import { contentDigest, newDigestKey, recipeSecretName } from "./recipe-secret.ts";
 
 /**
  * Judges a named snapshot as the API server would, and adds its digest, so that a preview shows whether it is built.
@@ -74,4 +77,39 @@ function portsOf({ recipe }: Values): number[] {
 
 function withoutNulls(values: Values): Values {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null && value !== undefined));
+}
+
+/** The digest of a named snapshot, by the function that the controller uses; undefined where only the cluster knows all inputs. */
+export function digestOfInputs(values: Values): SnapshotDigest | undefined {
+  const { data: inputs } = NamedSnapshotInputs.safeParse(values);
+  if (inputs?.source === undefined || hasUnknown([inputs.source, inputs.recipe, inputs.secrets])) return undefined;
+  const copied = copiedContents(inputs);
+  if (copied === undefined) return undefined;
+  const { recipe, contents } = inputs;
+  return snapshotDigest({ from: resolved(inputs.source), recipe, copied, contents });
+}
+
+/** As the API server has it, with what it fills in. */
+function resolved(source: NonNullable<NamedSnapshotInputs["source"]>): ResolvedSource {
+  return "template" in source ? { template: SandboxTemplateSpec.parse(source.template) } : source;
+}
+
+/** What stands for the files that steps take from other objects; undefined when one of them is not this program's. */
+function copiedContents(inputs: NamedSnapshotInputs): Map<number, CopiedContent> | undefined {
+  const { recipe, name, secrets, digestKey } = inputs;
+  const declared =
+    secrets !== undefined && digestKey !== undefined
+      ? { digest: contentDigest(secrets, digestKey), secrets }
+      : undefined;
+  const isOurs = ({ copy }: RecipeStep): boolean =>
+    copy?.secretKeyRef?.name === recipeSecretName(name) &&
+    Object.hasOwn(declared?.secrets ?? {}, copy.secretKeyRef.key);
+  const copied = new Map<number, CopiedContent>();
+  for (const [index, step] of recipe.entries()) {
+    if (step.copy?.configMapKeyRef === undefined && step.copy?.secretKeyRef === undefined) continue;
+    if (declared === undefined || !isOurs(step)) return undefined;
+    const annotations = { "ramet.dev/content-digest": declared.digest };
+    copied.set(index, { identity: secretIdentity({ annotations, uid: "", resourceVersion: "" }) });
+  }
+  return copied;
 }

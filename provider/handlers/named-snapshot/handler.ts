@@ -18,15 +18,13 @@ import {
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
-import { checkNamedSnapshot } from "./check.ts";
-import { describeChange } from "./describe-change.ts";
-import { digestOfInputs } from "./digest.ts";
-import { waitForFollowers } from "./followers.ts";
+import { checkNamedSnapshot, digestOfInputs } from "./check.ts";
+import { deleteSnapshot, waitUntilDeleted } from "./delete-snapshot.ts";
 import { manifestOf, namedSnapshotDiff, NamedSnapshotInputs, retryPatch, specProperties } from "./inputs.ts";
-import { recoverDigestKey, lookUp, snapshotClient } from "./look-up.ts";
+import { lookUp, recoverDigestKey, snapshotClient, waitForFollowers } from "./lookup.ts";
+import { describeChange } from "./preview.ts";
 import { recipeSecret, recipeSecretName } from "./recipe-secret.ts";
-import { deleteSnapshot, waitUntilDeleted } from "./remove.ts";
-import { waitForBuild } from "./until-built.ts";
+import { waitForBuild } from "./wait-for-build.ts";
 
 /** Named snapshots as resources of a program. */
 export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {

@@ -10,8 +10,8 @@ import { applyOptionsFor, ownerOf, explainApplyError } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown, validate } from "../validate.ts";
 import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
-import { checkpointTemplate } from "./kept-template.ts";
-import { hasEnded, waitUntilReady } from "./until-ready.ts";
+import { checkpointTemplate } from "./checkpoint-template.ts";
+import { hasEnded, waitUntilReady } from "./wait-until-ready.ts";
 
 /** Clones as resources of a program. */
 export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {

@@ -1,8 +1,8 @@
 import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
-import type { Cloud } from "./cloud-of.ts";
+import type { Cloud } from "./detect-cloud.ts";
 import type { Finding } from "./finding.ts";
 import { installationHints } from "./stack-parts.ts";
-import { controllerLease, type ObservedController, crdNames, type ObservedCluster } from "./stack-seen.ts";
+import { controllerLease, type ObservedController, crdNames, type ObservedCluster } from "./observed-cluster.ts";
 
 interface Wish {
   cloud: Cloud;

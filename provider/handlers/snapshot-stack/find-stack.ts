@@ -26,7 +26,7 @@ import {
   Webhooks,
   observeWebhook,
   WithData,
-} from "./seen-objects.ts";
+} from "./observed-objects.ts";
 import {
   type ObservedClass,
   controllerLease,
@@ -43,7 +43,7 @@ import {
   sandboxLeases,
   type ObservedCluster,
   type ObservedWebhook,
-} from "./stack-seen.ts";
+} from "./observed-cluster.ts";
 
 /**
  * Looks, and changes nothing.

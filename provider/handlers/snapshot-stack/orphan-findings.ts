@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Finding } from "./finding.ts";
-import type { ObservedObject } from "./stack-seen.ts";
+import type { ObservedObject } from "./observed-cluster.ts";
 
 /**
  * What another has left of a controller that is no more: Pulumi's Kubernetes provider refuses to make an object that is there, and the

@@ -8,7 +8,7 @@ import {
   type ObservedCrd,
   emptyCluster,
   type ObservedCluster,
-} from "./stack-seen.ts";
+} from "./observed-cluster.ts";
 
 const request: StackRequest = {
   cloud: "generic",

@@ -1,12 +1,11 @@
 import { ownerConflictHint } from "../owner.ts";
-import { type Cloud, cloudFindings, detectCloud } from "./cloud-of.ts";
 import { controllerFindings } from "./controller-findings.ts";
+import { type Cloud, cloudFindings, detectCloud } from "./detect-cloud.ts";
 import type { Finding } from "./finding.ts";
-import { driverFindings, managedDriver } from "./managed-drivers.ts";
+import { crdNames, type ObservedClass, type ObservedCluster, type ObservedCrd } from "./observed-cluster.ts";
 import { orphanFindings } from "./orphan-findings.ts";
-import { type Part, partsOf } from "./stack-parts.ts";
+import { driverFindings, managedDriver, type Part, partsOf } from "./stack-parts.ts";
 import { bringsController, type SnapshotClassRequest, type StackRequest } from "./stack-request.ts";
-import { type ObservedClass, crdNames, type ObservedCrd, type ObservedCluster } from "./stack-seen.ts";
 import { upgradeFindings } from "./upgrade-findings.ts";
 
 /** What a program declares, of what it found. */

@@ -1,6 +1,6 @@
-import { detectCloud, type Cloud } from "./cloud-of.ts";
+import { detectCloud, type Cloud } from "./detect-cloud.ts";
 import type { Finding } from "./finding.ts";
-import type { ObservedController, ObservedCrd, ObservedCluster } from "./stack-seen.ts";
+import type { ObservedController, ObservedCrd, ObservedCluster } from "./observed-cluster.ts";
 
 /** What a snapshot stack found in the cluster, for people and programs to read. */
 export interface SnapshotStackFacts {

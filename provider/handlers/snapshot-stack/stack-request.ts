@@ -1,4 +1,4 @@
-import type { Cloud } from "./cloud-of.ts";
+import type { Cloud } from "./detect-cloud.ts";
 
 export type StackMode = "auto" | "install" | "adopt";
 

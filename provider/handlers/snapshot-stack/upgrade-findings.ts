@@ -1,5 +1,5 @@
 import type { Finding } from "./finding.ts";
-import { crdNames, type ObservedCrd, type ObservedCluster, type ObservedWebhook } from "./stack-seen.ts";
+import { crdNames, type ObservedCrd, type ObservedCluster, type ObservedWebhook } from "./observed-cluster.ts";
 
 /**
  * What stands in the way of external-snapshotter v8.6 where an older one was: taken from the changelogs of v7.0 to v8.6. Nothing

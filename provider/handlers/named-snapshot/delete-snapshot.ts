@@ -7,7 +7,7 @@ import { follow } from "../follow.ts";
 import type { HandlerContext } from "../handler.ts";
 import { ownerOf } from "../owner.ts";
 import type { NamedSnapshotInputs } from "./inputs.ts";
-import { snapshotClient } from "./look-up.ts";
+import { snapshotClient } from "./lookup.ts";
 import { recipeSecretName } from "./recipe-secret.ts";
 
 /** Removes the object, and then the Secret of its recipe. What another resource declares by now stays. */

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { knownValue } from "../await.ts";
-import { trust } from "./eks-trust.ts";
+import { trust } from "./eks-store-identity.ts";
 
 it("lets one service account alone take a role by IRSA", async () => {
   const oidcProviderArn = "arn:aws:iam::1:oidc-provider/oidc.eks.eu-west-1.amazonaws.com/id/A";

@@ -1,6 +1,6 @@
 import { localNodeLabels } from "../../../src/api/names/system-names.ts";
 import type { Finding } from "./finding.ts";
-import type { ObservedCluster } from "./stack-seen.ts";
+import type { ObservedCluster } from "./observed-cluster.ts";
 
 export type Cloud = "eks" | "gke" | "aks" | "acs" | "generic" | "local";
 

@@ -1,5 +1,13 @@
 import { apiextensions, core } from "@pulumi/kubernetes";
-import type { CustomResource, CustomResourceOptions, Resource } from "@pulumi/pulumi";
+import {
+  type ComponentResource,
+  type CustomResource,
+  type CustomResourceOptions,
+  type Input,
+  output,
+  type Output,
+  type Resource,
+} from "@pulumi/pulumi";
 import type { Manifest } from "../src/install/manifest.ts";
 
 export interface DeclaringComponent {
@@ -55,3 +63,48 @@ const retainedKinds = {
   CustomResourceDefinition: apiextensions.v1.CustomResourceDefinitionPatch,
   Namespace: core.v1.NamespacePatch,
 } as unknown as Record<string, ObjectClass | undefined>;
+
+/** What a component for one object of Ramet's kinds lets a program change. */
+export interface ObjectTransform {
+  /** Given the whole object as it would be declared, with labels and annotations, answers the one to declare. Name and namespace stay. */
+  object?: (manifest: Manifest) => Manifest;
+}
+
+interface DeclaredKind {
+  object: apiextensions.CustomResource;
+  /** As it is declared. */
+  spec: Output<Record<string, unknown>>;
+}
+
+interface ObjectInputs {
+  metadata: Input<Record<string, unknown>>;
+  spec: Input<Record<string, unknown>>;
+}
+
+/** Declares the one object that a component stands for. */
+export function declareKind(
+  parent: ComponentResource,
+  name: string,
+  { apiVersion, kind }: { apiVersion: string; kind: string },
+  { transform, ...inputs }: ObjectInputs & { transform: ObjectTransform | undefined },
+): DeclaredKind {
+  const object = transform?.object;
+  const { metadata, spec } = object === undefined ? inputs : transformed({ apiVersion, kind }, inputs, object);
+  const args = { apiVersion, kind, metadata, spec };
+  return {
+    object: new apiextensions.CustomResource(name, args, { parent }),
+    spec: output(spec) as unknown as Output<Record<string, unknown>>,
+  };
+}
+
+function transformed(
+  names: { apiVersion: string; kind: string },
+  { metadata, spec }: ObjectInputs,
+  change: (manifest: Manifest) => Manifest,
+): ObjectInputs {
+  const manifest = output({ metadata, spec }).apply((plain) => change({ ...names, ...plain } as unknown as Manifest));
+  return {
+    metadata: manifest.apply((changed) => changed.metadata as unknown as Record<string, unknown>),
+    spec: manifest.apply((changed) => (changed as unknown as { spec: Record<string, unknown> }).spec),
+  };
+}

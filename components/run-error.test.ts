@@ -2,7 +2,7 @@ import { inspect } from "node:util";
 import { RunError } from "@pulumi/pulumi";
 import { expect, it } from "vitest";
 import { RametError } from "../src/base/errors.ts";
-import { runError } from "./refusal.ts";
+import { runError } from "./run-error.ts";
 
 it("stays one line, whatever Pulumi hangs on it and writes into it", () => {
   const refused = runError(new RametError("NotFound", "There is no cluster", { hint: "Start one" }));

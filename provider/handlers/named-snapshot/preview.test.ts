@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
-import { describeChange, type SnapshotChange } from "./describe-change.ts";
+import { describeChange, type SnapshotChange } from "./preview.ts";
 
 const recipe = (rows: number): RecipeStep[] => [
   { copy: { path: "/data/prepare.py", content: "print(1)" } },

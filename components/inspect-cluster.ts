@@ -4,7 +4,7 @@ import { RametError } from "../src/base/errors.ts";
 import { connectionOf, type ClusterEnvironment } from "../provider/handlers/open-cluster.ts";
 import { knownValue } from "./await.ts";
 import { programEnvironment } from "./placement.ts";
-import { runError } from "./refusal.ts";
+import { runError } from "./run-error.ts";
 
 export interface ClusterInspection<Seen> {
   /** @throws RametError when the cluster cannot be reached */

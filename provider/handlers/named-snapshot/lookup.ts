@@ -1,15 +1,18 @@
 import * as z from "zod";
 import { NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
+import { SandboxSet, sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
+import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
+import { setRevision } from "../../../src/api/set/set-revision.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
-import { ObjectMeta } from "../../../src/kube/object.ts";
+import { ObjectMeta, type ObjectName } from "../../../src/kube/object.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
+import { waitUntil } from "../../../src/kube/wait-until.ts";
 import type { HandlerContext, Values } from "../handler.ts";
 import { readCluster, refOf } from "../open-cluster.ts";
 import { ownerOf } from "../owner.ts";
 import { unknownValue } from "../validate.ts";
-import type { SnapshotChange } from "./describe-change.ts";
-import { followersOf } from "./followers.ts";
+import type { SnapshotChange } from "./preview.ts";
 import { digestKeyEntry, recipeSecretName } from "./recipe-secret.ts";
 
 export function snapshotClient(client: KubeClient): ResourceClient<NamedSnapshot> {
@@ -73,3 +76,42 @@ const KeyedSecret = z.looseObject({
   metadata: ObjectMeta,
   data: z.looseObject({ [digestKeyEntry]: Key.optional() }).optional(),
 });
+
+/** The sets that follow a named snapshot, whatever its version. */
+async function followersOf(
+  client: KubeClient,
+  { namespace, name }: ObjectName,
+  signal?: AbortSignal,
+): Promise<SandboxSet[]> {
+  const { items } = await setsOf(client).list({ namespace, signal });
+  return items.filter(({ spec }) => restoreFromAnnotations.some((key) => annotationsOf(spec.template)[key] === name));
+}
+
+/**
+ * Waits until the sets that follow a named snapshot have heard of the version that serves: whoever waits for a set next would else
+ * take what it said of the version before for the answer. It is no more than a courtesy: a set that does not hear is not waited for
+ * long, and one that may not be read not at all.
+ */
+export async function waitForFollowers(client: KubeClient, { metadata, status }: NamedSnapshot): Promise<void> {
+  const { checkpointId } = status ?? {};
+  if (checkpointId === undefined) return;
+  const resource = setsOf(client);
+  const followers = await followersOf(client, metadata).catch(() => []);
+  const hears = followers.map(async (from) => {
+    const until = (seen: SandboxSet | undefined): boolean =>
+      seen === undefined || seen.status?.updateRevision === setRevision(seen, undefined, () => checkpointId).hash;
+    await waitUntil({ resource, from, until, timeoutMilliseconds: hearingMilliseconds });
+  });
+  await Promise.allSettled(hears);
+}
+
+function setsOf(client: KubeClient): ResourceClient<SandboxSet> {
+  return client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
+}
+
+function annotationsOf(template: Record<string, unknown> | undefined): Record<string, unknown> {
+  const metadata = template?.["metadata"] as { annotations?: Record<string, unknown> } | undefined;
+  return metadata?.annotations ?? {};
+}
+
+const hearingMilliseconds = 5_000;

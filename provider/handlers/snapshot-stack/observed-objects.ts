@@ -3,7 +3,7 @@ import { renderCrds } from "../../../src/api/kinds/crd.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { ownerAnnotation } from "../owner.ts";
-import type { ObservedController, ObservedCrd, ObservedWebhook } from "./stack-seen.ts";
+import type { ObservedController, ObservedCrd, ObservedWebhook } from "./observed-cluster.ts";
 
 /** The metadata by which tools say that an object is theirs. */
 const ManagedMetadata = z.looseObject({

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { cloudFindings, detectCloud, type Cloud } from "./cloud-of.ts";
-import { emptyCluster } from "./stack-seen.ts";
+import { cloudFindings, detectCloud, type Cloud } from "./detect-cloud.ts";
+import { emptyCluster } from "./observed-cluster.ts";
 
 const node = (label: string, value = "x") => ({ nodes: [{ labels: { [label]: value } }] });
 
