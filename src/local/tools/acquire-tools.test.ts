@@ -57,13 +57,13 @@ it.each([
   ["runsc version VERSION_MISSING", false],
 ])("judges a runsc that says %s", async (says, fits) => {
   const offered = await program("bin", "runsc", says);
-  const cached = await program("cache/tools/runsc/20260905.1", "runsc", "");
+  const cached = await program("cache/tools/runsc/20260905.0", "runsc", "");
   expect(await acquire(["runsc"])).toEqual({ runsc: fits ? offered : cached });
 });
 
 it("wants the sidecars beside a runsc that does not run without them", async () => {
   const offered = await program("bin", "runsc", "runsc version release-20261102.0");
-  const cached = await program("cache/tools/runsc/20260905.1", "runsc", "");
+  const cached = await program("cache/tools/runsc/20260905.0", "runsc", "");
   expect(await acquire(["runsc"])).toEqual({ runsc: cached });
   await program("bin/gvisor-bin", "gvisor_sentry", "");
   expect(await acquire(["runsc"])).toEqual({ runsc: offered });

@@ -75,7 +75,6 @@ async function build(tool: Tool, directory: string, options: MakeOptions): Promi
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
     const environment = options.goEnvironment;
     await goBuild(go, tool.build, join(directory, tool.name), { environment, ...(signal && { signal }) });
-    await tool.build.finish?.(directory);
   });
   return "built";
 }

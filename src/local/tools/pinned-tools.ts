@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile, realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { addPrewarmer } from "./prewarmer.ts";
 import { type GoBuild, packageRoot, type Tool } from "./tool.ts";
 
 export const toolNames = ["etcd", "kube-apiserver", "runsc", "ramet-guest", "ramet-link"] as const;
@@ -65,13 +64,12 @@ function kubeApiServer(module: string): Tool {
 
 /** Since its release of 2026-08-31 gVisor comes as a set: `runsc` and the programs in `gvisor-bin` beside it. */
 function runsc(module: string): Tool {
-  const build = "20260905.0";
+  const version = "20260905.0";
   const release = "20260907";
   const url = `https://storage.googleapis.com/gvisor/releases/release/${release}/${unameArchitecture}/gvisor.tar.zstd`;
   return {
     name: "runsc",
-    // The last number counts what is put beside it.
-    version: "20260905.1",
+    version,
     fits: runscFits,
     release: {
       url,
@@ -81,9 +79,8 @@ function runsc(module: string): Tool {
     build: {
       module,
       package: "gvisor.dev/gvisor/runsc",
-      set: { "gvisor.dev/gvisor/runsc/version.version": build },
+      set: { "gvisor.dev/gvisor/runsc/version.version": version },
       coldSeconds: 75,
-      finish: addPrewarmer,
     },
   };
 }

@@ -34,8 +34,6 @@ export interface GoBuild {
   experiment?: string;
   /** What a build from nothing takes on two cores, for the progress line. */
   coldSeconds: number;
-  /** Adds to the folder what the program wants beside it. */
-  finish?: (directory: string) => Promise<void>;
 }
 
 /** Where Ramet keeps what can be got again: `$XDG_CACHE_HOME/ramet`, else `~/.cache/ramet` (XDG base directories). */
