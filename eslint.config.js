@@ -39,7 +39,9 @@ export default tseslint.config(
   {
     files: ["**/*.mjs", "*.config.js"],
     ...tseslint.configs.disableTypeChecked,
-    languageOptions: { globals: { process: "readonly", console: "readonly", URL: "readonly" } },
+    languageOptions: {
+      globals: { process: "readonly", console: "readonly", URL: "readonly", AbortController: "readonly" },
+    },
   },
   { files: ["examples/**", "test/**", "scripts/**", "bin/**"], rules: { "no-console": "off" } },
   // A resource is declared by being made.

@@ -16,22 +16,24 @@ beforeEach(async () => {
 });
 afterEach(() => rm(home, { recursive: true, force: true }));
 
-it("shows what comes until it is called off", async () => {
+it("writes new lines until it is aborted", async () => {
   await writeFile(directory.log("node"), "one\n");
   const to = new PassThrough({ encoding: "utf8" });
   const stop = new AbortController();
   const ended = sendPartLog(directory, to, { part: "node", follow: true, signal: stop.signal });
   expect((await once(to, "data"))[0]).toBe("one\n");
   const next = once(to, "data");
-  // Whether this comes before or after the watch begins, it must be seen.
+  // Must be seen whether it is written before or after the watch starts.
   await appendFile(directory.log("node"), "two\n");
   expect((await next)[0]).toBe("two\n");
   stop.abort();
   await ended;
 });
 
-it("says that a part was not started", async () => {
+it("rejects a part that has not been started", async () => {
   const to = new PassThrough();
   const options = { part: "etcd", follow: false, signal: new AbortController().signal } as const;
-  await expect(sendPartLog(directory, to, options)).rejects.toThrow(/no log of etcd/);
+  await expect(sendPartLog(directory, to, options)).rejects.toThrow(
+    /log of etcd failed: the part has not been started/,
+  );
 });

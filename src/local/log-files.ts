@@ -11,23 +11,27 @@ export type LogPart = (typeof logParts)[number];
 export interface SendLogOptions {
   part: LogPart;
   follow: boolean;
+  /** How much of the existing log is written first. @default 64 KiB */
+  tailBytes?: number;
   signal: AbortSignal;
 }
 
-const shownBytes = 64 * 1024;
+const defaultTailBytes = 64 * 1024;
 
-/** Writes the end of a part's log, and with `follow` what comes, until `signal` is aborted. */
+/** Writes the end of a part's log. With `follow`, also writes new lines until `signal` is aborted. */
 export async function sendPartLog(directory: ClusterDirectory, to: Writable, options: SendLogOptions): Promise<void> {
   const path = directory.log(options.part);
   const size = await stat(path).then(
     (found) => found.size,
     (cause: unknown) => {
-      throw new RametError("NotFound", `There is no log of ${options.part}: it has not been started`, { cause });
+      throw new RametError("NotFound", `Reading the log of ${options.part} failed: the part has not been started`, {
+        cause,
+      });
     },
   );
   const file = await open(path, "r");
   try {
-    let at = Math.max(0, size - shownBytes);
+    let at = Math.max(0, size - (options.tailBytes ?? defaultTailBytes));
     const send = async (): Promise<void> => {
       for (;;) {
         const { bytesRead, buffer } = await file.read(Buffer.alloc(65536), 0, 65536, at);
@@ -46,13 +50,13 @@ export async function sendPartLog(directory: ClusterDirectory, to: Writable, opt
 function onEachChange(path: string, act: () => Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     let acting = Promise.resolve();
-    const again = (): void => {
+    const onChange = (): void => {
       acting = acting.then(act);
       acting.catch(reject);
     };
-    const watcher = watch(path, again);
-    // What came before the watch began.
-    again();
+    const watcher = watch(path, onChange);
+    // The file may have grown before the watch started.
+    onChange();
     const stop = (): void => {
       watcher.close();
       acting.then(resolve, reject);

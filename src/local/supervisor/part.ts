@@ -15,14 +15,15 @@ export interface PartOptions {
   graceMilliseconds: number;
 }
 
-/** Having run this long, a process counts as sound: its next restart comes soon again. */
-const soundAfterMilliseconds = 30_000;
+/** A process that has run this long is healthy: the back-off starts over. */
+const healthyAfterMilliseconds = 30_000;
 const restartBackoff = { baseMilliseconds: 100, maxMilliseconds: 10_000, jitter: 0.2 };
 
-/** One process of a cluster, which is started again whenever it ends. */
+/** One process of a cluster. It is restarted whenever it ends. */
 export class Part {
   readonly #options: PartOptions;
   readonly #stop = new AbortController();
+  #restart = new AbortController();
   #status: PartStatus;
   #child: Child | undefined;
   #kept: Promise<void> = Promise.resolve();
@@ -32,13 +33,20 @@ export class Part {
     this.#status = { name: options.name, state: "waiting", restarts: 0 };
   }
 
-  /** Resolves when the process can be used for the first time. @throws what its first start failed with */
+  /** Resolves when the process is ready for the first time. @throws the error of its first start */
   async run(): Promise<void> {
     const child = await this.#start();
     this.#kept = this.#keep(child);
   }
 
-  /** Ends the process for good; resolves when it is gone. */
+  /** Restarts the process without a back-off pause. A restart in progress is aborted. Does nothing before the first start. */
+  restart(): void {
+    if (this.#status.state === "waiting" || this.#status.state === "starting") return;
+    this.#restart.abort();
+    void this.#child?.stop(this.#options.graceMilliseconds);
+  }
+
+  /** Stops the process for good. Resolves when it has ended. */
   async stop(): Promise<void> {
     if (this.#status.state === "waiting") return;
     this.#set({ state: "stopping" });
@@ -50,7 +58,8 @@ export class Part {
 
   async #start(): Promise<Child> {
     this.#set({ state: this.#status.restarts === 0 ? "starting" : "restarting", process: undefined });
-    const child = await this.#options.start(this.#stop.signal);
+    this.#restart = new AbortController();
+    const child = await this.#options.start(AbortSignal.any([this.#stop.signal, this.#restart.signal]));
     this.#child = child;
     this.#set({ state: "running", process: identifyProcess(child.pid) });
     return child;
@@ -64,11 +73,12 @@ export class Part {
       const since = clock.monotonicMilliseconds();
       if (child !== undefined) this.#set({ message: `ended with ${await child.ended}` });
       if (isAborted(signal)) return;
-      if (clock.monotonicMilliseconds() - since > soundAfterMilliseconds) failures = 0;
+      const { signal: restart } = this.#restart;
+      if (restart.aborted || clock.monotonicMilliseconds() - since > healthyAfterMilliseconds) failures = 0;
       this.#set({ state: "restarting", process: undefined, restarts: this.#status.restarts + 1 });
       const pause = backoffMilliseconds(restartBackoff, failures, Math.random);
       failures += 1;
-      await delay(clock, pause, signal).catch(() => undefined);
+      await delay(clock, pause, AbortSignal.any([signal, restart])).catch(() => undefined);
       if (isAborted(signal)) return;
       child = await this.#start().catch((error: unknown) => {
         this.#set({ message: RametError.from(error).message });

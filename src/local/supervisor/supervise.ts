@@ -10,31 +10,29 @@ import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { KubeManifest } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
-import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
+import { readSetting } from "../cluster-setting.ts";
 import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { clusterParts, type ClusterParts } from "./parts.ts";
 
-export interface SuperviseOptions {
-  directory: ClusterDirectory;
-  setting: ClusterSetting;
-  clock: Clock;
-}
-
 /**
- * Keeps a local cluster running until `signal` is aborted: etcd, the API server, the controller, the gateway and the node, each
- * started again when it ends. What it knows stands in the cluster's status file, where `up`, `down` and `status` read it.
+ * Runs a local cluster until `signal` is aborted: etcd, the API server, the controller, the gateway and the node. A process
+ * that ends is restarted. `up`, `down` and `status` read the cluster's state from its status file. SIGUSR2 restarts the
+ * controller and the gateway; `scripts/dev.mjs` sends it after a build.
  */
-export async function superviseCluster(
-  { directory, setting, clock }: SuperviseOptions,
-  signal: AbortSignal,
-): Promise<void> {
+export async function superviseCluster(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
+  const clock = systemClock;
+  const setting = await readSetting(directory.setting);
   await mkdir(directory.store, { recursive: true, mode: 0o700 });
   const report = new Report(directory, clock);
   const onChange = (part: PartStatus): void => {
     report.part(part);
   };
   const parts = clusterParts({ directory, setting, clock, onChange });
+  process.on("SIGUSR2", () => {
+    parts.controller.restart();
+    parts.gateway.restart();
+  });
   const failure = await bringUp(directory, parts, report, signal).catch((error: unknown) => RametError.from(error));
   if (failure === undefined) await untilAborted(signal);
   report.phase("stopping");
@@ -125,9 +123,3 @@ const pythonTemplate: KubeManifest = {
     },
   },
 };
-
-/** The process `ramet local supervise` that `ramet local up` leaves behind. */
-export async function runSupervisorProcess(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
-  const setting = await readSetting(directory.setting);
-  await superviseCluster({ directory, setting, clock: systemClock }, signal);
-}
