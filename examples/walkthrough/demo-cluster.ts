@@ -69,7 +69,7 @@ export class DemoCluster {
   }
 }
 
-/** Processes and mounts that name the folder, and files in it. */
+/** Processes and mounts that name the directory, and files in it. */
 async function traces(directory: string): Promise<string[]> {
   const pids = (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry));
   const commandLines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));

@@ -6,9 +6,9 @@ import { acquireTools, type AcquireOptions } from "./tools/acquire-tools.ts";
 const names = ["runsc", "ramet-guest", "ramet-link"] as const;
 
 /**
- * Puts the programs that a cell runs into a folder: gVisor with those of its own that it finds beside it, guest and link.
+ * Puts the programs that a cell runs into a directory: gVisor with those of its own that it finds beside it, guest and link.
  * What is there is replaced.
- * @throws RametError `ToolMissing`, `InvalidArgument` when the folder cannot be written to, `Canceled`
+ * @throws RametError `ToolMissing`, `InvalidArgument` when the directory cannot be written to, `Canceled`
  */
 export async function placeCellPrograms(
   directory: string,

@@ -7,7 +7,7 @@ export interface ClusterDirectory {
   name: string;
   path: string;
   kubeconfig: string;
-  /** The store's folder: the data of checkpoints. */
+  /** The store's directory: the data of checkpoints. */
   store: string;
   pods: string;
   /** Remembers at which port of 127.0.0.1 the gateway is. */
@@ -23,7 +23,7 @@ export interface ClusterDirectory {
 export const defaultClusterName = "default";
 
 /**
- * The folder of the cluster `name`: `$XDG_DATA_HOME/ramet/<name>`, else `~/.local/share/ramet/<name>` (XDG base
+ * The directory of the cluster `name`: `$XDG_DATA_HOME/ramet/<name>`, else `~/.local/share/ramet/<name>` (XDG base
  * directories). It need not exist.
  * @throws RametError `InvalidArgument` if the name is no DNS label
  */

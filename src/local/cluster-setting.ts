@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 
-/** What `up` has found out and the cluster's processes run with; a file in the cluster's folder. */
+/** What `up` has found out and the cluster's processes run with; a file in the cluster's directory. */
 export const ClusterSetting = z.object({
   v: z.literal(1),
   name: z.string(),

@@ -15,7 +15,7 @@ export const PartStatus = z.object({
 });
 export type PartStatus = z.infer<typeof PartStatus>;
 
-/** What the supervisor says of its cluster, kept in a file in the cluster's folder. */
+/** What the supervisor says of its cluster, kept in a file in the cluster's directory. */
 export const ClusterStatus = z.object({
   v: z.literal(1),
   name: z.string(),

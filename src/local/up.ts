@@ -15,7 +15,7 @@ export interface UpOptions {
   setting: ClusterSetting;
   clock: Clock;
   signal: AbortSignal;
-  /** What the cluster's processes get of it is the cluster's folder, PATH and HOME. @default this process's */
+  /** What the cluster's processes get of it is the cluster's directory, PATH and HOME. @default this process's */
   environment?: NodeJS.ProcessEnv;
   /** Told each part as it comes up. */
   progress?: (line: string) => void;

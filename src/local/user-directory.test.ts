@@ -13,8 +13,8 @@ describe("userFolder", () => {
 });
 
 describe("makeUserFolder", () => {
-  it("says which variable leads elsewhere when the folder cannot be made", async () => {
-    const directory = await mkdtemp(join(tmpdir(), "ramet-folder-"));
+  it("says which variable leads elsewhere when the directory cannot be made", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "ramet-directory-"));
     try {
       await makeUserDirectory(join(directory, "a", "b"), "XDG_CACHE_HOME");
       await makeUserDirectory(join(directory, "a", "b"), "XDG_CACHE_HOME");
@@ -22,7 +22,7 @@ describe("makeUserFolder", () => {
       await chmod(join(directory, "file"), 0o400);
       await expect(makeUserDirectory(join(directory, "file", "b"), "XDG_CACHE_HOME")).rejects.toMatchObject({
         code: "Forbidden",
-        message: expect.stringContaining(`Making the folder ${join(directory, "file", "b")} failed`) as string,
+        message: expect.stringContaining(`Making the directory ${join(directory, "file", "b")} failed`) as string,
         hint: expect.stringContaining("XDG_CACHE_HOME") as string,
       });
     } finally {

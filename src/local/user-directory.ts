@@ -7,7 +7,7 @@ import { RametError } from "../base/errors.ts";
 export type DirectoryVariable = "XDG_CACHE_HOME" | "XDG_DATA_HOME";
 
 /**
- * Ramet's folder below `variable`, or below `fallback` in the user's home where that is not set. It need not exist.
+ * Ramet's directory below `variable`, or below `fallback` in the user's home where that is not set. It need not exist.
  * @throws RametError `InvalidArgument` where the user has no home, as in a container that was started with a number for its
  *   user
  */
@@ -22,7 +22,7 @@ export function userDirectory(
 }
 
 /**
- * Makes a folder that is the user's own, if it is not there.
+ * Makes a directory that is the user's own, if it is not there.
  * @throws RametError `Forbidden` where the user may not, with what to do
  */
 export async function makeUserDirectory(path: string, variable: DirectoryVariable): Promise<void> {
@@ -30,8 +30,8 @@ export async function makeUserDirectory(path: string, variable: DirectoryVariabl
     await mkdir(path, { recursive: true, mode: 0o700 });
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (cause) {
-    throw new RametError("Forbidden", `Making the folder ${path} failed: ${RametError.from(cause).message}`, {
-      hint: `Set ${variable} to a folder that you may write to, on a disk that has room.`,
+    throw new RametError("Forbidden", `Making the directory ${path} failed: ${RametError.from(cause).message}`, {
+      hint: `Set ${variable} to a directory that you may write to, on a disk that has room.`,
       cause,
     });
   }
@@ -41,8 +41,8 @@ function home(variable: DirectoryVariable): string {
   try {
     return homedir();
   } catch (cause) {
-    throw new RametError("InvalidArgument", "Finding your folder failed: you have no home and HOME is not set", {
-      hint: `Set HOME or ${variable} to a folder that you may write to.`,
+    throw new RametError("InvalidArgument", "Finding your directory failed: you have no home and HOME is not set", {
+      hint: `Set HOME or ${variable} to a directory that you may write to.`,
       cause,
     });
   }

@@ -32,7 +32,7 @@ export class BareTurns {
     return sandbox;
   }
 
-  /** A folder with the checkpoint of a sandbox that is gone by then. */
+  /** A directory with the checkpoint of a sandbox that is gone by then. */
   async image(sizeMiB: number): Promise<string> {
     const image = join(this.#bare.directory, `source-${sizeMiB}`);
     const origin = await this.running(sizeMiB);

@@ -47,7 +47,7 @@ export class LocalCluster {
     this.#signal = signal;
   }
 
-  /** @param prepare called with the folder before anything is in it */
+  /** @param prepare called with the directory before anything is in it */
   static async up(
     name: string,
     signal: AbortSignal,

@@ -6,14 +6,14 @@ export interface Orphans {
   processes: number;
   mounts: number;
   networkNamespaces: number;
-  /** In the cluster's folder, without the data of etcd and the logs of the parts. */
+  /** In the cluster's directory, without the data of etcd and the logs of the parts. */
   files: number;
   openFiles: number;
 }
 
 /**
  * Counts what belongs to the cluster whose processes name `dataDirectory` in their command line or environment: those
- * processes, their open files and network namespaces, mounts below the folder, and files in it.
+ * processes, their open files and network namespaces, mounts below the directory, and files in it.
  */
 export async function countOrphans(dataDirectory: string): Promise<Orphans> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));

@@ -15,7 +15,7 @@ import { prepareCluster } from "../../src/local/prepare-cluster.ts";
 import { startCluster, type UpResult } from "../../src/local/up.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 
-/** A real local cluster in a folder of its own. */
+/** A real local cluster in a directory of its own. */
 export class TestCluster {
   readonly directory: ClusterDirectory;
   readonly #home: string;

@@ -23,7 +23,7 @@ beforeAll(async () => {
 }, 400_000);
 afterAll(() => cluster.remove());
 
-/** All paths below the folder of all clusters, as the cell of a Pod finds them; its own Pod's folder is at /run/ramet. */
+/** All paths below the directory of all clusters, as the cell of a Pod finds them; its own Pod's directory is at /run/ramet. */
 function seenBy(pod: NodePod): string[] {
   const record = new PodDirectory(cluster.directory.pods, pod.metadata.uid).readRecord();
   const name = record?.spare ?? record?.uid;

@@ -19,7 +19,7 @@ export interface Outcome {
 const nobody = 65534;
 
 /**
- * `ramet` as an ordinary user types it. A suite that runs as root takes the part of `nobody`, who gets folders of its own,
+ * `ramet` as an ordinary user types it. A suite that runs as root takes the part of `nobody`, who gets directories of its own,
  * the tools that are built, and the program at a path that it may read; any other suite runs it as itself.
  */
 export class OrdinaryUser {
@@ -89,7 +89,7 @@ export class OrdinaryUser {
     });
   }
 
-  /** The command lines of what runs in the user's folders. */
+  /** The command lines of what runs in the user's directories. */
   async processes(): Promise<string[]> {
     const found = (await readdir("/proc")).map(async (pid) => {
       const [environment, command] = await Promise.all(

@@ -49,7 +49,7 @@ function count(sandbox: string): Promise<string> {
 }
 
 describe("ramet local as an ordinary user", () => {
-  it("starts a cluster in the user's own folder", async () => {
+  it("starts a cluster in the user's own directory", async () => {
     expect(await user.say("local", "up", "--name", "ordinary")).toContain("KUBECONFIG=");
     expect(await user.say("local", "status", "--name", "ordinary")).toContain("cluster ordinary: up");
   });

@@ -16,7 +16,7 @@ export interface ClusterSetting {
   dir: string;
   /** The name of the control group below which the kubelet has its own. */
   cgroup: string;
-  /** The folder of CNI's plugins. */
+  /** The directory of CNI's plugins. */
   cni: string;
   tools: Record<NodeToolName | "etcd" | "kube-apiserver" | "versitygw", string>;
   /** OCI archives. */

@@ -20,7 +20,7 @@ export const imageNames = {
 } as const;
 
 /**
- * Builds the images and writes each as an OCI archive into `folder`. `images/Dockerfile` is built as users build it, but for its bases:
+ * Builds the images and writes each as an OCI archive into `directory`. `images/Dockerfile` is built as users build it, but for its bases:
  * where no registry is in reach, a Debian with Node, and one with Go, stand in for `node:22-bookworm-slim` and `golang:1.26-bookworm`.
  * So does one with that program for external-snapshotter's image.
  */

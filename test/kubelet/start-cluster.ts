@@ -4,7 +4,7 @@ import { startCluster, type ClusterSetting } from "./cluster.ts";
 /** What a test is told of the cluster. */
 export interface GivenCluster {
   kubeconfig: string;
-  /** A folder for what tests write. */
+  /** A directory for what tests write. */
   dir: string;
   /** The program. */
   kubectl: string;

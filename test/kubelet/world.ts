@@ -9,7 +9,7 @@ import type { GivenCluster } from "./start-cluster.ts";
 
 /** The cluster as a user has it: by `kubectl` and `ramet`. Both return what was printed on stdout. */
 export interface World extends Pick<GivenCluster, "kubeconfig" | "s3"> {
-  /** A folder of this test's own. */
+  /** A directory of this test's own. */
   directory: string;
   kubectl: (...args: string[]) => Promise<string>;
   apply: (manifest: string) => Promise<void>;

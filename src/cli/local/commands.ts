@@ -72,7 +72,7 @@ function imageCommands(image: Command, act: Act): void {
     .command("add")
     .description("Add an image, or put another in place of what has the name.")
     .argument("<name>", "what templates call it, such as python or registry.example/tools/python:3.12")
-    .argument("<path>", "a root folder, a tar of one (plain, gzip or zstd), or an OCI image layout")
+    .argument("<path>", "a root directory, a tar of one (plain, gzip or zstd), or an OCI image layout")
     .action(
       act(async (name: string, path: string) => {
         const { addImage } = await import("./image.ts");

@@ -10,18 +10,18 @@ import { waitUntilReady } from "./readiness.ts";
 export interface ApiServerOptions {
   /** Path of the `kube-apiserver` program. */
   program: string;
-  /** The cluster's folder, in which etcd's socket is. */
+  /** The cluster's directory. etcd's socket is in it. */
   dir: string;
   /** The TCP port on 127.0.0.1. */
   port: number;
   pki: Pki;
-  /** `needed`: without the APIs that only controllers of a whole cluster give a meaning (70 MB less). @default "needed" */
+  /** `needed` omits the APIs that do nothing without kube-controller-manager (saves 70 MB). @default "needed" */
   apis?: "needed" | "all";
   clock: Clock;
   signal?: AbortSignal;
 }
 
-/** Starts one API server and waits until `/readyz` says ok. */
+/** Starts an API server. Resolves when `/readyz` responds with 200. */
 export async function startApiServer(options: ApiServerOptions): Promise<Child> {
   const { dir, pki, port, signal } = options;
   const serving = await pki.issueTo("api-server", {
@@ -49,7 +49,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<Child> 
   return server;
 }
 
-/** The common name of the certificate with which the API server presents itself to the local node, for `kubectl logs`. */
+/** The common name of the API server's client certificate for the local node (used by `kubectl logs`). */
 export const nodeClientName = "ramet:api-server-to-node";
 
 function flags(
@@ -62,7 +62,7 @@ function flags(
     "--bind-address=127.0.0.1",
     "--advertise-address=127.0.0.1",
     `--secure-port=${port}`,
-    // Loopback addresses are not legal in Endpoints; nothing in the cluster looks for the API server there.
+    // Loopback addresses are invalid in Endpoints, and nothing in the cluster uses these.
     "--endpoint-reconciler-type=none",
     `--tls-cert-file=${serving.certificatePath}`,
     `--tls-private-key-file=${serving.keyPath}`,
@@ -78,10 +78,10 @@ function flags(
     "--authorization-mode=RBAC",
     "--anonymous-auth=false",
     "--allow-privileged=false",
-    // No controller makes the `default` service account here, and Pods of sandboxes carry no token.
-    // Taints of a node that is not ready are the node controller's to take away, and there is none.
+    // No controller creates the `default` service account here, and sandbox Pods have no token.
+    // Only the node controller removes the taint of a node that was not ready, and none runs here.
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-    // One user on one machine: fair queuing, its ten objects and their upkeep bring nothing.
+    // There is one user, so fair queuing and its ten objects have no benefit.
     "--enable-priority-and-fairness=false",
     "--profiling=false",
     "--enable-logs-handler=false",
@@ -94,7 +94,7 @@ function flags(
   ];
 }
 
-/** Nothing on one machine acts on these: better that `kubectl` says so than that a Deployment is accepted and forgotten. */
+/** No controller here handles these APIs. Disabled, `kubectl` reports an error instead of creating a Deployment without effect. */
 const withoutController = [
   "apps/v1",
   "autoscaling/v1",
@@ -130,7 +130,7 @@ function answersReady(options: ProbeOptions): Promise<boolean> {
   });
 }
 
-/** Whether a start failed because another program has the port. */
+/** Whether a start failed because another program uses the port. */
 export function portWasTaken(error: unknown): boolean {
   return error instanceof RametError && error.message.includes("address already in use");
 }

@@ -8,7 +8,7 @@ import { issueCertificate } from "./certificate.ts";
 const now = new Date();
 const authority = issueCertificate({ commonName: "ramet test", use: "authority", now, validDays: 3650 });
 
-it("issues a certificate that its authority verifies and that says what was asked", () => {
+it("issues a certificate with the requested names, which its authority verifies", () => {
   const leaf = issueCertificate(
     {
       commonName: "ramet-admin",
@@ -32,17 +32,17 @@ it("issues a certificate that its authority verifies and that says what was aske
   expect(new Date(parsed.validTo).getTime() - now.getTime()).toBeGreaterThan(364 * 86_400_000);
 });
 
-it("dates an authority past 2049 in a form that is read back", () => {
+it("encodes a validity past 2049", () => {
   const old = issueCertificate({ commonName: "long", use: "authority", now, validDays: 36_500 });
   expect(new Date(new X509Certificate(old.certificate).validTo).getUTCFullYear()).toBeGreaterThan(2049);
 });
 
-it("carries a TLS connection with both sides verified", async () => {
+it("supports a TLS connection that verifies both sides", async () => {
   const server = issueCertificate(
     { commonName: "server", hosts: ["127.0.0.1"], use: "server", now, validDays: 1 },
     authority,
   );
-  const client = issueCertificate({ commonName: "somebody", use: "client", now, validDays: 1 }, authority);
+  const client = issueCertificate({ commonName: "client", use: "client", now, validDays: 1 }, authority);
   const listener = createServer(
     { cert: server.certificate, key: server.key, ca: authority.certificate, requestCert: true },
     (socket) => socket.end(String(socket.getPeerCertificate().subject.CN)),
@@ -57,8 +57,8 @@ it("carries a TLS connection with both sides verified", async () => {
     cert: client.certificate,
     key: client.key,
   });
-  const heard: Buffer[] = [];
-  for await (const chunk of socket) heard.push(chunk as Buffer);
+  const received: Buffer[] = [];
+  for await (const chunk of socket) received.push(chunk as Buffer);
   listener.close();
-  expect(Buffer.concat(heard).toString()).toBe("somebody");
+  expect(Buffer.concat(received).toString()).toBe("client");
 });

@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject, randomBytes, sign, X509Certificate } from "node:crypto";
 import { isIP, isIPv4 } from "node:net";
 
-/** ASN.1 values in DER, as far as certificates need them (ITU-T X.690). */
+/** The ASN.1 values that certificates consist of, in DER (ITU-T X.690). */
 const der = {
   sequence: (...parts: Buffer[]): Buffer => tagged(0x30, ...parts),
   set: (...parts: Buffer[]): Buffer => tagged(0x31, ...parts),
@@ -42,7 +42,7 @@ function base128(arc: number): number[] {
   return digits;
 }
 
-/** UTCTime up to 2049, GeneralizedTime after it: RFC 5280 asks for that. */
+/** UTCTime up to 2049, GeneralizedTime after it (RFC 5280, section 4.1.2.5). */
 function time(date: Date): Buffer {
   const digits = date.toISOString().replace(/[-:T]|\.\d+/g, "");
   return date.getUTCFullYear() < 2050 ? tagged(0x17, Buffer.from(digits.slice(2))) : tagged(0x18, Buffer.from(digits));
@@ -56,9 +56,9 @@ export interface KeyPair {
 
 export interface CertificateRequest {
   commonName: string;
-  /** Kubernetes takes these as the groups of a client. */
+  /** Kubernetes reads these as the client's groups. */
   organizations?: string[];
-  /** What a server is called by: DNS names and IP addresses. */
+  /** The server's DNS names and IP addresses. */
   hosts?: string[];
   use: "authority" | "server" | "client";
   now: Date;
@@ -66,10 +66,10 @@ export interface CertificateRequest {
 }
 
 /**
- * Issues an ECDSA P-256 certificate (RFC 5280), signed by `issuer`, or by itself if there is none.
+ * Issues an ECDSA P-256 certificate (RFC 5280), signed by `issuer` or self-signed.
  *
- * By hand, because Node can read certificates and not make them, and the libraries that can bring more code than
- * these hundred lines for the three shapes that a cluster needs.
+ * Node reads certificates but cannot create them. A library would add more code than these hundred lines, which cover
+ * the three kinds of certificate that a cluster needs.
  */
 export function issueCertificate(request: CertificateRequest, issuer?: KeyPair): KeyPair {
   const pair = generateKeyPairSync("ec", { namedCurve: "P-256" });
@@ -93,14 +93,14 @@ const ecdsaWithSha256 = der.sequence(der.objectId("1.2.840.10045.4.3.2"));
 
 function serialNumber(): Buffer {
   const bytes = randomBytes(16);
-  // Positive, and never with a leading zero octet, which DER forbids.
+  // Positive and without a leading zero octet, as DER requires.
   bytes.writeUInt8((bytes.readUInt8(0) & 0x3f) | 0x40, 0);
   return bytes;
 }
 
 function validity(request: CertificateRequest): Buffer {
   const day = 86_400_000;
-  // Begins a day early: the clocks of two machines differ.
+  // Starts a day early, because clocks of two machines differ.
   return der.sequence(
     der.time(new Date(request.now.getTime() - day)),
     der.time(new Date(request.now.getTime() + request.validDays * day)),
@@ -115,7 +115,7 @@ function name(request: CertificateRequest): Buffer {
   );
 }
 
-/** The subject of a certificate as it stands in it, so that the chain matches byte by byte. */
+/** The encoded subject of a certificate. Issuer and subject must match byte by byte. */
 function subjectOf(certificate: string): Buffer {
   const raw = new X509Certificate(certificate).raw;
   const toSign = children(children(raw)[0] ?? raw);

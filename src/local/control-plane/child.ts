@@ -7,29 +7,29 @@ import { delay, type Clock } from "../../base/clock.ts";
 export interface ChildOptions {
   program: string;
   args: string[];
-  /** The child's working folder; relative paths in `args` are read from here. */
+  /** The child's working directory. Relative paths in `args` refer to it. */
   cwd: string;
   environment?: Record<string, string>;
-  /** What it prints is appended to this file. */
+  /** The program's output is appended to this file. */
   logPath: string;
   clock: Clock;
 }
 
-/** A program that was started and is watched until it ends. */
+/** A started program. */
 export interface Child {
   readonly pid: number;
-  /** Says how it ended, for example `exit code 1` or `SIGKILL`; never rejects. */
+  /** Resolves when it ends, with for example `exit code 1` or `SIGKILL`. Never rejects. */
   readonly ended: Promise<string>;
   running(): boolean;
-  /** SIGTERM, and SIGKILL if it is still there after `graceMilliseconds` (5000). Resolves when it is gone. */
+  /** Sends SIGTERM, and SIGKILL after `graceMilliseconds`. Resolves when the program has ended. @default 5000 */
   stop(graceMilliseconds?: number): Promise<void>;
-  /** SIGKILL. Resolves when it is gone. */
+  /** Sends SIGKILL. Resolves when the program has ended. */
   kill(): Promise<void>;
-  /** The end of its log, for an error message. */
-  lastWords(): Promise<string>;
+  /** The last lines of its log, for an error message. */
+  lastLogLines(): Promise<string>;
 }
 
-/** Starts a program that ends with this process, also when this process is killed (where `setpriv` is installed). */
+/** Starts a program that ends with this process, even if this process is killed (requires `setpriv`). */
 export async function startChild(options: ChildOptions): Promise<Child> {
   const log = openSync(options.logPath, "a", 0o600);
   try {
@@ -57,27 +57,27 @@ export async function startChild(options: ChildOptions): Promise<Child> {
       running,
       stop: async (graceMilliseconds = 5000) => {
         child.kill("SIGTERM");
-        const patience = new AbortController();
-        const impatient = delay(options.clock, graceMilliseconds, patience.signal).then(
+        const grace = new AbortController();
+        const killed = delay(options.clock, graceMilliseconds, grace.signal).then(
           () => child.kill("SIGKILL"),
           () => false,
         );
         await ended;
-        patience.abort();
-        await impatient;
+        grace.abort();
+        await killed;
       },
       kill: async () => {
         child.kill("SIGKILL");
         await ended;
       },
-      lastWords: () => lastLines(options.logPath),
+      lastLogLines: () => lastLines(options.logPath),
     };
   } finally {
     closeSync(log);
   }
 }
 
-/** Node cannot ask for a signal at its own death; util-linux's `setpriv` can, and then becomes the program. */
+/** Node cannot set a parent-death signal; util-linux's `setpriv` can, and then executes the program. */
 function dyingWithParent(program: string, args: string[]): [string, string[]] {
   const setpriv = ["/usr/bin/setpriv", "/bin/setpriv"].find(isExecutable);
   return setpriv === undefined ? [program, args] : [setpriv, ["--pdeathsig", "KILL", "--", program, ...args]];
@@ -93,11 +93,11 @@ function isExecutable(path: string): boolean {
 }
 
 async function lastLines(path: string): Promise<string> {
-  const wanted = 4096;
+  const tailBytes = 4096;
   const file = await open(path, "r");
   try {
     const { size } = await file.stat();
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(wanted), 0, wanted, Math.max(0, size - wanted));
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(tailBytes), 0, tailBytes, Math.max(0, size - tailBytes));
     return buffer.subarray(0, bytesRead).toString().trimEnd().split("\n").slice(-5).join("\n");
   } finally {
     await file.close();

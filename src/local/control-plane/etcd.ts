@@ -8,22 +8,22 @@ import { waitUntilReady } from "./readiness.ts";
 export interface EtcdOptions {
   /** Path of the `etcd` program. */
   program: string;
-  /** The cluster's folder. It must be the user's own: whoever can open the socket in it can read and change everything. */
+  /** The cluster's directory. Only the user may have access: the socket in it gives full access to the database. */
   dir: string;
-  /** Whether a write is on the disk before it is answered. Without it a power cut can lose the whole database. */
+  /** Whether a write is synced to disk before etcd responds. Without it a power failure can lose the whole database. */
   durable: boolean;
   clock: Clock;
   signal?: AbortSignal;
 }
 
 /**
- * How the API server names etcd: a Unix socket in the cluster's folder, which is the API server's working folder.
- * Unlike a TCP port it is closed to other users of the machine without certificates, and cannot be taken. gRPC reads
- * what follows `unix://` as a path; the number is only there because etcd wants `host:port`.
+ * etcd's endpoint: a Unix socket in the cluster's directory, which is also the API server's working directory. Unlike a TCP
+ * port, other users cannot open it, no certificate is needed, and no other program can use it. gRPC reads the text after
+ * `unix://` as a path; the number is present because etcd requires `host:port`.
  */
 export const etcdEndpoint = "unix://etcd.sock:0";
 
-/** Starts one etcd and waits until it accepts connections. */
+/** Starts etcd. Resolves when it accepts connections. */
 export async function startEtcd(options: EtcdOptions): Promise<Child> {
   await mkdir(join(options.dir, "etcd"), { recursive: true, mode: 0o700 });
   const peers = "unix://etcd-peer.sock:0";
@@ -32,7 +32,7 @@ export async function startEtcd(options: EtcdOptions): Promise<Child> {
     cwd: options.dir,
     logPath: join(options.dir, "etcd.log"),
     clock: options.clock,
-    // One member with few keys: what the larger heap of the default would save is not worth its memory.
+    // One member with few keys: Go's default heap growth would cost memory for little CPU time.
     environment: { GOGC: "50", GOMAXPROCS: "2" },
     args: [
       "--name=ramet",
@@ -42,7 +42,7 @@ export async function startEtcd(options: EtcdOptions): Promise<Child> {
       `--listen-peer-urls=${peers}`,
       `--initial-advertise-peer-urls=${peers}`,
       `--initial-cluster=ramet=${peers}`,
-      // The only member elects itself after one to five heartbeats, so a start waits for it; each costs a little at rest.
+      // The only member elects itself after one to five heartbeats, which delays the start. More heartbeats cost CPU time at rest.
       "--heartbeat-interval=100",
       "--election-timeout=500",
       "--auto-compaction-mode=periodic",
@@ -62,7 +62,7 @@ export async function startEtcd(options: EtcdOptions): Promise<Child> {
   return etcd;
 }
 
-/** Whether somebody listens on a Unix socket. */
+/** Whether a Unix socket accepts connections. */
 function socketAccepts(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);

@@ -3,7 +3,7 @@ import { stringify } from "yaml";
 import type { KeyPair } from "./certificate.ts";
 
 export interface KubeconfigOptions {
-  /** The cluster's, the context's and the user's name in the file. */
+  /** The name of the cluster, the context and the user in the file. */
   name: string;
   /** URL of the API server. */
   server: string;
@@ -12,7 +12,7 @@ export interface KubeconfigOptions {
   client: KeyPair;
 }
 
-/** A kubeconfig that needs no other file. */
+/** A kubeconfig with embedded certificates. */
 export function kubeconfig({ name, server, ca, client }: KubeconfigOptions): string {
   const base64 = (text: string): string => Buffer.from(text).toString("base64");
   return stringify({
@@ -30,7 +30,7 @@ export function kubeconfig({ name, server, ca, client }: KubeconfigOptions): str
   });
 }
 
-/** Writes a kubeconfig that only the owner can read, in one step. */
+/** Writes a kubeconfig atomically. Only the owner can read it. */
 export async function writeKubeconfig(path: string, options: KubeconfigOptions): Promise<void> {
   const temporary = `${path}.${process.pid}.new`;
   await writeFile(temporary, kubeconfig(options), { mode: 0o600 });

@@ -3,16 +3,16 @@ import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { issueCertificate, type CertificateRequest, type KeyPair } from "./certificate.ts";
 
-/** A cluster's certificates. The authority and the service-account key are kept; everything else is made anew at each start. */
+/** A cluster's certificates. The authority and the service-account key are kept; the others are issued at each start. */
 export interface Pki {
-  /** The authority's certificate, PEM, and the file that it is in. */
+  /** The authority's certificate (PEM), and its file. */
   ca: string;
   caPath: string;
-  /** Issues a certificate that the API server's clients or the API server itself will trust. */
+  /** Issues a certificate for the API server or one of its clients. */
   issue(request: Pick<CertificateRequest, "commonName" | "organizations" | "hosts" | "use">): KeyPair;
-  /** The same, written to `<name>.crt` and `<name>.key`, readable by the owner only. */
+  /** Issues a certificate into `<name>.crt` and `<name>.key`, which only the owner can read. */
   issueTo(name: string, request: Parameters<Pki["issue"]>[0]): Promise<KeyPairFiles>;
-  /** What service-account tokens are signed with. */
+  /** The key that signs service-account tokens. */
   serviceAccountKeyPath: string;
 }
 
@@ -21,7 +21,7 @@ export interface KeyPairFiles extends KeyPair {
   keyPath: string;
 }
 
-/** Opens the certificates in `dir`, or makes them there. */
+/** Reads the certificates in `dir`, or creates them. */
 export async function openPki(dir: string, now: () => Date): Promise<Pki> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   await chmod(dir, 0o700);
@@ -47,7 +47,7 @@ export async function openPki(dir: string, now: () => Date): Promise<Pki> {
   };
 }
 
-/** Certificate and key in one file, so that a crash cannot leave one without the other. */
+/** Certificate and key are in one file: a crash cannot leave one without the other. */
 function bundle(pair: KeyPair): string {
   return pair.certificate + pair.key;
 }

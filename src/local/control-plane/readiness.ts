@@ -5,7 +5,7 @@ import { RametError } from "../../base/errors.ts";
 import type { Child } from "./child.ts";
 
 export interface ReadinessOptions {
-  /** What is waited for, as a message names it. */
+  /** The program's name in messages, such as "the API server". */
   what: string;
   ready: () => Promise<boolean>;
   timeoutMilliseconds: number;
@@ -14,8 +14,8 @@ export interface ReadinessOptions {
 }
 
 /**
- * Asks until the child is ready. If it ends before that, or time runs out, or the caller gives up, the child is killed
- * and the error has its last words.
+ * Polls until the child is ready. If the child ends early, the time limit passes or `signal` is aborted, kills the child and
+ * throws an error with the last lines of its log.
  */
 export async function waitUntilReady(child: Child, options: ReadinessOptions): Promise<void> {
   const { clock, signal, what } = options;
@@ -23,9 +23,9 @@ export async function waitUntilReady(child: Child, options: ReadinessOptions): P
   try {
     for (let pause = 5; !(await options.ready()); pause = Math.min(pause * 1.5, 25)) {
       if (signal?.aborted === true) throw canceled(`Starting ${what}`, signal);
-      if (!child.running()) throw await failed(child, `it ended with ${await child.ended}`, what);
+      if (!child.running()) throw await failed(child, `ended with ${await child.ended}`, what);
       if (clock.monotonicMilliseconds() > deadline) {
-        throw await failed(child, `it was not ready after ${options.timeoutMilliseconds / 1000} s`, what);
+        throw await failed(child, `not ready after ${options.timeoutMilliseconds / 1000} s`, what);
       }
       await delay(clock, pause, signal);
     }
@@ -36,13 +36,13 @@ export async function waitUntilReady(child: Child, options: ReadinessOptions): P
 }
 
 async function failed(child: Child, why: string, what: string): Promise<RametError> {
-  return new RametError("Unavailable", `Starting ${what} failed: ${why}: ${await child.lastWords()}`, {
-    hint: "Its whole log lies in the cluster's folder.",
+  return new RametError("Unavailable", `Starting ${what} failed: ${why}: ${await child.lastLogLines()}`, {
+    hint: "See the whole log in the cluster's directory",
     retryable: true,
   });
 }
 
-/** A loopback TCP port that nobody has just now; whoever takes it must reckon with being late. */
+/** A free TCP port of 127.0.0.1. Another program may take it before the caller does. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

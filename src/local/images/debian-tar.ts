@@ -9,17 +9,17 @@ import { isRoot } from "./unpack-tar.ts";
 export interface DebianTarOptions {
   /** The tar to write. */
   path: string;
-  /** A folder to work in; mmdebstrap is unpacked into it where it is not installed. */
+  /** A working directory. mmdebstrap is unpacked into it if it is not installed. */
   work: string;
   line: ProgressLine;
   signal?: AbortSignal;
 }
 
-/** Writes a tar of a Debian root filesystem with Python 3, made from the package archive that this machine's apt uses. */
+/** Writes a tar of a Debian root filesystem with Python 3, built from the package archive that this machine's apt uses. */
 export async function makeDebianTar({ path, work, line, signal }: DebianTarOptions): Promise<void> {
   const { program, before, environment } = await findMmdebstrap(work, line, signal);
   const installs = await canInstall();
-  line.doing(`making a Debian root filesystem with Python 3, once (about ${installs ? 70 : 20} s)`);
+  line.doing(`building a Debian root filesystem with Python 3, once (about ${installs ? 70 : 20} s)`);
   const args = [...common, ...(installs ? installed : extracted), suite, path, ...(await archiveSources())];
   await runProgram(program, [...before, ...args], {
     what: "mmdebstrap",
@@ -31,9 +31,9 @@ export async function makeDebianTar({ path, work, line, signal }: DebianTarOptio
 const suite = "bookworm";
 const common = [
   "--quiet",
-  // A tar, because an ordinary user's mmdebstrap cannot leave a folder that is the user's own.
+  // A tar, because mmdebstrap of an ordinary user cannot write a directory that the user owns.
   "--format=tar",
-  // Everything that only people read, which is half of it.
+  // Documentation and translations are half of the size.
   "--dpkgopt=path-exclude=/usr/share/man/*",
   "--dpkgopt=path-exclude=/usr/share/doc/*",
   "--dpkgopt=path-include=/usr/share/doc/*/copyright",
@@ -41,12 +41,12 @@ const common = [
 ];
 const works = 'python3 -c "import http.server, json, socket"';
 
-/** With the packages' own installation scripts, which run as root in it. */
+/** Runs the packages' installation scripts, as root inside the root filesystem. */
 const installed = ["--variant=minbase", "--include=python3", `--customize-hook=chroot "$1" ${works}`];
 
 /**
- * Without the scripts, for a user who has one user id only: packages are unpacked, and the few files that the scripts
- * would have made are put in place. Python and the shell tools work; `apt install` in it does not.
+ * Unpacks packages without running their scripts, for a user with a single user id, and creates the few files that the
+ * scripts would create. Python and the shell tools work; `apt install` does not.
  */
 const extracted = [
   "--mode=chrootless",
@@ -60,7 +60,7 @@ const extracted = [
   `--extract-hook=! unshare --map-root-user true || unshare --map-root-user chroot "$1" ${works}`,
 ];
 
-/** Whether mmdebstrap can act as root here: as root, with a range of user ids of one's own, or with fakechroot. */
+/** Whether mmdebstrap can install packages here: as root, with a subordinate range of user ids, or with fakechroot. */
 async function canInstall(): Promise<boolean> {
   if (isRoot()) return true;
   const ranges = await readFile("/etc/subuid", "utf8").catch(() => "");
@@ -70,7 +70,7 @@ async function canInstall(): Promise<boolean> {
   return (await isExecutable("/usr/bin/fakechroot")) && (await isExecutable("/usr/bin/fakeroot"));
 }
 
-/** Absent where the user has none, as in a container that was started with a number for its user. */
+/** Absent if the user has no name, as in a container that runs as a numeric user. */
 function userName(): string | undefined {
   try {
     return userInfo().username;
@@ -79,7 +79,7 @@ function userName(): string | undefined {
   }
 }
 
-/** The machine's own list of archives, so that a mirror that is set up is used; else mmdebstrap's default. */
+/** The machine's list of package archives, which may name a mirror. None: mmdebstrap uses its default. */
 async function archiveSources(): Promise<string[]> {
   const candidates = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
   for (const path of candidates) {
@@ -95,14 +95,14 @@ async function archiveSources(): Promise<string[]> {
 /** How to run `mmdebstrap`. */
 interface MmdebstrapCommand {
   program: string;
-  /** What goes before its own arguments. */
+  /** Arguments before mmdebstrap's own. */
   before: string[];
   environment: Record<string, string>;
 }
 
 /**
- * The installed `mmdebstrap`, or one that is unpacked from its Debian package into `work` and not installed. It is a Perl
- * script that needs apt, dpkg, Perl's own modules, Python, and on `PATH` the filter that its package brings.
+ * Finds the installed `mmdebstrap`, or unpacks its Debian package into `work`. It is a Perl script that needs apt, dpkg,
+ * Perl's standard modules, Python, and the filter of its package on `PATH`.
  */
 async function findMmdebstrap(work: string, line: ProgressLine, signal?: AbortSignal): Promise<MmdebstrapCommand> {
   const installed = "/usr/bin/mmdebstrap";

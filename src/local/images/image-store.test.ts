@@ -17,7 +17,7 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 
 type Files = Record<string, string | { leadsTo: string }>;
 
-/** A folder with these files; a name that ends in `/` is a folder. */
+/** A directory with these files; a name that ends in `/` is a directory. */
 async function directory(name: string, files: Files): Promise<string> {
   const root = join(dir, name);
   await mkdir(root, { recursive: true });
@@ -70,7 +70,7 @@ async function layout(name: string, layers: Layer[], config: object = {}): Promi
   return root;
 }
 
-/** The files below a folder; links are not followed. */
+/** The files below a directory; links are not followed. */
 async function content(root: string, below = ""): Promise<Record<string, string>> {
   const found: Record<string, string> = {};
   for (const entry of await readdir(join(root, below), { withFileTypes: true })) {
@@ -190,7 +190,7 @@ it("refuses a layer whose content is not what its digest says, and keeps nothing
 it.each([
   ["nothing there", "missing", "NotFound"],
   ["a file that is no tar", "text", "InvalidArgument"],
-  ["an empty folder", "empty/", "InvalidArgument"],
+  ["an empty directory", "empty/", "InvalidArgument"],
 ])("says what is wrong with %s", async (_what, path, code) => {
   await directory(".", { text: "not a tar at all".repeat(100), "empty/": "" });
   await expect(images.add("x", join(dir, path))).rejects.toMatchObject({ code });

@@ -9,7 +9,7 @@ import { type Image, ImageConfig } from "./image.ts";
 import { unpackImage } from "./unpack-image.ts";
 
 export interface ImageStoreOptions {
-  /** The store's folder; made if it is not there. */
+  /** The store's directory; made if it is not there. */
   dir: string;
   /** Gets a line for what takes long, and for what a person should know. */
   progress?: (line: string) => void;
@@ -17,7 +17,7 @@ export interface ImageStoreOptions {
 }
 
 export interface AddOptions {
-  /** Stands in place of what the image says; a root folder and a tar of one say nothing. */
+  /** Stands in place of what the image says; a root directory and a tar of one say nothing. */
   config?: Partial<ImageConfig>;
   signal?: AbortSignal;
 }
@@ -25,8 +25,8 @@ export interface AddOptions {
 /** The images that the local node has, unpacked. */
 export interface ImageStore {
   /**
-   * Adds what is at `path` under a name, or puts it in place of what has the name: a root folder, a tar of one (plain or
-   * compressed with gzip or zstd), or an OCI image layout (a folder or a tar). Sandboxes of the old one keep it.
+   * Adds what is at `path` under a name, or puts it in place of what has the name: a root directory, a tar of one (plain or
+   * compressed with gzip or zstd), or an OCI image layout (a directory or a tar). Sandboxes of the old one keep it.
    */
   add(name: string, path: string, options?: AddOptions): Promise<Image>;
   /** @throws RametError `ImageNotFound` */
@@ -36,7 +36,7 @@ export interface ImageStore {
   /** Takes the name away. The files stay until `sweep`. @throws RametError `ImageNotFound` */
   remove(name: string): Promise<void>;
   /**
-   * Keeps the files of an image for as long as the folder `user` exists, also when no name refers to them any more.
+   * Keeps the files of an image for as long as the directory `user` exists, also when no name refers to them any more.
    * @throws RametError `ImageNotFound` if they have just been swept
    */
   hold(image: Pick<Image, "name" | "rootPath">, user: string): Promise<void>;
@@ -48,7 +48,7 @@ export interface ImageStore {
  * ```
  * <dir>/names/<name, percent-encoded>.json     what a name refers to
  * <dir>/roots/<hash>/root                      unpacked root filesystems, immutable
- * <dir>/roots/<hash>/users/                    a link for each folder whose owner uses it
+ * <dir>/roots/<hash>/users/                    a link for each directory whose owner uses it
  * <dir>/staging-*                              being unpacked; swept
  * ```
  */
@@ -142,12 +142,12 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
   };
 }
 
-/** `content` names the folder of files: two images may have the same configuration's digest and yet differ in owners. */
+/** `content` names the directory of files: two images may have the same configuration's digest and yet differ in owners. */
 const Record = z.object({ name: z.string(), digest: z.string(), content: z.string(), config: ImageConfig });
 
 export function imageNotFound(name: string): RametError {
   return new RametError("ImageNotFound", `Getting the image ${name} failed: this machine does not have it`, {
-    hint: `Add it with: ramet local image add ${name} PATH (a root folder, a tar or an OCI layout)`,
+    hint: `Add it with: ramet local image add ${name} PATH (a root directory, a tar or an OCI layout)`,
   });
 }
 
@@ -177,7 +177,7 @@ async function sweepRoot(path: string, dir: string): Promise<void> {
   await rm(join(doomed, ".."), { recursive: true, force: true });
 }
 
-/** Drops the links of folders that are gone, and says whether one is left. */
+/** Drops the links of directories that are gone, and says whether one is left. */
 async function isHeld(path: string): Promise<boolean> {
   const users = join(path, "users");
   let held = false;

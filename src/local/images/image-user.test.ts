@@ -29,7 +29,9 @@ it.each([
 });
 
 it("names the user or group that the image does not know", async () => {
-  await expect(of("nobody")).rejects.toThrow(/python is to run as nobody.*\/etc\/passwd has no user nobody/);
+  await expect(of("nobody")).rejects.toThrow(
+    /Starting the image python as nobody failed.*\/etc\/passwd has no user nobody/,
+  );
   await expect(of("app:wheel")).rejects.toThrow(/\/etc\/group has no group wheel/);
 });
 

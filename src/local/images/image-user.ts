@@ -10,10 +10,10 @@ export interface UserIds {
 }
 
 /**
- * The ids of what an image names as its user (OCI image configuration, `User`): `user`, `uid`, `user:group`, `uid:gid` and
- * mixtures of them, names by the image's own `/etc/passwd` and `/etc/group`. Without a group it is the user's own one, and 0
- * for a number that is no user of the image. Nothing for an image that names nobody.
- * @throws RametError `InvalidArgument` for a name that the image does not know
+ * Resolves an image's user (`User` of the OCI image configuration) to ids: `user`, `uid`, `user:group`, `uid:gid` and
+ * mixtures of them. Names are looked up in the image's `/etc/passwd` and `/etc/group`. Without a group, the user's group is
+ * used, or 0 for a uid that is not in `/etc/passwd`. Undefined for an image without a user.
+ * @throws RametError `InvalidArgument` for an unknown name
  */
 export async function imageUser(image: { name: string; rootPath: string; user: string }): Promise<UserIds | undefined> {
   if (image.user === "") return undefined;
@@ -39,9 +39,9 @@ async function groupId(image: NamedImage, group: string): Promise<number> {
   return gid;
 }
 
-/** The lines of a file of users or groups (passwd(5), group(5)), each as its fields; none where there is no such file. */
+/** The fields of each line of a file of users or groups (passwd(5), group(5)); empty if the file is missing. */
 async function entries(rootPath: string, name: "passwd" | "group"): Promise<string[][]> {
-  // The image is somebody else's: no link in it may lead to a file of this machine.
+  // The image is untrusted: a link in it must not lead to a file of this machine.
   const etc = await directoryInside(rootPath, join(rootPath, "etc"));
   if (etc === undefined) return [];
   const file = await open(join(etc, name), constants.O_RDONLY | constants.O_NOFOLLOW).catch(() => undefined);
@@ -59,7 +59,7 @@ function number(text: string | undefined): number | undefined {
 function unknown(image: NamedImage, what: string, name: string, file: string): RametError {
   return new RametError(
     "InvalidArgument",
-    `The image ${image.name} is to run as ${image.user}, and its ${file} has no ${what} ${name}`,
+    `Starting the image ${image.name} as ${image.user} failed: its ${file} has no ${what} ${name}`,
     { hint: "Set securityContext.runAsUser in the template" },
   );
 }

@@ -9,7 +9,7 @@ import { RametError } from "../../base/errors.ts";
 import type { ImageConfig } from "./image.ts";
 import { directoryInside, isRoot, unpackTar } from "./unpack-tar.ts";
 
-/** Whether a folder is an OCI image layout (image-spec, image-layout.md). */
+/** Whether a directory is an OCI image layout (image-spec, image-layout.md). */
 export async function isOciLayout(directory: string): Promise<boolean> {
   return stat(join(directory, "oci-layout")).then(
     (found) => found.isFile(),
@@ -18,8 +18,8 @@ export async function isOciLayout(directory: string): Promise<boolean> {
 }
 
 /**
- * Unpacks the image of a layout into `root`, an empty folder: the layers in order, each verified by its digest and
- * unpacked by itself before it is merged. `scratch` is used meanwhile; it must lie in the same file system.
+ * Unpacks the image of a layout into `root`, an empty directory. Each layer is verified by its digest and unpacked into
+ * `scratch`, then merged into `root`. Both directories must be in the same file system.
  */
 export async function unpackOciLayout(
   layout: string,
@@ -69,15 +69,15 @@ const Config = z.object({
     .default({}),
 });
 
-/** The manifest for this machine; an index may stand in an index. */
+/** The manifest for this machine's architecture. An index may contain an index. */
 async function chooseManifest(layout: string, index: Index): Promise<Descriptor> {
   const architecture = process.arch === "x64" ? "amd64" : process.arch;
   const fits = ({ platform }: Descriptor): boolean =>
     platform === undefined || (platform.os === "linux" && platform.architecture === architecture);
   const chosen = index.manifests.find(fits);
   if (chosen === undefined) {
-    throw new RametError("InvalidArgument", `The image has no manifest for linux/${architecture}`, {
-      hint: "Copy the image for this architecture, for example with skopeo's --override-arch.",
+    throw new RametError("InvalidArgument", `Reading the image failed: it has no manifest for linux/${architecture}`, {
+      hint: "Copy the image for this architecture, for example with skopeo's --override-arch",
     });
   }
   const isIndex = /image\.index|manifest\.list/.test(chosen.mediaType);
@@ -119,16 +119,19 @@ function through(input: Transform, decompress: Transform): Transform {
 
 function requireDigest(actual: string, { digest }: Descriptor): void {
   if (digest === `sha256:${actual}`) return;
-  throw new RametError("InvalidArgument", `The image's blob ${digest} has other content than its name says`, {
-    hint: "Copy the image again.",
-  });
+  throw new RametError(
+    "InvalidArgument",
+    `Reading the image failed: the content of blob ${digest} does not match its digest`,
+    {
+      hint: "Copy the image again",
+    },
+  );
 }
 
 /**
- * Moves an unpacked layer over the root that the layers below it made, by the rules of OCI's image-spec (layer.md):
- * `.wh.NAME` takes NAME away, `.wh..wh..opq` takes away everything in that folder, folders are merged, anything else
- * replaces what was there. A link to a folder stays one: a layer's `lib/x` goes where `lib` leads, and never out of the
- * root.
+ * Merges an unpacked layer into the root of the layers below it, as OCI's image-spec requires (layer.md): `.wh.NAME` removes
+ * NAME, `.wh..wh..opq` empties its directory, directories are merged, and any other entry replaces the existing one. A
+ * symbolic link to a directory is kept: a layer's `lib/x` is written to the link's target, but never outside the root.
  */
 async function mergeLayer(layer: string, root: string): Promise<void> {
   await mergeDirectory(layer, root, root);
@@ -150,32 +153,32 @@ async function mergeDirectory(layer: string, target: string, root: string): Prom
 
 async function mergeEntry(source: string, target: string, root: string): Promise<void> {
   const added = await lstat(source);
-  const there = await lstat(target).catch(() => undefined);
+  const existing = await lstat(target).catch(() => undefined);
   if (!added.isDirectory()) {
-    if (there !== undefined) await rm(target, { recursive: true });
+    if (existing !== undefined) await rm(target, { recursive: true });
     await rename(source, target);
     return;
   }
-  const linked = there?.isSymbolicLink() === true ? await directoryInside(root, target) : undefined;
+  const linked = existing?.isSymbolicLink() === true ? await directoryInside(root, target) : undefined;
   if (linked !== undefined) {
     await mergeDirectory(source, linked, root);
     return;
   }
-  if (there?.isDirectory() !== true) {
-    if (there !== undefined) await rm(target);
+  if (existing?.isDirectory() !== true) {
+    if (existing !== undefined) await rm(target);
     await mkdir(target);
   }
   await mergeDirectory(source, target, root);
-  await takeOver(added, target);
+  await copyOwnerAndMode(added, target);
 }
 
 function hiddenName(name: string): string {
   const hidden = name.slice(whiteout.length);
   if (hidden !== "" && hidden !== "." && hidden !== "..") return hidden;
-  throw new RametError("InvalidArgument", `The image has a layer with the illegal whiteout ${name}`);
+  throw new RametError("InvalidArgument", `Reading the image failed: a layer has the invalid whiteout ${name}`);
 }
 
-async function takeOver(from: Stats, target: string): Promise<void> {
+async function copyOwnerAndMode(from: Stats, target: string): Promise<void> {
   if (isRoot()) await chown(target, from.uid, from.gid);
   await chmod(target, from.mode & 0o7777);
 }

@@ -7,7 +7,7 @@ import { imageNotFound, type ImageStore } from "./image-store.ts";
 import type { Image } from "./image.ts";
 
 export interface PullOptions {
-  /** Where the download lies meanwhile. */
+  /** Directory for the download. */
   scratch: string;
   environment?: NodeJS.ProcessEnv;
   progress?: (line: string) => void;
@@ -15,16 +15,17 @@ export interface PullOptions {
 }
 
 /**
- * The image of that name: the store's, or else pulled with `skopeo` where that is installed. (`umoci` is not needed: the
- * store unpacks OCI layouts itself.)
+ * Returns the image of that name from the store, or pulls it with `skopeo` if that is installed. (`umoci` is not needed: the
+ * store unpacks OCI layouts.)
  *
- * @throws RametError `ImageNotFound`, saying why it could not be pulled.
+ * @throws RametError `ImageNotFound` with the reason why it cannot be pulled
  */
 export async function getOrPullImage(store: ImageStore, name: string, options: PullOptions): Promise<Image> {
-  const there = await store.find(name);
-  if (there !== undefined) return there;
+  const known = await store.find(name);
+  if (known !== undefined) return known;
   const { progress, signal } = options;
-  if (!(await isOnPath("skopeo", options.environment ?? process.env))) throw notPulled(name, "skopeo is not installed");
+  if (!(await isOnPath("skopeo", options.environment ?? process.env)))
+    throw pullFailed(name, "skopeo is not installed");
   const directory = await mkdtemp(join(options.scratch, "pull-"));
   try {
     progress?.(`Image ${name}: pulling with skopeo`);
@@ -33,7 +34,7 @@ export async function getOrPullImage(store: ImageStore, name: string, options: P
       ...(signal && { signal }),
     }).catch((error: unknown) => {
       signal?.throwIfAborted();
-      throw notPulled(name, RametError.from(error).message, error);
+      throw pullFailed(name, RametError.from(error).message, error);
     });
     return await store.add(name, join(directory, "layout"), { ...(signal && { signal }) });
   } finally {
@@ -41,9 +42,9 @@ export async function getOrPullImage(store: ImageStore, name: string, options: P
   }
 }
 
-function notPulled(name: string, why: string, cause?: unknown): RametError {
+function pullFailed(name: string, why: string, cause?: unknown): RametError {
   const { code, message, hint } = imageNotFound(name);
-  return new RametError(code, `${message}, and pulling it is not possible: ${why}`, {
+  return new RametError(code, `${message}, and pulling it failed: ${why}`, {
     ...(hint === undefined ? {} : { hint }),
     ...(cause === undefined ? {} : { cause }),
   });

@@ -10,9 +10,9 @@ import { openImageStore, type ImageStore } from "./image-store.ts";
 import type { Image } from "./image.ts";
 
 export interface PythonImageOptions {
-  /** Where the image goes. @default the one in Ramet's cache folder */
+  /** Where the image goes. @default the one in Ramet's cache directory */
   store?: ImageStore;
-  /** Ramet's cache folder. */
+  /** Ramet's cache directory. */
   cacheDir?: string;
   progress?: (line: string) => void;
   clock?: Clock;
@@ -22,7 +22,7 @@ export interface PythonImageOptions {
 /** The name of the demo's image. */
 export const pythonImageName = "python";
 
-/** Ramet's own images folder in its cache folder. */
+/** Ramet's own images directory in its cache directory. */
 export function imagesDirectory(cacheDir: string = cacheDirectory()): string {
   return join(cacheDir, "images");
 }
@@ -85,7 +85,7 @@ function notMade(cause: unknown): RametError {
   return new RametError("ImageNotFound", `Making the image python failed: ${RametError.from(cause).message}`, {
     hint:
       "Install mmdebstrap and let apt reach a Debian archive, or give any root filesystem that has python3: " +
-      "ramet local image add python PATH (a root folder, a tar or an OCI layout)",
+      "ramet local image add python PATH (a root directory, a tar or an OCI layout)",
     cause,
   });
 }

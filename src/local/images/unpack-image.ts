@@ -9,10 +9,10 @@ import { isOciLayout, unpackOciLayout } from "./oci-layout.ts";
 import { copyDirectory, isRoot, unpackTar } from "./unpack-tar.ts";
 
 export interface UnpackedImage {
-  /** The root filesystem, inside the staging folder. */
+  /** The root filesystem, below the staging directory. */
   root: string;
   config: ImageConfig;
-  /** The image's own digest. */
+  /** The image's digest. */
   digest: string;
   /** The digest of the files. */
   content: string;
@@ -23,26 +23,26 @@ export interface UnpackOptions {
   signal?: AbortSignal;
 }
 
-/** Unpacks a root folder, a tar of one, or an OCI layout into the folder `staging`, which is the caller's to remove. */
+/** Unpacks a root directory, a tar of one, or an OCI layout into `staging`. The caller removes that directory. */
 export async function unpackImage(path: string, staging: string, options: UnpackOptions): Promise<UnpackedImage> {
   const { signal, write } = options;
   const root = join(staging, "root");
   await mkdir(root, { mode: 0o755 });
   const layout = await fill(path, root, staging, signal);
-  if (!isRoot()) write("All files of the image now belong to you: only root can keep their own owners");
+  if (!isRoot()) write("You are now the owner of all files of the image: only root can keep their owners");
   const scratch = join(staging, "layer");
   const oci = layout === undefined ? undefined : await unpackOciLayout(layout, root, scratch, signal);
   if ((await readdir(root)).length === 0) {
-    throw new RametError("InvalidArgument", `Unpacking the image at ${path} failed: it is empty`);
+    throw new RametError("InvalidArgument", `Unpacking the image at ${path} failed: the image is empty`);
   }
   const content = await treeDigest(root, signal);
   return { root, content, digest: oci?.digest ?? content, config: oci?.config ?? ImageConfig.parse({}) };
 }
 
-/** Puts the files into `root`, or, if what is there is an OCI layout, leaves `root` empty and returns the layout's folder. */
+/** Writes the files to `root`. For an OCI layout, leaves `root` empty and returns the layout's directory. */
 async function fill(path: string, root: string, staging: string, signal?: AbortSignal): Promise<string | undefined> {
   const found = await stat(path).catch((cause: unknown) => {
-    throw new RametError("NotFound", `Reading the image at ${path} failed: there is nothing`, { cause });
+    throw new RametError("NotFound", `Reading the image at ${path} failed: no such file or directory`, { cause });
   });
   if (found.isDirectory()) {
     if (await isOciLayout(path)) return path;
@@ -58,7 +58,7 @@ async function fill(path: string, root: string, staging: string, signal?: AbortS
   return layout;
 }
 
-/** Gzip and Zstandard are known by their first bytes; anything else is given to tar as it is. */
+/** Decompresses Gzip and Zstandard, recognized by their first bytes. Other files are passed to tar unchanged. */
 async function decompressed(path: string): Promise<NodeJS.ReadableStream> {
   const file = await open(path, "r");
   const { buffer } = await file.read(Buffer.alloc(4), 0, 4, 0);
@@ -73,7 +73,7 @@ async function decompressed(path: string): Promise<NodeJS.ReadableStream> {
   return raw;
 }
 
-/** `sha256:` of everything that a program can see of a tree, except times: names, kinds, modes, owners and content. */
+/** `sha256:` digest of a tree's names, file types, modes, owners and contents, without times. */
 async function treeDigest(root: string, signal?: AbortSignal): Promise<string> {
   const hash = createHash("sha256");
   await addDirectory(hash, root, "", signal);

@@ -5,15 +5,15 @@ import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../tools/run-program.ts";
 
 /**
- * Unpacks a tar stream into an empty folder and nowhere else. GNU tar sees to that as long as the folder is empty at the
- * start: it takes `/` and `..` off names, and makes links that lead out only after everything else, so that no file can
- * be written through one. What stands in `dev`, `proc` and `sys` is left out: a sandbox brings its own.
+ * Unpacks a tar stream into an empty directory. GNU tar writes nothing outside of it if it is empty at the start: tar
+ * removes `/` and `..` from names, and creates links to outside last, so that no file is written through one. The contents
+ * of `dev`, `proc` and `sys` are skipped: a sandbox mounts its own.
  *
- * Owners are kept as numbers for root; an ordinary user becomes the owner of everything.
+ * Root keeps the numeric owners; an ordinary user becomes the owner of all files.
  */
 export async function unpackTar(input: NodeJS.ReadableStream, directory: string, signal?: AbortSignal): Promise<void> {
   const owners = isRoot() ? ["--same-owner"] : ["--no-same-owner"];
-  const leftOut = ["dev", "proc", "sys"].flatMap((name) => [`--exclude=./${name}/*`, `--exclude=${name}/*`]);
+  const excluded = ["dev", "proc", "sys"].flatMap((name) => [`--exclude=./${name}/*`, `--exclude=${name}/*`]);
   await runProgram(
     "tar",
     [
@@ -27,36 +27,36 @@ export async function unpackTar(input: NodeJS.ReadableStream, directory: string,
       "--delay-directory-restore",
       ...owners,
       "--anchored",
-      ...leftOut,
+      ...excluded,
     ],
     { input, what: "Unpacking the image", ...(signal && { signal }) },
   ).catch((error: unknown) => {
     throw error instanceof RametError && error.code === "Internal" ? notUnpacked(error) : error;
   });
-  // So that its owner can read all of it and remove it again.
+  // The owner must be able to read and remove everything.
   if (!isRoot()) await runProgram("chmod", ["-R", "u+rwX", directory]);
 }
 
 function notUnpacked(cause: RametError): RametError {
   return new RametError("InvalidArgument", cause.message, {
-    hint: "Give a root folder, a tar of one (plain, gzip or Zstandard), or an OCI image layout.",
+    hint: "Pass a root directory, a tar of one (plain, gzip or Zstandard), or an OCI image layout",
     cause,
   });
 }
 
-/** Copies a folder as `unpackTar` would unpack it; it does not go into other file systems that are mounted in it. */
+/** Copies a directory as `unpackTar` would unpack it, without other file systems that are mounted below it. */
 export async function copyDirectory(source: string, target: string, signal?: AbortSignal): Promise<void> {
-  const leftOut = ["./dev/*", "./proc/*", "./sys/*"].map((pattern) => `--exclude=${pattern}`);
-  const args = ["-c", "-f", "-", "-C", source, "--numeric-owner", "--one-file-system", "--anchored", ...leftOut, "."];
+  const excluded = ["./dev/*", "./proc/*", "./sys/*"].map((pattern) => `--exclude=${pattern}`);
+  const args = ["-c", "-f", "-", "-C", source, "--numeric-owner", "--one-file-system", "--anchored", ...excluded, "."];
   const tar = spawn("tar", args, { stdio: ["ignore", "pipe", "pipe"] });
-  let said = "";
-  tar.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  let stderr = "";
+  tar.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
   const ended = new Promise<string | undefined>((resolve) => {
     tar.once("error", (error) => {
       resolve(error.message);
     });
     tar.once("close", (code) => {
-      resolve(code === 0 ? undefined : said.trim().split("\n").slice(-3).join("; "));
+      resolve(code === 0 ? undefined : stderr.trim().split("\n").slice(-3).join("; "));
     });
   });
   try {
@@ -67,27 +67,27 @@ export async function copyDirectory(source: string, target: string, signal?: Abo
   }
   const failure = await ended;
   if (failure !== undefined) {
-    throw new RametError("InvalidArgument", `Reading the folder ${source} failed: ${failure}`, {
-      hint: "Every file in it must be readable; as an ordinary user, make a tar of it as root and add that.",
+    throw new RametError("InvalidArgument", `Reading the directory ${source} failed: ${failure}`, {
+      hint: "Make every file in it readable, or create a tar of it as root and add that",
     });
   }
 }
 
-/** Whether files can be given to other users here. */
+/** Whether this process can change the owners of files. */
 export function isRoot(): boolean {
   return process.getuid?.() === 0;
 }
 
 /**
- * Follows a path the way a process whose root is `root` would: absolute links begin at `root`, and `..` does not lead out
- * of it. Returns the folder that it ends at, with no link left in it, or nothing if it does not end at a folder.
+ * Resolves a path as a process with the root directory `root` would: absolute links start at `root`, and `..` does not leave
+ * it. Returns the directory without links, or undefined if the path does not lead to a directory.
  */
 export async function directoryInside(root: string, path: string): Promise<string | undefined> {
-  const left = path.slice(root.length).split(sep);
+  const remaining = path.slice(root.length).split(sep);
   const at: string[] = [];
-  // As many links as Linux itself follows (path_resolution(7)).
-  for (let links = 0; left.length > 0;) {
-    const name = left.shift();
+  // Linux follows at most 40 links (path_resolution(7)).
+  for (let links = 0; remaining.length > 0;) {
+    const name = remaining.shift();
     if (name === undefined || name === "" || name === ".") continue;
     if (name === "..") {
       at.pop();
@@ -99,7 +99,7 @@ export async function directoryInside(root: string, path: string): Promise<strin
       if (links > 40) return undefined;
       const target = await readlink(join(root, ...at, name));
       if (target.startsWith(sep)) at.length = 0;
-      left.unshift(...target.split(sep));
+      remaining.unshift(...target.split(sep));
     } else if (found?.isDirectory() === true) at.push(name);
     else return undefined;
   }

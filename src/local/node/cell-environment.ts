@@ -15,9 +15,9 @@ export interface CellEnvironmentOptions {
   /** The resolved variables of the Pod's container. */
   variables: ReadonlyMap<string, string>;
   image: NodeImage;
-  /** The folders of the container's volume mounts as the cell sees them, by the path at which the container has them. */
+  /** The directories of the container's volume mounts as the cell sees them, by the path at which the container has them. */
   mounts: ReadonlyMap<string, string>;
-  /** The Pod's folder as the cell sees it. */
+  /** The Pod's directory as the cell sees it. */
   directory: PodDirectory;
   ip: string;
   tools: CellTools;
@@ -52,7 +52,7 @@ function cellConfig(text: string | undefined): CellConfig {
   }
 }
 
-/** In a Pod the container's mounts are where the Pod says; here they are in the Pod's folder. */
+/** In a Pod the container's mounts are where the Pod says; here they are in the Pod's directory. */
 function withDirectories(config: CellConfig, mounts: ReadonlyMap<string, string>): CellConfig {
   const directoryOf = (source: string): string => {
     const directory = mounts.get(source);

@@ -40,7 +40,7 @@ export async function launchPod(options: LaunchOptions): Promise<LaunchedPod> {
       detached: true,
       stdio: [spare ? "pipe" : "ignore", log, log],
       env: { ...environment, [podDirectoryVariable]: directory.path },
-      // A working folder in what is hidden would be a way back to it.
+      // A working directory in what is hidden would be a way back to it.
       cwd: "/",
     });
   } finally {

@@ -18,7 +18,7 @@ import type { ImageSource } from "./pod.ts";
 import { localNodeName, runLocalNode } from "./run-node.ts";
 import { warmCompileCache } from "./warm-cache.ts";
 
-/** The process `ramet local node`: the node of the cluster in this folder, until `signal` is aborted. */
+/** The process `ramet local node`: the node of the cluster in this directory, until `signal` is aborted. */
 export async function runNodeProcess(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
   const setting = await readSetting(directory.setting);
   const pki = await openPki(join(directory.path, "pki"), () => systemClock.now());

@@ -59,6 +59,6 @@ function neverListened(exit: PodExit, error: { code: string; message: string } |
   return {
     exitCode: exit.exitCode ?? killed,
     reason: error?.code ?? "StartError",
-    message: error?.message ?? "the cell ended before it listened; its log is in the node's folder of the Pod",
+    message: error?.message ?? "the cell ended before it listened; its log is in the node's directory of the Pod",
   };
 }

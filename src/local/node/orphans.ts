@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { identifyProcess, type ProcessIdentity } from "../process-identity.ts";
 
-/** The variable by which every process of a Pod can be told: the Pod's folder on the machine. */
+/** The variable by which every process of a Pod can be told: the Pod's directory on the machine. */
 export const podDirectoryVariable = "RAMET_POD_FOLDER";
 
 /**
- * Processes of Pods in this folder, by the name of the folder in their environment: also those of which a crash left no
+ * Processes of Pods in this directory, by the name of the directory in their environment: also those of which a crash left no
  * record. Found are the outer process of each Pod and what it started with its own environment.
  */
 export function podProcesses(pods: string): { name: string; process: ProcessIdentity }[] {

@@ -15,18 +15,18 @@ export const PodRecord = z.object({
   /** The outer process: with it all of the Pod's processes, mounts and namespaces end. */
   process: ProcessIdentity,
   startedAt: z.string(),
-  /** What its processes have in `RAMET_POD_FOLDER`, where that is not the Pod's folder: the name of the spare it was. */
+  /** What its processes have in `RAMET_POD_FOLDER`, where that is not the Pod's directory: the name of the spare it was. */
   spare: z.string().optional(),
   /** Why the node has ended it, where a probe failed for good. */
   condemned: z.string().optional(),
 });
 export type PodRecord = z.infer<typeof PodRecord>;
 
-/** The folder that a Pod has on the node from its start until the Pod object is gone. */
+/** The directory that a Pod has on the node from its start until the Pod object is gone. */
 export class PodDirectory {
   readonly path: string;
   readonly cell: string;
-  /** Where the cell keeps its state, in a folder that nothing else is written to: the node watches it. */
+  /** Where the cell keeps its state, in a directory that nothing else is written to: the node watches it. */
   readonly stateDirectory: string;
   readonly stateFile: string;
   /** What the cell and link say of themselves. */
@@ -84,7 +84,7 @@ export class PodDirectory {
   }
 }
 
-/** The UIDs of the Pods that have a folder. */
+/** The UIDs of the Pods that have a directory. */
 export function podDirectories(pods: string): string[] {
   mkdirSync(pods, { recursive: true, mode: 0o700 });
   return readdirSync(pods, { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));

@@ -53,7 +53,7 @@ export class PodProcess {
     this.#options = options;
   }
 
-  /** Makes a process that was launched the Pod's, and puts it down in the Pod's folder. */
+  /** Makes a process that was launched the Pod's, and puts it down in the Pod's directory. */
   static start({ launched, identity, ...options }: StartOptions): PodProcess {
     const { child, process } = launched;
     const startedAt = options.clock.now().toISOString();

@@ -182,14 +182,14 @@ export class PodRunner {
     this.#options.images.released?.();
   }
 
-  /** Removes the folders of Pods that a crash kept from being started, and that are gone. */
+  /** Removes the directories of Pods that a crash kept from being started, and that are gone. */
   async #sweep(): Promise<void> {
     const { pods, informer, log } = this.#options;
     for (const uid of podDirectories(pods)) {
       if (this.#processes.has(uid) || informer.store.byUid(uid) !== undefined || this.#options.spares.has(uid))
         continue;
       await new PodDirectory(pods, uid).remove().catch((error: unknown) => {
-        log.warn({ uid, error: RametError.from(error).message }, "a Pod's folder could not be removed");
+        log.warn({ uid, error: RametError.from(error).message }, "a Pod's directory could not be removed");
       });
     }
   }

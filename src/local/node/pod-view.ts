@@ -8,20 +8,20 @@ export interface MachineView {
   hidden: readonly string[];
   /** What every cell may read within them. */
   shared: readonly string[];
-  /** The store's folder, of which a cell sees its own namespace's folder only. */
+  /** The store's directory, of which a cell sees its own namespace's directory only. */
   store: string;
 }
 
-/** The Pod's folder as its cell sees it. Paths of Unix sockets end at 107 bytes, and the folder itself may lie deep. */
+/** The Pod's directory as its cell sees it. Paths of Unix sockets end at 107 bytes, and the directory itself may lie deep. */
 export const directoryInside = new PodDirectory("/run/ramet", ".");
 
-/** The path that something in a Pod's folder has for its cell. */
+/** The path that something in a Pod's directory has for its cell. */
 export function pathInside(directory: PodDirectory, path: string): string {
   return path.startsWith(directory.path + sep) ? directoryInside.path + path.slice(directory.path.length) : path;
 }
 
 /**
- * The folder to hide for a cluster in this folder: the one of all this user's clusters, or the cluster's own where
+ * The directory to hide for a cluster in this directory: the one of all this user's clusters, or the cluster's own where
  * something that cells need lies beside it.
  */
 export function hiddenDirectory(cluster: string, needed: readonly string[]): string {
@@ -46,7 +46,7 @@ export function viewFlags(view: MachineView, directory: PodDirectory, namespace:
 }
 
 /**
- * The namespace's folder in the store, made if it is not there, so that it can be shown before the first checkpoint. Where
+ * The namespace's directory in the store, made if it is not there, so that it can be shown before the first checkpoint. Where
  * the store is away nothing is made in its place: the cell then has none, and a checkpoint of it says so.
  */
 function namespaceDirectory(store: string, namespace: string): string | undefined {

@@ -25,7 +25,7 @@ export interface PodVolumesOptions {
 }
 
 /**
- * Makes the Pod's volumes in its folder, and answers the host folder of each of the container's mounts by the path at which
+ * Makes the Pod's volumes in its directory, and answers the host directory of each of the container's mounts by the path at which
  * the container has it. ConfigMaps and Secrets are as they were when the Pod started.
  * @throws RametError `NotFound` for an object that is not there
  */
@@ -47,7 +47,7 @@ export async function podVolumes(
   return mounts;
 }
 
-/** Whether the volume is a folder of the Pod's; the image volume is none. */
+/** Whether the volume is a directory of the Pod's; the image volume is none. */
 async function make(pod: NodePod, volume: Volume, path: string, objects: PodObjects): Promise<boolean> {
   const { namespace } = pod.metadata;
   if (volume["emptyDir"] !== undefined) {
@@ -99,7 +99,7 @@ async function subDirectory(
   // After the expansion the API server's own check no longer holds.
   if (!path.startsWith(`${volume}/`))
     throw new RametError("InvalidArgument", `subPath ${expanded} leads out of its volume`);
-  // A file of a ConfigMap is there; a folder of an emptyDir is made, as a kubelet does.
+  // A file of a ConfigMap is there; a directory of an emptyDir is made, as a kubelet does.
   await mkdir(path, { recursive: true }).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
   });

@@ -31,12 +31,12 @@ export function graceMilliseconds(pod: NodePod | undefined): number {
   return seconds * 1000;
 }
 
-/** An image that the machine has, as a folder. */
+/** An image that the machine has, as a directory. */
 export interface NodeImage {
   rootPath: string;
   config: Omit<ImageConfig, "digest">;
   digest: string;
-  /** Keeps it on the machine as long as that folder exists. @throws RametError `ImageNotFound` if it has just gone */
+  /** Keeps it on the machine as long as that directory exists. @throws RametError `ImageNotFound` if it has just gone */
   hold?(directory: string): Promise<void>;
 }
 

@@ -21,7 +21,7 @@ const podGraceMilliseconds = 5_000;
 
 export interface LocalNodeOptions {
   client: KubeClient;
-  /** The cluster's folder; Pods have theirs in `pods`. */
+  /** The cluster's directory; Pods have theirs in `pods`. */
   dir: string;
   images: ImageSource;
   tools: CellTools;

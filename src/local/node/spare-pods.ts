@@ -7,7 +7,7 @@ import { PodDirectory } from "./pod-directory.ts";
 import { directoryInside, type MachineView } from "./pod-view.ts";
 
 export interface SparePodsOptions {
-  /** The folder of all Pods' folders. */
+  /** The directory of all Pods' directories. */
   pods: string;
   link: string;
   cell: readonly string[];
@@ -19,7 +19,7 @@ export interface SparePodsOptions {
   log: Log;
 }
 
-/** What folders of spares are called, so that none is taken for a Pod's. */
+/** What directories of spares are called, so that none is taken for a Pod's. */
 const prefix = "spare-";
 /** A Pod that is ready has a program that starts: it needs the processor more than its successor does. */
 const refillMilliseconds = 500;
@@ -94,14 +94,14 @@ export class SparePods {
     }
   }
 
-  /** A spare for the Pod of this namespace whose folder this is, if one is left: it moves there. `give` is to be called once. */
+  /** A spare for the Pod of this namespace whose directory this is, if one is left: it moves there. `give` is to be called once. */
   take(
     directory: PodDirectory,
     namespace: string,
   ): (LaunchedPod & { name: string; give(environment: Record<string, string>): void }) | undefined {
     this.#dropEnded();
     this.#namespace = namespace;
-    // One that has not come so far as to tell its state still needs its folder under its old name.
+    // One that has not come so far as to tell its state still needs its directory under its old name.
     const spare = this.#spares.find((one) => one.namespace === namespace && existsSync(one.directory.stateFile));
     this.#options.clock.schedule(patienceMilliseconds, () => void this.fill());
     if (spare === undefined) return undefined;
@@ -120,12 +120,12 @@ export class SparePods {
     for (const { directory } of ended) void directory.remove();
   }
 
-  /** Whether a folder of this name is a spare's. */
+  /** Whether a directory of this name is a spare's. */
   has(name: string): boolean {
     return this.#spares.some((spare) => spare.name === name);
   }
 
-  /** Ends the spares and removes their folders. */
+  /** Ends the spares and removes their directories. */
   async stop(): Promise<void> {
     this.#stopped = true;
     const spares = this.#spares;

@@ -17,7 +17,7 @@ import type { ImageSource, NodeImage, NodePod, PodObjects } from "./pod.ts";
 import type { SparePods } from "./spare-pods.ts";
 
 export interface PodStarterOptions {
-  /** The folder of all Pods' folders. */
+  /** The directory of all Pods' directories. */
   pods: string;
   images: ImageSource;
   objects: PodObjects;

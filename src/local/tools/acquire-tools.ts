@@ -17,7 +17,7 @@ export interface AcquireOptions<Name extends string> {
   /** Gets a line for each step of each tool. */
   progress?: (line: string) => void;
   signal?: AbortSignal;
-  /** Ramet's cache folder. @default `ramet` in the user's cache folder */
+  /** Ramet's cache directory. @default `ramet` in the user's cache directory */
   cacheDir?: string;
   /** Read for `PATH`, `KUBEBUILDER_ASSETS` and `XDG_CACHE_HOME`. @default this process's */
   environment?: NodeJS.ProcessEnv;
@@ -129,7 +129,7 @@ async function keepFromPruning(path: string, clock: Clock): Promise<void> {
 function missingTools(failures: string[]): RametError {
   return new RametError("ToolMissing", `Getting what Ramet runs on failed: ${failures.join(" | ")}`, {
     hint:
-      "Do one of these: put the programs on your PATH; set KUBEBUILDER_ASSETS to a folder that has etcd and " +
+      "Do one of these: put the programs on your PATH; set KUBEBUILDER_ASSETS to a directory that has etcd and " +
       "kube-apiserver; install Go 1.26 or newer; or connect this machine to the internet (HTTPS_PROXY is honoured)",
   });
 }
@@ -163,12 +163,12 @@ function given(environment: NodeJS.ProcessEnv, name: string): string | undefined
 }
 
 interface PruneOptions {
-  /** The folder of one tool in the cache, with a folder for each version. */
+  /** The directory of one tool in the cache, with a directory for each version. */
   parent: string;
   /** The version that was just made. */
   current: string;
   now: Date;
-  /** Whether something still runs from this folder. @default a look at this machine's processes */
+  /** Whether something still runs from this directory. @default a look at this machine's processes */
   isInUse?: (directory: string) => Promise<boolean>;
 }
 
@@ -177,7 +177,7 @@ const keptMilliseconds = 24 * 60 * 60 * 1000;
 
 /**
  * Removes other versions of a tool that nobody has asked for in a day and that nothing runs from. Who asks for one sets the
- * folder's modification time. Returns the versions that went.
+ * directory's modification time. Returns the versions that went.
  */
 export async function pruneBuilds(options: PruneOptions): Promise<string[]> {
   const { parent, current, now, isInUse = isUsedByProcess } = options;

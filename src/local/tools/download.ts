@@ -18,7 +18,7 @@ export interface DownloadOptions {
 
 /** Downloads official releases. A host that could not be reached is not tried again by the same downloader. */
 export interface Downloader {
-  /** Puts the release's files into `folder`, checked against the published checksum. */
+  /** Puts the release's files into `directory`, checked against the published checksum. */
   fetchInto(directory: string, name: string, release: Release, options: DownloadOptions): Promise<void>;
   close(): Promise<void>;
 }

@@ -19,7 +19,7 @@ export interface MakeOptions {
 }
 
 /**
- * Downloads a tool's official release, or builds it, into `<parent>/<version>`. It is made in a folder beside that one,
+ * Downloads a tool's official release, or builds it, into `<parent>/<version>`. It is made in a directory beside that one,
  * which takes the name in one step; the caller holds the tool's lock. Returns how it was got.
  */
 export async function makeTool(tool: Tool, parent: string, options: MakeOptions): Promise<string> {

@@ -7,7 +7,7 @@ import { userDirectory } from "../user-directory.ts";
 export interface Tool {
   /** The program's file name. */
   name: string;
-  /** The version that is pinned: the name of its folder in the cache. */
+  /** The version that is pinned: the name of its directory in the cache. */
   version: string;
   /** Whether the program at `path`, which printed this at `--version`, will do. Absent: only the cache is looked in. */
   fits?: (printed: string, path: string) => boolean | Promise<boolean>;
@@ -24,7 +24,7 @@ export interface Release {
 }
 
 export interface GoBuild {
-  /** Folder of the Go module, absolute. */
+  /** Directory of the Go module, absolute. */
   module: string;
   /** Import path of the program. */
   package: string;
@@ -51,12 +51,12 @@ export function cachedToolVersion(path: string, directory: string): string | und
 
 const Manifest = z.object({ name: z.string().optional() });
 
-/** The folder of this package: the one with `native` and `tools`, whether this runs from `src` or bundled from `dist`. */
+/** The directory of this package: the one with `native` and `tools`, whether this runs from `src` or bundled from `dist`. */
 export function packageRoot(from: string = import.meta.dirname): string {
   const manifest = join(from, "package.json");
   if (existsSync(manifest) && Manifest.parse(JSON.parse(readFileSync(manifest, "utf8"))).name === "ramet") return from;
   const parent = dirname(from);
-  if (parent === from) throw new TypeError("the folder of the package `ramet` was not found above its own code");
+  if (parent === from) throw new TypeError("the directory of the package `ramet` was not found above its own code");
   return packageRoot(parent);
 }
 
