@@ -1,12 +1,11 @@
-import { access } from "node:fs/promises";
 import { homedir } from "node:os";
-import { delimiter, join } from "node:path";
 import { type KindNames, version } from "../../src/api/schema/kind.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { type Connection, inClusterConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { connectionFromKubeconfig, type KubeconfigSource, namespaceFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { existingPaths, type KubeconfigSource, kubeconfigPaths } from "../../src/kube/kubeconfig-files.ts";
+import { connectionFromKubeconfig, namespaceFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { ResourceRef } from "../../src/kube/resource-ref.ts";
 import type { HandlerContext } from "./handler.ts";
 
@@ -58,14 +57,12 @@ async function sourceOf(env: ClusterEnvironment): Promise<KubeconfigSource | und
   const kubeconfig = given(env, "kubeconfig");
   if (kubeconfig !== undefined && isText(kubeconfig)) return { text: kubeconfig };
   if (kubeconfig !== undefined) return { path: kubeconfig.replace(/^~(?=\/|$)/, homedir()) };
-  const paths = defaultPaths(env);
-  const are = await Promise.all(paths.map(exists));
-  return are.includes(true) ? { path: paths.filter((_, index) => are[index]) } : undefined;
+  const path = await existingPaths(defaultPaths(env));
+  return path.length > 0 ? { path } : undefined;
 }
 
 function defaultPaths({ environment }: ClusterEnvironment): string[] {
-  const listed = (environment["KUBECONFIG"] ?? "").split(delimiter).filter((path) => path !== "");
-  return listed.length > 0 ? listed : [join(environment["HOME"] ?? homedir(), ".kube", "config")];
+  return kubeconfigPaths(environment, environment["HOME"] ?? homedir());
 }
 
 /** As the provider reads its configuration, in which what is empty is not given. */
@@ -84,13 +81,6 @@ function inCluster({ environment }: ClusterEnvironment): Promise<Connection> {
 
 function isText(kubeconfig: string): boolean {
   return kubeconfig.includes("\n") || kubeconfig.trimStart().startsWith("{");
-}
-
-function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }
 
 /** Where the API server has the objects of one of Ramet's kinds. */

@@ -126,7 +126,7 @@ describe("ramet", () => {
   it("says what to do when there is no cluster", async () => {
     const { exitCode, stderr } = await run("sandbox", "ls");
     expect(exitCode).toBe(3);
-    expect(stderr).toMatch(/^error: No cluster is known.*\nRun `ramet local up`.*\n\[NotFound\]\n$/);
+    expect(stderr).toMatch(/^error: Cannot find a cluster.*\nRun `ramet local up`.*\n\[NotFound\]\n$/);
   });
 
   it("tells of errors in JSON where the output is JSON", async () => {

@@ -3,19 +3,30 @@ import { RametError } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
 import { staticCredentials, tokenFileCredentials, type Credentials } from "./credentials.ts";
 
-/** How to reach one API server, and as whom. */
+/** How to reach one API server, and the user to authenticate as. */
 export interface Connection {
   /** Such as `https://10.0.0.1:6443`. */
   server: string;
-  /** The certificate authority that the server's certificate must come from, PEM; without it, the system's. */
+  /** The certificate authority that signed the server's certificate, PEM. @default the system's certificate authorities */
   ca?: string;
   insecureSkipTlsVerify?: boolean;
-  /** The name that the server's certificate must bear, if it is not the host of `server`. */
+  /** The name to expect in the server's certificate. @default the host of `server` */
   tlsServerName?: string;
+  /** `http:` or `https:`. */
   proxyUrl?: string;
-  /** The namespace of whoever names none. */
+  /** The namespace of requests that name none. */
   namespace: string;
   credentials: Credentials;
+  /** Whom requests are made for. @default the user that the credentials identify */
+  impersonate?: Impersonation;
+}
+
+/** https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation */
+export interface Impersonation {
+  user: string;
+  uid?: string;
+  groups: readonly string[];
+  extra: Readonly<Record<string, readonly string[]>>;
 }
 
 export interface ExplicitConnection {
@@ -55,10 +66,8 @@ export async function inClusterConnection(options: InClusterOptions): Promise<Co
   if (host === undefined) {
     throw new RametError(
       "InvalidArgument",
-      "No Kubernetes cluster is known: this is no Pod, and no kubeconfig was given",
-      {
-        hint: "Name one with --kubeconfig or KUBECONFIG, or start one with: ramet local up.",
-      },
+      "Cannot connect to Kubernetes: this process does not run in a Pod, and there is no kubeconfig",
+      { hint: "Set --kubeconfig or KUBECONFIG, or start a local cluster with: ramet local up" },
     );
   }
   const [ca, namespace] = await Promise.all([

@@ -50,12 +50,18 @@ export interface ExecPlugin {
   args: string[];
   env: { name: string; value: string }[];
   installHint?: string;
+  /** What the plugin learns of the cluster (`spec.cluster` of its ExecCredential), if it asks for that. */
+  cluster?: object;
 }
 
 /** Credentials that a program prints (`aws eks get-token`, `gke-gcloud-auth-plugin`, …); they are kept until they expire. */
 export function execCredentials(plugin: ExecPlugin): Credentials {
   // Some plugins, GKE's among them, refuse to run without this variable, and client-node does not set it.
-  const info = { apiVersion: plugin.apiVersion, kind: "ExecCredential", spec: { interactive: false } };
+  const info = {
+    apiVersion: plugin.apiVersion,
+    kind: "ExecCredential",
+    spec: { interactive: false, cluster: plugin.cluster },
+  };
   const user = {
     name: "exec",
     exec: { ...plugin, env: [...plugin.env, { name: "KUBERNETES_EXEC_INFO", value: JSON.stringify(info) }] },

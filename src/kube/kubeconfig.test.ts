@@ -155,7 +155,71 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
     });
   });
 
-  it("names what is missing or not legal", async () => {
+  it("reads whom to impersonate", async () => {
+    const user = {
+      token: "t",
+      as: "jane",
+      "as-groups": ["dev", "ops"],
+      "as-uid": "7",
+      "as-user-extra": { "example.com/Team": ["a"] },
+    };
+    expect((await connectionFromKubeconfig({ path: await kubeconfig(user) })).impersonate).toEqual({
+      user: "jane",
+      groups: ["dev", "ops"],
+      uid: "7",
+      extra: { "example.com/Team": ["a"] },
+    });
+    const path = await kubeconfig({ token: "t", "as-groups": ["dev"] });
+    await expect(connectionFromKubeconfig({ path })).rejects.toMatchObject({
+      code: "InvalidArgument",
+      message: expect.stringContaining("without as") as string,
+    });
+  });
+
+  it("combines a client certificate with a token file", async () => {
+    await writeFile(join(directory, "token"), "t");
+    const user = { tokenFile: "token", "client-certificate-data": base64("CERT"), "client-key-data": base64("KEY") };
+    const { credentials } = await connectionFromKubeconfig({ path: await kubeconfig(user) });
+    expect(await credentials.current(false)).toEqual({ token: "t", cert: "CERT", key: "KEY" });
+  });
+
+  it("passes the cluster to an exec plugin that asks for it", async () => {
+    const exec = {
+      apiVersion: "client.authentication.k8s.io/v1",
+      command: process.execPath,
+      args: [
+        "-e",
+        `const { spec } = JSON.parse(process.env.KUBERNETES_EXEC_INFO);
+         console.log(JSON.stringify({ status: { token: JSON.stringify(spec.cluster) } }));`,
+      ],
+      provideClusterInfo: true,
+    };
+    const cluster = {
+      "certificate-authority-data": base64("CA"),
+      extensions: [{ name: "client.authentication.k8s.io/exec", extension: { audience: "x" } }],
+    };
+    const { credentials } = await connectionFromKubeconfig({ path: await kubeconfig({ exec }, cluster) });
+    const { token } = await credentials.current(false);
+    expect(JSON.parse(token ?? "")).toEqual({
+      server: "https://10.0.0.1:6443/",
+      "certificate-authority-data": base64("CA"),
+      config: { audience: "x" },
+    });
+  });
+
+  it.each([
+    ["username", { username: "u", password: "p" }, {}],
+    ["auth-provider", { "auth-provider": { name: "gcp" } }, {}],
+    ["interactiveMode", { exec: { apiVersion: "v1", command: "x", interactiveMode: "Always" } }, {}],
+    ["proxy-url", { token: "t" }, { "proxy-url": "socks5://127.0.0.1:1080" }],
+  ])("rejects %s, which is not supported", async (field, user, cluster) => {
+    await expect(connectionFromKubeconfig({ path: await kubeconfig(user, cluster) })).rejects.toMatchObject({
+      code: "InvalidArgument",
+      message: expect.stringContaining(field) as string,
+    });
+  });
+
+  it("names what is missing or invalid", async () => {
     await expect(connectionFromKubeconfig({ path: join(directory, "none") })).rejects.toMatchObject({
       code: "NotFound",
     });
@@ -163,7 +227,7 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
     await expect(connectionFromKubeconfig({ path })).rejects.toMatchObject({ code: "InvalidArgument" });
     await expect(connectionFromKubeconfig({ path, context: "nowhere" })).rejects.toMatchObject({
       message: expect.stringContaining('no context named "nowhere"') as string,
-      hint: "It has: here, there.",
+      hint: "Choose one of: here, there",
     });
     await writeFile(path, "clusters: 7");
     await expect(connectionFromKubeconfig({ path })).rejects.toMatchObject({

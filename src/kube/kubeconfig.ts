@@ -1,10 +1,8 @@
 import { readFile } from "node:fs/promises";
-import { dirname, resolve } from "node:path";
-import { parse } from "yaml";
-import * as z from "zod";
+import { resolve } from "node:path";
 import { RametError } from "../base/errors.ts";
 import { systemClock, type Clock } from "../base/clock.ts";
-import type { Connection } from "./connection.ts";
+import type { Connection, Impersonation } from "./connection.ts";
 import {
   execCredentials,
   staticCredentials,
@@ -12,37 +10,49 @@ import {
   type Credentials,
   type CredentialValues,
 } from "./credentials.ts";
+import {
+  entryNamed,
+  readKubeconfig,
+  type KubeconfigCluster,
+  type KubeconfigSource,
+  type KubeconfigUser,
+  type MergedKubeconfig,
+} from "./kubeconfig-files.ts";
 
-/** Which kubeconfig, and what of it. */
+/** Which kubeconfig to read, and which of its contexts to use. */
 export type KubeconfigOptions = KubeconfigSource & {
   /** @default the current context */
   context?: string;
-  /** In the place of the context's. @default the context's */
+  /** Replaces the context's cluster. @default the context's cluster */
   cluster?: string;
   clock?: Clock;
 };
 
-/** Of several files, what the first of them says of a name counts, as it does for kubectl. A text may stand for a file. */
-export type KubeconfigSource = { path: string | readonly string[] } | { text: string };
-
 /**
  * Reads the connection of one context of a kubeconfig: inline data and files, client certificates, tokens, token
- * files and exec plugins. Relative paths are relative to their file, as they are for kubectl; those of a text to the working folder.
+ * files, exec plugins and impersonation. Relative paths are relative to the file that contains them, as in kubectl,
+ * and in a text to the working directory.
  *
- * @throws RametError `NotFound` without such a file or context, `InvalidArgument` if the file is no kubeconfig or asks
- *   for something that is not supported (user name and password, and the auth providers that Kubernetes removed in 1.26)
+ * @throws RametError `NotFound` if the file or the context does not exist, `InvalidArgument` if the file is not a
+ *   kubeconfig or has a field that Ramet does not support (user name and password, and the auth providers that
+ *   Kubernetes removed in 1.26)
  */
 export async function connectionFromKubeconfig(options: KubeconfigOptions): Promise<Connection> {
   const config = await readKubeconfig(options);
-  const context = contextIn(config, options);
+  const { origin } = config;
+  const context = contextOf(config, options);
   const clusterName = options.cluster ?? context.cluster;
-  const { cluster, directory } = named(config.clusters, clusterName, "cluster", config.origin);
-  const user = context.user === undefined ? nobody : named(config.users, context.user, "user", config.origin);
+  const { cluster, directory } = entryNamed(config.clusters, clusterName, { noun: "cluster", origin });
+  const user =
+    context.user === undefined ? anonymous : entryNamed(config.users, context.user, { noun: "user", origin });
+  rejectUnsupported(cluster, user.user, origin);
   const ca = await inlineOrFile(cluster["certificate-authority-data"], cluster["certificate-authority"], directory);
+  const impersonate = impersonationOf(user.user, origin);
   return {
     server: cluster.server.replace(/\/+$/, ""),
-    namespace: context.namespace ?? "default",
-    credentials: await credentialsOf(user.user, user.directory, options.clock ?? systemClock),
+    namespace: namespaceOf(context) ?? "default",
+    credentials: await credentialsOf(user, { cluster, ca }, options.clock ?? systemClock),
+    ...(impersonate === undefined ? {} : { impersonate }),
     ...(ca === undefined ? {} : { ca }),
     ...(cluster["insecure-skip-tls-verify"] === true ? { insecureSkipTlsVerify: true } : {}),
     ...(cluster["tls-server-name"] === undefined ? {} : { tlsServerName: cluster["tls-server-name"] }),
@@ -50,145 +60,113 @@ export async function connectionFromKubeconfig(options: KubeconfigOptions): Prom
   };
 }
 
-/** The namespace of one context of a kubeconfig; undefined where that has none. @throws as `connectionFromKubeconfig` */
+/** The namespace of one context of a kubeconfig; undefined if it sets none. @throws as `connectionFromKubeconfig` */
 export async function namespaceFromKubeconfig(options: KubeconfigOptions): Promise<string | undefined> {
-  return contextIn(await readKubeconfig(options), options).namespace;
+  return namespaceOf(contextOf(await readKubeconfig(options), options));
 }
 
-function contextIn(config: Merged, { context }: KubeconfigOptions) {
-  return named(config.contexts, context ?? config["current-context"], "context", config.origin).context;
+function contextOf(config: MergedKubeconfig, { context }: KubeconfigOptions) {
+  const { origin } = config;
+  return entryNamed(config.contexts, context ?? config["current-context"], { noun: "context", origin }).context;
 }
 
-const User = z.looseObject({
-  token: z.string().optional(),
-  tokenFile: z.string().optional(),
-  "client-certificate": z.string().optional(),
-  "client-certificate-data": z.string().optional(),
-  "client-key": z.string().optional(),
-  "client-key-data": z.string().optional(),
-  exec: z
-    .looseObject({
-      apiVersion: z.string(),
-      command: z.string().min(1),
-      args: z.array(z.string()).nullish(),
-      env: z.array(z.object({ name: z.string(), value: z.string() })).nullish(),
-      installHint: z.string().optional(),
-    })
-    .optional(),
-  username: z.string().optional(),
-  "auth-provider": z.unknown().optional(),
-});
-type User = z.infer<typeof User>;
-
-const Kubeconfig = z.looseObject({
-  "current-context": z.string().default(""),
-  contexts: lists(
-    z.object({
-      name: z.string(),
-      context: z.looseObject({ cluster: z.string(), user: z.string().optional(), namespace: z.string().optional() }),
-    }),
-  ),
-  clusters: lists(
-    z.object({
-      name: z.string(),
-      cluster: z.looseObject({
-        server: z.url(),
-        "certificate-authority": z.string().optional(),
-        "certificate-authority-data": z.string().optional(),
-        "insecure-skip-tls-verify": z.boolean().optional(),
-        "tls-server-name": z.string().optional(),
-        "proxy-url": z.string().optional(),
-      }),
-    }),
-  ),
-  users: lists(z.object({ name: z.string(), user: User.nullish().transform((user) => user ?? {}) })),
-});
-type Kubeconfig = z.infer<typeof Kubeconfig>;
-
-/** Files that are merged need not have all of them. */
-function lists<T extends z.ZodType>(entry: T) {
-  return z
-    .array(entry)
-    .nullish()
-    .transform((entries) => entries ?? []);
+function namespaceOf({ namespace }: { namespace?: string | undefined }): string | undefined {
+  return namespace === "" ? undefined : namespace;
 }
 
-/** Of several files: the entries of all of them in their order, each with the folder that its relative paths are relative to. */
-interface Merged extends Pick<Kubeconfig, "current-context" | "contexts"> {
-  clusters: (Kubeconfig["clusters"][number] & { directory: string })[];
-  users: (Kubeconfig["users"][number] & { directory: string })[];
-  /** What to call it in messages. */
-  origin: string;
-}
+const anonymous: MergedKubeconfig["users"][number] = { name: "", user: {}, directory: "." };
 
-async function readKubeconfig(source: KubeconfigSource): Promise<Merged> {
-  if ("text" in source) return merged("given as text", [{ ...parsed(source.text, "given as text"), directory: "." }]);
-  const paths = [source.path].flat();
-  const read = async (path: string) => ({ ...parsed(await textOf(path), path), directory: dirname(resolve(path)) });
-  return merged(paths.join(" and "), await Promise.all(paths.map(read)));
-}
-
-function merged(origin: string, configs: readonly (Kubeconfig & { directory: string })[]): Merged {
-  return {
-    origin,
-    "current-context": configs.map((one) => one["current-context"]).find((name) => name !== "") ?? "",
-    contexts: configs.flatMap(({ contexts }) => contexts),
-    clusters: configs.flatMap(({ clusters, directory }) => clusters.map((one) => ({ ...one, directory }))),
-    users: configs.flatMap(({ users, directory }) => users.map((one) => ({ ...one, directory }))),
-  };
-}
-
-async function textOf(path: string): Promise<string> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    throw new RametError("NotFound", `The kubeconfig ${path} cannot be read: ${String(error)}`, { cause: error });
+function rejectUnsupported(cluster: KubeconfigCluster, user: KubeconfigUser, origin: string): void {
+  const login = (["username", "password", "auth-provider"] as const).find((field) => user[field] !== undefined);
+  if (login !== undefined) {
+    throw unsupported(origin, `the user's ${login}`, "Use a token, a client certificate or an exec plugin");
+  }
+  if (user.exec?.interactiveMode === "Always") {
+    throw unsupported(origin, 'the exec plugin\'s interactiveMode "Always"', "Use a plugin that needs no terminal");
+  }
+  const proxy = cluster["proxy-url"];
+  if (proxy !== undefined && !/^https?:\/\//.test(proxy)) {
+    throw unsupported(origin, `the cluster's proxy-url ${JSON.stringify(proxy)}`, "Use an http or https proxy");
   }
 }
 
-function parsed(text: string, origin: string): Kubeconfig {
-  try {
-    return Kubeconfig.parse(parse(text) ?? {});
-  } catch (error) {
-    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
-    throw new RametError("InvalidArgument", `The kubeconfig ${origin} is not legal: ${why}`, { cause: error });
-  }
-}
-
-function named<T extends { name: string }>(entries: readonly T[], name: string, what: string, origin: string): T {
-  const found = entries.find((entry) => entry.name === name);
-  if (found !== undefined) return found;
-  const known = entries.map((entry) => entry.name).join(", ");
-  throw new RametError("NotFound", `The kubeconfig ${origin} has no ${what} named "${name}"`, {
-    hint: known === "" ? `It has no ${what} at all.` : `It has: ${known}.`,
+function unsupported(origin: string, what: string, hint: string): RametError {
+  return new RametError("InvalidArgument", `Cannot use the kubeconfig ${origin}: Ramet does not support ${what}`, {
+    hint,
   });
 }
 
-async function credentialsOf(user: User, directory: string, clock: Clock): Promise<Credentials> {
-  if (user.exec !== undefined) {
-    const { apiVersion, command, args, env, installHint } = user.exec;
-    return execCredentials({
-      apiVersion,
-      // A path with a slash is relative to the kubeconfig; a bare name is looked for in PATH.
-      command: command.includes("/") ? resolve(directory, command) : command,
-      args: args ?? [],
-      env: env ?? [],
-      ...(installHint === undefined ? {} : { installHint }),
-    });
-  }
-  if (user.tokenFile !== undefined) return tokenFileCredentials(resolve(directory, user.tokenFile), clock);
-  if (user.username !== undefined || user["auth-provider"] !== undefined) {
-    throw new RametError("InvalidArgument", "The kubeconfig's user logs in with a password or an auth-provider", {
-      hint: "Use a token, a client certificate or an exec plugin.",
-    });
-  }
+function impersonationOf(user: KubeconfigUser, origin: string): Impersonation | undefined {
+  const { as, "as-uid": uid } = user;
+  const groups = user["as-groups"] ?? [];
+  const extra = user["as-user-extra"] ?? {};
+  if (as !== undefined && as !== "") return { user: as, groups, extra, ...(uid === undefined ? {} : { uid }) };
+  if ((uid ?? "") === "" && groups.length === 0 && Object.keys(extra).length === 0) return undefined;
+  throw new RametError(
+    "InvalidArgument",
+    `Cannot use the kubeconfig ${origin}: it has as-uid, as-groups or as-user-extra without as`,
+    { hint: "Add the user to impersonate as: as" },
+  );
+}
+
+interface ClusterAccess {
+  cluster: KubeconfigCluster;
+  /** PEM. */
+  ca: string | undefined;
+}
+
+async function credentialsOf(
+  { user, directory }: MergedKubeconfig["users"][number],
+  access: ClusterAccess,
+  clock: Clock,
+): Promise<Credentials> {
   const cert = await inlineOrFile(user["client-certificate-data"], user["client-certificate"], directory);
   const key = await inlineOrFile(user["client-key-data"], user["client-key"], directory);
-  const values: CredentialValues = {};
-  if (user.token !== undefined) values.token = user.token;
-  if (cert !== undefined) values.cert = cert;
-  if (key !== undefined) values.key = key;
-  return staticCredentials(values);
+  const certificate: CredentialValues = {
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+  };
+  if (user.exec !== undefined && user.exec !== null) {
+    return withCertificate(certificate, execCredentials(pluginOf(user.exec, directory, access)));
+  }
+  if (user.tokenFile !== undefined) {
+    return withCertificate(certificate, tokenFileCredentials(resolve(directory, user.tokenFile), clock));
+  }
+  return staticCredentials({ ...certificate, ...(user.token === undefined ? {} : { token: user.token }) });
+}
+
+/** Adds the user's own certificate to renewable credentials, which may bring a newer one. */
+function withCertificate(certificate: CredentialValues, renewable: Credentials): Credentials {
+  return {
+    renewable: renewable.renewable,
+    current: async (fresh) => ({ ...certificate, ...(await renewable.current(fresh)) }),
+  };
+}
+
+function pluginOf(exec: NonNullable<KubeconfigUser["exec"]>, directory: string, access: ClusterAccess) {
+  const { apiVersion, command, args, env, installHint, provideClusterInfo } = exec;
+  return {
+    apiVersion,
+    // A path with a slash is relative to the kubeconfig; a bare name is searched for in PATH.
+    command: command.includes("/") ? resolve(directory, command) : command,
+    args: args ?? [],
+    env: env ?? [],
+    ...(installHint === undefined ? {} : { installHint }),
+    ...(provideClusterInfo === true ? { cluster: execCluster(access) } : {}),
+  };
+}
+
+/** `spec.cluster` of an ExecCredential (https://kubernetes.io/docs/reference/config-api/client-authentication.v1/). */
+function execCluster({ cluster, ca }: ClusterAccess): Record<string, unknown> {
+  const { extensions } = cluster;
+  return {
+    server: cluster.server,
+    "tls-server-name": cluster["tls-server-name"],
+    "insecure-skip-tls-verify": cluster["insecure-skip-tls-verify"],
+    "certificate-authority-data": ca === undefined ? undefined : Buffer.from(ca).toString("base64"),
+    "proxy-url": cluster["proxy-url"],
+    config: extensions?.find(({ name }) => name === "client.authentication.k8s.io/exec")?.extension,
+  };
 }
 
 async function inlineOrFile(inline: string | undefined, file: string | undefined, directory: string) {
@@ -198,10 +176,8 @@ async function inlineOrFile(inline: string | undefined, file: string | undefined
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    throw new RametError("NotFound", `The kubeconfig names ${path}, which cannot be read: ${String(error)}`, {
+    throw new RametError("NotFound", `Cannot read ${path}, which the kubeconfig refers to: ${String(error)}`, {
       cause: error,
     });
   }
 }
-
-const nobody: Merged["users"][number] = { name: "", user: {}, directory: "." };

@@ -1,6 +1,6 @@
 import { Agent, type Dispatcher, ProxyAgent } from "undici";
 import type { Clock } from "../base/clock.ts";
-import type { Connection } from "./connection.ts";
+import type { Connection, Impersonation } from "./connection.ts";
 import type { CredentialValues } from "./credentials.ts";
 import type { ResourcePath, ResourceRef } from "./resource-ref.ts";
 
@@ -39,6 +39,7 @@ export interface TransportOptions {
 
 export function createTransport(connection: Connection, options: TransportOptions): Transport {
   const pools = poolsByCertificate(connection, options);
+  const impersonation = impersonationHeaders(connection.impersonate);
   const send = async (kind: keyof Pools, request: HttpRequest): Promise<HttpResponse> => {
     const credentials = await connection.credentials.current(request.freshCredentials ?? false);
     const answer = pools.of(credentials)[kind].request({
@@ -49,6 +50,7 @@ export function createTransport(connection: Connection, options: TransportOption
         "user-agent": options.userAgent,
         accept: "application/json",
         ...(credentials.token === undefined ? {} : { authorization: `Bearer ${credentials.token}` }),
+        ...impersonation,
         ...request.headers,
       },
       body: request.body ?? null,
@@ -63,6 +65,25 @@ export function createTransport(connection: Connection, options: TransportOption
     stream: (request) => send("watches", request),
     close: () => pools.close(),
   };
+}
+
+/** Encoded as client-go does: the API server unescapes the keys of `extra`, and reads values as UTF-8. */
+function impersonationHeaders(impersonation: Impersonation | undefined): Record<string, string | string[]> {
+  if (impersonation === undefined) return {};
+  const { user, uid, groups, extra } = impersonation;
+  const headers: Record<string, string | string[]> = { "impersonate-user": headerValue(user) };
+  if (uid !== undefined && uid !== "") headers["impersonate-uid"] = headerValue(uid);
+  if (groups.length > 0) headers["impersonate-group"] = groups.map(headerValue);
+  for (const [key, values] of Object.entries(extra)) {
+    const escaped = encodeURIComponent(key).replace(/[()]/g, (char) => (char === "(" ? "%28" : "%29"));
+    if (values.length > 0) headers[`impersonate-extra-${escaped}`] = values.map(headerValue);
+  }
+  return headers;
+}
+
+/** HTTP headers are sent as Latin-1: one character for each byte of the UTF-8 text. */
+function headerValue(text: string): string {
+  return Buffer.from(text, "utf8").toString("latin1");
 }
 
 /** undici heeds a signal once it has a connection, for which a request may have to wait. */

@@ -12,7 +12,7 @@ import type { ResourceClient } from "../../kube/resource-client.ts";
 import type { ResourceRef } from "../../kube/resource-ref.ts";
 import { apiStatusOf } from "../../kube/status-error.ts";
 import type { Io } from "../io.ts";
-import { kubeconfigPath } from "./kubeconfig-path.ts";
+import { kubeconfigSource } from "./kubeconfig-source.ts";
 
 /** Which cluster and namespace a command is about. */
 export interface ClusterOptions {
@@ -86,9 +86,8 @@ export async function withCluster<T>(
   options: ClusterOptions,
   use: (cluster: Cluster) => Promise<T>,
 ): Promise<T> {
-  const path = await kubeconfigPath(io.environment, options.kubeconfig);
   const connection = await connectionFromKubeconfig({
-    path,
+    ...(await kubeconfigSource(io.environment, options.kubeconfig)),
     clock: io.clock,
     ...(options.context === undefined ? {} : { context: options.context }),
   });

@@ -1,7 +1,7 @@
 import { inClusterConnection, type Connection } from "../../kube/connection.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
-import { kubeconfigPath } from "../cluster/kubeconfig-path.ts";
+import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
 import type { Io } from "../io.ts";
 
 /** In a Pod, its service account; else as for every other command. */
@@ -14,6 +14,6 @@ export async function serverConnection(
   if (isPod && kubeconfig === undefined && environment["KUBECONFIG"] === undefined) {
     return inClusterConnection({ environment, clock });
   }
-  const path = await kubeconfigPath(environment, kubeconfig);
-  return connectionFromKubeconfig({ path, clock, ...(context === undefined ? {} : { context }) });
+  const source = await kubeconfigSource(environment, kubeconfig);
+  return connectionFromKubeconfig({ ...source, clock, ...(context === undefined ? {} : { context }) });
 }

@@ -1,4 +1,7 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { parse as parseYaml, stringify as stringifyYaml } from "yaml";
 import { RametError } from "../../../src/base/errors.ts";
 import { Applier } from "../../../src/kube/apply.ts";
 import { delay, systemClock } from "../../../src/base/clock.ts";
@@ -162,6 +165,45 @@ describe("requests to a real API server", () => {
     const binding = { apiVersion: "v1", kind: "Binding", metadata: { name: "bound", namespace }, target };
     await pods.postSubresource({ name: "bound" }, "binding", binding);
     expect(await pods.get({ name: "bound" })).toMatchObject({ spec: { nodeName: "here" } });
+  });
+});
+
+describe("impersonation on a real API server", () => {
+  it("makes requests as the user that the kubeconfig names", async () => {
+    const path = join(plane.dir, "impersonating-kubeconfig");
+    const config = parseYaml(await readFile(plane.kubeconfigPath, "utf8")) as { users: { user: object }[] };
+    Object.assign(config.users[0]!.user, {
+      as: "jane (déjà vu)",
+      "as-uid": "1234",
+      "as-groups": ["developers", "operators"],
+      "as-user-extra": { "Example.com/Team (A)": ["blue", "green"] },
+    });
+    await writeFile(path, stringifyYaml(config), { mode: 0o600 });
+    const jane = new KubeClient(await connectionFromKubeconfig({ path }));
+    try {
+      const reviews = { group: "authentication.k8s.io", version: "v1", plural: "selfsubjectreviews" };
+      const review = await jane.request({
+        verb: "create",
+        resource: { ...reviews, kind: "SelfSubjectReview", namespaced: false },
+        at: {},
+        body: { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" },
+        repeatable: true,
+      });
+      expect(review).toMatchObject({
+        status: {
+          userInfo: {
+            username: "jane (déjà vu)",
+            uid: "1234",
+            groups: ["developers", "operators", "system:authenticated"],
+            extra: { "example.com/team (a)": ["blue", "green"] },
+          },
+        },
+      });
+      const forbidden = await errorOf(jane.resource(coreResources.configMaps).list({ namespace }));
+      expect(forbidden).toMatchObject({ code: "Forbidden", message: expect.stringContaining("jane") as string });
+    } finally {
+      await jane.close();
+    }
   });
 });
 
