@@ -8,7 +8,9 @@ export default tseslint.config(
   {
     languageOptions: {
       parserOptions: {
-        projectService: { allowDefaultProject: ["eslint.config.js", "bin/*.mjs", "scripts/*.mjs"] },
+        projectService: {
+          allowDefaultProject: ["eslint.config.js", "bin/*.mjs", "scripts/*.mjs", "examples/*/main.mjs"],
+        },
         tsconfigRootDir: import.meta.dirname,
       },
     },
@@ -35,11 +37,12 @@ export default tseslint.config(
       ],
     },
   },
-  { files: ["**/*.config.ts", "*.config.js", "scripts/*.mjs", "bin/*.mjs"], rules: { "no-restricted-syntax": "off" } },
+  { files: ["**/*.config.ts", "*.config.js", "**/*.mjs"], rules: { "no-restricted-syntax": "off" } },
   {
     files: ["**/*.mjs", "*.config.js"],
     ...tseslint.configs.disableTypeChecked,
     languageOptions: {
+      ...tseslint.configs.disableTypeChecked.languageOptions,
       globals: { process: "readonly", console: "readonly", URL: "readonly", AbortController: "readonly" },
     },
   },

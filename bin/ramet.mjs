@@ -1,44 +1,42 @@
 #!/usr/bin/env node
-// Plain JavaScript that old versions of Node can also read, so that they can say what is wrong.
+// Plain JavaScript without top-level await: an old version of Node has to get as far as its error message.
 import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import * as nodeModule from "node:module";
 import { fileURLToPath } from "node:url";
+import { requireNode } from "./require-node.mjs";
 
-const needed = [22, 19];
 const program = new URL("../dist/ramet.js", import.meta.url);
 const ownNode = fileURLToPath(new URL("../node_modules/node/bin/node", import.meta.url));
+const { engines } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
 
-if (!isRecent(process.versions.node)) runWithOwnNode();
-else if (existsSync(program)) {
+const problem = nodeProblem();
+if (problem !== undefined && existsSync(ownNode)) runWithOwnNode();
+else if (problem !== undefined) fail(problem);
+else if (!existsSync(program)) fail("Cannot start ramet: it is not built; run: npm run build");
+else {
   nodeModule.enableCompileCache();
-  await import(program.href);
-} else fail("Starting ramet failed: it is not built. Run: npm run build");
+  import(program.href);
+}
 
-/** The package `node`, a development dependency, brings a recent one. */
-function runWithOwnNode() {
-  if (!existsSync(ownNode)) {
-    fail(
-      "Starting ramet failed: it needs Node " +
-        needed.join(".") +
-        " or newer, and this is Node " +
-        process.versions.node +
-        ". Install a newer one from https://nodejs.org, or run npm ci in Ramet's folder, which brings one.",
-    );
-    return;
+function nodeProblem() {
+  try {
+    requireNode(engines.node.replace(/^>=/, ""), process.versions.node);
+    return undefined;
+  } catch (error) {
+    return error.message;
   }
+}
+
+/** Uses the recent Node of the package `node`, which is a development dependency. */
+function runWithOwnNode() {
   const child = spawn(ownNode, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: "inherit" });
-  // The terminal sends SIGINT to both; other signals reach this process only.
+  // The terminal sends SIGINT to both processes; other signals reach only this one.
   process.on("SIGINT", () => undefined);
   for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("exit", (code, signal) => {
     process.exitCode = signal === null ? code : 1;
   });
-}
-
-function isRecent(version) {
-  const [major, minor] = version.split(".").map(Number);
-  return major > needed[0] || (major === needed[0] && minor >= needed[1]);
 }
 
 function fail(message) {

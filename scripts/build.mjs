@@ -3,10 +3,11 @@ import { existsSync, globSync, readFileSync, rmSync, symlinkSync, writeFileSync 
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+import { requireNode } from "../bin/require-node.mjs";
 import { thirdPartyNotices } from "./third-party-notices.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const { dependencies, peerDependencies, engines } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
 // Half a megabyte, with which the client of Azure reads lists of blobs in a format that is not asked for.
 const neverLoaded = "apache-arrow";
@@ -28,6 +29,9 @@ const shared = {
 const requireInModules = {
   js: "import { createRequire as ___createRequire } from 'node:module'; const require = ___createRequire(import.meta.url);",
 };
+
+// What programs import fails with one sentence on a Node that is too old.
+const nodeCheck = `(${String(requireNode)})(${JSON.stringify(engines.node.replace(/^>=/, ""))}, process.versions.node);`;
 
 /** @type {import("esbuild").BuildOptions[]} */
 const programs = [
@@ -55,7 +59,7 @@ const programs = [
     legalComments: "none",
     metafile: true,
   },
-  { entryPoints: ["src/index.ts"], outfile: "dist/index.js", packages: "external" },
+  { entryPoints: ["src/index.ts"], outfile: "dist/index.js", packages: "external", banner: { js: nodeCheck } },
   // CommonJS, so that programs of every sort load the same file: docs/decisions/0007.
   {
     entryPoints: [
@@ -67,6 +71,7 @@ const programs = [
     outdir: "dist/pulumi",
     format: "cjs",
     packages: "external",
+    banner: { js: `"use strict"; ${nodeCheck}` },
     // What dynamic resources ask for when they are carried out is a file of its own.
     external: ["ramet/*"],
     define: { "import.meta.dirname": "__dirname" },
