@@ -10,6 +10,7 @@ import { runController } from "../kube/controller.ts";
 import { EventRecorder } from "../kube/events.ts";
 import type { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
+import type { Liveness } from "../kube/liveness.ts";
 import { runWhileLeading } from "../kube/lease.ts";
 import { type KubeObject, ObjectMeta } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
@@ -48,6 +49,8 @@ export interface RunControllersOptions {
   /** What captured steps of recipes may take in each namespace. @default 20 GiB */
   stepCacheBytes?: number;
   metrics?: ControllersMetrics;
+  /** Learns when an informer or a controller has stopped. */
+  liveness?: Liveness;
   log?: Log;
   /** Called when all that exists is known and reconciling has begun. */
   onReady?: () => void;
@@ -83,7 +86,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   const informers = createInformers(client, log);
   const all = Object.values(informers) as Informer<KubeObject>[];
   const following = new AbortController();
-  const followers = all.map((informer) => informer.run(following.signal));
+  const followers = all.map((informer) => informer.run(following.signal, options.liveness));
   try {
     // Every controller looks into all of them, whatever it hears of: who is not listed yet is not gone.
     await Promise.all(all.map((informer) => informer.synced(signal)));
@@ -133,7 +136,14 @@ async function work(
     log,
     ...(metrics && { metrics }),
   });
-  const common = { clock, random, concurrency: options.concurrency ?? 16, backoff, log };
+  const common = {
+    clock,
+    random,
+    concurrency: options.concurrency ?? 16,
+    backoff,
+    log,
+    ...(options.liveness && { liveness: options.liveness }),
+  };
   const ready = countdown(controllers.length, onReady);
   const sweeping = {
     backend,

@@ -8,6 +8,7 @@ import { CellClient } from "../cell/client/cell-client.ts";
 import { type CellKey, cellKeyFromPem } from "../cell/client/cell-token.ts";
 import { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
+import type { Liveness } from "../kube/liveness.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { apiServerAccess } from "./access.ts";
@@ -24,6 +25,8 @@ export interface RunGatewayOptions {
   /** For so long it goes on to take connections when it is to end: who sends it some has not heard yet. @default 0 */
   shutdownDelayMilliseconds?: number;
   metrics?: GatewayMetrics;
+  /** Learns when the informer of sandboxes has stopped. */
+  liveness?: Liveness;
   log?: Log;
   /** Called when it can route. */
   onReady?: (port: number) => void;
@@ -46,7 +49,7 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
   const sandboxes = new Informer({ resource, log });
   metrics.sandboxes(() => sandboxes.store.size);
   const following = new AbortController();
-  const followed = sandboxes.run(following.signal);
+  const followed = sandboxes.run(following.signal, options.liveness);
   try {
     const key = await gatewayKey(client, log, signal);
     await sandboxes.synced(signal);

@@ -72,7 +72,7 @@ function pod(image: unknown) {
           { name: "http", containerPort: port },
           { name: "metrics", containerPort: metricsPort },
         ],
-        livenessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
+        livenessProbe: { httpGet: { path: "/livez", port: "metrics" }, timeoutSeconds: 5 },
         readinessProbe: { httpGet: { path: "/readyz", port: "metrics" }, periodSeconds: 2 },
         resources: { requests: { cpu: "100m", memory: "128Mi" } },
         securityContext: restrictedSecurityContext,

@@ -118,8 +118,8 @@ function pod({ image, cellImage, store, clusterRanges }: OfPod) {
           "0.0.0.0",
         ],
         ports: [{ name: "metrics", containerPort: metricsPort }],
-        // Only the one that works is ready by /readyz; the others wait, and are well.
-        livenessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
+        // /readyz is ready only on the replica that leads; the others wait for the lease and are healthy.
+        livenessProbe: { httpGet: { path: "/livez", port: "metrics" }, timeoutSeconds: 5 },
         readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
         resources: { requests: { cpu: "100m", memory: "128Mi" } },
         securityContext: restrictedSecurityContext,

@@ -29,7 +29,7 @@ export function disruptionBudget<Metadata>(metadata: Metadata, labels: Labels) {
   return { apiVersion: "policy/v1", kind: "PodDisruptionBudget", metadata, spec };
 }
 
-/** Where each server has `/metrics`, `/healthz` and `/readyz`. */
+/** The port of `/metrics`, `/livez`, `/healthz` and `/readyz` of each server. */
 export const metricsPort = 9464;
 
 /** By which Prometheus finds the servers with these labels. */

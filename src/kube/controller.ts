@@ -2,6 +2,7 @@ import { RametError } from "../base/errors.ts";
 import type { BackoffOptions } from "../base/backoff.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Informer } from "./informer.ts";
+import type { Liveness } from "./liveness.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { controllerOf, keyOf, type KubeObject } from "./object.ts";
 import type { Change } from "./store.ts";
@@ -54,6 +55,8 @@ export interface ControllerOptions {
    */
   drainMilliseconds?: number;
   metrics?: ControllerMetrics;
+  /** Learns when a reconcile does not end, or when keys are not taken. */
+  liveness?: Liveness;
   log?: Log;
   random?: () => number;
 }
@@ -81,6 +84,7 @@ export async function runController(
   const stops = options.watches.map((watch) => watch.start(enqueue));
   try {
     await Promise.all(options.watches.map((watch) => watch.synced(signal)));
+    stops.push(...livenessChecks(options, queue));
     onQueue?.(add);
     await work(options, queue, signal);
   } catch (error) {
@@ -131,6 +135,21 @@ export function ownKey(object: KubeObject): string[] {
 function keysOfChange<T>(change: Change<T>, keysOf: (object: T) => readonly string[]): Iterable<string> {
   const keys = keysOf(change.object);
   return change.type === "updated" ? new Set([...keys, ...keysOf(change.previous)]) : keys;
+}
+
+/** Only once the workers run: until then keys wait for the first lists. */
+function livenessChecks({ name, liveness }: ControllerOptions, queue: WorkQueue): (() => void)[] {
+  if (liveness === undefined) return [];
+  return [
+    liveness.add({
+      waitingSince: () => queue.workingSince,
+      describe: () => `A reconcile of the controller ${name} has not ended`,
+    }),
+    liveness.add({
+      waitingSince: () => queue.waitingSince,
+      describe: () => `No worker of the controller ${name} has taken a key of its queue`,
+    }),
+  ];
 }
 
 function newQueue(options: ControllerOptions): WorkQueue {

@@ -217,9 +217,12 @@ describe("Informer", () => {
     const informer = new Informer({ resource: client.resource(coreResources.configMaps), timings });
     running.push(informer.run(stop.signal));
     const wait = new AbortController();
-    const synced = informer.synced(wait.signal);
+    let isSynced = false;
+    const synced = informer.synced(wait.signal).then(() => {
+      isSynced = true;
+    });
     await eventually(() => server.count("list")).toBeGreaterThan(2);
-    expect(informer.isSynced).toBe(false);
+    expect(isSynced).toBe(false);
     wait.abort();
     await expect(synced).rejects.toMatchObject({ code: "Canceled" });
   });

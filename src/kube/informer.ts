@@ -1,6 +1,7 @@
 import { RametError } from "../base/errors.ts";
 import { canceled } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
+import type { Liveness } from "./liveness.ts";
 import type { KubeObject } from "./object.ts";
 import { defaultReflectorTimings, runReflector, type ReflectorTimings } from "./reflector.ts";
 import type { ResourceClient } from "./resource-client.ts";
@@ -26,8 +27,8 @@ export class Informer<T extends KubeObject> {
   readonly #options: InformerOptions<T>;
   readonly #log: Log;
   readonly #firstList = Promise.withResolvers<undefined>();
-  #lastListAt: number | undefined;
-  #running = false;
+  /** Undefined while it does not run. */
+  #lastProgressAt: number | undefined;
 
   constructor(options: InformerOptions<T>) {
     this.#options = options;
@@ -38,11 +39,23 @@ export class Informer<T extends KubeObject> {
     });
   }
 
-  /** Follows the resource until `signal` is aborted. */
-  async run(signal: AbortSignal): Promise<void> {
-    if (this.#running) throw new RametError("Internal", `The informer of ${this.resource.ref.plural} runs already`);
-    this.#running = true;
+  /**
+   * Follows the resource until `signal` is aborted.
+   *
+   * @param liveness learns when the informer stops making progress
+   */
+  async run(signal: AbortSignal, liveness?: Liveness): Promise<void> {
+    const { plural } = this.resource.ref;
+    if (this.#lastProgressAt !== undefined) throw new RametError("Internal", `The informer of ${plural} runs already`);
     const { namespace, labelSelector, fieldSelector, timings } = this.#options;
+    const onProgress = (): void => {
+      this.#lastProgressAt = this.resource.client.clock.monotonicMilliseconds();
+    };
+    onProgress();
+    const endCheck = liveness?.add({
+      waitingSince: () => this.#lastProgressAt,
+      describe: () => `The informer of ${plural} has made no progress`,
+    });
     await runReflector(
       {
         resource: this.resource,
@@ -52,13 +65,14 @@ export class Informer<T extends KubeObject> {
         timings: { ...defaultReflectorTimings, ...timings },
         log: this.#log,
         onList: () => {
-          this.#lastListAt = this.resource.client.clock.monotonicMilliseconds();
           this.#firstList.resolve(undefined);
         },
+        onProgress,
       },
       signal,
     );
-    this.#running = false;
+    endCheck?.();
+    this.#lastProgressAt = undefined;
   }
 
   /** Resolves when the store has had a whole list. @throws RametError `Canceled` when `signal` is aborted before */
@@ -79,17 +93,6 @@ export class Informer<T extends KubeObject> {
     } finally {
       signal.removeEventListener("abort", onAbort);
     }
-  }
-
-  get isSynced(): boolean {
-    return this.#lastListAt !== undefined;
-  }
-
-  /** How long ago everything was last listed; for a liveness probe. */
-  get listAgeMilliseconds(): number | undefined {
-    return this.#lastListAt === undefined
-      ? undefined
-      : this.resource.client.clock.monotonicMilliseconds() - this.#lastListAt;
   }
 
   /**

@@ -35,6 +35,8 @@ export interface ReflectorOptions<T extends KubeObject> {
   log: Log;
   /** Called after each list, when the store has it. */
   onList?: () => void;
+  /** Called after each result, good or bad: a page of a list, an event, a failure, the end of a pause. */
+  onProgress?: () => void;
 }
 
 /**
@@ -50,6 +52,7 @@ export async function runReflector<T extends KubeObject>(
   // A method and not the property, which the compiler would take to stay false.
   const ended = (): boolean => signal.aborted;
   while (!ended()) {
+    options.onProgress?.();
     try {
       await reflector.listAndWatch();
     } catch (error) {
@@ -82,6 +85,7 @@ class Reflector<T extends KubeObject> {
       const watch = { resourceVersion };
       try {
         await this.#watch(watch);
+        this.#options.onProgress?.();
       } catch (error) {
         // An old resource version, and a server that refuses again and again, are both healed by a new list only.
         if (isExpired(error) || this.#failures >= failuresBeforeRelist) throw error;
@@ -94,7 +98,8 @@ class Reflector<T extends KubeObject> {
   /** Waits after a failure; longer each time in a row. */
   async pauseAfter(error: unknown): Promise<void> {
     if (this.#signal.aborted) return;
-    const { resource, timings, log } = this.#options;
+    const { resource, timings, log, onProgress } = this.#options;
+    onProgress?.();
     // Who says that it has forgotten a version has been reached, and only a list helps: that need not wait as long.
     if (isExpired(error) && !this.#lastHasExpired) this.#failures = 0;
     this.#lastHasExpired = isExpired(error);
@@ -104,11 +109,12 @@ class Reflector<T extends KubeObject> {
     if (this.#failures === 1) log.debug(fields, `following ${resource.ref.plural} was interrupted`);
     else log.warn({ ...fields, failures: this.#failures }, `following ${resource.ref.plural} fails`);
     await delay(resource.client.clock, pause, this.#signal).catch(() => undefined);
+    onProgress?.();
   }
 
   async #list(): Promise<string> {
-    const { resource, select, store, onList } = this.#options;
-    const paging = this.#unpagedList ? { pageSize: 0 } : {};
+    const { resource, select, store, onList, onProgress } = this.#options;
+    const paging = { ...(this.#unpagedList && { pageSize: 0 }), ...(onProgress && { onPage: onProgress }) };
     try {
       const { items, resourceVersion } = await resource.listRaw({ ...select, ...paging, signal: this.#signal });
       store.replace(
@@ -127,7 +133,7 @@ class Reflector<T extends KubeObject> {
 
   /** @param at its resource version moves on with what is seen, also when this throws */
   async #watch(at: { resourceVersion: string }): Promise<void> {
-    const { resource, select, timings } = this.#options;
+    const { resource, select, timings, onProgress } = this.#options;
     for await (const event of resource.watch({
       ...select,
       resourceVersion: at.resourceVersion,
@@ -136,6 +142,7 @@ class Reflector<T extends KubeObject> {
       signal: this.#signal,
     })) {
       this.#failures = 0;
+      onProgress?.();
       if (event.type === "BOOKMARK") at.resourceVersion = event.resourceVersion;
       else at.resourceVersion = this.#take(event.type, event.object) ?? at.resourceVersion;
     }

@@ -33,6 +33,8 @@ export interface SelectOptions extends CallOptions {
 export interface ListOptions extends SelectOptions {
   /** How many objects a request asks for; 0 is all. @default 500 */
   pageSize?: number;
+  /** Called after each page. */
+  onPage?: () => void;
 }
 
 export interface DeleteOptions extends CallOptions {
@@ -114,6 +116,7 @@ export class ResourceClient<T extends KubeObject> {
           signal: options.signal,
         }),
       );
+      options.onPage?.();
       items.push(...(page.items ?? []).map((item) => withKind(this.ref, item)));
       token = page.metadata.continue ?? "";
       if (token === "") return { items, resourceVersion: page.metadata.resourceVersion };

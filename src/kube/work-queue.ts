@@ -38,7 +38,10 @@ export class WorkQueue {
   readonly #backoff: BackoffOptions;
   /** Keys that wait, in order, with the instant since when. */
   readonly #waiting = new Map<string, number>();
-  readonly #processing = new Set<string>();
+  /** Keys that workers have, in the order in which they took them, with the instant since when. */
+  readonly #processing = new Map<string, number>();
+  /** When a worker last took a key or finished one. */
+  #lastProgressAt = 0;
   /** Keys that were added while a worker had them, each with what may make these wishes moot. */
   readonly #dirty = new Map<string, IsSatisfied[]>();
   readonly #delayed = new Map<string, { at: number; cancel: () => void }>();
@@ -55,6 +58,18 @@ export class WorkQueue {
   /** How many keys wait, without those whose time has not come. */
   get depth(): number {
     return this.#waiting.size;
+  }
+
+  /** Since when a worker has had the same key; of several workers, the longest. Undefined while none has one. */
+  get workingSince(): number | undefined {
+    const [longest] = this.#processing.values();
+    return longest;
+  }
+
+  /** Since when keys have waited without a worker taking or finishing one; undefined while none waits. */
+  get waitingSince(): number | undefined {
+    const [longest] = this.#waiting.values();
+    return longest === undefined ? undefined : Math.max(longest, this.#lastProgressAt);
   }
 
   /** How often in a row the work on a key has failed. */
@@ -152,7 +167,8 @@ export class WorkQueue {
     const { clock, metrics } = this.#options;
     const started = clock.monotonicMilliseconds();
     this.#waiting.delete(key);
-    this.#processing.add(key);
+    this.#processing.set(key, started);
+    this.#lastProgressAt = started;
     // Work is level-triggered: what a later wish would find, this one finds.
     this.#delayed.get(key)?.cancel();
     this.#delayed.delete(key);
@@ -172,6 +188,7 @@ export class WorkQueue {
 
   #finish(key: string): void {
     this.#processing.delete(key);
+    this.#lastProgressAt = this.#options.clock.monotonicMilliseconds();
     const wishes = this.#dirty.get(key) ?? [];
     this.#dirty.delete(key);
     for (const isSatisfied of wishes) this.add(key, isSatisfied);

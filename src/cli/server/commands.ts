@@ -107,7 +107,11 @@ Examples:
 /** What every server that speaks to the API server has. */
 function withServerOptions(command: Command): Command {
   return command
-    .option("--metrics-port <port>", "serve /metrics, /healthz and /readyz there (default: nothing)", portNumber)
+    .option(
+      "--metrics-port <port>",
+      "serve /metrics, /livez, /healthz and /readyz on this port (default: none)",
+      portNumber,
+    )
     .option("--metrics-address <ip>", "the address of that port", "127.0.0.1")
     .option("--kubeconfig <file>", "the kubeconfig (default: the Pod's service account, else as elsewhere)")
     .option("--context <name>", "the kubeconfig's context (default: its current one)")

@@ -7,6 +7,7 @@ import { parseStoreAddress } from "../../api/store/store-address.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
 import { runControllers } from "../../controllers/run.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
+import { Liveness } from "../../kube/liveness.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
@@ -46,7 +47,9 @@ export async function runController(io: Io, options: ControllerOptions): Promise
   });
   const { metricsPort: port, metricsAddress: address, installCrds, concurrency, leaderElect, dnsUpstream } = options;
   const { stepCacheBytes, clusterRange } = options;
-  const health = port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry });
+  const liveness = new Liveness(io.clock);
+  const health =
+    port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry, liveness, log });
   try {
     await runControllers({
       client,
@@ -60,6 +63,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
       ...(stepCacheBytes === undefined ? {} : { stepCacheBytes }),
       ...(leaderElect === true ? { leaderElection: { identity: `${hostname()}_${randomUUID()}` } } : {}),
       metrics,
+      liveness,
       log,
       onReady: () => {
         health?.setReady(true);

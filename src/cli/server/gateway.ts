@@ -2,6 +2,7 @@ import { pino } from "pino";
 import { gatewayMetrics } from "../../gateway/metrics.ts";
 import { runGateway } from "../../gateway/run.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
+import { Liveness } from "../../kube/liveness.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
@@ -31,14 +32,18 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
     clock: io.clock,
     onRequest: metrics.onRequest,
   });
+  const liveness = new Liveness(io.clock);
   const health =
-    metricsPort === undefined ? undefined : await serveHealth({ port: metricsPort, address: metricsAddress, registry });
+    metricsPort === undefined
+      ? undefined
+      : await serveHealth({ port: metricsPort, address: metricsAddress, registry, liveness, log });
   try {
     await runGateway({
       client,
       port,
       address,
       metrics,
+      liveness,
       log,
       shutdownDelayMilliseconds: shutdownDelay * 1000,
       onReady: (opened) => {

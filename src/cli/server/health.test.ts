@@ -1,30 +1,47 @@
 import { Registry } from "prom-client";
 import { afterEach, describe, expect, it } from "vitest";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
+import { silentLog } from "../../base/log.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
+import { Liveness, stoppedMilliseconds } from "../../kube/liveness.ts";
 import { serveHealth, type HealthServer } from "./health.ts";
 
-describe("the port of a server for probes and metrics", () => {
+describe("serveHealth", () => {
+  const clock = new ManualClock();
+  const liveness = new Liveness(clock);
+  const common = { address: "127.0.0.1", liveness, log: silentLog };
   let server: HealthServer | undefined;
   afterEach(() => server?.close());
+  const get = (path: string) => fetch(`http://127.0.0.1:${server!.port}${path}`);
 
-  it("says when the server works, and what it measures", async () => {
+  it("reports that the process runs and is ready, and its metrics", async () => {
     const { registry } = controllersMetrics();
-    server = await serveHealth({ port: 0, address: "127.0.0.1", registry });
-    const at = (path: string) => fetch(`http://127.0.0.1:${server!.port}${path}`);
-    expect((await at("/healthz")).status).toBe(200);
-    expect((await at("/readyz")).status).toBe(503);
+    server = await serveHealth({ ...common, port: 0, registry });
+    expect((await get("/healthz")).status).toBe(200);
+    expect((await get("/readyz")).status).toBe(503);
     server.setReady(true);
-    expect((await at("/readyz")).status).toBe(200);
-    expect(await (await at("/metrics")).text()).toContain("ramet_reconciles_total");
-    expect((await at("/else")).status).toBe(404);
+    expect((await get("/readyz")).status).toBe(200);
+    expect(await (await get("/metrics")).text()).toContain("ramet_reconciles_total");
+    expect((await get("/else")).status).toBe(404);
   });
 
-  it("says that a port is taken, and what to do", async () => {
+  it("fails /livez, and nothing else, when something has stopped", async () => {
+    server = await serveHealth({ ...common, port: 0, registry: new Registry() });
+    expect((await get("/livez")).status).toBe(200);
+    liveness.add({ waitingSince: () => 0, describe: () => "The informer of pods has made no progress" });
+    clock.advance(stoppedMilliseconds + 1);
+    const response = await get("/livez");
+    expect(response.status).toBe(503);
+    expect(await response.text()).toBe("The informer of pods has made no progress for 20 minutes\n");
+    expect((await get("/healthz")).status).toBe(200);
+  });
+
+  it("reports a port that is in use", async () => {
     const registry = new Registry();
-    server = await serveHealth({ port: 0, address: "127.0.0.1", registry });
-    await expect(serveHealth({ port: server.port, address: "127.0.0.1", registry })).rejects.toMatchObject({
+    server = await serveHealth({ ...common, port: 0, registry });
+    await expect(serveHealth({ ...common, port: server.port, registry })).rejects.toMatchObject({
       code: "Unavailable",
-      hint: "Choose another one with --metrics-port.",
+      hint: "Choose another one with --metrics-port",
     });
   });
 });

@@ -1,30 +1,44 @@
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { Registry } from "prom-client";
+import type { Log } from "../../base/log.ts";
 import { openPort } from "../../base/open-port.ts";
+import type { Liveness } from "../../kube/liveness.ts";
 
 export interface HealthOptions {
-  /** 0: any that is free. */
+  /** 0 opens a free port. */
   port: number;
   address: string;
   registry: Registry;
+  liveness: Liveness;
+  log: Log;
 }
 
 export interface HealthServer {
   port: number;
-  /** Whether `/readyz` answers 200 from now on. */
+  /** Whether `/readyz` responds with 200 from now on. */
   setReady(isReady: boolean): void;
   close(): Promise<void>;
 }
 
 /**
- * Serves `/healthz` (the process answers), `/readyz` (the server works) and `/metrics` (for Prometheus).
+ * Serves the probes and metrics of a server:
+ *
+ * - `/livez` responds with 503 when something has stopped that only a restart brings back (see `Liveness`).
+ * - `/healthz` always responds with 200: the process runs.
+ * - `/readyz` responds with 200 while the server does its work.
+ * - `/metrics` is for Prometheus.
  *
  * @throws RametError `Unavailable` when the port cannot be opened
  */
-export async function serveHealth({ port, address, registry }: HealthOptions): Promise<HealthServer> {
+export async function serveHealth({ port, address, registry, liveness, log }: HealthOptions): Promise<HealthServer> {
   let ready = false;
   const pages: Readonly<Record<string, (response: ServerResponse) => Promise<void> | void>> = {
+    "/livez": (response) => {
+      const problems = liveness.problems();
+      if (problems.length > 0) log.error({ problems }, "the liveness probe fails: this process has to be restarted");
+      response.writeHead(problems.length === 0 ? 200 : 503).end(`${problems.join("\n") || "ok"}\n`);
+    },
     "/healthz": (response) => {
       response.end("ok\n");
     },
@@ -38,10 +52,10 @@ export async function serveHealth({ port, address, registry }: HealthOptions): P
   };
   const server = createServer((request, response) => {
     const page = pages[(request.url ?? "").split("?")[0] ?? ""];
-    if (page === undefined) response.writeHead(404).end("there are /healthz, /readyz and /metrics\n");
+    if (page === undefined) response.writeHead(404).end(`not found; the paths are ${Object.keys(pages).join(", ")}\n`);
     else void page(response);
   });
-  const opened = await openPort(server, { port, address, hint: "Choose another one with --metrics-port." });
+  const opened = await openPort(server, { port, address, hint: "Choose another one with --metrics-port" });
   return {
     port: opened,
     setReady: (isReady) => {
