@@ -136,14 +136,8 @@ async function work(
     log,
     ...(metrics && { metrics }),
   });
-  const common = {
-    clock,
-    random,
-    concurrency: options.concurrency ?? 16,
-    backoff,
-    log,
-    ...(options.liveness && { liveness: options.liveness }),
-  };
+  const { concurrency = 16, liveness } = options;
+  const common = { clock, random, concurrency, liveness, backoff, log };
   const ready = countdown(controllers.length, onReady);
   const sweeping = {
     backend,

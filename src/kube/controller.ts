@@ -56,7 +56,7 @@ export interface ControllerOptions {
   drainMilliseconds?: number;
   metrics?: ControllerMetrics;
   /** Learns when a reconcile does not end, or when keys are not taken. */
-  liveness?: Liveness;
+  liveness?: Liveness | undefined;
   log?: Log;
   random?: () => number;
 }

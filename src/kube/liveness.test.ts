@@ -101,7 +101,14 @@ describe("Liveness of an informer", () => {
   });
 
   it("passes once the informer has stopped", async () => {
-    follow({ listRaw: () => never });
+    follow({
+      listRaw: ({ signal } = {}) =>
+        new Promise((_, reject) => {
+          signal?.addEventListener("abort", () => {
+            reject(new Error("aborted"));
+          });
+        }),
+    });
     stop.abort();
     await pass(2 * stoppedMilliseconds);
     expect(liveness.problems()).toEqual([]);
