@@ -111,7 +111,7 @@ export function cellBackend(options: CellBackendOptions): CellBackend {
     async swap({ handle, manifestDigest, contents, target, identity, request }) {
       const grant = await store.grantRead({ ...handle, manifestDigest, ttlMilliseconds: grantMilliseconds });
       const wish = { identity, grant, contents, request };
-      return within(restoreBound(grant), (signal) => cells.swap(address(target), wish, signal));
+      return within(restoreBound(grant), (signal) => cells.restoreInPlace(address(target), wish, signal));
     },
     async untilLoaded(target) {
       const what = "The loading of the memory";

@@ -1,15 +1,17 @@
 import { spawn, type ChildProcess, type StdioOptions } from "node:child_process";
 import { once } from "node:events";
+import { type Clock, systemClock } from "./clock.ts";
 import { RametError } from "./errors.ts";
 
 export interface RunProgramOptions {
   program: string;
   args: readonly string[];
-  /** What it is run for, as an error names it. @default the program */
+  /** The name of the program in errors. @default the program */
   what?: string;
   stdio?: StdioOptions;
-  /** The program is killed and the call fails after this long. It is never tied to a request's life. */
+  /** After this time the program is killed and the call fails. */
   timeoutMilliseconds: number;
+  clock?: Clock;
 }
 
 export interface ProgramResult {
@@ -19,7 +21,7 @@ export interface ProgramResult {
   stderr: string;
 }
 
-/** Runs a program to its end. @throws RametError as `StartedProgram.ended` */
+/** Runs a program until it exits. @throws RametError as `StartedProgram.ended` */
 export async function runProgram({ timeoutMilliseconds, ...options }: RunProgramOptions): Promise<ProgramResult> {
   return startProgram(options).ended(timeoutMilliseconds);
 }
@@ -27,19 +29,19 @@ export async function runProgram({ timeoutMilliseconds, ...options }: RunProgram
 export interface StartedProgram {
   child: ChildProcess;
   /**
-   * Waits for its end. Its pipes may be inherited by others and outlive it (`runsc run` hands them to the sandbox), so the
-   * end is the process's, not the pipes'. To be called once.
-   * @throws RametError `ToolMissing` when it could not be started, `Timeout` when it does not end
+   * Waits until the process exits. Its pipes may stay open longer: `runsc run` passes them to the sandbox. Call it once.
+   * @throws RametError `ToolMissing` if it cannot be started, `Timeout` if it does not exit in time
    */
   ended(timeoutMilliseconds: number): Promise<ProgramResult>;
 }
 
-/** Starts a program, which may be waited for later. */
+/** Starts a program without waiting for its exit. */
 export function startProgram({
   program,
   args,
   what = program,
   stdio = ["ignore", "pipe", "pipe"],
+  clock = systemClock,
 }: Omit<RunProgramOptions, "timeoutMilliseconds">): StartedProgram {
   const child = spawn(program, args, { stdio });
   const stdout = collect(child.stdout);
@@ -49,29 +51,34 @@ export function startProgram({
   return {
     child,
     ended: async (timeoutMilliseconds) => {
-      const timer = setTimeout(() => child.kill("SIGKILL"), timeoutMilliseconds);
+      const cancelKill = clock.schedule(timeoutMilliseconds, () => {
+        child.kill("SIGKILL");
+      });
       try {
         const [code, signal] = await exit;
         if (signal === "SIGKILL" && code === null) {
-          throw new RametError("Timeout", `${what} failed: it did not end in ${timeoutMilliseconds} ms, or was killed`);
+          throw new RametError(
+            "Timeout",
+            `${what} failed: it did not exit within ${timeoutMilliseconds} ms, or was killed`,
+          );
         }
-        // What the process wrote last may still be in the pipe.
+        // The last output of the process may still be in the pipe.
         await new Promise((resolve) => setImmediate(resolve));
         return { child, code: code ?? 1, stdout: stdout.end(), stderr: stderr.end() };
       } catch (error) {
         if (error instanceof RametError) throw error;
         throw new RametError("ToolMissing", `${what} failed: ${program} cannot be started (${String(error)})`, {
           cause: error,
-          hint: "Run `ramet local setup` on one machine; on a cluster, use a cell image that has it",
+          hint: "Run `ramet local setup` on one machine; on a cluster, use a cell image that contains it",
         });
       } finally {
-        clearTimeout(timer);
+        cancelKill();
       }
     },
   };
 }
 
-/** Gathers a stream's text until `end()` is called; the stream then keeps flowing to whoever listens next. */
+/** Collects a stream's text until `end()` is called. The stream stays open for the next listener. */
 function collect(stream: NodeJS.ReadableStream | null): { end(): string } {
   let text = "";
   const take = (chunk: Buffer): void => {

@@ -3,70 +3,72 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import * as z from "zod";
 import { cellPort } from "../api/cell/cell-api.ts";
+import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import { cellSetting } from "./setting/cell-setting.ts";
 import { Cell } from "./lifecycle/cell.ts";
-import { serveAccess } from "./server/container-access.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
+import { serveAccess } from "./server/container-access.ts";
 import { cellServer } from "./server/server.ts";
 import { keepStateFile, writeState } from "./server/state-file.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
+import { cellSetting } from "./setting/cell-setting.ts";
 
-/** How long answers that are on their way may take after the sandbox has ended. */
+/** How long responses in transit may take after the sandbox has ended. */
 const lingerMilliseconds = 250;
-/** What a failed sandbox's processes, mounts and groups get to go; the rest goes with the Pod. */
+/** The time to remove a failed sandbox's processes, mounts and groups. What is left is removed with the Pod. */
 const tearDownMilliseconds = 5_000;
 
+const clock = systemClock;
+
 /**
- * The cell's process: the one container of a sandbox Pod. It exits with 0 when it was stopped, with the entrypoint's
- * exit code when that ended, and with 70 when the sandbox failed.
+ * The cell's process: the only container of a sandbox Pod. Exit code: 0 if it was stopped, the entrypoint's exit code if that
+ * exited, 70 if the sandbox failed.
  */
 async function main(): Promise<number> {
   const isSpare = process.env["RAMET_CELL_SETTING"] === "stdin";
-  const setting = cellSetting(isSpare ? await lateEnvironment() : process.env);
+  const setting = cellSetting(isSpare ? await readEnvironment() : process.env);
   const { config, paths, listen } = setting;
-  const log = await EntrypointLog.open(join(paths.directory, "log"));
-  const cell = new Cell({ setting, log, report });
-  const server = cellServer({ cell, verifier: tokenVerifier(config, config.sandbox.uid), logPath: log.path });
+  const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
+  const cell = new Cell({ setting, log, clock, report });
+  const server = cellServer({ cell, verifier: tokenVerifier(config, config.sandbox.uid, clock), logPath: log.path });
   const ended = untilEnd(cell);
-  // A node of ours reads the cell's state; a kubelet starts its commands in the cell's container.
-  if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile);
+  // The local node reads the state file. A kubelet starts exec probes and hooks in the cell's container.
+  if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile, clock);
   else await serveAccess(paths.directory, cell);
   for (const signal of ["SIGTERM", "SIGINT"] as const)
-    process.on(signal, () => void cell.terminate(`the cell was asked to end (${signal})`));
-  // Whoever knows the Pod's address calls at once; meanwhile the sandbox is made.
+    process.on(signal, () => void cell.terminate(`the cell received ${signal}`));
+  // Clients may call as soon as the Pod has an address, while the sandbox is prepared.
   server.listen(cellPort, listen);
   cell.start().catch(() => undefined);
   await once(server, "listening");
   const exitCode = await ended;
-  const answersGone = new Promise((resolve) => setTimeout(resolve, lingerMilliseconds));
-  // A cell that failed takes away what it had made, as one that was stopped has done already.
+  const lingered = delay(clock, lingerMilliseconds);
+  // A failed cell has not removed its sandbox yet. For a stopped one this does nothing.
   const tornDown = cell.stop("the sandbox failed").catch((error: unknown) => {
-    report("tearing down failed", { message: RametError.from(error).message });
+    report("removing the sandbox failed", { message: RametError.from(error).message });
   });
-  await Promise.race([tornDown, new Promise((resolve) => setTimeout(resolve, tearDownMilliseconds))]);
+  await Promise.race([tornDown, delay(clock, tearDownMilliseconds)]);
   await log.close();
-  await answersGone;
+  await lingered;
   server.closeAllConnections();
   return exitCode;
 }
 
 function untilEnd(cell: Cell): Promise<number> {
   return new Promise((resolve) => {
-    const stop = cell.onChange(({ phase, exitCode }) => {
+    const removeListener = cell.onChange(({ phase, exitCode }) => {
       if (phase !== "stopped" && phase !== "failed") return;
-      stop();
+      removeListener();
       resolve(phase === "failed" ? 70 : (exitCode ?? 0));
     });
   });
 }
 
 /**
- * A node may start cells before it knows whose they will be: such a spare has everything loaded and gets its environment
- * as one line of JSON; that it is there it says by the file of its state. It ends when its input does, so none outlives
- * the node that keeps it.
+ * Reads the environment of a spare cell, which a node starts before there is a Pod for it: one line of JSON on stdin. The state
+ * file shows that the spare waits. It exits when its input is closed, so it does not outlive its node.
  */
-async function lateEnvironment(): Promise<NodeJS.ProcessEnv> {
+async function readEnvironment(): Promise<NodeJS.ProcessEnv> {
   const stateFile = process.env["RAMET_CELL_STATE_FILE"];
   if (stateFile !== undefined) writeState(stateFile, { phase: "preparing", generation: 0, ready: false });
   for await (const line of createInterface({ input: process.stdin })) {
@@ -75,9 +77,9 @@ async function lateEnvironment(): Promise<NodeJS.ProcessEnv> {
   process.exit(0);
 }
 
-/** One line of JSON on stderr: the cell's own log, apart from what the sandbox prints. */
+/** Writes a line of JSON to stderr: the cell's own log, separate from the sandbox's output. */
 function report(message: string, detail: Record<string, unknown> = {}): void {
-  process.stderr.write(`${JSON.stringify({ time: new Date().toISOString(), message, ...detail })}\n`);
+  process.stderr.write(`${JSON.stringify({ time: clock.now().toISOString(), message, ...detail })}\n`);
 }
 
 main().then(

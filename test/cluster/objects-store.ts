@@ -111,7 +111,7 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
       const { status } = await cluster.checkpoint("t/a-2", ({ status: now }) => now?.phase === "Failed");
       expect(killed).toBeDefined();
       expect(status?.message).toContain("the store did not answer");
-      expect(status?.message).toContain("the sandbox goes on as it was");
+      expect(status?.message).toContain("the sandbox keeps running");
       expect(status?.message).toContain("[StoreUnavailable]");
       expect(status?.message).not.toMatch(secrets);
       expect(await count(cluster, "a")).toBe(4);

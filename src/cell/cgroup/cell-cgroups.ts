@@ -11,31 +11,31 @@ import { writeCgroupRecord } from "./record.ts";
 import { SandboxCgroup } from "./sandbox-cgroup.ts";
 
 export interface CellCgroupsOptions {
-  /** Of the Pod: names the groups. */
+  /** The Pod's UID, which names the groups. */
   uid: string;
-  /** The cell's own folder, where it is put down which groups it makes. */
+  /** The cell's directory, in which the created groups are recorded. */
   directory: string;
   limits: Omit<SandboxLimits, "processes">;
-  /** The bound of processes when the operator gives one. */
+  /** The process limit, if the operator sets one. */
   processes?: number;
 }
 
-/** Kubernetes nodes bound a Pod by 1,024 to 16,384 processes; a machine's smallest `pid_max` is 32,768. */
+/** Kubernetes nodes limit a Pod to 1,024 to 16,384 processes; the smallest `pid_max` of a machine is 32,768. */
 const defaultProcesses = 8_192;
 
-/** What one sandbox is given. */
+/** The groups of one sandbox. */
 export interface MadeLeaves {
-  /** Absent when there is nothing to enforce, or no way to. */
+  /** Undefined if there is nothing to enforce, or no way to enforce it. */
   leaves?: SandboxCgroup;
-  /** Which declared limits nothing enforces here, and why: one sentence. */
+  /** One sentence: which declared limits are not enforced here, and why. */
   unenforced?: string;
 }
 
-/** Gives the sandboxes of one cell, one after another, leaves of their own. */
+/** Creates the control groups for the sandboxes of one cell. */
 export class CellCgroups {
   readonly #options: CellCgroupsOptions;
   readonly #declared: string[];
-  /** Found once: afterwards the cell itself may be in a leaf. */
+  /** Determined once: afterwards the cell itself may be in a leaf group. */
   #plan: Promise<CgroupPlan | undefined> | undefined;
 
   constructor(options: CellCgroupsOptions) {
@@ -44,7 +44,7 @@ export class CellCgroups {
     this.#declared = [...(memoryBytes === undefined ? [] : ["memory"]), ...(cpuMillis === undefined ? [] : ["cpu"])];
   }
 
-  /** That nothing can be done here is no error: in a Pod the kubelet's own group holds all together. */
+  /** Returns no groups if none can be created here. In a Pod the kubelet's group still limits all processes together. */
   async make(): Promise<MadeLeaves> {
     try {
       const plan = await (this.#plan ??= this.#find());
@@ -52,7 +52,7 @@ export class CellCgroups {
       await writeCgroupRecord(this.#options.directory, plan);
       const leaves = await SandboxCgroup.make(plan);
       if (plan.missing.length === 0) return { leaves };
-      const why = "the kernel does not have the controller, or nobody hands it to the cell";
+      const why = "the kernel lacks the controller, or it is not delegated to the cell";
       return { leaves, unenforced: sentence(plan.missing, why) };
     } catch (error) {
       if (this.#declared.length === 0) return {};
@@ -62,19 +62,19 @@ export class CellCgroups {
 
   async #find(): Promise<CgroupPlan | undefined> {
     const place = await findPlace();
-    // Leaves cost some milliseconds, and nobody asked; in a Pod they keep a part of its limits for the cell.
+    // Groups take some milliseconds and no limit is declared. In a Pod they reserve a part of its limits for the cell.
     if (this.#declared.length === 0 && !(place.version === 2 && place.kind === "pod")) return undefined;
     return planFor(place, this.#options);
   }
 }
 
 async function planFor(place: CgroupPlace, { uid, limits, processes }: CellCgroupsOptions): Promise<CgroupPlan> {
-  const all = { ...limits, processes: processes ?? (await boundOfProcesses()) };
+  const all = { ...limits, processes: processes ?? (await processLimit()) };
   return place.version === 1 ? planV1(place.own, { uid, limits: all }) : planV2(place, { uid, limits: all });
 }
 
-/** At most a quarter of what the machine can number. */
-async function boundOfProcesses(): Promise<number> {
+/** At most a quarter of the machine's `pid_max`. */
+async function processLimit(): Promise<number> {
   const text = await readFile("/proc/sys/kernel/pid_max", "utf8").catch(() => "");
   const machine = Number(text);
   return machine > 0 ? Math.min(defaultProcesses, Math.floor(machine / 4)) : defaultProcesses;
@@ -84,20 +84,21 @@ function sentence(limits: readonly string[], why: string): string {
   return `resources.limits (${limits.join(", ")}) are not enforced by the cell: ${why}`;
 }
 
-/** Where leaves for a sandbox can be made. */
+/** Where the groups of a sandbox can be created. */
 type CgroupPlace = { version: 1; own: (CgroupLayout & { version: 1 })["own"] } | ({ version: 2 } & V2Place);
 
 const mountTimeoutMilliseconds = 2_000;
 
 /**
- * Looks where the cell may make leaves. In a Pod the unified hierarchy is mounted read-only and is made writable first,
- * which takes CAP_SYS_ADMIN outside of any user namespace.
- * @throws RametError `HostUnsupported` saying why there is no such place
+ * Determines where the cell can create groups. In a Pod the unified hierarchy is mounted read-only and is made writable first,
+ * which needs CAP_SYS_ADMIN outside of any user namespace.
+ * @throws RametError `HostUnsupported` with the reason if there is no such place
  */
 async function findPlace(): Promise<CgroupPlace> {
   const [selfCgroup, mountInfo] = await Promise.all([text("/proc/self/cgroup"), text("/proc/self/mountinfo")]);
   const layout = cgroupLayout(selfCgroup ?? "", mountInfo ?? "");
-  if (layout === undefined) throw new RametError("HostUnsupported", "no control group file system is mounted here");
+  if (layout === undefined)
+    throw new RametError("HostUnsupported", "creating control groups failed: no control group file system is mounted");
   if (layout.version === 1) return layout;
   const place = placeV2(layout, await filesOf(layout));
   if (place.kind === "pod") await makeWritable(layout.mount);
@@ -117,7 +118,7 @@ async function makeWritable(mount: string): Promise<void> {
   const args = ["-o", "remount,bind,rw", mount];
   const result = await runProgram({ program: "mount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
   if (result.code === 0 && (await isWritable(mount))) return;
-  throw new RametError("HostUnsupported", `${mount} is read-only and stays so: ${result.stderr.trim()}`);
+  throw new RametError("HostUnsupported", `making ${mount} writable failed: ${result.stderr.trim()}`);
 }
 
 async function isWritable(directory: string): Promise<boolean> {
@@ -127,12 +128,12 @@ async function isWritable(directory: string): Promise<boolean> {
   );
 }
 
-/** Absent when there is no such file: which files a group has tells what it is. */
+/** Returns undefined if the file does not exist. The files of a group show its kind. */
 async function text(path: string): Promise<string | undefined> {
   return readFile(path, "utf8").catch(() => undefined);
 }
 
-/** The files of the cell's own group that tell what can be done, by the names under which `placeV2` takes their text. */
+/** The files of the cell's own group that `placeV2` reads. */
 const v2Files = {
   type: "cgroup.type",
   processes: "cgroup.procs",
@@ -144,31 +145,34 @@ const v2Files = {
 type V2Files = Partial<Record<keyof typeof v2Files | "parentControllers", string | undefined>>;
 
 /**
- * Where leaves can be made in the unified hierarchy: in the cell's own group when that is a container's and the cell is
- * alone in it, else beside its own group.
+ * Determines where groups can be created in the unified hierarchy: in the cell's own group if that is a container's and holds
+ * only the cell, else next to the cell's group.
  * @throws RametError `HostUnsupported`
  */
 export function placeV2({ own, mount }: CgroupLayout & { version: 2 }, files: V2Files): V2Place {
   const controllers = files.parentControllers?.trim().split(/\s+/) ?? [];
   const bounds = boundsOf(files);
   if (own !== mount) {
-    // A group beside the cell's own would be out of reach of the bounds that somebody gave to the cell's.
+    // The limits of the cell's group would not apply to a group next to it.
     if (Object.keys(bounds).length > 0)
       throw new RametError(
         "HostUnsupported",
-        `the cell's own group ${own} has limits, which leaves beside it would leave`,
+        `creating control groups failed: the limits of the cell's group ${own} would not apply to groups next to it`,
       );
     return { kind: "machine", parent: dirname(own), controllers, bounds: {} };
   }
-  // The hierarchy's true root has no type; the root of a container's namespace has one.
+  // The root of the hierarchy has no type; the root of a container's namespace has one.
   if (files.type === undefined) return { kind: "machine", parent: own, controllers, bounds: {} };
-  // A process of an outer PID namespace shows as 0.
+  // A process of an outer PID namespace is listed as 0.
   if (files.processes?.split("\n").includes("0") === true)
-    throw new RametError("HostUnsupported", "the cell shares its control group with processes that are not its own");
+    throw new RametError(
+      "HostUnsupported",
+      "creating control groups failed: the cell shares its control group with other processes",
+    );
   return { kind: "pod", parent: own, controllers, bounds };
 }
 
-/** Each file has `max` where there is no bound; `cpu.max` is quota and period in microseconds. */
+/** Each file holds `max` if there is no limit. `cpu.max` holds quota and period in microseconds. */
 function boundsOf({ memoryMax, cpuMax, pidsMax }: V2Files): V2Place["bounds"] {
   const memoryBytes = numberIn(memoryMax);
   const processes = numberIn(pidsMax);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { cgroupLayout } from "./layout.ts";
 
-/** As a Docker host with version 1 and a unified hierarchy without controllers shows them. */
+/** From a Docker host with version 1 and a unified hierarchy without controllers. */
 const hybridSelf = `9:name=systemd:/
 8:pids:/
 4:memory:/docker/0a1b
@@ -16,8 +16,8 @@ const hybridMounts = `25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysfs rw
 37 31 0:33 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 `;
 
-describe("where the cell's control groups are", () => {
-  it("finds a folder for each controller of version 1, also where two share one hierarchy", () => {
+describe("cgroupLayout", () => {
+  it("finds a directory for each controller of version 1, also if two share a hierarchy", () => {
     expect(cgroupLayout(hybridSelf, hybridMounts)).toEqual({
       version: 1,
       own: {
@@ -28,7 +28,7 @@ describe("where the cell's control groups are", () => {
     });
   });
 
-  it("finds the folder in a container of version 1, which sees its own part of each hierarchy only", () => {
+  it("finds the directory in a container of version 1, which sees only its part of each hierarchy", () => {
     const mounts =
       "700 690 0:30 /kubepods/pod1/c1 /sys/fs/cgroup/memory ro,nosuid master:15 - cgroup cgroup rw,memory\n";
     expect(cgroupLayout("4:memory:/kubepods/pod1/c1\n", mounts)).toEqual({
@@ -37,7 +37,7 @@ describe("where the cell's control groups are", () => {
     });
   });
 
-  it("finds the root of a Pod's own namespace of version 2", () => {
+  it("finds the root of a Pod's private namespace of version 2", () => {
     const mounts = "1200 1100 0:26 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate\n";
     expect(cgroupLayout("0::/\n", mounts)).toEqual({ version: 2, mount: "/sys/fs/cgroup", own: "/sys/fs/cgroup" });
   });
@@ -51,20 +51,16 @@ describe("where the cell's control groups are", () => {
     });
   });
 
-  it("reads a folder with a space", () => {
+  it("reads a directory name with a space", () => {
     const mounts = "30 24 0:26 / /my\\040groups rw - cgroup2 cgroup2 rw\n";
     expect(cgroupLayout("0::/a\n", mounts)).toMatchObject({ own: "/my groups/a" });
   });
 
   it.each([
     ["nothing is mounted", "0::/\n", "25 30 0:23 / /sys rw - sysfs sysfs rw\n"],
-    [
-      "the cell's own group is outside of what is mounted",
-      "0::/../x\n",
-      "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 c rw\n",
-    ],
+    ["the cell's group is outside the mount", "0::/../x\n", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 c rw\n"],
     ["another part is mounted", "0::/b\n", "30 24 0:26 /a /sys/fs/cgroup rw - cgroup2 c rw\n"],
-  ])("finds none where %s", (_, self, mounts) => {
+  ])("returns undefined if %s", (_, self, mounts) => {
     expect(cgroupLayout(self, mounts)).toBeUndefined();
   });
 });

@@ -1,20 +1,20 @@
-/** Where the cell's own control groups are, as folders. */
+/** The directories of the cell's own control groups. */
 export type CgroupLayout =
   | { version: 1; own: Partial<Record<V1Controller, string>> }
   | {
       version: 2;
-      /** Where the hierarchy is mounted, and the cell's own folder in it. */
+      /** The mount point of the hierarchy, and the cell's directory in it. */
       mount: string;
       own: string;
     };
 
-/** The controllers that bound a sandbox. */
+/** The controllers that limit a sandbox. */
 export const controllers = ["memory", "cpu", "pids"] as const;
 export type V1Controller = (typeof controllers)[number];
 
 /**
  * Reads `/proc/self/cgroup` (cgroups(7)) and `/proc/self/mountinfo` (proc_pid_mountinfo(5)). A machine with both versions
- * counts as version 1 when that has any of the controllers. Absent when the cell sees no control groups.
+ * counts as version 1 if that has any of the controllers. Returns undefined if the cell sees no control groups.
  */
 export function cgroupLayout(selfCgroup: string, mountInfo: string): CgroupLayout | undefined {
   const mounts = mountInfo.split("\n").flatMap(mountOfLine);
@@ -36,11 +36,11 @@ export function cgroupLayout(selfCgroup: string, mountInfo: string): CgroupLayou
 }
 
 interface Mount {
-  /** The folder of the hierarchy that is mounted. */
+  /** The directory of the hierarchy that is mounted. */
   root: string;
   target: string;
   type: string;
-  /** Of the file system: for version 1 the names of its controllers. */
+  /** The file system's options. For version 1 they include its controllers. */
   options: string[];
 }
 
@@ -59,7 +59,7 @@ function membershipOfLine(line: string): { hierarchy: string; controllers: strin
   return [{ hierarchy, controllers: names.split(","), path }];
 }
 
-/** A path outside what is mounted (`/../x` in a namespace of its own) has no folder. */
+/** Returns undefined for a path outside the mount (`/../x` in a separate namespace). */
 function directoryOf({ root, target }: Mount, path: string): string | undefined {
   if (path.startsWith("/..")) return undefined;
   const prefix = root === "/" ? "" : root;
@@ -67,7 +67,7 @@ function directoryOf({ root, target }: Mount, path: string): string | undefined 
   return `${target}${path.slice(prefix.length)}`.replace(/\/$/, "");
 }
 
-/** Spaces and their like are octal in mountinfo. */
+/** In mountinfo, spaces and similar characters are octal escapes. */
 function unescaped(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }

@@ -1,40 +1,39 @@
 import { RametError } from "../../base/errors.ts";
 
-/** What a sandbox may use. Absent: as much as there is. */
+/** The limits of a sandbox. Undefined: unlimited. */
 export interface SandboxLimits {
   memoryBytes?: number | undefined;
   cpuMillis?: number | undefined;
-  /** Processes and threads on the host. gVisor needs about one for each of the sandbox's own, and some twenty for itself. */
+  /** Processes and threads on the host. gVisor needs about one for each of the sandbox's, and about 20 for itself. */
   processes: number;
 }
 
-/** What a sandbox asked for, and what its leaf is really given: in a Pod the cell needs a part of the Pod's own limit. */
+/** The declared memory limit and the limit of the leaf group. In a Pod the cell reserves a part of the Pod's limit. */
 export interface MemoryBound {
   declaredBytes: number;
   leafBytes: number;
 }
 
-/** Why a sandbox that broke its memory limit was ended. */
+/** The error for a sandbox that was killed because of its memory limit. */
 export function outOfMemory({ declaredBytes, leafBytes }: MemoryBound): RametError {
-  const less =
-    leafBytes === declaredBytes ? "" : ` (${inQuantity(leafBytes)} of it for the sandbox, the rest for its cell)`;
+  const less = leafBytes === declaredBytes ? "" : ` (${inQuantity(leafBytes)} for the sandbox, the rest for its cell)`;
   return new RametError(
     "OutOfMemory",
-    `the sandbox used more than its memory limit of ${inQuantity(declaredBytes)}${less}, so it was ended`,
-    { hint: "Give the container a higher resources.limits.memory, or let it use less; files it writes count too" },
+    `the sandbox was killed: it exceeded its memory limit of ${inQuantity(declaredBytes)}${less}`,
+    { hint: "Raise the container's resources.limits.memory, or reduce its memory use; files that it writes count too" },
   );
 }
 
-/** Why a sandbox that broke its bound of processes was ended: gVisor cannot refuse a fork that the host refuses. */
+/** The error for a sandbox that exceeded its process limit: gVisor exits when the host rejects a fork. */
 export function tooManyProcesses(processes: number): RametError {
   return new RametError(
     "SandboxLost",
-    `the sandbox had more than the ${processes} processes and threads that it may have on its node, so gVisor ended it`,
-    { hint: "Look for a program that starts others without end" },
+    `gVisor ended the sandbox: it exceeded its limit of ${processes} processes and threads on the node`,
+    { hint: "Look for a program that keeps starting processes or threads" },
   );
 }
 
-/** Bytes as a Kubernetes quantity, with the largest unit that leaves a whole number. */
+/** Formats bytes as a Kubernetes quantity, with the largest unit that gives a whole number. */
 export function inQuantity(bytes: number): string {
   const units = ["", "Ki", "Mi", "Gi", "Ti"];
   let value = bytes;
@@ -43,7 +42,7 @@ export function inQuantity(bytes: number): string {
     value /= 1024;
     unit += 1;
   }
-  // A limit like 500M is no whole number of KiB; a person wants it in round ones.
+  // A limit like 500M is not a whole number of KiB. It is rounded for readability.
   if (unit === 0 && value >= 1024 ** 2) return `${Math.round(value / 1024 ** 2)}Mi`;
   return `${value}${units[unit] ?? ""}`;
 }

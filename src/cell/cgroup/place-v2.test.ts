@@ -6,8 +6,8 @@ const atRoot = { version: 2, mount, own: mount } as const;
 const inScope = { version: 2, mount, own: `${mount}/user.slice/a.scope` } as const;
 const all = "cpuset cpu io memory pids\n";
 
-describe("where leaves can be made in the unified hierarchy", () => {
-  it("is a container's own group, with its limits", () => {
+describe("placeV2", () => {
+  it("returns a container's group with its limits", () => {
     const files = {
       type: "domain\n",
       processes: "1\n7\n",
@@ -24,7 +24,7 @@ describe("where leaves can be made in the unified hierarchy", () => {
     });
   });
 
-  it("is the true root, which has no type, for a cell that is in it", () => {
+  it("returns the root of the hierarchy, which has no type, for a cell in it", () => {
     expect(placeV2(atRoot, { processes: "1\n7\n0\n", parentControllers: all })).toMatchObject({
       kind: "machine",
       parent: mount,
@@ -32,7 +32,7 @@ describe("where leaves can be made in the unified hierarchy", () => {
     });
   });
 
-  it("is beside a session's scope that has no limits", () => {
+  it("returns the parent of a session's scope without limits", () => {
     const files = { type: "domain\n", processes: "7\n", parentControllers: "memory pids\n", memoryMax: "max\n" };
     expect(placeV2(inScope, files)).toEqual({
       kind: "machine",
@@ -42,13 +42,13 @@ describe("where leaves can be made in the unified hierarchy", () => {
     });
   });
 
-  it("is not beside a scope with limits, which would be left", () => {
+  it("rejects a scope with limits, which would not apply next to it", () => {
     expect(() => placeV2(inScope, { type: "domain\n", parentControllers: all, memoryMax: "1073741824\n" })).toThrow(
-      /a\.scope has limits/,
+      /the limits of the cell's group .*a\.scope would not apply/,
     );
   });
 
-  it("is not in a container's group that others use, too", () => {
+  it("rejects a container's group with processes of others", () => {
     expect(() => placeV2(atRoot, { type: "domain\n", processes: "0\n1\n", parentControllers: all })).toThrow(
       /shares its control group/,
     );

@@ -1,30 +1,30 @@
 import type { MemoryBound, SandboxLimits } from "./limits.ts";
 import { commonDirectory, cpuPeriodMicroseconds, cpuQuotaMicroseconds, type CgroupPlan, type Step } from "./plan.ts";
 
-/** What the cell found in the unified hierarchy. */
+/** Where groups can be created in the unified hierarchy. */
 export interface V2Place {
-  /** `pod`: the cell's own group is its container's, and it alone is in there. `machine`: leaves go under `parent`. */
+  /** `pod`: `parent` is the group of the container, and holds only the cell. `machine`: any other `parent`. */
   kind: "pod" | "machine";
-  /** The group below which leaves are made. */
+  /** The group below which the leaf groups are created. */
   parent: string;
-  /** Controllers that `parent` can hand down. */
+  /** Controllers that `parent` can delegate. */
   controllers: readonly string[];
-  /** What `parent` may use itself, as far as it is bounded. */
+  /** The limits of `parent`. */
   bounds: { memoryBytes?: number; cpuMillis?: number; processes?: number };
 }
 
 /**
- * What the cell, link and a `runsc` command need beside the sandbox, out of the Pod's limit: measured 55 MiB that cannot be
- * reclaimed for the first two, and 25 MiB for the command while it runs.
+ * What cell, link and a `runsc` command need in addition to the sandbox, from the Pod's limit. Measured: 55 MiB of memory that
+ * cannot be reclaimed for cell and link, and 25 MiB for the command while it runs.
  */
 const cellMemoryBytes = 96 * 1024 ** 2;
 const cellProcesses = 128;
-/** The part of a Pod's CPU that the sandbox leaves: its cell must answer while it spins. */
+/** The share of a Pod's CPU for the cell, which must respond while the sandbox uses all of the rest. */
 const cellCpuShare = 0.05;
 
 /**
- * Leaves `sandbox` and `cut` and, in a Pod, `cell` for all that is in the container so far: in version 2 a group that
- * hands controllers down has no processes of its own. The files are those of the kernel's admin-guide/cgroup-v2.
+ * Plans the leaf groups `sandbox`, `cut` (for checkpoints) and, in a Pod, `cell` for the processes already in the container: in
+ * version 2 a group that delegates controllers has no processes. For the files see the kernel's admin-guide/cgroup-v2.
  */
 export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: SandboxLimits }): CgroupPlan {
   const { kind, parent } = place;
@@ -36,7 +36,7 @@ export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: S
   return {
     steps: [
       ...(kind === "pod" ? podSteps(base) : machineSteps(place, base)),
-      ...handDown(place, base),
+      ...delegateControllers(place, base),
       make(leaf),
       ...settings(leaf, share),
       make(cut),
@@ -46,8 +46,8 @@ export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: S
     ...(kind === "pod"
       ? { remove: [leaf, cut], removeIfEmpty: [] }
       : { remove: [leaf, cut, base], removeIfEmpty: [`${parent}/${commonDirectory}`] }),
-    // `memory.oom.group` ends all of the sandbox, which the cell sees without looking.
-    mustLookForOom: false,
+    // `memory.oom.group` kills the whole sandbox, which the cell notices without polling.
+    mustPollForOom: false,
     ...(memory === undefined ? {} : { memory, oomKills: `${leaf}/memory.events` }),
     ...(processes === undefined ? {} : { refusedForks: `${leaf}/pids.events` }),
     limits: { ...limits, processes: processes ?? limits.processes },
@@ -55,7 +55,7 @@ export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: S
   };
 }
 
-/** What of the Pod's or the machine's is the sandbox's. */
+/** The sandbox's share of the Pod or the machine. */
 interface Share {
   memory?: MemoryBound;
   cpuMillis?: number;
@@ -89,18 +89,18 @@ function settings(leaf: string, { memory, cpuMillis, processes }: Share): Step[]
   ];
 }
 
-/** All that runs in the container so far makes room. */
+/** Moves the processes that run in the container into the group `cell`. */
 function podSteps(base: string): Step[] {
   return [make(`${base}/cell`), { do: "move-all", from: base, to: `${base}/cell` }];
 }
 
 function machineSteps(place: V2Place, base: string): Step[] {
   const common = `${place.parent}/${commonDirectory}`;
-  return [...handDown(place, place.parent), make(common), ...handDown(place, common), make(base)];
+  return [...delegateControllers(place, place.parent), make(common), ...delegateControllers(place, common), make(base)];
 }
 
-/** One at a time: a group that cannot hand down one of them refuses a list as a whole. */
-function handDown({ controllers }: V2Place, directory: string): Step[] {
+/** One controller at a time: the kernel rejects a whole list if one of them cannot be delegated. */
+function delegateControllers({ controllers }: V2Place, directory: string): Step[] {
   return ["memory", "cpu", "pids"]
     .filter((name) => controllers.includes(name))
     .map((name) => write(`${directory}/cgroup.subtree_control`, `+${name}`));
@@ -122,7 +122,7 @@ function memorySettings(leaf: string, bytes: number): Step[] {
   ];
 }
 
-/** Under the Pod's own limit by what the cell needs, so that the sandbox meets its limit first; never under half of it. */
+/** The Pod's limit minus what the cell needs, so that the sandbox reaches its limit first; at least half of the Pod's limit. */
 function memoryBound(limits: SandboxLimits, bounds: V2Place["bounds"]): MemoryBound | undefined {
   const declaredBytes = limits.memoryBytes ?? bounds.memoryBytes;
   if (declaredBytes === undefined) return undefined;

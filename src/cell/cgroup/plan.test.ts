@@ -19,7 +19,7 @@ const machine: V2Place = {
   bounds: {},
 };
 
-/** The plan as a shell would have it. */
+/** The plan as shell commands. */
 function script({ steps }: CgroupPlan): string[] {
   return steps.map((step) => {
     if (step.do === "make") return `mkdir ${step.directory}`;
@@ -27,8 +27,8 @@ function script({ steps }: CgroupPlan): string[] {
   });
 }
 
-describe("leaves in version 1", () => {
-  it("are made per controller below the cell's own groups", () => {
+describe("planV1", () => {
+  it("creates a leaf group per controller below the cell's own groups", () => {
     expect(script(planV1(v1, { uid: "u", limits }))).toEqual([
       "mkdir /c/memory/own/ramet/u/sandbox",
       "536870912 > /c/memory/own/ramet/u/sandbox/memory.limit_in_bytes",
@@ -42,28 +42,28 @@ describe("leaves in version 1", () => {
     ]);
   });
 
-  it("are removed from the deepest up, and the folder that other cells use only if it is empty", () => {
+  it("removes the deepest directory first, and a shared directory only if it is empty", () => {
     const { remove, removeIfEmpty } = planV1(v1, { uid: "u", limits });
     for (const [index, directory] of remove.entries())
       expect(remove.slice(index + 1).filter((later) => later.startsWith(`${directory}/`))).toEqual([]);
     expect(removeIfEmpty).toEqual(["/c/memory/own/ramet", "/c/cpu/ramet", "/c/pids/ramet"]);
   });
 
-  it("are made for what is limited only, and always bound the number of processes", () => {
+  it("creates groups only for declared limits, and always limits processes", () => {
     const plan = planV1(v1, { uid: "u", limits: { cpuMillis: 1, processes: 100 } });
     expect(plan.enter).toEqual(["/c/cpu/ramet/u/sandbox/tasks", "/c/pids/ramet/u/sandbox/tasks"]);
     expect(script(plan)).toContain("1000 > /c/cpu/ramet/u/sandbox/cpu.cfs_quota_us");
     expect(plan.aside).toBeUndefined();
-    expect(plan.mustLookForOom).toBe(false);
+    expect(plan.mustPollForOom).toBe(false);
   });
 
-  it("name the limits for which there is no controller", () => {
+  it("names the limits without a controller", () => {
     expect(planV1({ pids: "/c/pids" }, { uid: "u", limits }).missing).toEqual(["memory", "cpu"]);
   });
 });
 
-describe("leaves in version 2", () => {
-  it("leave a Pod's cell in a leaf of its own, with a part of what the Pod may use", () => {
+describe("planV2", () => {
+  it("reserves a group and a part of the Pod's limits for the cell", () => {
     expect(script(planV2(pod, { uid: "u", limits }))).toEqual([
       "mkdir /c/cell",
       "/c/* > /c/cell",
@@ -80,20 +80,20 @@ describe("leaves in version 2", () => {
     ]);
   });
 
-  it("give a sandbox never less than half of a small Pod", () => {
+  it("gives a sandbox at least half of a small Pod", () => {
     const bounds = { memoryBytes: 128 * mebibyte };
     const plan = planV2({ ...pod, bounds }, { uid: "u", limits: { memoryBytes: 128 * mebibyte, processes: 8192 } });
     expect(plan.memory).toEqual({ declaredBytes: 128 * mebibyte, leafBytes: 64 * mebibyte });
   });
 
-  it("follow the Pod's limits where the container declares none", () => {
+  it("uses the Pod's limits if the container declares none", () => {
     expect(planV2(pod, { uid: "u", limits: { processes: 8192 } }).memory).toEqual({
       declaredBytes: 512 * mebibyte,
       leafBytes: 416 * mebibyte,
     });
   });
 
-  it("are made on a machine below a folder of Ramet's, and give all that is declared", () => {
+  it("creates groups below a shared directory on a machine, with the declared limits", () => {
     const plan = planV2(machine, { uid: "u", limits });
     expect(script(plan).filter((line) => !line.includes("subtree_control"))).toEqual([
       "mkdir /c/user.slice/ramet",
@@ -109,7 +109,7 @@ describe("leaves in version 2", () => {
     expect(plan.removeIfEmpty).toEqual(["/c/user.slice/ramet"]);
   });
 
-  it("name the limits whose controller nobody hands down", () => {
+  it("names the limits whose controller is not delegated", () => {
     expect(planV2({ ...machine, controllers: ["memory", "pids"] }, { uid: "u", limits }).missing).toEqual(["cpu"]);
   });
 });

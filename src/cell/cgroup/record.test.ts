@@ -12,8 +12,8 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-/** Plain folders stand in for groups: they show what is removed, and not how the kernel takes it. */
-it("a sweep removes what a cell put down, and nothing of its neighbours", async () => {
+/** Plain directories stand in for groups: they show what is removed, not how the kernel behaves. */
+it("removes the groups that a cell has recorded, and no group of another cell", async () => {
   const [memory, pids] = [join(directory, "memory"), join(directory, "pids")];
   await writeCgroupRecord(directory, planV1({ memory, pids }, { uid: "a", limits: { memoryBytes: 1, processes: 1 } }));
   for (const directory of [`${memory}/ramet/a/sandbox`, `${memory}/ramet/a/cut`, `${memory}/ramet/b/sandbox`])

@@ -6,7 +6,7 @@ import { removeGroups, removeIfEmpty } from "./remove-groups.ts";
 
 const CgroupRecord = z.object({ v: z.literal(1), remove: z.array(z.string()), removeIfEmpty: z.array(z.string()) });
 
-/** Puts down, before any is made, which groups a cell makes: who finds it killed can remove them. */
+/** Records the groups that a cell will create, so that they can be removed if the cell is killed. */
 export async function writeCgroupRecord(
   directory: string,
   { remove, removeIfEmpty: shared }: CgroupPlan,
@@ -16,15 +16,15 @@ export async function writeCgroupRecord(
 }
 
 /**
- * Removes the groups that a cell left, by the record in its folder; none of its processes may run any more. A group's
- * folder can be removed only while nothing is in it, so a record cannot do harm elsewhere.
+ * Removes the groups that a killed cell has recorded in its directory. None of its processes may run any more. The directory of
+ * a group can be removed only while the group is empty, so a wrong record does no harm.
  */
 export async function sweepCgroups(directory: string): Promise<void> {
   const text = await readFile(recordFile(directory), "utf8").catch(() => undefined);
   if (text === undefined) return;
   const record = parsed(text);
-  await removeGroups((record?.remove ?? []).filter(isOurs));
-  for (const directory of (record?.removeIfEmpty ?? []).filter(isOurs)) await removeIfEmpty(directory);
+  await removeGroups((record?.remove ?? []).filter(isRametGroup));
+  for (const directory of (record?.removeIfEmpty ?? []).filter(isRametGroup)) await removeIfEmpty(directory);
   await rm(recordFile(directory), { force: true });
 }
 
@@ -32,7 +32,7 @@ function recordFile(directory: string): string {
   return join(directory, "cgroups.json");
 }
 
-/** A record that a crash of the machine cut short needs no sweeping: the groups went with the machine. */
+/** Returns undefined for a record that is incomplete after a crash of the machine: its groups no longer exist. */
 function parsed(text: string): z.infer<typeof CgroupRecord> | undefined {
   try {
     return CgroupRecord.parse(JSON.parse(text));
@@ -41,6 +41,6 @@ function parsed(text: string): z.infer<typeof CgroupRecord> | undefined {
   }
 }
 
-function isOurs(directory: string): boolean {
+function isRametGroup(directory: string): boolean {
   return directory.split("/").includes(commonDirectory);
 }

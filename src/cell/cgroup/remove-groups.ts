@@ -1,22 +1,22 @@
 import { readFile, rmdir, writeFile } from "node:fs/promises";
-import { setTimeout as sleep } from "node:timers/promises";
+import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 
 const betweenTriesMilliseconds = 5;
-const boundMilliseconds = 5_000;
+const timeoutMilliseconds = 5_000;
 
-/** Ends what is still in these groups and removes them, in this order. One that is gone counts as removed. */
-export async function removeGroups(directories: readonly string[]): Promise<void> {
-  for (const directory of directories) await removeGroup(directory);
+/** Kills the processes in these groups and removes the groups, in this order. Missing groups are ignored. */
+export async function removeGroups(directories: readonly string[], clock: Clock = systemClock): Promise<void> {
+  for (const directory of directories) await removeGroup(directory, clock);
 }
 
-/** Removes a group that others may use too, if nothing is in it. */
+/** Removes a shared group if it is empty. */
 export async function removeIfEmpty(directory: string): Promise<void> {
   await rmdir(directory).catch(() => undefined);
 }
 
-async function removeGroup(directory: string): Promise<void> {
-  const deadline = performance.now() + boundMilliseconds;
+async function removeGroup(directory: string, clock: Clock): Promise<void> {
+  const deadline = clock.monotonicMilliseconds() + timeoutMilliseconds;
   for (;;) {
     try {
       await rmdir(directory);
@@ -24,14 +24,14 @@ async function removeGroup(directory: string): Promise<void> {
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === "ENOENT") return;
-      // Busy: a process that was killed is leaving still.
-      if (code !== "EBUSY" || performance.now() > deadline)
-        throw new RametError("Internal", `Removing the control group ${directory} failed: ${String(error)}`, {
+      // EBUSY: a killed process is still exiting.
+      if (code !== "EBUSY" || clock.monotonicMilliseconds() > deadline)
+        throw new RametError("Internal", `removing the control group ${directory} failed: ${String(error)}`, {
           cause: error,
         });
     }
     await killAll(directory);
-    await sleep(betweenTriesMilliseconds);
+    await delay(clock, betweenTriesMilliseconds);
   }
 }
 
@@ -49,7 +49,7 @@ async function killAll(directory: string): Promise<void> {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // It has ended, which is what was wanted.
+      // It has exited already.
     }
   }
 }

@@ -1,30 +1,33 @@
 import { readFileSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { outOfMemory, tooManyProcesses } from "./limits.ts";
 import type { CgroupPlan, Step } from "./plan.ts";
 import { removeGroups, removeIfEmpty } from "./remove-groups.ts";
 
-/** How late the end of one process for want of memory may be seen where the kernel tells nobody. */
-const lookEveryMilliseconds = 250;
-/** Others may remove the common folder between the making of it and of what is in it; processes may fork while they are moved. */
-const rounds = 20;
+/** How often the count of out-of-memory kills is read where the kernel sends no notification. */
+const pollMilliseconds = 250;
+/** Another cell may remove the shared directory before a group is created in it; processes may fork while they are moved. */
+const attempts = 20;
 
-/** The leaves of one sandbox, from before gVisor starts until after it has ended. */
+/** The leaf control groups of one sandbox. They exist from before gVisor starts until after it has exited. */
 export class SandboxCgroup {
   readonly #plan: CgroupPlan;
+  readonly #clock: Clock;
   #moving: Promise<void> = Promise.resolve();
   #removed = false;
 
-  private constructor(plan: CgroupPlan) {
+  private constructor(plan: CgroupPlan, clock: Clock) {
     this.#plan = plan;
+    this.#clock = clock;
   }
 
-  /** @throws the error of the step that was refused; what had been made is removed again */
-  static async make(plan: CgroupPlan): Promise<SandboxCgroup> {
-    const made = new SandboxCgroup(plan);
+  /** Applies the plan. If a step fails, removes the groups again. @throws RametError `HostUnsupported` */
+  static async make(plan: CgroupPlan, clock: Clock = systemClock): Promise<SandboxCgroup> {
+    const made = new SandboxCgroup(plan, clock);
     try {
-      for (const step of plan.steps) await take(step);
+      for (const step of plan.steps) await apply(step);
     } catch (error) {
       await made.remove().catch(() => undefined);
       throw error;
@@ -32,13 +35,13 @@ export class SandboxCgroup {
     return made;
   }
 
-  /** The files into which a process writes 0 to be in the sandbox's leaves. */
+  /** The files into which a process writes 0 to enter the sandbox's groups. */
   get enter(): readonly string[] {
     return this.#plan.enter;
   }
 
-  /** Which limit the sandbox has broken, if it has. Synchronous: it is asked at the moment at which the sandbox ends. */
-  excess(): RametError | undefined {
+  /** The limit that the sandbox has exceeded, if any. Synchronous, because it is read at the moment when the sandbox ends. */
+  exceededLimit(): RametError | undefined {
     const { oomKills, refusedForks, memory, limits } = this.#plan;
     if (oomKills !== undefined && memory !== undefined && counted(oomKills, "oom_kill") > 0) return outOfMemory(memory);
     if (refusedForks !== undefined && counted(refusedForks, "max") > 0) return tooManyProcesses(limits.processes);
@@ -46,25 +49,24 @@ export class SandboxCgroup {
   }
 
   /**
-   * Resolves when the kernel has ended a process of the sandbox for want of memory. In version 1 that may be one of many,
-   * and the sandbox would go on without it; in version 2 all end at once and this is not needed, so it never resolves.
+   * Resolves when the kernel has killed a process of the sandbox because of its memory limit. In cgroup v1 it kills only one
+   * process, and the sandbox would keep running without it. In v2 it kills all of them, so this never resolves.
    */
   untilOutOfMemory(): Promise<void> {
-    const { oomKills, mustLookForOom } = this.#plan;
+    const { oomKills, mustPollForOom } = this.#plan;
     return new Promise((resolve) => {
-      if (oomKills === undefined || !mustLookForOom) return;
-      const timer = setInterval(() => {
+      if (oomKills === undefined || !mustPollForOom) return;
+      const poll = (): void => {
         if (counted(oomKills, "oom_kill") > 0) resolve();
-        else if (!this.#removed) return;
-        clearInterval(timer);
-      }, lookEveryMilliseconds);
-      timer.unref();
+        else if (!this.#removed) this.#clock.schedule(pollMilliseconds, poll);
+      };
+      this.#clock.schedule(pollMilliseconds, poll);
     });
   }
 
   /**
-   * Charges what gVisor's own process writes meanwhile, a checkpoint's pages in the cache above all, to nobody's limit
-   * but the Pod's. The move runs beside the start of the work, which takes longer; the way back is not waited for.
+   * Charges what gVisor's own process writes during `work`, mostly the page cache of a checkpoint, only to the Pod's limit. The
+   * move runs in parallel with the start of the work, which takes longer. The move back is not awaited.
    */
   async aside<T>(pid: number, work: () => Promise<T>): Promise<T> {
     const { aside } = this.#plan;
@@ -80,17 +82,17 @@ export class SandboxCgroup {
   async remove(): Promise<void> {
     this.#removed = true;
     await this.#moving;
-    await removeGroups(this.#plan.remove);
+    await removeGroups(this.#plan.remove, this.#clock);
     for (const directory of this.#plan.removeIfEmpty) await removeIfEmpty(directory);
   }
 
-  /** A process that has ended cannot be moved and need not be. */
+  /** Ignores errors: a process that has exited cannot be moved. */
   #move(pid: number, file: string): void {
     this.#moving = this.#moving.then(() => write(file, `${pid}`)).catch(() => undefined);
   }
 }
 
-async function take(step: Step): Promise<void> {
+async function apply(step: Step): Promise<void> {
   switch (step.do) {
     case "make":
       return makeDirectory(step.directory);
@@ -99,7 +101,7 @@ async function take(step: Step): Promise<void> {
         await write(step.file, step.value);
       } catch (error) {
         if (step.optional !== true || (error as NodeJS.ErrnoException).code !== "ENOENT")
-          throw refused(`Writing ${step.value} to ${step.file}`, error);
+          throw rejected(`writing ${step.value} to ${step.file}`, error);
       }
       return;
     case "move-all":
@@ -108,44 +110,47 @@ async function take(step: Step): Promise<void> {
 }
 
 async function makeDirectory(directory: string): Promise<void> {
-  for (let round = 1; ; round++) {
+  for (let attempt = 1; ; attempt++) {
     try {
       await mkdir(directory, { recursive: true });
       return;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT" || round === rounds)
-        throw refused(`Making the control group ${directory}`, error);
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT" || attempt === attempts)
+        throw rejected(`creating the control group ${directory}`, error);
     }
   }
 }
 
-/** Until none is left: a process may fork while it is moved. */
+/** Repeats until no process is left, because a process may fork while it is moved. */
 async function moveAll(from: string, to: string): Promise<void> {
-  for (let round = 1; round <= rounds; round++) {
+  for (let attempt = 1; attempt <= attempts; attempt++) {
     const pids = (await readFile(`${from}/cgroup.procs`, "utf8")).split("\n").filter((pid) => pid !== "");
     if (pids.length === 0) return;
     for (const pid of pids) {
       try {
         await write(`${to}/cgroup.procs`, pid);
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw refused(`Moving process ${pid} to ${to}`, error);
+        if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw rejected(`moving process ${pid} to ${to}`, error);
       }
     }
   }
-  throw new RametError("HostUnsupported", `Moving the processes of ${from} to ${to} failed: new ones keep coming`);
+  throw new RametError(
+    "HostUnsupported",
+    `moving the processes of ${from} to ${to} failed: new processes keep appearing`,
+  );
 }
 
-/** Without O_CREAT and O_TRUNC: the files of a control group are there or the kernel lacks them. */
+/** Opens without O_CREAT and O_TRUNC: a file of a control group exists or the kernel does not support it. */
 function write(file: string, value: string): Promise<void> {
   return writeFile(file, value, { flag: "r+" });
 }
 
-function refused(what: string, error: unknown): RametError {
+function rejected(what: string, error: unknown): RametError {
   const { code, message } = error as NodeJS.ErrnoException;
   return new RametError("HostUnsupported", `${what} failed: ${code ?? message}`, { cause: error });
 }
 
-/** A counter in a file of `name number` lines; 0 when the file is gone. */
+/** Reads a counter from a file of `name number` lines. 0 if the file does not exist. */
 function counted(file: string, name: string): number {
   try {
     const line = readFileSync(file, "utf8")
@@ -158,9 +163,9 @@ function counted(file: string, name: string): number {
 }
 
 /**
- * A command that first moves itself into the leaves and then becomes `program`: all that this starts is in there from its
- * first page on. Node can start no process in another group, and moving gVisor afterwards costs 3 to 10 ms a leaf and
- * leaves its first memory with the cell. The shell costs 2 ms.
+ * Returns a command that moves itself into the groups and then executes `program`, so that all its memory is charged there. Node
+ * cannot start a process in another group. Moving gVisor afterwards takes 3 to 10 ms per group and leaves its first memory
+ * charged to the cell. The shell takes 2 ms.
  */
 export function inLeaves(
   enter: readonly string[],
@@ -171,5 +176,5 @@ export function inLeaves(
   return { program: "/bin/sh", args: ["-c", script, "ramet-enter", ...enter, "--", program, ...args] };
 }
 
-/** Exit code 125: the program was never started; env(1) and its like use it so. */
+/** Exit code 125 means that the program was not started, as for env(1). */
 const script = `while [ "$1" != -- ]; do echo 0 > "$1" || exit 125; shift; done; shift; exec "$@"`;

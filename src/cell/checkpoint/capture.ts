@@ -1,5 +1,6 @@
 import { setImmediate as immediate } from "node:timers/promises";
 import type { CheckpointRequest, CheckpointResult, EngineBuild } from "../../api/cell/cell-api.ts";
+import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ManifestDraft } from "../../store/manifest.ts";
 import { openForWrite } from "../../store/open.ts";
@@ -13,55 +14,60 @@ export interface CaptureSubject {
   sandbox: Sandbox;
   guest: GuestControl;
   setting: CellSetting;
+  clock: Clock;
   build: () => Promise<EngineBuild>;
-  /** How often the guest has been given an identity, while that is certain. */
+  /** @see GuestIdentity.generation */
   generation: () => number | undefined;
 }
 
 const quiesceTimeoutMilliseconds = 2_000;
 
 /**
- * Takes one checkpoint: pause, capture, resume (or hold, for `keepRunning: false`), publish data, then the manifest.
- * On any error the source goes on as it was, and the error says so.
+ * Captures one checkpoint: pauses the sandbox, captures it, resumes it (unless `keepRunning` is false), then publishes the data
+ * and last the manifest. After an error the sandbox keeps running, and the error says so.
  */
-export async function cut(request: CheckpointRequest, subject: CaptureSubject): Promise<CheckpointResult> {
+export async function captureCheckpoint(
+  request: CheckpointRequest,
+  subject: CaptureSubject,
+): Promise<CheckpointResult> {
   const { engine } = subject.sandbox;
-  // gVisor's program is loaded while the store is opened, and not while the source stands still.
-  if (request.contents.includes("memory")) engine.hold("checkpoint");
+  // gVisor's program is loaded while the store is opened, so that the sandbox is paused for less time.
+  if (request.contents.includes("memory")) engine.startEarly("checkpoint");
   try {
     return await captureAndPublish(request, subject);
   } finally {
-    await engine.dropHeld();
+    await engine.dropEarly();
   }
 }
 
 async function captureAndPublish(request: CheckpointRequest, subject: CaptureSubject): Promise<CheckpointResult> {
-  const clock = new PhaseClock();
+  const phases = new PhaseClock();
+  const { clock } = subject;
   const { engine } = subject.sandbox;
   const [session, quiesced] = await Promise.all([
-    clock.phase("store-open", () => openForWrite(request.grant, { scratchPath: subject.setting.paths.directory })),
-    clock.phase("quiesce", () => quiesce(subject.guest)),
+    phases.phase("store-open", () => openForWrite(request.grant, { scratchPath: subject.setting.paths.directory })),
+    phases.phase("quiesce", () => quiesce(subject)),
   ]);
   let held = false;
   try {
-    if (session.published !== undefined) throw alreadyTaken(request.grant.checkpointId);
+    if (session.published !== undefined) throw alreadyPublished(request.grant.checkpointId);
     const before = subject.generation();
-    const captured = await capture(request, engine, { path: session.stagingPath, clock });
+    const captured = await capture(request, engine, { path: session.stagingPath, phases, clock });
     held = captured.held;
-    // Another identity may have come in the middle of it: then a clone asks.
+    // If the identity has changed during the capture, a clone asks its guest for the generation.
     const generation = subject.generation() === before ? before : undefined;
     const draft = await manifestDraft(request, subject, { cutAt: captured.cutAt, quiesced, generation });
-    const published = await clock.phase("publish", () => session.publish(draft));
+    const published = await phases.phase("publish", () => session.publish(draft));
     return {
       manifestDigest: published.manifestDigest,
       sizeBytes: published.sizeBytes,
       cutAt: captured.cutAt,
-      readyAt: new Date().toISOString(),
+      readyAt: clock.now().toISOString(),
       pausedMilliseconds: captured.pausedMilliseconds,
-      phases: { ...clock.phases, ...published.phases },
+      phases: { ...phases.phases, ...published.phases },
     };
   } catch (error) {
-    throw withSourceState(error, await goOn(subject.sandbox, held));
+    throw withSourceState(error, await resumeIfHeld(subject.sandbox, held));
   } finally {
     await session.abandon();
   }
@@ -70,45 +76,55 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
 interface Capture {
   cutAt: string;
   pausedMilliseconds: number;
-  /** The source stands still and waits to be stopped or resumed. */
+  /** Whether the sandbox is still paused. */
   held: boolean;
 }
 
-/** Stops the world, captures, and lets it go on unless the source is to end. */
+/** Pauses the sandbox, captures it, and resumes it unless it is to be stopped. */
 async function capture(
   { contents, keepRunning }: CheckpointRequest,
   engine: Engine,
-  { path, clock }: { path: string; clock: PhaseClock },
+  { path, phases, clock }: { path: string; phases: PhaseClock; clock: Clock },
 ): Promise<Capture> {
-  const start = performance.now();
-  const cutAt = new Date().toISOString();
+  const start = clock.monotonicMilliseconds();
+  const cutAt = clock.now().toISOString();
   const memory = contents.includes("memory");
-  // gVisor's checkpoint stops and starts the world by itself; a tar does not, and neither holds it.
+  // gVisor pauses and resumes the sandbox for a checkpoint. It does not for a tar, and neither keeps the sandbox paused.
   const mustPause = !memory || !keepRunning;
-  if (mustPause) await clock.phase("pause", () => engine.pause());
+  if (mustPause) await phases.phase("pause", () => engine.pause());
   try {
-    if (memory) await clock.phase("engine", () => engine.checkpoint(path));
-    else await clock.phase("engine", () => engine.saveFilesystem(`${path}/filesystem.tar`));
+    if (memory) await phases.phase("engine", () => engine.checkpoint(path));
+    else await phases.phase("engine", () => engine.saveFilesystem(`${path}/filesystem.tar`));
   } catch (error) {
     if (mustPause) await engine.resume().catch(() => undefined);
     throw error;
   }
-  if (mustPause && keepRunning) await clock.phase("resume", () => engine.resume());
-  return { cutAt, pausedMilliseconds: Math.round((performance.now() - start) * 10) / 10, held: !keepRunning };
+  if (mustPause && keepRunning) await phases.phase("resume", () => engine.resume());
+  return {
+    cutAt,
+    pausedMilliseconds: Math.round((clock.monotonicMilliseconds() - start) * 10) / 10,
+    held: !keepRunning,
+  };
 }
 
-/** The controller looks into the store before it asks again, so this comes only of a call that is out of order. */
-function alreadyTaken(checkpointId: string): RametError {
-  return new RametError("AlreadyExists", `checkpoint ${checkpointId} is in the store already; no new cut was taken`);
+/** The controller checks the store before it repeats a call, so only an outdated call gets here. */
+function alreadyPublished(checkpointId: string): RametError {
+  return new RametError("AlreadyExists", `capturing checkpoint ${checkpointId} failed: it is already in the store`);
 }
 
-/** Asks the guest to flush; a guest that does not answer makes the checkpoint no less usable, only less tidy. */
-async function quiesce(guest: GuestControl): Promise<boolean> {
+/** Asks the guest to flush its files. A checkpoint without that is usable too. */
+async function quiesce({ guest, clock }: CaptureSubject): Promise<boolean> {
+  const over = new AbortController();
+  const cancel = clock.schedule(quiesceTimeoutMilliseconds, () => {
+    over.abort();
+  });
   try {
-    await guest.quiesce(AbortSignal.timeout(quiesceTimeoutMilliseconds));
+    await guest.quiesce(over.signal);
     return true;
   } catch {
     return false;
+  } finally {
+    cancel();
   }
 }
 
@@ -130,19 +146,19 @@ async function manifestDraft(
   };
 }
 
-/** Lets a source that was held go on; whether it does, as it may have ended meanwhile for a reason of its own. */
-async function goOn({ engine, ended }: Sandbox, held: boolean): Promise<boolean> {
+/** Resumes the sandbox if it is paused. Returns whether it runs: it may have ended meanwhile. */
+async function resumeIfHeld({ engine, ended }: Sandbox, held: boolean): Promise<boolean> {
   const resumed = await (held ? engine.resume() : Promise.resolve()).then(
     () => true,
     () => false,
   );
-  // One turn of the loop, so that an end which has come already is heard.
+  // One turn of the event loop, so that an end that has already happened is noticed.
   return Promise.race([ended.then(() => false), immediate(resumed)]);
 }
 
-function withSourceState(error: unknown, goesOn: boolean): RametError {
+function withSourceState(error: unknown, isRunning: boolean): RametError {
   const { code, message, hint, retryable } = RametError.from(error);
-  return new RametError(code, goesOn ? `${message}; the sandbox goes on as it was` : message, {
+  return new RametError(code, isRunning ? `${message}; the sandbox keeps running` : message, {
     retryable,
     cause: error,
     ...(hint === undefined ? {} : { hint }),

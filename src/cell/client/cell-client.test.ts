@@ -5,10 +5,10 @@ import { cellPort } from "../../api/cell/cell-api.ts";
 import { CellClient } from "./cell-client.ts";
 import { cellKeyFromPem, newCellKeyPem } from "./cell-token.ts";
 
-/** An address of its own, as the port is always the same one. */
+/** A separate address, because the port is fixed. */
 const ip = "127.3.2.1";
 
-it("loses nothing of what a program says first, also when it comes with the answer", async () => {
+it("keeps the first bytes of a program that arrive together with the response", async () => {
   const server = createServer().on("upgrade", (_, socket) => {
     socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n220 mail\r\n");
   });

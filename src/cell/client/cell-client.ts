@@ -13,10 +13,11 @@ import {
   type RestoreRequest,
   type RestoreInPlaceCall,
 } from "../../api/cell/cell-api.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { signCellToken, type CellKey } from "./cell-token.ts";
-import { boundAnswer, boundConnecting } from "./deadlines.ts";
+import { limitConnecting, limitResponse } from "./deadlines.ts";
 
 export interface CellAddress {
   /** The Pod's address. */
@@ -36,30 +37,32 @@ interface CellCall {
   body?: unknown;
   query?: URLSearchParams;
   signal?: AbortSignal | undefined;
-  /** How long the answer may take to begin. Absent: as long as the caller's signal lets it. */
-  answerMilliseconds?: number;
+  /** The time limit for the start of the response. @default none but the caller's signal */
+  responseMilliseconds?: number;
 }
 
-/** For what a cell answers from what it knows. */
-const answerMilliseconds = 10_000;
+/** The limit of calls that do not wait for gVisor. */
+const responseMilliseconds = 10_000;
 
 /**
- * Speaks to cells; one for all of them, with one pool of connections. Every method takes the cell's address. A signal ends
- * the call and nothing else: what a cell has begun it brings to its end, and a repeat joins it.
+ * A client of all cells, with one connection pool. Every method takes the cell's address. Aborting a signal ends only the call:
+ * the cell finishes the operation, and a repeated call joins it.
  *
- * Every method throws RametError `Unavailable` (retryable) when the cell cannot be reached, also within 2 s;
- * `Canceled` when the signal is aborted; and those that do not wait for gVisor `Timeout` after 10 s.
+ * Every method throws RametError `Unavailable` (retryable) if the cell cannot be reached within 2 s, and `Canceled` when the
+ * signal is aborted. Methods that do not wait for gVisor throw `Timeout` after 10 s.
  */
 export class CellClient {
   readonly #key: CellKey;
+  readonly #clock: Clock;
   readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: 64 });
 
-  constructor(key: CellKey) {
+  constructor(key: CellKey, clock: Clock = systemClock) {
     this.#key = key;
+    this.#clock = clock;
   }
 
   state(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "state", answer: CellState, answerMilliseconds, signal });
+    return this.#call(cell, { operation: "state", answer: CellState, responseMilliseconds, signal });
   }
 
   boot(cell: CellAddress, body: BootRequest, signal?: AbortSignal): Promise<CellState> {
@@ -74,11 +77,11 @@ export class CellClient {
     return this.#call(cell, { operation: "restore", body, answer: RestoreResult, signal });
   }
 
-  swap(cell: CellAddress, body: RestoreInPlaceCall, signal?: AbortSignal): Promise<RestoreResult> {
+  restoreInPlace(cell: CellAddress, body: RestoreInPlaceCall, signal?: AbortSignal): Promise<RestoreResult> {
     return this.#call(cell, { operation: "swap", body, answer: RestoreResult, signal });
   }
 
-  /** Answers when all of a restored memory is in. */
+  /** Resolves when all of a restored memory is loaded. */
   untilLoaded(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
     return this.#call(cell, { operation: "loaded", answer: CellState, signal });
   }
@@ -91,9 +94,9 @@ export class CellClient {
     return this.#call(cell, { operation: "stop", body: { reason }, answer: CellState, signal });
   }
 
-  /** The cell's states as they change, beginning with the present one; ends with the cell. */
+  /** Yields the current state and each change of it. Ends when the cell does. */
   async *events(cell: CellAddress, signal: AbortSignal): AsyncGenerator<CellState> {
-    const response = await this.#send(cell, { operation: "events", answerMilliseconds, signal });
+    const response = await this.#send(cell, { operation: "events", responseMilliseconds, signal });
     let rest = "";
     for await (const chunk of response as AsyncIterable<Buffer>) {
       const lines = (rest + chunk.toString()).split("\n");
@@ -102,25 +105,25 @@ export class CellClient {
     }
   }
 
-  /** What the entrypoint printed, as a stream of text. `query` is that of `kubectl logs`. */
+  /** The entrypoint's output as a text stream. `query` is that of `kubectl logs`. */
   logs(cell: CellAddress, query: URLSearchParams, signal?: AbortSignal): Promise<IncomingMessage> {
-    return this.#send(cell, { operation: "logs", query, answerMilliseconds, signal });
+    return this.#send(cell, { operation: "logs", query, responseMilliseconds, signal });
   }
 
-  /** A raw stream to a port inside the sandbox. */
+  /** Opens a raw stream to a port inside the sandbox. */
   async dial(cell: CellAddress, port: number, signal?: AbortSignal): Promise<Duplex> {
-    const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation: "ports" });
+    const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation: "ports" }, this.#clock);
     const request = httpRequest({
       host: cell.ip,
       port: cellPort,
       path: `/v1/ports/${port}`,
       headers: { authorization: `Bearer ${token}`, connection: "Upgrade", upgrade: "tcp" },
     });
-    boundConnecting(request, cell.ip);
-    boundAnswer(request, answerMilliseconds, `the connection to port ${port}`);
-    const giveUp = (): void => void request.destroy();
-    signal?.addEventListener("abort", giveUp, { once: true });
-    if (signal?.aborted === true) giveUp();
+    limitConnecting(this.#clock, request, cell.ip);
+    limitResponse(this.#clock, request, { milliseconds: responseMilliseconds, what: `connecting to port ${port}` });
+    const abort = (): void => void request.destroy();
+    signal?.addEventListener("abort", abort, { once: true });
+    if (signal?.aborted === true) abort();
     const upgraded = once(request, "upgrade") as Promise<[IncomingMessage, Duplex, Buffer]>;
     const refused = once(request, "response") as Promise<[IncomingMessage]>;
     ignoreLateErrors(request);
@@ -128,14 +131,14 @@ export class CellClient {
     try {
       const [answer, stream, head] = await Promise.race([upgraded, refused]);
       if (stream === undefined) throw await failure(answer);
-      // A program that speaks first may have done so with the answer.
+      // The program may have sent its first bytes together with the response.
       stream.unshift(head);
       return stream;
     } catch (error) {
       throw unreachable(cell, error, signal);
     } finally {
-      // From here on the stream is the caller's.
-      signal?.removeEventListener("abort", giveUp);
+      // From here on the stream belongs to the caller.
+      signal?.removeEventListener("abort", abort);
     }
   }
 
@@ -156,7 +159,7 @@ export class CellClient {
   async #send(cell: CellAddress, call: CellCall): Promise<IncomingMessage> {
     const { operation } = call;
     const body = call.body === undefined ? undefined : JSON.stringify(call.body);
-    const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation, body });
+    const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation, body }, this.#clock);
     const query = call.query === undefined ? "" : `?${call.query.toString()}`;
     const request = httpRequest({
       agent: this.#agent,
@@ -172,8 +175,9 @@ export class CellClient {
       },
       ...(call.signal && { signal: call.signal }),
     });
-    boundConnecting(request, cell.ip);
-    if (call.answerMilliseconds !== undefined) boundAnswer(request, call.answerMilliseconds, operation);
+    limitConnecting(this.#clock, request, cell.ip);
+    if (call.responseMilliseconds !== undefined)
+      limitResponse(this.#clock, request, { milliseconds: call.responseMilliseconds, what: operation });
     ignoreLateErrors(request);
     request.end(body);
     try {
@@ -186,7 +190,7 @@ export class CellClient {
   }
 }
 
-/** A connection may break after its answer was read; what matters of that shows in the answer's own stream. */
+/** A connection may break after the response was read. Relevant errors appear in the response's stream. */
 function ignoreLateErrors(request: ClientRequest): void {
   request.on("error", () => undefined);
 }
@@ -194,7 +198,9 @@ function ignoreLateErrors(request: ClientRequest): void {
 async function failure(response: IncomingMessage): Promise<RametError> {
   const body = Failure.safeParse(JSON.parse((await text(response)) || "{}"));
   if (!body.success)
-    return new RametError("Unavailable", `the cell answered ${response.statusCode ?? 0}`, { retryable: true });
+    return new RametError("Unavailable", `the cell responded with status ${response.statusCode ?? 0}`, {
+      retryable: true,
+    });
   const { code, message, hint, retryable } = body.data;
   const known: ErrorCode = Object.hasOwn(errorCodes, code) ? (code as ErrorCode) : "Internal";
   return new RametError(known, message, { retryable: retryable ?? false, ...(hint === undefined ? {} : { hint }) });
@@ -203,11 +209,11 @@ async function failure(response: IncomingMessage): Promise<RametError> {
 function unreachable(cell: CellAddress, error: unknown, signal: AbortSignal | undefined): RametError {
   if (error instanceof RametError) return error;
   if (signal?.aborted === true) {
-    return new RametError("Canceled", `the call to the cell at ${cell.ip} was given up: the caller asked for it`, {
+    return new RametError("Canceled", `the call to the cell at ${cell.ip} was aborted by the caller`, {
       cause: error,
     });
   }
-  return new RametError("Unavailable", `the cell at ${cell.ip} cannot be reached: ${RametError.from(error).message}`, {
+  return new RametError("Unavailable", `cannot reach the cell at ${cell.ip}: ${RametError.from(error).message}`, {
     retryable: true,
     cause: error,
   });

@@ -7,17 +7,18 @@ import {
   type KeyObject,
 } from "node:crypto";
 import { SignJWT } from "jose";
+import { type Clock, systemClock } from "../../base/clock.ts";
 
 const lifeSeconds = 60;
 
-/** A key pair of the controllers or of the gateways: the private half signs calls to cells, the public half stands in their Pods. */
+/** A key pair of the controllers or of the gateways. The private key signs calls to cells; the public key is in their Pods. */
 export interface CellKey {
   privateKey: KeyObject;
   /** base64url of the 32 bytes. */
   publicKey: string;
 }
 
-/** A new Ed25519 key, as the PKCS #8 PEM text that a Secret keeps. */
+/** Generates an Ed25519 key as PKCS #8 PEM text, for a Secret. */
 export function newCellKeyPem(): string {
   return generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }).toString();
 }
@@ -28,20 +29,21 @@ export function cellKeyFromPem(pem: string): CellKey {
   return { privateKey, publicKey: x ?? "" };
 }
 
-/** A token for one operation on one sandbox, for this very body where there is one; valid for a minute. */
+/** Signs a token for one operation on one sandbox, and for this body if there is one. It is valid for a minute. */
 export function signCellToken(
   key: CellKey,
   call: { sandboxUid: string; operation: string; body?: string | undefined },
+  clock: Clock = systemClock,
 ): Promise<string> {
   const digest = call.body === undefined ? {} : { bdg: createHash("sha256").update(call.body).digest("base64url") };
   return new SignJWT({ op: call.operation, ...digest })
     .setProtectedHeader({ alg: "EdDSA", kid: key.publicKey })
     .setAudience(call.sandboxUid)
-    .setExpirationTime(Math.floor(Date.now() / 1000) + lifeSeconds)
+    .setExpirationTime(Math.floor(clock.now().getTime() / 1000) + lifeSeconds)
     .sign(key.privateKey);
 }
 
-/** The token with which clients reach a sandbox's guest: derived, so it is stored nowhere and differs for each clone. */
+/** The token that clients present to a sandbox's guest. It is derived, so it is not stored and differs for each clone. */
 export function guestAccessToken(clusterSecret: Buffer, sandboxUid: string): string {
   return createHmac("sha256", clusterSecret).update(`guest:${sandboxUid}`).digest("base64url");
 }

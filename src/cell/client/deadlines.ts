@@ -1,41 +1,47 @@
 import type { ClientRequest } from "node:http";
+import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 
-/** A cell is on the same network; one that lets a connection wait for longer is not there. */
+/** A cell is on the same network: one that does not accept a connection within this time does not exist. */
 const connectMilliseconds = 2_000;
 
-/** Ends a request that has no connection within two seconds with `Unavailable`: nothing was sent, so it can be repeated. */
-export function boundConnecting(request: ClientRequest, ip: string): void {
+/** Fails a request without a connection after two seconds with `Unavailable`. Nothing was sent, so it can be repeated. */
+export function limitConnecting(clock: Clock, request: ClientRequest, ip: string): void {
   const seconds = connectMilliseconds / 1000;
-  endAfter(request, connectMilliseconds, "connect", () => {
-    return new RametError("Unavailable", `the cell at ${ip} cannot be reached: no connection within ${seconds} s`, {
+  failAfter({ clock, request, milliseconds: connectMilliseconds, until: "connect" }, () => {
+    return new RametError("Unavailable", `cannot reach the cell at ${ip}: no connection within ${seconds} s`, {
       retryable: true,
     });
   });
 }
 
-/** Ends a request whose answer has not begun in time with `Timeout`. */
-export function boundAnswer(request: ClientRequest, milliseconds: number, what: string): void {
-  endAfter(request, milliseconds, "answer", () => {
-    return new RametError("Timeout", `${what} was given up: the cell did not answer within ${milliseconds / 1000} s`, {
-      retryable: true,
-      hint: "See with kubectl get pod and kubectl logs whether the sandbox's Pod is well",
-    });
-  });
-}
-
-function endAfter(
+/** Fails a request with `Timeout` if its response has not started in time. */
+export function limitResponse(
+  clock: Clock,
   request: ClientRequest,
-  milliseconds: number,
-  what: "connect" | "answer",
-  why: () => RametError,
+  { milliseconds, what }: { milliseconds: number; what: string },
 ): void {
-  const timer = setTimeout(() => request.destroy(why()), milliseconds);
-  const done = (): void => {
-    clearTimeout(timer);
-  };
+  failAfter({ clock, request, milliseconds, until: "response" }, () => {
+    return new RametError("Timeout", `${what} timed out: the cell did not respond within ${milliseconds / 1000} s`, {
+      retryable: true,
+      hint: "Check the sandbox's Pod with kubectl get pod and kubectl logs",
+    });
+  });
+}
+
+interface RequestLimit {
+  clock: Clock;
+  request: ClientRequest;
+  milliseconds: number;
+  until: "connect" | "response";
+}
+
+function failAfter({ clock, request, milliseconds, until }: RequestLimit, why: () => RametError): void {
+  const done = clock.schedule(milliseconds, () => {
+    request.destroy(why());
+  });
   request.once("close", done);
-  if (what === "answer") {
+  if (until === "response") {
     request.once("response", done).once("upgrade", done);
     return;
   }

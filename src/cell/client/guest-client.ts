@@ -8,35 +8,35 @@ import { processEvents, type ProcessEvent } from "./guest-process-events.ts";
 import { EntriesAnswer, EntryAnswer, envelope, ProcessListAnswer, type FileEntry } from "./guest-wire.ts";
 
 export interface GuestClientOptions {
-  /** Makes a stream to port 49983 of the sandbox. */
+  /** Opens a stream to port 49983 of the sandbox. */
   dial: GuestDial;
   /** The sandbox's token; see `guestAccessToken`. */
   accessToken?: string;
-  /** Whom commands and files are for: a name or a number in the image. @default the entrypoint's user */
+  /** The user that runs commands and owns files: a name in the image or a number. @default the entrypoint's user */
   user?: string;
 }
 
-/** A command by what the kernel or its starter calls it. */
+/** Selects a command by its PID or its tag. */
 export type ProcessSelector = { pid: number } | { tag: string };
 
 export interface StartProcess {
   command: string;
   args?: readonly string[];
-  /** Added to what the container declares and the sandbox's own environment. */
+  /** Added to the environment of the container and of the sandbox. */
   environment?: Readonly<Record<string, string>>;
   /** @default the container's working directory, else the user's home */
   workingDirectory?: string;
-  /** A name by which the command can be found again, by others too. */
+  /** A name by which this and other clients can select the command. */
   tag?: string;
-  /** Whether the command can be given input; without, it reads end-of-file. @default false */
+  /** Whether the command accepts input. If not, it reads end-of-file. @default false */
   stdin?: boolean;
   /** Gives the command a terminal of this size. */
   pty?: { columns: number; rows: number };
-  /** After this the command is killed. @default never */
+  /** The command is killed after this time. @default never */
   timeoutMilliseconds?: number;
 }
 
-/** What clients ask of a sandbox: commands and files, in the shape of E2B's envd (Connect RPC in JSON, and HTTP). */
+/** A client of the guest for commands and files. The API is that of E2B's envd (Connect RPC in JSON, and HTTP). */
 export class GuestClient {
   readonly #dial: GuestDial;
   readonly #headers: Record<string, string>;
@@ -50,11 +50,11 @@ export class GuestClient {
   }
 
   /**
-   * Starts a command and follows it to its end. Leaving the loop, or aborting, does not end the command: `connect` finds
-   * it and what it printed meanwhile.
+   * Starts a command and follows it until it exits. Leaving the loop, or aborting, does not stop the command: follow it again
+   * with `connect`, which also returns its output since then.
    *
-   * @throws RametError `InvalidArgument` when it cannot be started, `Timeout` when its time was up, `GuestUnreachable`
-   *   when the connection was cut, as by a restore
+   * @throws RametError `InvalidArgument` if it cannot be started, `Timeout` if its time limit is exceeded, `GuestUnreachable`
+   *   if the connection is lost, for example by a restore
    */
   startProcess(start: StartProcess, signal?: AbortSignal): AsyncGenerator<ProcessEvent> {
     const { pty, timeoutMilliseconds } = start;
@@ -75,18 +75,18 @@ export class GuestClient {
     return processEvents(what, () => this.#stream("Start", message, { headers: timeout, signal }), signal);
   }
 
-  /** Follows a command that was started before: what is kept of its output, then what it prints, then its end. */
+  /** Follows a running command: its buffered output, then new output, then its end. */
   connect(process: ProcessSelector, signal?: AbortSignal): AsyncGenerator<ProcessEvent> {
     return processEvents("following a command", () => this.#stream("Connect", { process }, { signal }), signal);
   }
 
-  /** Returns when the command has taken the bytes or the kernel keeps them for it. */
+  /** Resolves when the command has read the bytes or the kernel has buffered them. */
   async sendInput(process: ProcessSelector, data: Uint8Array, into: "stdin" | "pty" = "stdin"): Promise<void> {
     const input = { [into]: Buffer.from(data).toString("base64") };
-    await this.#unary("giving a command input", "process.Process/SendInput", { process, input }, Empty);
+    await this.#unary("sending input to a command", "process.Process/SendInput", { process, input }, Empty);
   }
 
-  /** For input that comes in many parts: they share one connection. */
+  /** Opens a stream for input in many parts, which share one connection. */
   openInput(process: ProcessSelector, into: "stdin" | "pty" = "stdin"): GuestInput {
     return guestInput({
       process,
@@ -95,19 +95,19 @@ export class GuestClient {
         const headers = { ...this.#headers, "content-type": "application/connect+json" };
         const path = "/process.Process/StreamInput";
         return ok(
-          "giving a command input",
+          "sending input to a command",
           await callGuest(this.#dial, { method: "POST", path, headers, body, signal }),
         );
       },
     });
   }
 
-  /** Gives the command end-of-file. */
+  /** Closes the command's stdin. */
   async closeStdin(process: ProcessSelector): Promise<void> {
     await this.#unary("closing a command's input", "process.Process/CloseStdin", { process }, Empty);
   }
 
-  /** Reaches the command and everything it started in its process group. */
+  /** Sends a signal to the command and its process group. */
   async signal(process: ProcessSelector, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
     const message = { process, signal: `SIGNAL_${signal}` };
     await this.#unary("sending a signal", "process.Process/SendSignal", message, Empty);
@@ -118,7 +118,7 @@ export class GuestClient {
     await this.#unary("resizing a terminal", "process.Process/Update", message, Empty);
   }
 
-  /** The commands that run now. */
+  /** Lists the running commands. */
   async listProcesses(): Promise<{ pid: number; tag?: string; command: string; args: string[] }[]> {
     const { processes } = await this.#unary("listing commands", "process.Process/List", {}, ProcessListAnswer);
     return processes.map(({ pid, tag, config }) => ({
@@ -129,7 +129,7 @@ export class GuestClient {
     }));
   }
 
-  /** The file's bytes as they come; destroy the stream to stop early. */
+  /** Reads a file as a stream. Destroy the stream to stop early. */
   async readFile(path: string, signal?: AbortSignal): Promise<Readable> {
     const response = await callGuest(this.#dial, {
       method: "GET",
@@ -140,7 +140,7 @@ export class GuestClient {
     return ok(`reading ${path}`, response);
   }
 
-  /** Writes a file in place, and makes the folders above it. A stream is passed on as it comes. */
+  /** Writes a file in place, and creates its parent directories. */
   async writeFile(path: string, content: Buffer | Readable, signal?: AbortSignal): Promise<void> {
     const response = await callGuest(this.#dial, {
       method: "POST",
@@ -153,16 +153,17 @@ export class GuestClient {
   }
 
   async stat(path: string): Promise<FileEntry> {
-    return (await this.#unary(`looking at ${path}`, "filesystem.Filesystem/Stat", { path }, EntryAnswer)).entry;
+    return (await this.#unary(`reading the attributes of ${path}`, "filesystem.Filesystem/Stat", { path }, EntryAnswer))
+      .entry;
   }
 
-  /** What is in a folder, and with a `depth` above 1 in the folders in it. */
+  /** Lists a directory, and its subdirectories if `depth` is above 1. */
   async list(path: string, depth = 1): Promise<FileEntry[]> {
     const message = { path, depth };
     return (await this.#unary(`listing ${path}`, "filesystem.Filesystem/ListDir", message, EntriesAnswer)).entries;
   }
 
-  /** Removes a file, or a folder with all in it; what is not there is no error. */
+  /** Removes a file, or a directory with its content. Succeeds if the path does not exist. */
   async remove(path: string): Promise<void> {
     await this.#unary(`removing ${path}`, "filesystem.Filesystem/Remove", { path }, Empty);
   }

@@ -1,17 +1,17 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import * as z from "zod";
 import type { Identity } from "../../api/cell/cell-api.ts";
+import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { guestError } from "./guest-error.ts";
 import { callGuest, textOf, type GuestDial } from "./guest-http.ts";
 
 export const GuestHealth = z.object({
   pid: z.number().int(),
-  /** How often this memory has been given an identity; 0 before the first time. */
+  /** How many identities this memory has had. 0 before the first one. */
   generation: z.number().int().min(0),
   entrypoint: z.object({
     /**
-     * `waiting`: it is started when the sandbox has its identity, or soon without; `failed`: it could not be started, and
-     * the exit code is 126 or 127.
+     * `waiting`: it starts when the sandbox has its identity, or shortly after boot without one. `failed`: it could not be
+     * started; the exit code is 126 or 127.
      */
     state: z.enum(["none", "waiting", "running", "exited", "failed"]),
     exitCode: z.number().int().optional(),
@@ -25,36 +25,38 @@ export const GuestInitResult = z.object({
     z.object({
       path: z.string(),
       milliseconds: z.number(),
-      /** As a shell has it: 127 for one that could not be started, 137 for one that was killed. */
+      /** As in a shell: 127 if it could not be started, 137 if it was killed. */
       exitCode: z.number().int(),
       timedOut: z.boolean().default(false),
-      /** The last 4 KiB of what it printed. */
+      /** The last 4 KiB of its output. */
       output: z.string().default(""),
     }),
   ),
-  /** What could not be done and does not keep the sandbox from working. */
+  /** Failed steps that the sandbox can run without. */
   warnings: z.array(z.string()).default([]),
 });
 export type GuestInitResult = z.infer<typeof GuestInitResult>;
 
 export interface GuestInit extends Identity {
-  /** Higher than the one before. The same again with the same sandbox gets the same answer and runs nothing. */
+  /** Higher than the previous one. Repeating it with the same sandbox returns the same result and runs nothing. */
   generation: number;
   clone: boolean;
-  /** RFC 3339; the guest warns when its clock is far from it. */
+  /** RFC 3339. The guest warns if its clock differs too much. */
   now: string;
-  /** For each hook. */
+  /** The time limit of each hook. */
   hookTimeoutMilliseconds: number;
 }
 
 const betweenTriesMilliseconds = 200;
 
-/** The guest's control port (49982), which only the cell reaches. */
+/** A client of the guest's control port (49982), which only the cell can reach. */
 export class GuestControl {
   readonly #dial: GuestDial;
+  readonly #clock: Clock;
 
-  constructor(dial: GuestDial) {
+  constructor(dial: GuestDial, clock: Clock = systemClock) {
     this.#dial = dial;
+    this.#clock = clock;
   }
 
   health(signal?: AbortSignal): Promise<GuestHealth> {
@@ -62,22 +64,22 @@ export class GuestControl {
   }
 
   /**
-   * Gives the sandbox its identity; for a clone, answers when its hooks have ended.
+   * Gives the sandbox its identity. For a clone, resolves when its hooks have exited.
    *
-   * @throws RametError `Conflict` when that generation was given to another sandbox or a later one was given
+   * @throws RametError `Conflict` if the guest has a later generation, or this generation with another identity
    */
-  init(wish: GuestInit, signal?: AbortSignal): Promise<GuestInitResult> {
-    return this.#call("taking an identity", { method: "POST", path: "/init", body: wish, signal }, GuestInitResult);
+  init(identity: GuestInit, signal?: AbortSignal): Promise<GuestInitResult> {
+    return this.#call("taking an identity", { method: "POST", path: "/init", body: identity, signal }, GuestInitResult);
   }
 
-  /** Brings the sandbox's files to rest. */
+  /** Flushes the sandbox's files. */
   async quiesce(signal?: AbortSignal): Promise<void> {
     await this.#call("quiescing", { method: "POST", path: "/quiesce", signal }, z.object({}));
   }
 
   /**
-   * Waits for the end of the entrypoint, across cut connections, and gives its exit code. Gives undefined when `ended`
-   * (the sandbox's own end) comes first.
+   * Waits until the entrypoint exits, and returns its exit code. Reconnects if the connection is lost. Returns undefined if
+   * the sandbox ends first (`ended`).
    */
   async untilExit(ended: Promise<void>): Promise<number | undefined> {
     const over = new AbortController();
@@ -89,8 +91,8 @@ export class GuestControl {
         const call = { method: "GET", path: "/exit", signal: over.signal } as const;
         return (await this.#call("waiting for the entrypoint", call, ExitAnswer)).exitCode;
       } catch {
-        // The connection was cut, by a checkpoint for example; whether the sandbox is gone, `ended` says.
-        await sleep(betweenTriesMilliseconds, undefined, { signal: over.signal }).catch(() => undefined);
+        // The connection was lost, for example by a checkpoint. `ended` tells whether the sandbox has ended.
+        await delay(this.#clock, betweenTriesMilliseconds, over.signal).catch(() => undefined);
       }
     }
     return undefined;

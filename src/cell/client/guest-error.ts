@@ -2,31 +2,31 @@ import * as z from "zod";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 
-/** A failure as the guest tells it: Connect's words, an HTTP status, or a code of ours. */
+/** An error of the guest: a Connect code, an HTTP status, or an error code of Ramet. */
 const GuestFailure = z.object({
   code: z.union([z.string(), z.number()]).optional(),
   message: z.string().default(""),
   details: z.array(z.object({ type: z.string() })).default([]),
 });
 
-/** The guest's answer to a call that failed, as an error of ours. `what` says what was tried. */
+/** Converts an error response of the guest into a RametError. `what` names the operation. */
 export function guestError(what: string, status: number, body: string): RametError {
   return guestFailure(what, parsed(body), status);
 }
 
-/** The same for an error that was read already, as at the end of a stream. */
+/** Converts an error that was already parsed, for example at the end of a stream. */
 export function guestFailure(what: string, body: unknown, status = 0): RametError {
   const { code, message, details } = GuestFailure.catch({ message: "", details: [] }).parse(body);
-  // Envd calls it unauthenticated, and E2B's clients expect that; the token was right.
+  // The guest responds like envd, as E2B's clients expect: "unauthenticated", although the token is valid.
   if (details.some(({ type }) => type === "ramet.dev.v1.UnknownUser")) return unknownUser(what, message);
   const known = codes.get(String(code)) ?? codes.get(String(status)) ?? "Internal";
-  const why = message === "" ? `the guest answered ${code ?? status}` : message;
+  const why = message === "" ? `the guest responded with ${code ?? status}` : message;
   return new RametError(known, `${what} failed: ${why}`);
 }
 
 function unknownUser(what: string, message: string): RametError {
   return new RametError("InvalidArgument", `${what} failed: ${message}`, {
-    hint: "Name a user that the sandbox's image has, or a number",
+    hint: "Use the name of a user in the sandbox's image, or a number",
   });
 }
 

@@ -4,7 +4,7 @@ import type { Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { RametError } from "../../base/errors.ts";
 
-/** Makes a raw stream to one of the guest's ports: through link's socket in the cell, by `CellClient.dial` elsewhere. */
+/** Opens a raw stream to a port of the guest: through link's socket in the cell, with `CellClient.dial` elsewhere. */
 export type GuestDial = () => Promise<Duplex>;
 
 export interface GuestCall {
@@ -16,8 +16,8 @@ export interface GuestCall {
 }
 
 /**
- * One HTTP call to the guest on a connection of its own: a checkpoint cuts connections, so none is kept. The answer may
- * have any status.
+ * Makes one HTTP call to the guest on a new connection, because a checkpoint ends all connections. The response may have any
+ * status.
  *
  * @throws RametError `GuestUnreachable` (retryable) or `Canceled`
  */
@@ -38,11 +38,11 @@ export async function callGuest(dial: GuestDial, call: GuestCall): Promise<Incom
       },
       ...(signal && { signal }),
     });
-    // A connection that is reset after the answer began tells the request as well as the answer; only the latter counts.
+    // A connection that is reset during the response fails both request and response. The response reports it.
     request.on("error", () => undefined);
     const answered = once(request, "response") as Promise<[IncomingMessage]>;
     if (body === undefined || Buffer.isBuffer(body)) request.end(body);
-    // A guest that refuses an upload answers before it has read all of it: the answer counts, not the broken pipe.
+    // A guest that rejects an upload responds before it has read all of it. The response counts, not the broken pipe.
     else pipeline(body, request).catch(() => undefined);
     const [response] = await answered;
     return response;
@@ -51,27 +51,27 @@ export async function callGuest(dial: GuestDial, call: GuestCall): Promise<Incom
   }
 }
 
-/** The whole answer as text. @throws RametError `GuestUnreachable` when the connection breaks in the middle */
+/** Reads the whole response as text. @throws RametError `GuestUnreachable` if the connection is lost */
 export async function textOf(response: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   try {
     for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
   } catch (error) {
-    throw unreachable("the answer", error);
+    throw unreachable("reading the response", error);
   }
   return Buffer.concat(chunks).toString("utf8");
 }
 
-/** What a broken conversation with the guest is called. */
+/** Converts a connection error into a RametError. */
 export function unreachable(what: string, error: unknown, signal?: AbortSignal): RametError {
   if (signal?.aborted === true) {
-    return new RametError("Canceled", `the call to the guest (${what}) was given up`, { cause: error });
+    return new RametError("Canceled", `the call to the guest (${what}) was aborted`, { cause: error });
   }
   if (error instanceof RametError) return error;
   const why = error instanceof Error ? error.message : String(error);
-  return new RametError("GuestUnreachable", `the guest did not answer (${what}): ${why}`, {
+  return new RametError("GuestUnreachable", `cannot reach the guest (${what}): ${why}`, {
     retryable: true,
     cause: error,
-    hint: "After a checkpoint or a restore connections are cut; connect again.",
+    hint: "Connect again: a checkpoint or a restore ends all connections",
   });
 }

@@ -6,26 +6,26 @@ import { guestFailure } from "./guest-error.ts";
 import { unreachable } from "./guest-http.ts";
 import { envelope, envelopes, StreamEnd } from "./guest-wire.ts";
 
-/** A command's input, as a stream of its own. */
+/** A stream to a command's input. */
 export interface GuestInput {
-  /** Returns when there is room for more. @throws RametError `Conflict` or `NotFound` when the command takes no more */
+  /** Resolves when there is room for more. @throws RametError `Conflict` or `NotFound` if the command accepts no more */
   write(data: Uint8Array): Promise<void>;
-  /** Returns when the command, or the kernel for it, has all that was written. The command's input stays open. */
+  /** Resolves when the command has read all input, or the kernel has buffered it. The command's input stays open. */
   end(): Promise<void>;
-  /** Lets go of it, whatever is on its way. */
+  /** Closes the stream, and discards input in transit. */
   close(): void;
 }
 
 export interface GuestInputOptions {
   process: object;
   into: "stdin" | "pty";
-  /** Makes the call of process.Process/StreamInput with this body; resolves with its answer. */
+  /** Calls process.Process/StreamInput with this body. Resolves with its response. */
   call: (body: Readable, signal: AbortSignal) => Promise<IncomingMessage>;
 }
 
-const what = "giving a command input";
+const what = "sending input to a command";
 
-/** A call for each part costs a connection each, some 20 ms through a cell; here all parts share one. */
+/** Sends all parts over one connection: one call per part would take about 20 ms each through a cell. */
 export function guestInput({ process, into, call }: GuestInputOptions): GuestInput {
   const body = new PassThrough({ highWaterMark: bufferedBytes });
   const closing = new AbortController();
@@ -36,7 +36,7 @@ export function guestInput({ process, into, call }: GuestInputOptions): GuestInp
       failure = unreachable(what, error, closing.signal);
       body.destroy();
     });
-  // What goes wrong is told by the answer.
+  // The response reports errors.
   body.on("error", () => undefined);
   body.write(envelope({ start: { process } }));
   const throwFailure = (): void => {
@@ -62,10 +62,10 @@ export function guestInput({ process, into, call }: GuestInputOptions): GuestInp
   };
 }
 
-/** Enough that the next part is there when the guest has taken one. */
+/** Enough to have the next part ready when the guest has read one. */
 const bufferedBytes = 256 * 1024;
 
-/** Or the end of it, which its failure tells. */
+/** Resolves when there is room, or when the stream is closed. */
 async function roomIn(body: PassThrough): Promise<void> {
   const over = new AbortController();
   const { signal } = over;
@@ -76,7 +76,7 @@ async function roomIn(body: PassThrough): Promise<void> {
   }
 }
 
-/** The answer comes when the guest has taken all, or earlier when it takes no more. */
+/** The response arrives when the guest has read all input, or earlier if the command accepts no more. */
 async function outcome(response: IncomingMessage): Promise<void> {
   try {
     for await (const { end, body } of envelopes(response)) {

@@ -9,17 +9,17 @@ export type ProcessEvent =
 
 interface ProcessEnd {
   type: "end";
-  /** As a shell reports it: 128 and the signal's number for a command that a signal ended. */
+  /** As in a shell: 128 plus the signal's number for a command that a signal killed. */
   exitCode: number;
-  /** Whether the command ended by itself. */
+  /** Whether the command exited, in contrast to being killed. */
   exited: boolean;
-  /** For people: `exit status 1`, `signal: killed`. */
+  /** A text such as `exit status 1` or `signal: killed`. */
   status: string;
-  /** How much of the output had gone when this reader came for it. */
+  /** The size of the output that was discarded before this client connected. */
   missedBytes: number;
 }
 
-/** A stream of Start or Connect as events. The end comes last, once it is known whether output was missed. */
+/** Decodes a stream of Start or Connect. The end event comes last, when it is known whether output was missed. */
 export async function* processEvents(
   what: string,
   open: () => Promise<IncomingMessage>,
@@ -56,7 +56,7 @@ function* dataEvents(data: NonNullable<Answer["data"]>): Generator<ProcessEvent>
   }
 }
 
-/** The guest says -1 and the signal's description, as envd does (Go's `syscall.Signal.String`). */
+/** The guest reports -1 and the signal's description, as envd does (Go's `syscall.Signal.String`). */
 function shellCode({ exitCode, exited, status }: NonNullable<Answer["end"]>): number {
   if (exited || exitCode >= 0) return exitCode;
   const name = /^signal: (.+?)(?: \(core dumped\))?$/.exec(status)?.[1] ?? "";

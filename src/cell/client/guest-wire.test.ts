@@ -1,21 +1,21 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { envelope, envelopes, type Envelope } from "./guest-wire.ts";
 
-test("messages arrive whole, wherever the network cuts them", async () => {
+it("reads whole messages, wherever the network splits them", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.jsonValue()), fc.integer({ min: 1, max: 9 }), async (messages, size) => {
       const bytes = Buffer.concat([...messages.map(envelope), endOf({})]);
-      const read = await all(cut(bytes, size));
+      const read = await all(split(bytes, size));
       expect(read.map(({ body }) => JSON.stringify(body))).toEqual([...messages, {}].map((m) => JSON.stringify(m)));
       expect(read.map(({ end }) => end)).toEqual([...messages.map(() => false), true]);
     }),
   );
 });
 
-test("a stream that breaks off says that it can be taken up again", async () => {
+it("fails with a retryable error if the stream breaks off", async () => {
   const bytes = envelope({ event: {} });
-  await expect(all(cut(bytes, 4))).rejects.toMatchObject({ code: "GuestUnreachable", retryable: true });
+  await expect(all(split(bytes, 4))).rejects.toMatchObject({ code: "GuestUnreachable", retryable: true });
 });
 
 function endOf(body: unknown): Buffer {
@@ -24,7 +24,7 @@ function endOf(body: unknown): Buffer {
   return bytes;
 }
 
-async function* cut(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
+async function* split(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
   for (let at = 0; at < bytes.length; at += size) yield await Promise.resolve(bytes.subarray(at, at + size));
 }
 

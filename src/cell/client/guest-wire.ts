@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 
-/** One message of a Connect stream: a byte of flags, four of length (big-endian), JSON. */
+/** Encodes a message of a Connect stream: one byte of flags, four bytes of length (big-endian), JSON. */
 export function envelope(message: unknown): Buffer {
   const body = Buffer.from(JSON.stringify(message));
   const header = Buffer.alloc(5);
@@ -10,7 +10,7 @@ export function envelope(message: unknown): Buffer {
 }
 
 export interface Envelope {
-  /** The last one: `body` then holds the error and the trailers, if any. */
+  /** Whether it is the last message. `body` then holds the error and the trailers, if any. */
   end: boolean;
   body: unknown;
 }
@@ -18,7 +18,7 @@ export interface Envelope {
 const endFlag = 2;
 const maxMessageBytes = 16 << 20;
 
-/** Takes a Connect stream apart. @throws RametError `GuestUnreachable` when it stops before its end message */
+/** Decodes a Connect stream. @throws RametError `GuestUnreachable` if it ends without an end message */
 export async function* envelopes(stream: AsyncIterable<Buffer>): AsyncGenerator<Envelope> {
   let held: Buffer = Buffer.alloc(0);
   for await (const chunk of stream) {
@@ -82,7 +82,7 @@ export const FileEntry = z.object({
     .enum(["FILE_TYPE_UNSPECIFIED", "FILE_TYPE_FILE", "FILE_TYPE_DIRECTORY", "FILE_TYPE_SYMLINK"])
     .default("FILE_TYPE_UNSPECIFIED")
     .transform((name) => fileTypes[name]),
-  /** int64 is text in Connect's JSON. */
+  /** Connect encodes int64 as a string. */
   size: z.coerce.number().default(0),
   mode: z.number().int().default(0),
   permissions: z.string().default(""),

@@ -5,71 +5,91 @@ import type {
   CheckpointResult,
   EngineBuild,
   Identity,
+  RestoreInPlaceCall,
   RestoreRequest,
   RestoreResult,
-  RestoreInPlaceCall,
 } from "../../api/cell/cell-api.ts";
+import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";
-import { cut } from "../checkpoint/capture.ts";
-import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
-import type { GuestControl } from "../client/guest-control.ts";
+import { captureCheckpoint } from "../checkpoint/capture.ts";
 import { engineBuild } from "../sandbox/engine.ts";
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import { GuestIdentity } from "../sandbox/guest-identity.ts";
-import { untilGuestAnswers } from "../sandbox/handover.ts";
-import { Surroundings } from "../sandbox/sandbox-environment.ts";
+import { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
+import type { CellCore } from "./cell-core.ts";
+import { openSandbox } from "./open-sandbox.ts";
+import { restore, restoreInPlace } from "./restore.ts";
 import { LastOperation, States } from "./states.ts";
 
 export interface CellDependencies {
   setting: CellSetting;
   log: EntrypointLog;
-  /** For the operator; never a secret. */
+  clock: Clock;
+  /** Logs for the operator. Never pass a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
 }
 
-/** Of the time to end, what is kept for taking down the sandbox. */
+/** The part of the grace period that is reserved for removing the sandbox. */
 const destroyMilliseconds = 1_000;
 
-/** How long a clone has the processor for its first answers. */
-const restMilliseconds = 200;
-
 /**
- * The state machine of one sandbox: made ready, then booted or restored, then checkpointed any number of times, then
- * stopped. One operation at a time; each can be repeated, and a repeat finds what the first one did.
+ * The state machine of one sandbox: prepared, then booted or restored, then checkpointed any number of times, then stopped.
+ * It runs one operation at a time. A repeated call returns the result of the first one.
  */
 export class Cell {
-  readonly #dependencies: CellDependencies;
+  readonly #setting: CellSetting;
+  readonly #core: CellCore;
   readonly #states = new States();
+  readonly #identity: GuestIdentity;
+  readonly #environment: SandboxEnvironment;
   #prepared: Promise<void> | undefined;
   #build: Promise<EngineBuild> | undefined;
   #restored: { checkpointId: string; result: Promise<RestoreResult> } | undefined;
   readonly #lastBoot = new LastOperation<CellState>();
-  readonly #lastSwap = new LastOperation<RestoreResult>();
-  readonly #lastCut = new LastOperation<CheckpointResult>();
-  readonly #identity = new GuestIdentity();
+  readonly #lastRestoreInPlace = new LastOperation<RestoreResult>();
+  readonly #lastCheckpoint = new LastOperation<CheckpointResult>();
   #adopting: Promise<unknown> = Promise.resolve();
-  #loaded: Promise<CellState> | undefined;
-  #ending = false;
-  /** Why the entrypoint was asked to end; that the sandbox's processes then go is no loss. */
-  #asked: string | undefined;
-  readonly #surroundings: Surroundings;
+  #loading: { sandbox: Sandbox; result: Promise<CellState> } | undefined;
+  #stopping = false;
+  /** Why the entrypoint was asked to exit. After that the end of the sandbox is not a failure. */
+  #terminating: string | undefined;
 
-  constructor(dependencies: CellDependencies) {
-    this.#dependencies = dependencies;
-    this.#surroundings = new Surroundings({
-      ...dependencies,
+  constructor({ setting, log, clock, report }: CellDependencies) {
+    this.#setting = setting;
+    this.#identity = new GuestIdentity(clock);
+    this.#environment = new SandboxEnvironment({
+      setting,
+      log,
+      clock,
+      report,
       onLost: (why) => {
-        if (this.#asked === undefined) this.#fail(why);
-        else void this.stop(this.#asked);
+        if (this.#terminating === undefined) this.#fail(why);
+        else void this.stop(this.#terminating);
       },
       onUnenforced: (unenforced) => {
         if (this.state.unenforced === unenforced) return;
-        dependencies.report(unenforced);
+        report(unenforced);
         this.#states.set({ unenforced });
       },
     });
+    this.#core = {
+      setting,
+      clock,
+      states: this.#states,
+      identity: this.#identity,
+      environment: this.#environment,
+      report,
+      engineBuild: () => this.#engineBuild(),
+      fail: (error) => {
+        this.#fail(error);
+      },
+      onEntrypointExit: (exitCode) => {
+        void this.#entrypointExited(exitCode);
+      },
+    };
   }
 
   get state(): CellState {
@@ -81,26 +101,23 @@ export class Cell {
     return this.#identity.accessToken;
   }
 
-  /** Calls `listener` at each change of the state; what is returned ends that. */
+  /** Calls `listener` on each change of the state. Returns a function that removes the listener. */
   onChange(listener: (state: CellState) => void): () => void {
     return this.#states.onChange(listener);
   }
 
-  /** Makes what is around the sandbox, and starts that if the Pod is a new sandbox and no clone. */
+  /** Prepares the sandbox's environment, and starts the sandbox if the Pod is a new sandbox and not a clone. */
   start(): Promise<void> {
     this.#prepared ??= this.#prepare();
     return this.#prepared;
   }
 
-  /** Gives the booted sandbox its identity and opens it to traffic. */
+  /** Assigns an identity to the booted sandbox and opens it to traffic. */
   boot(identity: Identity): Promise<CellState> {
     return this.#lastBoot.repeated("boot") ?? this.#lastBoot.remember("boot", this.#boot(identity));
   }
 
-  /**
-   * Gives the running sandbox another identity, one after the other; processes that run keep their environment, new ones get
-   * the new one. The identity that it has already changes nothing.
-   */
+  /** Assigns another identity to the running sandbox. Does nothing if it has that identity already. */
   adopt(identity: Identity): Promise<CellState> {
     const attempt = this.#adopting.then(() => this.#adopt(identity));
     this.#adopting = attempt.catch(() => undefined);
@@ -110,97 +127,71 @@ export class Cell {
   restore(request: RestoreRequest): Promise<RestoreResult> {
     const { checkpointId } = request.grant;
     if (this.#restored !== undefined && this.#restored.checkpointId !== checkpointId) {
-      throw new RametError("Conflict", `restore: the cell was restored from ${this.#restored.checkpointId} already`);
+      throw new RametError("Conflict", `restore: the cell was already restored from ${this.#restored.checkpointId}`);
     }
     this.#restored ??= { checkpointId, result: this.#restore(request) };
     return this.#restored.result;
   }
 
-  /**
-   * Ends what runs, and has a checkpoint go on in its place. Whatever is wrong with the checkpoint is found before anything
-   * is ended, and then the sandbox goes on as it was.
-   */
-  swap(request: RestoreInPlaceCall): Promise<RestoreResult> {
-    const repeated = this.#lastSwap.repeated(request.request);
+  /** @see restoreInPlace */
+  restoreInPlace(request: RestoreInPlaceCall): Promise<RestoreResult> {
+    const repeated = this.#lastRestoreInPlace.repeated(request.request);
     if (repeated !== undefined) return repeated;
-    this.#requireFree("swap");
-    return this.#lastSwap.remember(request.request, this.#swap(request));
+    this.#requireIdle("restore in place");
+    return this.#lastRestoreInPlace.remember(request.request, restoreInPlace(this.#core, request));
   }
 
   checkpoint(request: CheckpointRequest): Promise<CheckpointResult> {
     const { checkpointId } = request.grant;
-    const repeated = this.#lastCut.repeated(checkpointId);
+    const repeated = this.#lastCheckpoint.repeated(checkpointId);
     if (repeated !== undefined) return repeated;
-    this.#requireFree("checkpoint");
-    return this.#lastCut.remember(checkpointId, this.#checkpoint(request));
+    this.#requireIdle("checkpoint");
+    return this.#lastCheckpoint.remember(checkpointId, this.#checkpoint(request));
   }
 
-  /** Ends the sandbox; a cut that is under way is finished first. */
+  /** Stops the sandbox after the operation in progress, if any, has finished. */
   async stop(reason: string): Promise<CellState> {
-    if (this.#ending) return this.state;
-    this.#ending = true;
-    await Promise.all([this.#lastCut.settled(), this.#lastSwap.settled()]);
+    if (this.#stopping) return this.state;
+    this.#stopping = true;
+    await Promise.all([this.#lastCheckpoint.settled(), this.#lastRestoreInPlace.settled()]);
     if (this.state.phase !== "failed") this.#states.set({ phase: "stopping", ready: false, message: reason });
     await this.#prepared?.catch(() => undefined);
-    await this.#surroundings.remove();
+    await this.#environment.remove();
     return this.state.phase === "failed" ? this.state : this.#states.set({ phase: "stopped" });
   }
 
-  /** Asks the entrypoint to end, as Kubernetes does, and ends the sandbox when it has or its time is over. */
+  /** Sends SIGTERM to the entrypoint, as Kubernetes does, and stops the sandbox when it exits or the grace period is over. */
   async terminate(reason: string): Promise<CellState> {
-    await this.#lastCut.settled();
-    if (this.state.phase === "running" && !this.#ending) {
-      this.#asked = reason;
-      const over = AbortSignal.timeout(
-        Math.max(0, this.#dependencies.setting.config.graceSeconds * 1000 - destroyMilliseconds),
-      );
-      const ended = new Promise((resolve) => {
-        this.onChange(({ phase, exitCode }) => {
-          if (phase !== "running" || exitCode !== undefined) resolve(undefined);
-        });
-        over.addEventListener("abort", resolve);
-      });
-      await this.#surroundings.sandbox.engine
-        .signal("TERM")
-        .then(() => ended)
-        .catch((error: unknown) => {
-          this.#dependencies.report("the entrypoint could not be asked to end", {
-            message: RametError.from(error).message,
-          });
-        });
+    await this.#lastCheckpoint.settled();
+    if (this.state.phase === "running" && !this.#stopping) {
+      this.#terminating = reason;
+      await this.#signalEntrypoint();
     }
     return this.stop(reason);
   }
 
-  /** Answers when all of a restored memory is in; at once where nothing is being read. */
+  /** Resolves when all of a restored memory is loaded. */
   untilLoaded(): Promise<CellState> {
     if (this.state.memory !== "loading") return Promise.resolve(this.state);
-    this.#loaded ??= this.#awaitPages().finally(() => {
-      this.#loaded = undefined;
-    });
-    return this.#loaded;
+    const { sandbox } = this.#environment;
+    if (this.#loading?.sandbox !== sandbox) this.#loading = { sandbox, result: this.#untilPagesLoaded(sandbox) };
+    return this.#loading.result;
   }
 
-  /** A raw stream to a port inside the sandbox. */
+  /** Opens a raw stream to a port inside the sandbox. */
   async dial(port: number): Promise<Duplex> {
     if (!this.state.ready) throw new RametError("SandboxNotReady", `port ${port}: the sandbox is ${this.state.phase}`);
-    return this.#surroundings.network.dial(port);
-  }
-
-  /** What has been asked to end is on its way: a checkpoint of it would be one of a sandbox that ends. */
-  #requireFree(what: string): void {
-    if (this.#asked !== undefined) throw new RametError("SandboxNotReady", `${what}: ${this.#asked}`);
-    this.#states.requireFree(what);
+    return this.#environment.network.dial(port);
   }
 
   async #prepare(): Promise<void> {
-    const { start } = this.#dependencies.setting.config;
+    const { start } = this.#setting.config;
     try {
-      // A restore must know it, and there is time while the network is made.
-      if (start === "wait") this.#knowBuild().catch(() => undefined);
-      await this.#surroundings.make();
+      // A restore needs the build, and the network takes longer.
+      if (start === "wait") this.#engineBuild().catch(() => undefined);
+      await this.#environment.prepare();
       this.#states.set({ phase: start === "wait" ? "waiting" : "booting" });
-      if (start === "boot") await this.#surroundings.start("image");
+      if (start === "boot") await this.#environment.start("image");
     } catch (error) {
       this.#fail(error);
       throw error;
@@ -210,7 +201,7 @@ export class Cell {
   async #boot(identity: Identity): Promise<CellState> {
     await this.#prepared;
     if (this.state.phase === "waiting") throw new RametError("InvalidArgument", "boot: this cell waits for a restore");
-    const state = await this.#takeOver(identity, { clone: false, before: 0 }, new PhaseClock());
+    const state = await openSandbox(this.#core, { identity, clone: false, before: 0 }, new PhaseClock());
     this.#keepWaiting();
     return state;
   }
@@ -218,95 +209,26 @@ export class Cell {
   async #adopt(identity: Identity): Promise<CellState> {
     this.#states.requireReady("identity");
     if (this.#identity.has(identity)) return this.state;
-    const generation = await this.#identity.give(this.#surroundings.guest(), identity, { clone: false });
+    const guest = this.#environment.guest();
+    const generation = await this.#identity.give(guest, identity, { clone: false });
     return this.#states.set({ generation });
   }
 
   async #restore(request: RestoreRequest): Promise<RestoreResult> {
-    const clock = new PhaseClock();
-    try {
-      const [source] = await Promise.all([
-        clock.phase("store", () => this.#openSource(request)),
-        clock.phase("prepare", () => this.start()),
-      ]);
-      try {
-        this.#states.set({ phase: "restoring" });
-        await clock.phase("engine", () => this.#surroundings.start(source.origin));
-        if (source.memory !== undefined) this.#states.set({ memory: source.memory });
-        const state = await this.#takeOver(request.identity, { clone: true, before: source.generation }, clock);
-        this.#keepWaiting();
-        return { state, phases: clock.phases };
-      } finally {
-        // Pages may still be read in the background, through files that gVisor has open.
-        source.release();
-      }
-    } catch (error) {
-      this.#fail(error);
-      throw error;
-    }
-  }
-
-  async #swap(request: RestoreInPlaceCall): Promise<RestoreResult> {
-    const clock = new PhaseClock();
-    this.#states.set({ swapping: request.request });
-    try {
-      const source = await clock.phase("store", () => this.#openSource(request));
-      try {
-        const replace = await clock.phase("prepare", () => this.#surroundings.replacement(source.origin));
-        return await this.#replace(replace, { request, source, clock });
-      } finally {
-        source.release();
-      }
-    } finally {
-      this.#states.unset("swapping");
-    }
-  }
-
-  /** From here on there is no way back: what fails ends the sandbox. */
-  async #replace(
-    replace: () => Promise<void>,
-    { request, source, clock }: { request: RestoreInPlaceCall; source: RestoreSource; clock: PhaseClock },
-  ): Promise<RestoreResult> {
-    try {
-      this.#states.set({ phase: "restoring", ready: false });
-      await clock.phase("gate", () => this.#surroundings.network.setGate(false));
-      this.#loaded = undefined;
-      this.#states.unset("memory");
-      await clock.phase("engine", replace);
-      if (source.memory !== undefined) this.#states.set({ memory: source.memory });
-      const state = await this.#takeOver(request.identity, { clone: true, before: source.generation }, clock);
-      return { state, phases: clock.phases };
-    } catch (error) {
-      this.#fail(error);
-      throw error;
-    }
-  }
-
-  /** A little later: whoever waits for the sandbox goes first. */
-  #tidyUp(): void {
-    const tidyUp = (): void => {
-      this.#surroundings.tidyUp().catch((error: unknown) => {
-        const { message } = RametError.from(error);
-        this.#dependencies.report("something was left that nobody needs", { message });
-      });
-    };
-    setTimeout(tidyUp, restMilliseconds).unref();
-  }
-
-  #openSource(request: RestoreRequest): Promise<RestoreSource> {
-    const { setting, report } = this.#dependencies;
-    const { directory } = setting.paths;
-    return openRestoreSource(request, { directory, report, build: () => this.#knowBuild() });
+    const result = await restore(this.#core, request, () => this.start());
+    this.#keepWaiting();
+    return result;
   }
 
   async #checkpoint(request: CheckpointRequest): Promise<CheckpointResult> {
     this.#states.set({ checkpointing: request.grant.checkpointId });
     try {
-      const result = await cut(request, {
-        sandbox: this.#surroundings.sandbox,
-        guest: this.#surroundings.guest(),
-        setting: this.#dependencies.setting,
-        build: () => this.#knowBuild(),
+      const result = await captureCheckpoint(request, {
+        sandbox: this.#environment.sandbox,
+        guest: this.#environment.guest(),
+        setting: this.#setting,
+        clock: this.#core.clock,
+        build: () => this.#engineBuild(),
         generation: () => this.#identity.generation,
       });
       if (!request.keepRunning) this.#states.set({ phase: "paused", ready: false });
@@ -316,8 +238,36 @@ export class Cell {
     }
   }
 
-  #knowBuild(): Promise<EngineBuild> {
-    const { engine: known, paths } = this.#dependencies.setting;
+  /** Resolves when the entrypoint has exited, the sandbox has left `running`, or the grace period is over. */
+  async #signalEntrypoint(): Promise<void> {
+    const { clock, report } = this.#core;
+    const exited = Promise.withResolvers<undefined>();
+    const removeListener = this.onChange(({ phase, exitCode }) => {
+      if (phase !== "running" || exitCode !== undefined) exited.resolve(undefined);
+    });
+    const graceMilliseconds = Math.max(0, this.#setting.config.graceSeconds * 1000 - destroyMilliseconds);
+    const cancel = clock.schedule(graceMilliseconds, () => {
+      exited.resolve(undefined);
+    });
+    try {
+      await this.#environment.sandbox.engine.signal("TERM");
+      await exited.promise;
+    } catch (error) {
+      report("sending SIGTERM to the entrypoint failed", { message: RametError.from(error).message });
+    } finally {
+      cancel();
+      removeListener();
+    }
+  }
+
+  /** A checkpoint of a sandbox that is terminating would capture a sandbox that exits. */
+  #requireIdle(what: string): void {
+    if (this.#terminating !== undefined) throw new RametError("SandboxNotReady", `${what}: ${this.#terminating}`);
+    this.#states.requireIdle(what);
+  }
+
+  #engineBuild(): Promise<EngineBuild> {
+    const { engine: known, paths } = this.#setting;
     this.#build ??= (known === undefined ? engineBuild(paths) : Promise.resolve(known)).then((engine) => {
       this.#states.set({ engine });
       return engine;
@@ -328,61 +278,35 @@ export class Cell {
     return this.#build;
   }
 
-  /** Between start or restore and traffic: the guest takes its identity, then both directions open. */
-  async #takeOver(
-    identity: Identity,
-    { clone, before }: { clone: boolean; before: number | undefined },
-    clock: PhaseClock,
-  ): Promise<CellState> {
-    const guest = this.#surroundings.guest();
-    const { ended } = this.#surroundings.sandbox;
-    this.#identity.begin(before);
-    const generation = await this.#identity.give(guest, identity, {
-      clone,
-      via: (what, call) => clock.phase(what, () => untilGuestAnswers(call, ended)),
-    });
-    await clock.phase("gate", () => this.#surroundings.network.setGate(true));
-    void this.#followEntrypoint(guest);
-    this.#tidyUp();
-    // A checkpoint must know it; that there will be one is likely.
-    this.#knowBuild().catch(() => undefined);
-    return this.#states.set({ phase: "running", ready: true, generation });
-  }
-
-  /** Not again after a swap: whoever claimed the sandbox has what they asked for, and a second one is rare. */
+  /** Creates the waiting sandbox once. After a restore in place there is no second one: that is rare. */
   #keepWaiting(): void {
-    if (this.#dependencies.setting.config.keepsWaiting !== true) return;
-    this.#surroundings.keepWaiting().catch((error: unknown) => {
-      this.#dependencies.report("no sandbox could be made to wait", { message: RametError.from(error).message });
+    if (this.#setting.config.keepsWaiting !== true) return;
+    this.#environment.keepWaiting().catch((error: unknown) => {
+      this.#core.report("creating the waiting sandbox failed", { message: RametError.from(error).message });
     });
   }
 
-  /** @throws RametError as `runsc` has it; whether the sandbox lives is another question */
-  async #awaitPages(): Promise<CellState> {
-    const { sandbox } = this.#surroundings;
-    await sandbox.engine.untilLoaded();
-    // Of one that was replaced meanwhile there is nothing to say.
-    return sandbox === this.#surroundings.sandbox ? this.#states.set({ memory: "loaded" }) : this.state;
+  /** @throws RametError from `runsc`. It does not mean that the sandbox has ended. */
+  async #untilPagesLoaded(sandbox: Sandbox): Promise<CellState> {
+    try {
+      await sandbox.engine.untilLoaded();
+    } finally {
+      if (this.#loading?.sandbox === sandbox) this.#loading = undefined;
+    }
+    const wasReplaced = sandbox !== this.#environment.sandbox;
+    return wasReplaced ? this.state : this.#states.set({ memory: "loaded" });
   }
 
-  /** When the entrypoint ends, so does the sandbox, with its exit code: what Kubernetes means by a container. */
-  async #followEntrypoint(guest: GuestControl): Promise<void> {
-    const sandbox = this.#surroundings.sandbox;
-    const exitCode = await guest.untilExit(sandbox.ended);
-    if (exitCode === undefined || this.#ending || sandbox.destroyed) return;
-    const excess = sandbox.excess();
-    if (excess !== undefined) {
-      this.#fail(excess);
-      return;
-    }
+  async #entrypointExited(exitCode: number): Promise<void> {
+    if (this.#stopping) return;
     this.#states.set({ exitCode });
-    await this.stop(`the entrypoint ended with exit code ${exitCode}`);
+    await this.stop(`the entrypoint exited with code ${exitCode}`);
   }
 
   #fail(error: unknown): void {
-    if (this.#ending || this.state.phase === "failed") return;
-    const { code, message } = this.#surroundings.excess() ?? RametError.from(error);
-    this.#dependencies.report("cell failed", { code, message });
+    if (this.#stopping || this.state.phase === "failed") return;
+    const { code, message } = this.#environment.exceededLimit() ?? RametError.from(error);
+    this.#core.report("cell failed", { code, message });
     this.#states.set({ phase: "failed", ready: false, code, message });
   }
 }

@@ -2,7 +2,7 @@ import { EventEmitter } from "node:events";
 import type { CellState } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 
-/** What a cell is at present, and who hears when that changes. */
+/** The current state of a cell and its listeners. */
 export class States {
   readonly #changes = new EventEmitter();
   #now: CellState = { phase: "preparing", generation: 0, ready: false };
@@ -11,7 +11,7 @@ export class States {
     return this.#now;
   }
 
-  /** Calls `listener` at each change; what is returned ends that. */
+  /** Calls `listener` on each change. Returns a function that removes the listener. */
   onChange(listener: (state: CellState) => void): () => void {
     this.#changes.on("change", listener);
     return () => this.#changes.off("change", listener);
@@ -29,27 +29,28 @@ export class States {
     this.#changes.emit("change", rest);
   }
 
-  /** @throws RametError `SandboxNotReady`, unless the sandbox runs and can be reached */
+  /** @throws RametError `SandboxNotReady` unless the sandbox is running and ready */
   requireReady(what: string): void {
     const { phase, ready } = this.#now;
     if (phase !== "running" || !ready)
       throw new RametError("SandboxNotReady", `${what}: the sandbox is ${phase}, not running and ready`);
   }
 
-  /** @throws RametError as `requireReady`, and `Conflict` while another operation needs the whole sandbox */
-  requireFree(what: string): void {
+  /** @throws RametError as `requireReady`; `Conflict` while a checkpoint or a restore in place is in progress */
+  requireIdle(what: string): void {
     const { checkpointing, swapping } = this.#now;
-    const other = checkpointing === undefined ? swapping && "a swap is under way" : `${checkpointing} is being taken`;
-    if (other !== undefined) throw new RametError("Conflict", `${what}: ${other}`, { retryable: true });
+    const other =
+      checkpointing === undefined ? swapping && "a restore in place" : `the capture of checkpoint ${checkpointing}`;
+    if (other !== undefined) throw new RametError("Conflict", `${what}: ${other} is in progress`, { retryable: true });
     this.requireReady(what);
   }
 }
 
-/** The last call of one operation: a repeat of it finds what it did, or joins it. One that has failed is forgotten. */
+/** The last call of one operation. A repeated call joins it or returns its result. A failed call is forgotten. */
 export class LastOperation<T> {
   #last: { key: string; result: Promise<T> } | undefined;
 
-  /** The answer of the last call, if it bore this key. */
+  /** The result of the last call if it had this key. */
   repeated(key: string): Promise<T> | undefined {
     return this.#last?.key === key ? this.#last.result : undefined;
   }
@@ -63,7 +64,7 @@ export class LastOperation<T> {
     return result;
   }
 
-  /** Resolves when nothing of it is under way. */
+  /** Resolves when no call is in progress. */
   async settled(): Promise<void> {
     await this.#last?.result.catch(() => undefined);
   }

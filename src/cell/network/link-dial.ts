@@ -4,13 +4,13 @@ import type { Duplex } from "node:stream";
 import { RametError } from "../../base/errors.ts";
 import { JsonLine, LinkDialAnswer, linkError } from "./link-wire.ts";
 
-/** Where link's Unix socket is. */
+/** The path of link's Unix socket. */
 export function linkSocket(directory: string): string {
   return join(directory, "link.sock");
 }
 
 export interface DialOptions {
-  /** The cell's own connection: passes while the gate is shut, is not cut by it, and may reach the guest's control port. */
+  /** A connection of the cell: it also works while the gate is closed, and can reach the guest's control port. */
   control?: boolean;
   signal?: AbortSignal;
 }
@@ -18,7 +18,7 @@ export interface DialOptions {
 /**
  * Connects to a port of the sandbox through link's Unix socket.
  *
- * @throws RametError as link answers it; `Unavailable` when link is gone; `Canceled`
+ * @throws RametError from link; `Unavailable` if link has exited; `Canceled`
  */
 export async function dialLink(path: string, port: number, options: DialOptions = {}): Promise<Duplex> {
   const { control = false, signal } = options;
@@ -41,10 +41,10 @@ export async function dialLink(path: string, port: number, options: DialOptions 
   }
 }
 
-/** An answer of link is shorter than this. */
+/** Every response of link is shorter than this. */
 const maxLineBytes = 4096;
 
-/** Reads up to the first line feed and leaves what follows in the stream. */
+/** Reads up to the first line feed and leaves the rest in the stream. */
 async function firstLine(socket: Socket): Promise<string> {
   const line = Promise.withResolvers<string>();
   let read = Buffer.alloc(0);
@@ -58,7 +58,7 @@ async function firstLine(socket: Socket): Promise<string> {
         line.resolve(read.toString("utf8", 0, end));
         return;
       }
-      if (read.length > maxLineBytes) line.reject(new Error("link answered no line"));
+      if (read.length > maxLineBytes) line.reject(new Error("link sent no line"));
     }
   };
   const end = () => {
@@ -73,5 +73,5 @@ async function firstLine(socket: Socket): Promise<string> {
 }
 
 function canceled(port: number): RametError {
-  return new RametError("Canceled", `connecting to port ${port} of the sandbox was given up`);
+  return new RametError("Canceled", `connecting to port ${port} of the sandbox was aborted`);
 }

@@ -4,28 +4,28 @@ import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { JsonLine, LinkAnswer, linkError, LinkEvent } from "./link-wire.ts";
 
-/** The JSON lines between the cell and its link, over the child's stdin and stdout. */
+/** The JSON lines that the cell and its link exchange over the child's stdin and stdout. */
 export class LinkLines {
-  /** The path of the sandbox's network namespace, when it is made. Rejects with what went wrong. */
+  /** Resolves with the path of the sandbox's network namespace when it exists. Rejects if the start fails. */
   readonly netns: Promise<string>;
-  /** Resolves when the network stands. Rejects with what went wrong. */
+  /** Resolves when the network is ready. Rejects if the start fails. */
   readonly ready: Promise<undefined>;
-  /** Resolves with the reason when link has ended. */
+  /** Resolves with the reason when link has exited. */
   readonly closed: Promise<string>;
   readonly #child: ChildProcessWithoutNullStreams;
-  readonly #waiting = new Map<number, PromiseWithResolvers<undefined>>();
+  readonly #pending = new Map<number, PromiseWithResolvers<undefined>>();
   readonly #netns = Promise.withResolvers<string>();
   readonly #ready = Promise.withResolvers<undefined>();
   #ended: RametError | undefined;
-  #lastWords = "";
+  #lastLine = "";
   #stopped = false;
   #nextId = 1;
 
   constructor(child: ChildProcessWithoutNullStreams, log: ((line: string) => void) | undefined) {
     this.#child = child;
-    child.stdin.on("error", () => undefined); // the end of link is told by `closed`
+    child.stdin.on("error", () => undefined); // `closed` reports the exit of link
     createInterface(child.stderr).on("line", (line) => {
-      this.#lastWords = line;
+      this.#lastLine = line;
       log?.(line);
     });
     createInterface(child.stdout).on("line", (line) => {
@@ -33,7 +33,7 @@ export class LinkLines {
     });
     this.netns = this.#netns.promise;
     this.ready = this.#ready.promise;
-    // Whoever awaits them hears of a failure; until then it is not one that nobody handles.
+    // Until they are awaited, a failure must not count as unhandled.
     for (const start of [this.netns, this.ready]) start.catch(() => undefined);
     this.closed = this.#end().then((ended) => {
       this.#failStart(ended);
@@ -45,30 +45,30 @@ export class LinkLines {
     this.#child.stdin.write(`${JSON.stringify(value)}\n`);
   }
 
-  /** @throws RametError as link answers it; `Unavailable` when link has ended */
+  /** @throws RametError from link; `Unavailable` if link has exited */
   async request(body: object): Promise<void> {
     if (this.#ended !== undefined) throw this.#ended;
     const id = this.#nextId++;
     const answer = Promise.withResolvers<undefined>();
-    this.#waiting.set(id, answer);
+    this.#pending.set(id, answer);
     this.write({ id, ...body });
     await answer.promise;
   }
 
-  /** Closes link's input, which ends it. */
+  /** Closes link's input, which makes it exit. */
   end(): void {
     this.#stopped = true;
     this.#child.stdin.end();
   }
 
   #receive(line: string): void {
-    const said = JsonLine.pipe(z.union([LinkEvent, LinkAnswer])).safeParse(line);
-    if (!said.success) this.#failStart(RametError.from(said.error, "link said what nobody understands"));
-    else if ("event" in said.data) this.#begin(said.data);
-    else this.#answer(said.data);
+    const parsed = JsonLine.pipe(z.union([LinkEvent, LinkAnswer])).safeParse(line);
+    if (!parsed.success) this.#failStart(RametError.from(parsed.error, "link sent an invalid line"));
+    else if ("event" in parsed.data) this.#receiveEvent(parsed.data);
+    else this.#receiveAnswer(parsed.data);
   }
 
-  #begin(event: LinkEvent): void {
+  #receiveEvent(event: LinkEvent): void {
     if (event.event === "made") this.#netns.resolve(event.netns);
     else if (event.event === "ready") this.#ready.resolve(undefined);
     else this.#failStart(linkError(event));
@@ -79,32 +79,32 @@ export class LinkLines {
     this.#ready.reject(error);
   }
 
-  #answer({ id, error }: LinkAnswer): void {
-    const waiting = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    if (error === undefined) waiting?.resolve(undefined);
-    else waiting?.reject(linkError(error));
+  #receiveAnswer({ id, error }: LinkAnswer): void {
+    const pending = this.#pending.get(id);
+    this.#pending.delete(id);
+    if (error === undefined) pending?.resolve(undefined);
+    else pending?.reject(linkError(error));
   }
 
   async #end(): Promise<RametError> {
     const ended = await new Promise<RametError>((resolve) => {
       this.#child.once("error", (cause) => {
-        const hint = "Build native/link, or name it in RAMET_LINK";
-        resolve(new RametError("ToolMissing", `ramet-link could not be started: ${cause.message}`, { cause, hint }));
+        const hint = "Build native/link, or set RAMET_LINK to its path";
+        resolve(new RametError("ToolMissing", `starting ramet-link failed: ${cause.message}`, { cause, hint }));
       });
       this.#child.once("close", (code, signal) => {
         resolve(new RametError("Unavailable", this.#reason(code, signal)));
       });
     });
     this.#ended = ended;
-    for (const waiting of this.#waiting.values()) waiting.reject(ended);
-    this.#waiting.clear();
+    for (const pending of this.#pending.values()) pending.reject(ended);
+    this.#pending.clear();
     return ended;
   }
 
   #reason(code: number | null, signal: NodeJS.Signals | null): string {
     if (this.#stopped) return "link was stopped";
-    const how = signal === null ? `with exit code ${String(code)}` : `by ${signal}`;
-    return `link ended ${how}${this.#lastWords === "" ? "" : `: ${this.#lastWords}`}`;
+    const how = signal === null ? `with code ${String(code)}` : `on ${signal}`;
+    return `link exited ${how}${this.#lastLine === "" ? "" : `: ${this.#lastLine}`}`;
   }
 }

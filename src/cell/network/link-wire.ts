@@ -2,7 +2,7 @@ import * as z from "zod";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 
-/** A line that holds JSON, as the value that it holds. */
+/** Parses a line of JSON. */
 export const JsonLine = z.string().transform((line, context): unknown => {
   try {
     return JSON.parse(line);
@@ -12,11 +12,11 @@ export const JsonLine = z.string().transform((line, context): unknown => {
   }
 });
 
-/** A failure as link tells it. */
+/** An error of link. */
 export const LinkFault = z.object({ code: z.string(), message: z.string(), hint: z.string().optional() });
 export type LinkFault = z.infer<typeof LinkFault>;
 
-/** What link tells of its start: that its namespaces are made, and then that the network stands, or what went wrong. */
+/** The events of link's start: its namespaces exist (`made`), the network is ready, or the start has failed. */
 export const LinkEvent = z.discriminatedUnion("event", [
   z.object({ event: z.literal("made"), netns: z.string().startsWith("/proc/") }),
   z.object({ event: z.literal("ready") }),
@@ -24,7 +24,7 @@ export const LinkEvent = z.discriminatedUnion("event", [
 ]);
 export type LinkEvent = z.infer<typeof LinkEvent>;
 
-/** Each later line: the answer to a request. */
+/** Each later line: the response to a request. */
 export const LinkAnswer = z.object({
   id: z.number().int(),
   ok: z.literal(true).optional(),
@@ -32,7 +32,7 @@ export const LinkAnswer = z.object({
 });
 export type LinkAnswer = z.infer<typeof LinkAnswer>;
 
-/** The line with which link answers a connection to its socket. */
+/** The first line that link sends on a connection to its socket. */
 export const LinkDialAnswer = z.object({ ok: z.literal(true).optional(), error: LinkFault.optional() });
 export type LinkDialAnswer = z.infer<typeof LinkDialAnswer>;
 

@@ -5,20 +5,20 @@ import { RametError } from "../../base/errors.ts";
 import { dialLink, type DialOptions } from "./link-dial.ts";
 import { LinkLines } from "./link-lines.ts";
 
-/** What may leave a sandbox: deny rules first, then allow rules, then the default (docs/reference/network.md). */
+/** The egress rules of a sandbox: deny rules first, then allow rules, then the default (docs/reference/network.md). */
 export type EgressPolicy = CellConfig["egress"];
 
 export interface LinkConfig {
-  /** Path of the Unix socket that link makes for connections to the sandbox: at most 107 bytes. */
+  /** Path of the Unix socket that link creates for connections to the sandbox: at most 107 bytes. */
   socket: string;
-  /** Container ports that are reachable at `listen` too, while the gate is open. */
+  /** Container ports that are also reachable at `listen` while the gate is open. */
   ports: readonly number[];
-  /** IP address outside of the sandbox, or empty for none. */
+  /** IP address outside the sandbox. Empty: none. */
   listen: string;
   egress: EgressPolicy;
-  /** Resolvers, each an IP address with an optional port. Empty: those of this machine or Pod. */
+  /** DNS resolvers, each an IP address with an optional port. Empty: those of this machine or Pod. */
   dns: { upstreams: readonly string[] };
-  /** IPv4 ranges of the cluster, which a rule must name to be reachable. @default none */
+  /** IPv4 ranges of the cluster. They are reachable only if a rule names them. @default none */
   refuse?: readonly string[];
 }
 
@@ -28,36 +28,36 @@ export interface StartLinkOptions {
   config: LinkConfig;
   /** Receives the lines that link writes for the operator, such as a refused connection. */
   log?: (line: string) => void;
-  /** Gives up the start. A link that has started is ended by `stop`. */
+  /** Aborts the start. Use `stop` for a link that has started. */
   signal?: AbortSignal;
 }
 
 /** A running link: the network of one sandbox. */
 export interface Link {
   readonly pid: number;
-  /** Path of the sandbox's network namespace, for the OCI spec; valid as long as link runs. */
+  /** Path of the sandbox's network namespace, for the OCI spec. Valid while link runs. */
   readonly netnsPath: string;
-  /** Gives the sandbox's interface its address and route again, which gVisor takes away; before each sandbox is made. */
+  /** Restores the address and route of the sandbox's interface, which gVisor removes. Call it before a sandbox is created. */
   prepare(): Promise<void>;
-  /** Opens or shuts the network, both ways. Shutting cuts what is carried, except for the cell's own connections. */
+  /** Opens or closes the network for ingress and egress. Closing it ends all connections but the cell's own. */
   setGate(open: boolean): Promise<void>;
-  /** @throws RametError `InvalidArgument`, naming the rule that is wrong; the policy before it stays. */
+  /** @throws RametError `InvalidArgument` that names the invalid rule. The previous policy then stays in effect. */
   setEgress(policy: EgressPolicy): Promise<void>;
   /**
-   * A raw stream to a TCP port of the sandbox.
-   * @throws RametError `Unavailable` when nothing listens there, `SandboxNotReady` when the gate is shut, `Forbidden`
+   * Opens a raw stream to a TCP port of the sandbox.
+   * @throws RametError `Unavailable` if nothing listens there, `SandboxNotReady` if the gate is closed, `Forbidden`
    */
   dial(port: number, options?: DialOptions): Promise<Duplex>;
-  /** Resolves when link has ended, for whatever reason, with that reason. */
+  /** Resolves with the reason when link has exited. */
   readonly closed: Promise<string>;
-  /** Ends link, and with it the sandbox's network. Can be called again. */
+  /** Stops link, and with it the sandbox's network. Can be repeated. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts `ramet-link net` and waits until the sandbox's network stands; the gate is shut then.
+ * Starts `ramet-link net` and waits until the sandbox's network is ready. The gate is closed at first.
  *
- * @throws RametError `ToolMissing`, `HostUnsupported` (the kernel or its settings refuse something), `InvalidArgument`,
+ * @throws RametError `ToolMissing`, `HostUnsupported` (the kernel or its settings reject an operation), `InvalidArgument`,
  *   `Conflict` (a declared port is in use), `Canceled`
  */
 export async function startLink({ binary, config, log, signal }: StartLinkOptions): Promise<Link> {
@@ -107,5 +107,5 @@ function isAborted(signal: AbortSignal | undefined): boolean {
 }
 
 function canceled(): RametError {
-  return new RametError("Canceled", "starting the sandbox's network was given up");
+  return new RametError("Canceled", "starting the sandbox's network was aborted");
 }

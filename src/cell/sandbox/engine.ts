@@ -14,39 +14,39 @@ import { HeldCommand } from "./held-command.ts";
 export interface EngineOptions {
   /** gVisor's `runsc`. */
   runsc: string;
-  /** The cell's own folder: gVisor's state, the bundle and its log are kept below it. */
+  /** The cell's directory. It holds gVisor's state, the bundle and the log. */
   directory: string;
-  /** Names the container; gVisor's sockets are named after it, so it must be unique in the cell's network namespace. */
+  /** The container id. gVisor names its sockets after it, so it must be unique in the cell's network namespace. */
   id: string;
   /**
-   * Keeps what the sandbox writes to its volumes in its memory, like its root: for machines on which all files must belong
-   * to one user, where gVisor could not give them to another. @default false
+   * Keeps files that the sandbox writes to its volumes in its memory, like those of its root. For machines on which all files
+   * must belong to one user. @default false
    */
   volumesInMemory?: boolean;
-  /** The leaves in which the sandbox runs, where its resources are limited. */
+  /** The leaf control groups in which the sandbox runs. Undefined where its resources are not limited. */
   cgroup?: SandboxCgroup | undefined;
 }
 
 export interface EngineOutput {
   stdout: Readable;
   stderr: Readable;
-  /** What the sandbox printed while it was being created. */
+  /** Output that the sandbox printed while it was created. */
   early: { stdout: string; stderr: string };
 }
 
-/** What a checkpoint has kept of a sandbox's memory. */
+/** The memory image of a checkpoint. */
 export interface SavedMemory {
   imagePath: string;
-  /** Pages may be read still when the restore has returned. */
+  /** Load pages in the background, after the restore has returned. */
   background: boolean;
 }
 
 const commandTimeoutMilliseconds = 120_000;
 
-/** Commands that can be started before they are needed. */
-export type Holdable = "restore" | "checkpoint";
+/** Commands that can be started before they are needed: docs/decisions/0014. */
+export type EarlyCommand = "restore" | "checkpoint";
 
-/** One gVisor sandbox, driven through `runsc`. Each call is one command; none is bound to a request's life. */
+/** One gVisor sandbox, controlled through `runsc`. Each call runs one command to its end, also when the client disconnects. */
 export class Engine {
   readonly #options: EngineOptions;
   readonly #bundle: string;
@@ -54,7 +54,7 @@ export class Engine {
   /** gVisor's own state. */
   readonly #root: string;
   readonly #pidFile: string;
-  readonly #held = new Map<Holdable, Promise<HeldCommand | undefined>>();
+  readonly #early = new Map<EarlyCommand, Promise<HeldCommand | undefined>>();
 
   constructor(options: EngineOptions) {
     this.#options = options;
@@ -64,58 +64,57 @@ export class Engine {
     this.#pidFile = join(this.#bundle, "sandbox.pid");
   }
 
-  /** Makes the sandbox and starts it. Its output comes back as streams that end with it. */
+  /** Creates the sandbox and starts it. Its output streams end with the sandbox. */
   run(spec: Record<string, unknown>): Promise<EngineOutput> {
     return this.#make(["run", "--detach"], spec);
   }
 
-  /** Makes the sandbox of a checkpoint's memory. */
-  runFrom(spec: Record<string, unknown>, memory: SavedMemory): Promise<EngineOutput> {
+  /** Creates the sandbox and restores a checkpoint's memory into it. */
+  runRestored(spec: Record<string, unknown>, memory: SavedMemory): Promise<EngineOutput> {
     return this.#make(restoreCommand(memory), spec);
   }
 
-  /** Makes the sandbox, in which nothing runs until `start` or `restore`. */
+  /** Creates the sandbox. Nothing runs in it until `start` or `restore`. */
   create(spec: Record<string, unknown>): Promise<EngineOutput> {
     return this.#make(["create"], spec);
   }
 
   /**
-   * Begins with a command that is likely to be needed, as far as it goes without what is not known yet. A command that cannot
-   * be held is run from its beginning when it is needed.
+   * Starts a command before it is needed; it blocks when it opens its log. A command that cannot be started early is run in
+   * full when it is needed.
    */
-  hold(command: Holdable): void {
-    if (this.#held.has(command)) return;
-    const { gate, root, image } = this.#heldPaths(command);
-    const args = this.#commandLine(this.#holdable(command, image), { log: gate, root });
+  startEarly(command: EarlyCommand): void {
+    if (this.#early.has(command)) return;
+    const { gate, root, image } = this.#earlyPaths(command);
+    const args = this.#commandLine(this.#earlyArgs(command, image), { log: gate, root });
     const options = { program: this.#options.runsc, args, what: `gVisor ${command}`, gate };
-    this.#held.set(
+    this.#early.set(
       command,
       HeldCommand.start(options).catch(() => undefined),
     );
   }
 
-  /** Ends what is held and was not needed. */
-  async dropHeld(): Promise<void> {
-    const held = [...this.#held.values()];
-    this.#held.clear();
-    for (const each of await Promise.all(held)) await each?.drop();
+  /** Kills the commands that were started early and not needed. */
+  async dropEarly(): Promise<void> {
+    const commands = [...this.#early.values()];
+    this.#early.clear();
+    for (const command of await Promise.all(commands)) await command?.drop();
   }
 
-  /** Starts what `create` has made. */
+  /** Starts a created sandbox. */
   async start(): Promise<void> {
     await this.#run(["start", this.#options.id]);
   }
 
-  /** Gives what `create` has made a checkpoint's memory. */
+  /** Restores a checkpoint's memory into a created sandbox. */
   async restore({ imagePath, background }: SavedMemory): Promise<void> {
     if (background) await this.#run([...restoreCommand({ imagePath, background }), this.#options.id]);
-    else await this.#runHeld("restore", imagePath);
+    else await this.#runEarly("restore", imagePath);
   }
 
   /**
-   * Sends a signal to gVisor itself, which no sandbox withstands: `SIGSTOP` has it stand still from this moment, and answer
-   * nobody. `destroy` is needed all the same. Not to be called when the sandbox' end has been seen: its number may be
-   * another process's then.
+   * Sends a signal to gVisor's own process, which no sandbox can block. After `SIGSTOP` the sandbox no longer runs or responds,
+   * and `destroy` is still needed. Do not call it after the sandbox has ended: its PID may belong to another process.
    */
   async halt(signal: "SIGSTOP" | "SIGKILL"): Promise<void> {
     const pid = Number(await readFile(this.#pidFile, "utf8"));
@@ -126,15 +125,15 @@ export class Engine {
     }
   }
 
-  /** Whether gVisor's own process runs: it may be gone for a while before the end of the sandbox is seen. */
-  async isThere(): Promise<boolean> {
+  /** Whether gVisor's own process runs. It may have exited some time before the end of the sandbox is noticed. */
+  async isRunning(): Promise<boolean> {
     const pid = (await readFile(this.#pidFile, "utf8")).trim();
-    // One that ends has none from the moment at which its memory begins to go, which takes a while (proc_pid_cmdline(5)).
+    // It is empty as soon as the exiting process starts to release its memory, which takes a while (proc_pid_cmdline(5)).
     const commandLine = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     return commandLine !== "";
   }
 
-  /** Returns when every page of a restore is in. */
+  /** Resolves when every page of a restore is loaded. */
   async untilLoaded(): Promise<void> {
     await this.#run(["wait", "-restore", this.#options.id]);
   }
@@ -147,24 +146,24 @@ export class Engine {
     await this.#run(["resume", this.#options.id]);
   }
 
-  /** Writes memory and kernel state into `imagePath`; a running sandbox stands still meanwhile and then goes on. */
+  /** Writes memory and kernel state into `imagePath`. A running sandbox is paused meanwhile and then resumes. */
   async checkpoint(imagePath: string): Promise<void> {
-    await this.#writing(() => this.#runHeld("checkpoint", imagePath));
+    await this.#writing(() => this.#runEarly("checkpoint", imagePath));
   }
 
-  /** Writes the changed files of the root filesystem as a tar, deletions included. */
+  /** Writes the changed files of the root filesystem as a tar, including deletions. */
   async saveFilesystem(file: string): Promise<void> {
     await this.#writing(() => this.#run(["tar", "rootfs-upper", "--file", file, this.#options.id]));
   }
 
-  /** Sends a signal to PID 1, the guest, which passes it on to the entrypoint. */
+  /** Sends a signal to PID 1, the guest, which forwards it to the entrypoint. */
   async signal(name: "TERM"): Promise<void> {
     await this.#run(["kill", this.#options.id, name]);
   }
 
-  /** Ends the sandbox and forgets it. A sandbox that is gone already counts as done. */
+  /** Stops the sandbox and deletes its state. Succeeds if the sandbox does not exist. */
   async destroy(): Promise<void> {
-    await this.dropHeld();
+    await this.dropEarly();
     try {
       await this.#run(["delete", "-force", this.#options.id]);
     } catch (error) {
@@ -180,26 +179,26 @@ export class Engine {
     const args = [...command, "--bundle", this.#bundle, "--pid-file", this.#pidFile, this.#options.id];
     const { child, stdout, stderr } = await this.#run(args, this.#options.cgroup?.enter);
     if (child.stdout === null || child.stderr === null)
-      throw new RametError("Internal", `runsc ${command[0] ?? ""}: has no output pipes`);
+      throw new RametError("Internal", `gVisor ${command[0] ?? ""} failed: it has no output pipes`);
     return { stdout: child.stdout, stderr: child.stderr, early: { stdout, stderr } };
   }
 
-  /** What gVisor writes for a checkpoint is not charged to the sandbox's memory limit, which it would break. */
+  /** Charges the pages that gVisor writes for a checkpoint outside the sandbox's memory limit, which they would exceed. */
   async #writing(command: () => Promise<unknown>): Promise<void> {
     const { cgroup } = this.#options;
     if (cgroup === undefined) await command();
     else await cgroup.aside(Number(await readFile(this.#pidFile, "utf8")), command);
   }
 
-  /** Lets the command go on that is held, or runs it from its beginning. */
-  async #runHeld(command: Holdable, imagePath: string): Promise<void> {
-    const held = await this.#held.get(command);
-    this.#held.delete(command);
-    if (held?.isThere !== true) {
-      await this.#run(this.#holdable(command, imagePath));
+  /** Releases the command if it was started early, else runs it. */
+  async #runEarly(command: EarlyCommand, imagePath: string): Promise<void> {
+    const held = await this.#early.get(command);
+    this.#early.delete(command);
+    if (held?.isRunning !== true) {
+      await this.#run(this.#earlyArgs(command, imagePath));
       return;
     }
-    const { root, image } = this.#heldPaths(command);
+    const { root, image } = this.#earlyPaths(command);
     await Promise.all([link(root, this.#root), link(image, imagePath)]);
     const { log, ...result } = await held.release(commandTimeoutMilliseconds);
     if (log !== "") await appendFile(this.#log, log);
@@ -207,7 +206,7 @@ export class Engine {
     await this.#requireSuccess(command, result);
   }
 
-  #holdable(command: Holdable, imagePath: string): string[] {
+  #earlyArgs(command: EarlyCommand, imagePath: string): string[] {
     const { id } = this.#options;
     switch (command) {
       case "restore":
@@ -218,10 +217,10 @@ export class Engine {
   }
 
   /**
-   * Of a command that is held: at what it waits, and where it will find gVisor's state and its image once it is let go on. One
-   * that somebody else lets go on, by reading what it waits at, finds no state and fails, which harms nobody.
+   * The paths of a command that was started early: the pipe at which it blocks, and the links to gVisor's state and to the image,
+   * which are created when it is released. If another process reads the pipe, the command finds no state and fails without harm.
    */
-  #heldPaths(command: Holdable): { gate: string; root: string; image: string } {
+  #earlyPaths(command: EarlyCommand): { gate: string; root: string; image: string } {
     const path = join(this.#bundle, command);
     return { gate: `${path}.gate`, root: `${path}.state`, image: `${path}.image` };
   }
@@ -269,9 +268,9 @@ function restoreCommand({ imagePath, background }: SavedMemory): string[] {
 }
 
 /**
- * The flags of every command, beside where the writable layer is: in the sandbox's memory, so a checkpoint holds it.
- * `--allow-suid` lets `sudo` work in agent images. gVisor makes no control groups: the cell does (src/cell/cgroup), for
- * less than the 60 ms that gVisor takes to move itself through every controller of version 1.
+ * The flags of every command. `--overlay2` adds where the writable layer is: in the sandbox's memory, so that a checkpoint holds
+ * it. `--allow-suid` makes `sudo` work in agent images. The cell creates the control groups (src/cell/cgroup), in less than the
+ * 60 ms that gVisor takes to move itself through every controller of cgroup v1.
  */
 export const engineFlags = [
   "--ignore-cgroups",
@@ -283,7 +282,7 @@ export const engineFlags = [
 
 const timeoutMilliseconds = 20_000;
 
-/** Which gVisor and which guest these are: a checkpoint's memory can be restored by the very same builds only. */
+/** Returns the versions of gVisor and of the guest. Only the same builds can restore a checkpoint's memory. */
 export async function engineBuild({ runsc, guest }: Pick<CellPaths, "runsc" | "guest">): Promise<EngineBuild> {
   const [{ code, stdout, stderr }, bytes] = await Promise.all([
     runProgram({ program: runsc, args: ["--version"], timeoutMilliseconds }),
@@ -293,7 +292,7 @@ export async function engineBuild({ runsc, guest }: Pick<CellPaths, "runsc" | "g
   if (code !== 0 || version === undefined) {
     throw new RametError(
       "EngineFailed",
-      `gVisor ${runsc} does not say its version: ${stderr.trim() || `exit ${code}`}`,
+      `reading the version of ${runsc} failed: ${stderr.trim() || `exit status ${code}`}`,
     );
   }
   const digest = `sha256:${createHash("sha256").update(bytes).digest("hex")}`;

@@ -2,35 +2,38 @@ import { createWriteStream, renameSync, type WriteStream } from "node:fs";
 import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
+import type { Clock } from "../../base/clock.ts";
 
 const rotateAtBytes = 10 * 1024 * 1024;
 
 /**
- * What the sandbox's entrypoint printed, on disk in the form that container runtimes keep it in:
- * `<RFC 3339 time> stdout|stderr F <line>`. Two files at most: `0.log`, and `0.log.1` before it.
+ * The output of the sandbox's entrypoint, in the log format of container runtimes:
+ * `<RFC 3339 time> stdout|stderr F <line>`. At most two files: `0.log`, and the older `0.log.1`.
  */
 export class EntrypointLog {
   readonly path: string;
+  readonly #clock: Clock;
   #file: WriteStream;
   #sizeBytes: number;
 
-  private constructor(path: string, sizeBytes: number) {
+  private constructor(path: string, sizeBytes: number, clock: Clock) {
     this.path = path;
+    this.#clock = clock;
     this.#sizeBytes = sizeBytes;
     this.#file = createWriteStream(path, { flags: "a" });
   }
 
-  static async open(directory: string): Promise<EntrypointLog> {
+  static async open(directory: string, clock: Clock): Promise<EntrypointLog> {
     await mkdir(directory, { recursive: true });
     const path = join(directory, "0.log");
     const size = await stat(path).then(
       ({ size }) => size,
       () => 0,
     );
-    return new EntrypointLog(path, size);
+    return new EntrypointLog(path, size, clock);
   }
 
-  /** Follows a stream until it ends; the promise resolves then. */
+  /** Logs a stream. Resolves when the stream ends. */
   follow(source: Readable, stream: "stdout" | "stderr", early = ""): Promise<void> {
     let rest = early;
     const take = (chunk: Buffer | string): void => {
@@ -55,7 +58,7 @@ export class EntrypointLog {
   }
 
   #write(stream: string, lines: string[]): void {
-    const time = new Date().toISOString();
+    const time = this.#clock.now().toISOString();
     const text = lines.map((line) => `${time} ${stream} F ${line}\n`).join("");
     this.#sizeBytes += Buffer.byteLength(text);
     this.#file.write(text);
@@ -64,7 +67,7 @@ export class EntrypointLog {
 
   #rotate(): void {
     this.#sizeBytes = 0;
-    // The full file keeps its descriptor, so what is still queued for it lands under the new name.
+    // The full file keeps its descriptor, so queued lines are written under the new name.
     renameSync(this.path, `${this.path}.1`);
     this.#file.end();
     this.#file = createWriteStream(this.path, { flags: "a" });

@@ -3,18 +3,19 @@ import { createConnection, type AddressInfo } from "node:net";
 import { once } from "node:events";
 import { json } from "node:stream/consumers";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { systemClock } from "../../base/clock.ts";
 import type { Identity } from "../../api/cell/cell-api.ts";
 import { GuestControl, type GuestInit } from "../client/guest-control.ts";
 import { GuestIdentity } from "./guest-identity.ts";
 import { untilGuestAnswers } from "./handover.ts";
 
-/** Stands in for the guest's control port: it takes each generation that is higher than the one it has. It runs no hooks. */
+/** A stand-in for the guest's control port. It accepts each generation higher than its own, and runs no hooks. */
 class StandInGuest {
   readonly asked: string[] = [];
   generation = 0;
-  /** The identity that it took last. */
+  /** The last identity that it accepted. */
   sandboxId = "";
-  /** What it does with the next calls, one after the other; then it answers. */
+  /** What it does with the next calls, in order. Later calls succeed. */
   readonly faults: ("cut before" | "cut after")[] = [];
   readonly #server: Server;
   readonly control: GuestControl;
@@ -77,14 +78,14 @@ let identity: GuestIdentity;
 
 beforeEach(async () => {
   guest = await StandInGuest.open();
-  identity = new GuestIdentity();
+  identity = new GuestIdentity(systemClock);
 });
 afterEach(() => guest.close());
 
 const give = (wish: Identity, clone = false): Promise<number> => identity.give(guest.control, wish, { clone });
 
-it("gives the next generation, and asks for none that is known", async () => {
-  identity.begin(0);
+it("gives the next generation without asking for a known one", async () => {
+  identity.reset(0);
   expect(await give(a)).toBe(1);
   expect(await give(b)).toBe(2);
   expect(guest.asked).toEqual(["1 a", "2 b"]);
@@ -92,15 +93,15 @@ it("gives the next generation, and asks for none that is known", async () => {
   expect(identity.has({ ...b, environment: {} })).toBe(false);
 });
 
-it("asks a guest of which the generation is not known, and leaves a number for what may be on its way", async () => {
+it("asks the guest for an unknown generation, and skips one for an identity in transit", async () => {
   guest.generation = 4;
-  identity.begin(undefined);
+  identity.reset(undefined);
   expect(await give(a, true)).toBe(6);
   expect(guest.asked).toEqual(["health", "6 a as a clone"]);
 });
 
-it("knows neither while the guest takes an identity", async () => {
-  identity.begin(0);
+it("knows neither identity nor generation while the guest is getting one", async () => {
+  identity.reset(0);
   await give(a);
   const taking = give(b);
   expect([identity.generation, identity.has(a), identity.has(b)]).toEqual([undefined, false, false]);
@@ -108,17 +109,18 @@ it("knows neither while the guest takes an identity", async () => {
   expect([identity.generation, identity.has(b)]).toEqual([2, true]);
 });
 
-it("repeats a call with the same generation, which the guest has taken once", async () => {
-  identity.begin(3);
+it("repeats a call with the same generation, which the guest applies once", async () => {
+  identity.reset(3);
   guest.generation = 3;
   guest.faults.push("cut before", "cut after");
-  const via = <T>(_what: string, call: () => Promise<T>) => untilGuestAnswers(call, new Promise(() => undefined));
+  const via = <T>(_what: string, call: () => Promise<T>) =>
+    untilGuestAnswers(call, { ended: new Promise(() => undefined), clock: systemClock });
   expect(await identity.give(guest.control, a, { clone: true, via })).toBe(4);
   expect(guest.asked).toEqual(["4 a as a clone", "4 a as a clone"]);
 });
 
-it("gives an identity again after another one of which nobody knows whether it has arrived", async () => {
-  identity.begin(0);
+it("gives an identity again after one that may not have arrived", async () => {
+  identity.reset(0);
   await give(a);
   guest.faults.push("cut after");
   await expect(give(b)).rejects.toMatchObject({ code: "GuestUnreachable" });
@@ -128,16 +130,16 @@ it("gives an identity again after another one of which nobody knows whether it h
   expect(guest.sandboxId).toBe("a");
 });
 
-it("says that the guest has refused", async () => {
+it("fails if the guest rejects the identity", async () => {
   guest.generation = 7;
-  identity.begin(0);
+  identity.reset(0);
   await expect(give(a)).rejects.toMatchObject({ code: "HandoverFailed" });
   expect(identity.has(a)).toBe(false);
 });
 
-it("forgets what the guest before knew", async () => {
-  identity.begin(0);
+it("forgets the identity of the previous guest", async () => {
+  identity.reset(0);
   await give(a);
-  identity.begin(9);
+  identity.reset(9);
   expect([identity.generation, identity.has(a)]).toEqual([9, false]);
 });

@@ -1,48 +1,56 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Identity } from "../../api/cell/cell-api.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import { furthestGeneration, handover } from "./handover.ts";
 
 export interface GiveOptions {
-  /** Whether the guest learns that it is a clone. */
+  /** Whether the sandbox is a clone. */
   clone: boolean;
-  /** How each call to the guest is made. @default once */
+  /** Wraps each call to the guest, for example to retry it. @default one attempt */
   via?: <T>(what: "guest" | "handover", call: () => Promise<T>) => Promise<T>;
 }
 
-/** Whom the guest knows itself to be, and how often it has been given an identity. */
+/** The identity of the guest, and its generation: how many identities it has had. */
 export class GuestIdentity {
+  readonly #clock: Clock;
   #identity: Identity | undefined;
   #generation: number | undefined;
 
-  /** How often the guest has been given an identity; not known while it takes one, and until it said that it has. */
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** How many identities the guest has had. Undefined while it is getting one and until it has confirmed it. */
   get generation(): number | undefined {
     return this.#generation;
   }
 
-  /** What the guest asks callers for; absent before it has an identity, and while it takes one. */
+  /** The token that the guest requires from clients. Undefined before it has an identity and while it is getting one. */
   get accessToken(): string | undefined {
     return this.#identity?.accessToken;
   }
 
-  /** Whether the guest has said that it has taken this one. */
+  /** Whether the guest has confirmed this identity. */
   has(identity: Identity): boolean {
     return isDeepStrictEqual(identity, this.#identity);
   }
 
-  /** Another guest answers from now on. @param generation how often its memory was given an identity, where that is known */
-  begin(generation: number | undefined): void {
+  /** Call it when another guest has taken over. @param generation of its memory, if known */
+  reset(generation: number | undefined): void {
     this.#identity = undefined;
     this.#generation = generation;
   }
 
-  /** Gives the guest its next identity, and answers its generation. @throws RametError as `handover` */
+  /** Gives the guest its next identity and returns its generation. @throws RametError as `handover` */
   async give(guest: GuestControl, identity: Identity, { clone, via = once }: GiveOptions): Promise<number> {
     const before = this.#generation ?? (await via("guest", () => furthestGeneration(guest)));
-    // Whether it has arrived is not certain before the guest has said so.
+    // Unknown until the guest has confirmed the new identity.
     this.#identity = undefined;
     this.#generation = undefined;
-    const generation = await via("handover", () => handover(guest, { identity, clone, before }));
+    const generation = await via("handover", () =>
+      handover(guest, { identity, clone, before, now: this.#clock.now() }),
+    );
     this.#identity = identity;
     this.#generation = generation;
     return generation;

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Identity } from "../../api/cell/cell-api.ts";
+import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { GuestControl, GuestInitResult } from "../client/guest-control.ts";
 
@@ -7,9 +7,15 @@ const answerTimeoutMilliseconds = 15_000;
 const hookTimeoutMilliseconds = 10_000;
 const betweenTriesMilliseconds = 2;
 
-/** Repeats a call to the guest until it answers on its control port, or the sandbox has ended. */
-export async function untilGuestAnswers<T>(call: () => Promise<T>, ended: Promise<void>): Promise<T> {
-  const deadline = Date.now() + answerTimeoutMilliseconds;
+/**
+ * Repeats a call to the guest until the guest responds on its control port.
+ * @throws RametError `SandboxLost` if the sandbox ends first, `GuestUnreachable` after 15 s
+ */
+export async function untilGuestAnswers<T>(
+  call: () => Promise<T>,
+  { ended, clock }: { ended: Promise<void>; clock: Clock },
+): Promise<T> {
+  const deadline = clock.monotonicMilliseconds() + answerTimeoutMilliseconds;
   const over = new AbortController();
   void ended.then(() => {
     over.abort();
@@ -18,67 +24,71 @@ export async function untilGuestAnswers<T>(call: () => Promise<T>, ended: Promis
     try {
       return await call();
     } catch (error) {
-      if (!isSilence(error)) throw error;
+      if (!isUnreachable(error)) throw error;
       if (over.signal.aborted)
-        throw new RametError("SandboxLost", "the sandbox ended before its guest answered", { cause: error });
-      if (Date.now() > deadline) {
-        throw new RametError("GuestUnreachable", `the guest did not answer in ${answerTimeoutMilliseconds} ms`, {
+        throw new RametError("SandboxLost", "the sandbox ended before its guest responded", { cause: error });
+      if (clock.monotonicMilliseconds() > deadline) {
+        throw new RametError("GuestUnreachable", `the guest did not respond within ${answerTimeoutMilliseconds} ms`, {
           cause: error,
         });
       }
-      await sleep(betweenTriesMilliseconds);
+      await delay(clock, betweenTriesMilliseconds);
     }
   }
 }
 
-function isSilence(error: unknown): boolean {
+function isUnreachable(error: unknown): boolean {
   return error instanceof RametError && (error.code === "GuestUnreachable" || error.code === "Unavailable");
 }
 
 export interface HandoverRequest {
   identity: Identity;
   clone: boolean;
-  /** How often the guest has been given an identity before. */
+  /** How many identities the guest has had before. */
   before: number;
+  /** The current time: the guest warns if its clock differs. */
+  now: Date;
 }
 
 /**
- * Gives the guest its identity and returns its generation; a clone runs its `onRestore` hooks. Traffic may be let in
- * only when this has returned. A repeat finds what the first call did.
- * @throws RametError `GuestUnreachable` or `Unavailable` when the guest does not answer; `HandoverFailed`: the sandbox must
- *   then never be reachable
+ * Gives the guest its identity and returns the new generation. A clone runs its `onRestore` hooks. Open the sandbox to traffic
+ * only after this has returned. A repeated call returns the result of the first one.
+ * @throws RametError `GuestUnreachable` or `Unavailable` if the guest does not respond; `HandoverFailed`, after which the
+ *   sandbox must never be opened to traffic
  */
-export async function handover(guest: GuestControl, wish: HandoverRequest): Promise<number> {
-  const { identity, clone, before } = wish;
+export async function handover(
+  guest: GuestControl,
+  { identity, clone, before, now }: HandoverRequest,
+): Promise<number> {
   const generation = before + 1;
   try {
     const { hooks } = await guest.init({
       ...identity,
       clone,
       generation,
-      now: new Date().toISOString(),
+      now: now.toISOString(),
       hookTimeoutMilliseconds,
     });
     const failed = hooks.find(({ exitCode }) => exitCode !== 0);
     if (failed) throw hookFailed(failed);
     return generation;
   } catch (error) {
-    if (isSilence(error) || (error instanceof RametError && error.code === "HandoverFailed")) throw error;
-    throw new RametError("HandoverFailed", `the guest did not take its identity: ${RametError.from(error).message}`, {
+    if (isUnreachable(error) || (error instanceof RametError && error.code === "HandoverFailed")) throw error;
+    throw new RametError("HandoverFailed", `the guest did not accept its identity: ${RametError.from(error).message}`, {
       cause: error,
     });
   }
 }
 
 /**
- * How often the guest may have been given an identity when the next one comes: one that was on its way when it was asked last,
- * or when its memory was captured, may still arrive. The next must not pass for a repeat of that.
+ * The highest generation that the guest may have when it gets its next identity. An identity that was in transit when the guest
+ * last responded, or when its memory was captured, may still arrive. The next identity must not be mistaken for a repeat of it.
  */
 export async function furthestGeneration(guest: GuestControl): Promise<number> {
   return (await guest.health()).generation + 1;
 }
 
 function hookFailed({ path, exitCode, timedOut, output }: GuestInitResult["hooks"][number]): RametError {
-  const how = timedOut ? `did not end in ${hookTimeoutMilliseconds} ms` : `ended with exit code ${exitCode}`;
+  const how = timedOut ? `did not exit within ${hookTimeoutMilliseconds} ms` : `exited with code ${exitCode}`;
   return new RametError("HandoverFailed", `the hook ${path} ${how}${output === "" ? "" : `: ${output.trim()}`}`);
 }

@@ -16,55 +16,55 @@ afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** As gVisor does: it opens its log before it does anything. */
+/** Like gVisor, the script opens its log first. */
 function hold(script: string): Promise<HeldCommand> {
   const gate = join(directory, "gate");
-  const args = ["-c", `echo begun > ${directory}/begun; exec 3>>"$0"; ${script}`, gate];
+  const args = ["-c", `echo started > ${directory}/started; exec 3>>"$0"; ${script}`, gate];
   return HeldCommand.start({ program: "/bin/sh", args, what: "the script", gate });
 }
 
 async function untilStarted(): Promise<void> {
-  while (!existsSync(join(directory, "begun"))) await sleep(5);
+  while (!existsSync(join(directory, "started"))) await sleep(5);
 }
 
-it("does nothing before it is let go on, and all of it then", async () => {
+it("blocks until it is released, and then runs to its end", async () => {
   const held = await hold(`cat ${directory}/wanted > ${directory}/done; echo nearly >&3; echo said; exit 3`);
   await untilStarted();
   await sleep(50);
-  expect(held.isThere).toBe(true);
+  expect(held.isRunning).toBe(true);
   expect(existsSync(join(directory, "done"))).toBe(false);
   expect(await held.release(5_000)).toMatchObject({ code: 3, log: "nearly\n", stdout: "said\n" });
-  expect(held.isThere).toBe(false);
+  expect(held.isRunning).toBe(false);
 });
 
-it("waits for nobody when it is let go on before it has got as far as its log", async () => {
+it("does not block if it is released before it opens its log", async () => {
   const held = await hold(`echo yes > ${directory}/done`);
   expect(await held.release(5_000)).toMatchObject({ code: 0, log: "" });
   expect(await readFile(join(directory, "done"), "utf8")).toBe("yes\n");
 });
 
-it("is gone when it is dropped, as often as that is asked for", async () => {
+it("is killed when it is dropped, and can be dropped again", async () => {
   const held = await hold(`echo yes > ${directory}/done`);
   await untilStarted();
   await held.drop();
   await held.drop();
-  expect(held.isThere).toBe(false);
+  expect(held.isRunning).toBe(false);
   expect(existsSync(join(directory, "done"))).toBe(false);
 });
 
-it("waits at the same pipe again, one after the other", async () => {
+it("uses the same pipe for one command after the other", async () => {
   for (const code of [0, 4]) {
     const held = await hold(`exit ${code}`);
     expect(await held.release(5_000)).toMatchObject({ code });
   }
 });
 
-it("is not begun with where no pipe can be made for it to wait at", async () => {
+it("fails to start if the pipe cannot be created", async () => {
   await rm(directory, { recursive: true });
   await expect(hold("true")).rejects.toMatchObject({ code: "EngineFailed" });
 });
 
-it("is ended when it takes too long", async () => {
+it("is killed when it exceeds its time limit", async () => {
   const held = await hold("sleep 60");
   await expect(held.release(100)).rejects.toMatchObject({ code: "Timeout" });
 });

@@ -6,16 +6,16 @@ import { runProgram, startProgram, type ProgramResult, type StartedProgram } fro
 export interface HeldCommandOptions {
   program: string;
   args: readonly string[];
-  /** What it is run for, as an error names it. */
+  /** The name of the command in errors. */
   what: string;
-  /** Where it is told to log, and waits; made, and used again by the next one. */
+  /** The named pipe that is passed as its log file. Created if missing; the next command reuses it. */
   gate: string;
 }
 
 /**
- * A command of gVisor that was started before it is needed, and stands still where it opens its log: that is a pipe with a
- * name, and to open one for writing waits for a reader (fifo(7)). Its program is loaded by then, which is much of what a
- * short command takes. Such a process has under 3 MiB of its own.
+ * A command of gVisor that was started before it is needed. It blocks when it opens its log, because the log is a named pipe
+ * without a reader (fifo(7)). By then its program is loaded, which is a large part of the duration of a short command. A blocked
+ * process uses less than 3 MiB of its own.
  */
 export class HeldCommand {
   readonly #started: StartedProgram;
@@ -26,28 +26,29 @@ export class HeldCommand {
     this.#gate = gate;
   }
 
-  /** @throws RametError `ToolMissing` where there is no `mkfifo`, `EngineFailed` where it makes no pipe */
+  /** @throws RametError `ToolMissing` if there is no `mkfifo`; `EngineFailed` if it fails */
   static async start({ gate, ...command }: HeldCommandOptions): Promise<HeldCommand> {
     if (!existsSync(gate)) {
-      const made = await runProgram({
+      const created = await runProgram({
         program: "mkfifo",
         args: ["-m", "600", gate],
         timeoutMilliseconds: makeMilliseconds,
       });
-      if (made.code !== 0) throw new RametError("EngineFailed", `a pipe could not be made: ${made.stderr.trim()}`);
+      if (created.code !== 0)
+        throw new RametError("EngineFailed", `creating a named pipe failed: ${created.stderr.trim()}`);
     }
     return new HeldCommand(startProgram(command), gate);
   }
 
-  /** Whether it can still be let go on. */
-  get isThere(): boolean {
+  /** Whether the process still runs. */
+  get isRunning(): boolean {
     const { pid, exitCode, signalCode } = this.#started.child;
     return pid !== undefined && exitCode === null && signalCode === null;
   }
 
-  /** Lets it go on, to its end. @throws RametError `Timeout` */
+  /** Unblocks the command and waits until it exits. @throws RametError `Timeout` */
   async release(timeoutMilliseconds: number): Promise<ProgramResult & { log: string }> {
-    // Both ends at once: this waits for nobody, and whoever waits for either goes on.
+    // Opening both ends does not block, and unblocks a process that waits for either end.
     const pipe = openSync(this.#gate, constants.O_RDWR | constants.O_NONBLOCK);
     try {
       return { ...(await this.#started.ended(timeoutMilliseconds)), log: textIn(pipe) };
@@ -56,9 +57,9 @@ export class HeldCommand {
     }
   }
 
-  /** Ends it, as it is not needed. */
+  /** Kills the command. */
   async drop(): Promise<void> {
-    if (!this.isThere) return;
+    if (!this.isRunning) return;
     const exit = once(this.#started.child, "exit");
     this.#started.child.kill("SIGKILL");
     await exit;
@@ -67,7 +68,7 @@ export class HeldCommand {
 
 const makeMilliseconds = 5_000;
 
-/** What was written into it; that is little, as gVisor logs there only why it failed. */
+/** Reads what was written into the pipe: little, because gVisor only logs why it failed. */
 function textIn(pipe: number): string {
   const buffer = Buffer.alloc(1 << 16);
   try {

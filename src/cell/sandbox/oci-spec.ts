@@ -1,23 +1,23 @@
 import type { ContainerSpec } from "../../api/cell/cell-api.ts";
 
-/** Where the guest's program is inside every sandbox. */
+/** The path of the guest's program inside every sandbox. */
 export const guestPathInside = "/.ramet/guest";
 
 export interface OciSpecOptions {
   container: ContainerSpec;
   hostname: string;
   rootPath: string;
-  /** The guest's program and the folder of `resolv.conf` and its like, as the cell sees them. */
+  /** The guest's program, and the directory of `resolv.conf`: paths in the cell. */
   guestPath: string;
   etcPath: string;
   netnsPath: string;
-  /** A tar of the changed files of a root filesystem, laid over the image before the first process starts. */
+  /** A tar of changed files, which gVisor unpacks over the image before the first process starts. */
   filesystemTar?: string;
 }
 
 /**
- * The OCI runtime specification (version 1.2) of a sandbox. gVisor compares args, cwd, user, mounts, devices and
- * capabilities when it restores; root path, environment, host name and resources may differ between clones.
+ * Returns the OCI runtime specification (version 1.2) of a sandbox. On a restore gVisor compares args, cwd, user, mounts, devices
+ * and capabilities. Root path, environment, host name and resources may differ between clones.
  */
 export function ociSpec(options: OciSpecOptions): Record<string, unknown> {
   const { container } = options;
@@ -54,8 +54,8 @@ export function ociSpec(options: OciSpecOptions): Record<string, unknown> {
 }
 
 /**
- * What PID 1 may do inside gVisor's own kernel: the usual container set, and what the guest needs to set the host
- * name and to trace. None of it is a power over the node.
+ * The capabilities of PID 1 in gVisor's kernel: the default set of containers, plus those to set the host name and to trace. They
+ * give no rights on the node.
  */
 const capabilities = [
   "CAP_AUDIT_WRITE",
@@ -78,16 +78,16 @@ const capabilities = [
 function guestArguments(container: ContainerSpec): string[] {
   const entrypoint = [...container.command, ...container.args];
   const { uid, gid } = container.user;
-  // Without a working directory of the container's own, commands start in their user's home.
+  // Without a working directory, commands start in their user's home directory.
   const cwd = container.workingDir === undefined ? [] : ["--cwd", container.workingDir];
   const flags = [...cwd, "--uid", `${uid}`, "--gid", `${gid}`];
   return entrypoint.length === 0 ? [guestPathInside, ...flags] : [guestPathInside, ...flags, "--", ...entrypoint];
 }
 
 function environment(container: ContainerSpec): string[] {
-  const given = new Map(container.env.map(({ name, value }) => [name, value]));
-  if (!given.has("PATH")) given.set("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-  return [...given].map(([name, value]) => `${name}=${value}`);
+  const variables = new Map(container.env.map(({ name, value }) => [name, value]));
+  if (!variables.has("PATH")) variables.set("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+  return [...variables].map(([name, value]) => `${name}=${value}`);
 }
 
 function mounts({ container, guestPath, etcPath }: OciSpecOptions): Record<string, unknown>[] {
@@ -113,9 +113,9 @@ function mounts({ container, guestPath, etcPath }: OciSpecOptions): Record<strin
 }
 
 /**
- * Has gVisor keep an emptyDir itself, in memory that is backed by one hidden file in the volume: it is in every memory
- * checkpoint then, and a kubelet still counts what it takes. As a bind mount it would be another one in a clone, without
- * the files that programs have open. Other volumes belong to the world outside and stay bind mounts.
+ * Makes gVisor keep an emptyDir in memory that is backed by a hidden file in the volume. Every memory checkpoint then includes
+ * it, and the kubelet still counts its size. As a bind mount it would be empty in a clone, without the files that programs have
+ * open. Other volumes exist outside the sandbox and stay bind mounts.
  */
 function emptyDirHint(
   { source, emptyDir }: ContainerSpec["mounts"][number],
@@ -128,7 +128,7 @@ function emptyDirHint(
     [`${hint}.source`]: source,
     [`${hint}.type`]: "tmpfs",
     [`${hint}.share`]: "container",
-    // As a kubelet makes the folder: everybody's.
+    // The mode of a kubelet's emptyDir: writable by every user.
     [`${hint}.options`]: `rw,mode=0777${size}`,
   };
 }

@@ -1,66 +1,68 @@
 import { guestControlPort } from "../../api/cell/cell-api.ts";
+import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import type { CellSetting } from "../setting/cell-setting.ts";
 import { GuestControl } from "../client/guest-control.ts";
-import type { EntrypointLog } from "./entrypoint-log.ts";
 import { linkSocket } from "../network/link-dial.ts";
 import { type Link, startLink } from "../network/link.ts";
+import type { CellSetting } from "../setting/cell-setting.ts";
+import type { EntrypointLog } from "./entrypoint-log.ts";
+import { allocateResources, releaseResources, type SandboxResources } from "./sandbox-resources.ts";
 import { SandboxSlots } from "./sandbox-slots.ts";
-import { layPlace, removePlace, type SandboxPlace } from "./sandbox-place.ts";
 import type { Sandbox, SandboxOrigin } from "./sandbox.ts";
 
-export interface SurroundingsOptions {
+export interface SandboxEnvironmentOptions {
   setting: CellSetting;
   log: EntrypointLog;
-  /** For the operator; never a secret. */
+  clock: Clock;
+  /** Logs for the operator. Never pass a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
-  /** Called when network or sandbox have ended without having been asked to. */
+  /** Called when the network or the sandbox has ended unexpectedly. */
   onLost: (why: RametError) => void;
   /** Called when limits of the container cannot be enforced here. */
   onUnenforced: (why: string) => void;
 }
 
-/** The sandbox and what is around it: network, root folder, control groups. */
-export class Surroundings {
-  readonly #options: SurroundingsOptions;
+/** The sandbox and what it needs on the host: network, root directory, control groups. */
+export class SandboxEnvironment {
+  readonly #options: SandboxEnvironmentOptions;
   #link: Link | undefined;
-  #place: SandboxPlace | undefined;
-  #occupants: SandboxSlots | undefined;
+  #resources: SandboxResources | undefined;
+  #slots: SandboxSlots | undefined;
 
-  constructor(options: SurroundingsOptions) {
+  constructor(options: SandboxEnvironmentOptions) {
     this.#options = options;
   }
 
   /** @throws RametError `SandboxNotReady` before it has been started */
   get sandbox(): Sandbox {
-    const present = this.#occupants?.present;
-    if (present === undefined) throw new RametError("SandboxNotReady", "the sandbox has not been started yet");
-    return present;
+    const current = this.#slots?.current;
+    if (current === undefined) throw new RametError("SandboxNotReady", "the sandbox has not been started yet");
+    return current;
   }
 
-  /** @throws RametError `SandboxNotReady` before it has been made */
+  /** @throws RametError `SandboxNotReady` before `prepare` */
   get network(): Link {
     if (this.#link === undefined) throw new RametError("SandboxNotReady", "the sandbox has no network yet");
     return this.#link;
   }
 
   guest(): GuestControl {
-    return new GuestControl(() => this.network.dial(guestControlPort, { control: true }));
+    return new GuestControl(() => this.network.dial(guestControlPort, { control: true }), this.#options.clock);
   }
 
-  /** The limit that the sandbox has broken, if it has: then that is why it ended, whatever showed it first. */
-  excess(): RametError | undefined {
-    return this.#occupants?.present?.excess();
+  /** The limit that the sandbox has exceeded, if any. It is then the reason why the sandbox ended. */
+  exceededLimit(): RametError | undefined {
+    return this.#slots?.current?.exceededLimit();
   }
 
-  /** Makes what a sandbox needs around it; nothing runs in it yet. */
-  async make(): Promise<void> {
+  /** Prepares network, root directory and control groups. No sandbox runs yet. */
+  async prepare(): Promise<void> {
     const { setting, log, report, onLost, onUnenforced } = this.#options;
     const { config, container, paths, listen } = setting;
     const { directory } = paths;
-    const placed = layPlace(setting);
-    // It is awaited below; until then a failure is not an unhandled one.
-    placed.catch(() => undefined);
+    const allocating = allocateResources(setting);
+    // It is awaited below; until then a failure must not count as unhandled.
+    allocating.catch(() => undefined);
     const link = await startLink({
       binary: paths.link,
       log: report,
@@ -77,47 +79,45 @@ export class Surroundings {
     void link.closed.then((why) => {
       onLost(new RametError("SandboxLost", `the sandbox's network ended: ${why}`));
     });
-    const [place] = await Promise.all([placed, link.prepare()]);
-    this.#place = place;
-    // Limits that cannot be enforced keep nobody from running: it is said.
-    if (place.cgroup.unenforced !== undefined) onUnenforced(place.cgroup.unenforced);
-    const { netnsPath } = link;
-    const { root, cgroup } = place;
-    this.#occupants = new SandboxSlots({
-      place: { setting, log, netnsPath, rootPath: root.path, cgroup: cgroup.leaves },
+    const [resources] = await Promise.all([allocating, link.prepare()]);
+    this.#resources = resources;
+    const { root, cgroup } = resources;
+    // A sandbox runs also where its limits cannot be enforced.
+    if (cgroup.unenforced !== undefined) onUnenforced(cgroup.unenforced);
+    this.#slots = new SandboxSlots({
+      sandbox: { setting, log, netnsPath: link.netnsPath, rootPath: root.path, cgroup: cgroup.leaves },
       onLost,
     });
   }
 
-  /** Starts the first sandbox in what `make` has made. */
+  /** Starts the first sandbox. */
   start(origin: SandboxOrigin): Promise<void> {
-    return this.#made.start(origin);
+    return this.#prepared.start(origin);
   }
 
-  /** Makes a sandbox that waits to replace the one that runs. */
+  /** Creates a sandbox that waits to replace the running one. */
   async keepWaiting(): Promise<void> {
-    await this.#made.keepWaiting();
+    await this.#prepared.keepWaiting();
   }
 
-  /** @see Occupants.replacement */
-  async replacement(origin: SandboxOrigin): Promise<() => Promise<void>> {
-    const replace = await this.#made.replacement(this.sandbox, origin);
+  /** @see SandboxSlots.prepareReplacement */
+  async prepareReplacement(origin: SandboxOrigin): Promise<() => Promise<void>> {
+    const replace = await this.#prepared.prepareReplacement(this.sandbox, origin);
     return () => replace(() => this.network.prepare());
   }
 
-  /** Removes the sandbox that was replaced. */
-  async tidyUp(): Promise<void> {
-    await this.#occupants?.removeReplaced();
+  async removeReplaced(): Promise<void> {
+    await this.#slots?.removeReplaced();
   }
 
   async remove(): Promise<void> {
-    await this.#occupants?.remove();
-    if (this.#place !== undefined) await removePlace(this.#place);
+    await this.#slots?.remove();
+    if (this.#resources !== undefined) await releaseResources(this.#resources);
     await this.#link?.stop();
   }
 
-  get #made(): SandboxSlots {
-    if (this.#occupants === undefined) throw new RametError("SandboxNotReady", "there is no place for the sandbox yet");
-    return this.#occupants;
+  get #prepared(): SandboxSlots {
+    if (this.#slots === undefined) throw new RametError("SandboxNotReady", "the sandbox is not prepared yet");
+    return this.#slots;
   }
 }

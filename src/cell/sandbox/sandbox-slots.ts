@@ -2,42 +2,43 @@ import { RametError } from "../../base/errors.ts";
 import { isMemory, Sandbox, type SandboxOptions, type SandboxOrigin } from "./sandbox.ts";
 
 export interface SandboxSlotsOptions {
-  place: SandboxOptions;
-  /** Called when the one that runs has ended without having been asked to. */
+  /** What every sandbox of the cell is created with. */
+  sandbox: SandboxOptions;
+  /** Called when the current sandbox has ended unexpectedly. */
   onLost: (why: RametError) => void;
 }
 
-/** The sandboxes of one cell, which have its place one after another: the one that runs, one that waits, one that was replaced. */
+/** The sandboxes of one cell: the current one, one that waits to replace it, and one that was replaced. */
 export class SandboxSlots {
   readonly #options: SandboxSlotsOptions;
-  #present: Sandbox | undefined;
-  /** Made, and nothing runs in it. */
+  #current: Sandbox | undefined;
+  /** Created; nothing runs in it. */
   #waiting: Promise<Sandbox> | undefined;
-  /** Stands still since another one has its place. */
+  /** Stopped, and not removed yet. */
   #replaced: Sandbox | undefined;
-  /** The last thing that was begun; what takes all away comes after it. */
+  /** The last operation. `remove` waits for it. */
   #busy: Promise<unknown> = Promise.resolve();
 
   constructor(options: SandboxSlotsOptions) {
     this.#options = options;
   }
 
-  /** The one that runs. */
-  get present(): Sandbox | undefined {
-    return this.#present;
+  /** The sandbox that runs. */
+  get current(): Sandbox | undefined {
+    return this.#current;
   }
 
-  /** Starts the first one. */
+  /** Starts the first sandbox. */
   start(origin: SandboxOrigin): Promise<void> {
-    return this.#begun(this.#start(origin));
+    return this.#track(this.#start(origin));
   }
 
-  /** Makes the one that `replacement` will begin with, unless there is one: that takes longer than all the rest of it. */
+  /** Creates the waiting sandbox if there is none. Creating it takes longer than the rest of a replacement. */
   async keepWaiting(): Promise<void> {
     if (this.#waiting !== undefined) return;
-    const waiting = this.#begun(Sandbox.keep(this.#options.place));
+    const waiting = this.#track(Sandbox.createWaiting(this.#options.sandbox));
     this.#waiting = waiting;
-    // One that cannot be made now may be made when it is needed, and then says what is wrong.
+    // A replacement then creates it and reports the error.
     waiting.catch(() => {
       if (this.#waiting === waiting) this.#waiting = undefined;
     });
@@ -45,15 +46,18 @@ export class SandboxSlots {
   }
 
   /**
-   * Makes everything ready for another one in the place of the one that runs, and answers how to take that step. Until it is
-   * taken, nothing has happened to the one that runs; what it takes back cannot be had again.
+   * Prepares the sandbox that replaces the current one, and returns the function that replaces it. The current sandbox keeps
+   * running until that function is called; after that it cannot be brought back.
    */
-  async replacement(old: Sandbox, origin: SandboxOrigin): Promise<(prepare: () => Promise<void>) => Promise<void>> {
-    const [next] = await this.#begun(Promise.all([this.#next(origin), this.removeReplaced()]));
-    return (prepare) => this.#begun(this.#replace({ old, next, origin, prepare }));
+  async prepareReplacement(
+    old: Sandbox,
+    origin: SandboxOrigin,
+  ): Promise<(prepareNetwork: () => Promise<void>) => Promise<void>> {
+    const [next] = await this.#track(Promise.all([this.#next(origin), this.removeReplaced()]));
+    return (prepareNetwork) => this.#track(this.#replace({ old, next, origin, prepareNetwork }));
   }
 
-  /** Takes away what was replaced: once the other one answers, as it takes the processor. */
+  /** Removes the replaced sandbox. This takes CPU: call it when the new sandbox responds. */
   async removeReplaced(): Promise<void> {
     const old = this.#replaced;
     this.#replaced = undefined;
@@ -63,58 +67,54 @@ export class SandboxSlots {
   async remove(): Promise<void> {
     await this.#busy;
     const waiting = await this.#waiting?.catch(() => undefined);
-    await Promise.all([this.#present?.destroy(), waiting?.destroy(), this.removeReplaced()]);
+    await Promise.all([this.#current?.destroy(), waiting?.destroy(), this.removeReplaced()]);
   }
 
   async #start(origin: SandboxOrigin): Promise<void> {
-    this.#follow(await Sandbox.start(this.#options.place, origin));
+    this.#setCurrent(await Sandbox.start(this.#options.sandbox, origin));
   }
 
   async #next(origin: SandboxOrigin): Promise<Sandbox> {
-    const waiting = await this.#take(origin);
-    return waiting ?? Sandbox.create(this.#options.place, isMemory(origin) ? "image" : origin);
+    const waiting = await this.#takeWaiting(origin);
+    return waiting ?? Sandbox.create(this.#options.sandbox, isMemory(origin) ? "image" : origin);
   }
 
   async #replace(step: {
     old: Sandbox;
     next: Sandbox;
     origin: SandboxOrigin;
-    prepare: () => Promise<void>;
+    prepareNetwork: () => Promise<void>;
   }): Promise<void> {
-    const { old, next, origin, prepare } = step;
+    const { old, next, origin, prepareNetwork } = step;
     this.#replaced = old;
-    await Promise.all([old.giveWay(), prepare()]);
-    await this.#begin(next, origin);
-  }
-
-  async #begin(sandbox: Sandbox, origin: SandboxOrigin): Promise<void> {
-    this.#follow(sandbox);
-    await sandbox.begin(isMemory(origin) ? origin : undefined);
+    await Promise.all([old.halt(), prepareNetwork()]);
+    this.#setCurrent(next);
+    await next.run(isMemory(origin) ? origin : undefined);
   }
 
   /**
-   * The one that waits, if it is still there, for an origin that it can have: files are laid over the image when a sandbox is
-   * made.
+   * Returns the waiting sandbox if it still exists and fits the origin. It does not fit an origin with changed files, which
+   * are applied when a sandbox is created.
    */
-  async #take(origin: SandboxOrigin): Promise<Sandbox | undefined> {
+  async #takeWaiting(origin: SandboxOrigin): Promise<Sandbox | undefined> {
     if (origin !== "image" && !isMemory(origin)) return undefined;
     const taken = this.#waiting;
     this.#waiting = undefined;
     const waiting = await taken?.catch(() => undefined);
-    if (waiting === undefined || (!waiting.isGone && (await waiting.engine.isThere()))) return waiting;
+    if (waiting === undefined || (!waiting.hasEnded && (await waiting.engine.isRunning()))) return waiting;
     await waiting.destroy();
     return undefined;
   }
 
-  #follow(sandbox: Sandbox): void {
-    this.#present = sandbox;
+  #setCurrent(sandbox: Sandbox): void {
+    this.#current = sandbox;
     void sandbox.untilLost().then(() => {
       if (!sandbox.destroyed)
-        this.#options.onLost(new RametError("SandboxLost", "the sandbox's processes ended without being asked to"));
+        this.#options.onLost(new RametError("SandboxLost", "the sandbox's processes ended unexpectedly"));
     });
   }
 
-  #begun<T>(work: Promise<T>): Promise<T> {
+  #track<T>(work: Promise<T>): Promise<T> {
     this.#busy = work.catch(() => undefined);
     return work;
   }

@@ -6,10 +6,10 @@ import type { CellSetting } from "../setting/cell-setting.ts";
 import type { SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
 import { Engine, type EngineOutput, type SavedMemory } from "./engine.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import { hasOneUserOnly } from "./sandbox-place.ts";
+import { hasOneUserOnly } from "./sandbox-resources.ts";
 import { ociSpec } from "./oci-spec.ts";
 
-/** Nothing but its image, or the changed files of a checkpoint laid over that, as a tar. */
+/** The root filesystem of a new sandbox: its image, or its image with the changed files of a checkpoint (a tar). */
 export type SandboxFiles = "image" | { filesystemTar: string };
 export type SandboxOrigin = SandboxFiles | SavedMemory;
 
@@ -18,20 +18,20 @@ export interface SandboxOptions {
   log: EntrypointLog;
   netnsPath: string;
   rootPath: string;
-  /** The leaves in which it runs, where its resources are limited. */
+  /** The leaf control groups in which it runs. Undefined where its resources are not limited. */
   cgroup: SandboxCgroup | undefined;
 }
 
-/** One gVisor sandbox, from its making to `runsc delete`. What is around it is the cell's, which may have another one in its place later. */
+/** One gVisor sandbox, from its creation to `runsc delete`. A cell may replace it by another one. */
 export class Sandbox {
   readonly engine: Engine;
-  /** Resolves when no process of the sandbox is left: the last holder of its output has gone. */
+  /** Resolves when no process of the sandbox is left: its output is closed. */
   readonly ended: Promise<void>;
   readonly #cgroup: SandboxCgroup | undefined;
   readonly #isLimited: boolean;
-  #isGone = false;
+  #hasEnded = false;
   #destroyed = false;
-  #standsStill = false;
+  #isHalted = false;
 
   private constructor(parts: { engine: Engine; ended: Promise<void>; options: SandboxOptions }) {
     this.engine = parts.engine;
@@ -40,25 +40,25 @@ export class Sandbox {
     this.#cgroup = cgroup;
     this.#isLimited = setting.container.resources.memoryBytes !== undefined;
     void parts.ended.then(() => {
-      this.#isGone = true;
+      this.#hasEnded = true;
     });
   }
 
-  /** Starts or restores one; nobody has spoken with its guest yet. */
+  /** Creates a sandbox and starts or restores it. Its guest has no identity yet. */
   static async start(options: SandboxOptions, origin: SandboxOrigin): Promise<Sandbox> {
     if (!isMemory(origin)) return Sandbox.#make(options, origin, (engine, spec) => engine.run(spec));
-    return Sandbox.#make(options, "image", (engine, spec) => engine.runFrom(spec, origin));
+    return Sandbox.#make(options, "image", (engine, spec) => engine.runRestored(spec, origin));
   }
 
-  /** Makes one in which nothing runs until `begin`. */
+  /** Creates a sandbox in which nothing runs until `run`. */
   static async create(options: SandboxOptions, files: SandboxFiles): Promise<Sandbox> {
     return Sandbox.#make(options, files, (engine, spec) => engine.create(spec));
   }
 
-  /** Makes one that waits for a checkpoint, with the restore half started. */
-  static async keep(options: SandboxOptions): Promise<Sandbox> {
+  /** Creates a sandbox that waits for a checkpoint, and starts the restore command early. */
+  static async createWaiting(options: SandboxOptions): Promise<Sandbox> {
     const sandbox = await Sandbox.create(options, "image");
-    sandbox.engine.hold("restore");
+    sandbox.engine.startEarly("restore");
     return sandbox;
   }
 
@@ -89,7 +89,7 @@ export class Sandbox {
       ...(files !== "image" && files),
     });
     const output = await command(engine, spec).catch((error: unknown) => {
-      throw cgroup?.excess() ?? error;
+      throw cgroup?.exceededLimit() ?? error;
     });
     const ended = Promise.all([
       log.follow(output.stdout, "stdout", output.early.stdout),
@@ -98,52 +98,52 @@ export class Sandbox {
     return new Sandbox({ engine, ended, options });
   }
 
-  /** Starts what `create` has made, or gives it a checkpoint's memory; nobody has spoken with its guest yet. */
-  async begin(memory?: SavedMemory): Promise<void> {
+  /** Starts a created sandbox, or restores a checkpoint's memory into it. Its guest has no identity yet. */
+  async run(memory?: SavedMemory): Promise<void> {
     try {
       await (memory === undefined ? this.engine.start() : this.engine.restore(memory));
     } catch (error) {
-      throw this.excess() ?? error;
+      throw this.exceededLimit() ?? error;
     }
-    await this.engine.dropHeld();
+    await this.engine.dropEarly();
   }
 
-  /** Resolves when the sandbox is at its end without having been asked: its processes are gone, or lack memory. */
+  /** Resolves when the sandbox has ended or has run out of memory. */
   async untilLost(): Promise<void> {
     await Promise.race([this.ended, ...(this.#cgroup === undefined ? [] : [this.#cgroup.untilOutOfMemory()])]);
   }
 
-  /** The limit that it has broken, if it has: then that is why it ended, whatever showed it first. */
-  excess(): RametError | undefined {
-    return this.#cgroup?.excess();
+  /** The limit that the sandbox has exceeded, if any. It is then the reason why the sandbox ended. */
+  exceededLimit(): RametError | undefined {
+    return this.#cgroup?.exceededLimit();
   }
 
-  /** Whether no process of it is left. */
-  get isGone(): boolean {
-    return this.#isGone;
+  /** Whether no process of the sandbox is left. */
+  get hasEnded(): boolean {
+    return this.#hasEnded;
   }
 
-  /** Whether its end was asked for. */
+  /** Whether `halt` or `destroy` was called. */
   get destroyed(): boolean {
     return this.#destroyed;
   }
 
   /**
-   * Has it give up its place at once: it answers nobody any more. Its memory is free when this returns if there is a limit, of
-   * which another sandbox may need all; else that is left to `destroy`, as it takes the processor for a while.
+   * Stops the sandbox at once, so that another one can replace it. With a memory limit its memory is freed first, because the
+   * other sandbox may need all of the limit. Otherwise `destroy` frees it later, because that takes CPU.
    */
-  async giveWay(): Promise<void> {
+  async halt(): Promise<void> {
     this.#destroyed = true;
-    this.#standsStill = !this.#isLimited;
+    this.#isHalted = !this.#isLimited;
     await this.engine.halt(this.#isLimited ? "SIGKILL" : "SIGSTOP");
     if (this.#isLimited) await this.ended;
   }
 
   async destroy(): Promise<void> {
     this.#destroyed = true;
-    // `runsc` would wait for its answer.
-    if (this.#standsStill) await this.engine.halt("SIGKILL");
-    this.#standsStill = false;
+    // `runsc delete` would wait for the stopped process.
+    if (this.#isHalted) await this.engine.halt("SIGKILL");
+    this.#isHalted = false;
     await this.engine.destroy();
   }
 }
@@ -152,7 +152,7 @@ export function isMemory(origin: SandboxOrigin): origin is SavedMemory {
   return origin !== "image" && "imagePath" in origin;
 }
 
-/** Unique on the machine, also among sandboxes that one cell makes one after another. */
+/** Returns an id that is unique on the machine, also among the sandboxes of one cell. */
 function containerId(uid: string): string {
   return `${uid}-${randomBytes(4).toString("hex")}`;
 }

@@ -8,13 +8,13 @@ import { GuestClient } from "../client/guest-client.ts";
 import { textOf } from "../client/guest-http.ts";
 import { dialLink, linkSocket } from "../network/link-dial.ts";
 
-/** What lets a process of the cell's own container into the sandbox. Before the guest has an identity it asks for no token. */
+/** What a process in the cell's container needs to call the guest. Before the guest has an identity it requires no token. */
 const Access = z.object({ accessToken: z.string().optional() });
 type Access = z.infer<typeof Access>;
 
 /**
- * Tells the sandbox's token to whoever is the cell's user in the cell's container: commands that a kubelet starts there
- * for probes and hooks, and which are meant for the sandbox.
+ * Serves the sandbox's token to processes of the cell's user in the cell's container: the kubelet starts exec probes and hooks
+ * there, and they are run in the sandbox.
  */
 export async function serveAccess(directory: string, cell: Access): Promise<void> {
   const server = createServer((_, response) => {
@@ -26,19 +26,18 @@ export async function serveAccess(directory: string, cell: Access): Promise<void
 }
 
 /**
- * A client of the guest for a process that the cell's container has been given beside the cell. It passes while the
- * sandbox's gate is shut.
- * @throws RametError `SandboxNotReady` while there is no cell, or no sandbox in it
+ * Returns a client of the guest for another process in the cell's container. It also works while the sandbox's gate is closed.
+ * @throws RametError `SandboxNotReady` if no cell or no sandbox runs
  */
-export async function guestBeside(directory: string, signal: AbortSignal): Promise<GuestClient> {
-  const { accessToken } = await askAccess(accessSocket(directory), signal);
+export async function guestInContainer(directory: string, signal: AbortSignal): Promise<GuestClient> {
+  const { accessToken } = await requestAccess(accessSocket(directory), signal);
   return new GuestClient({
     dial: () => dialLink(linkSocket(directory), guestClientPort, { control: true, signal }),
     ...(accessToken !== undefined && { accessToken }),
   });
 }
 
-async function askAccess(socketPath: string, signal: AbortSignal): Promise<Access> {
+async function requestAccess(socketPath: string, signal: AbortSignal): Promise<Access> {
   try {
     const call = httpRequest({ socketPath, path: "/", signal }).end();
     const [response] = (await once(call, "response")) as [IncomingMessage];
@@ -46,7 +45,7 @@ async function askAccess(socketPath: string, signal: AbortSignal): Promise<Acces
   } catch (error) {
     signal.throwIfAborted();
     const why = error instanceof Error ? error.message : String(error);
-    throw new RametError("SandboxNotReady", `No cell answers in this container: ${why}`, { cause: error });
+    throw new RametError("SandboxNotReady", `cannot reach the cell in this container: ${why}`, { cause: error });
   }
 }
 

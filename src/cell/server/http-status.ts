@@ -12,7 +12,7 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   Unavailable: 503,
 };
 
-/** The HTTP status that goes with an error's code. */
+/** Returns the HTTP status of an error code. */
 export function statusOf(code: ErrorCode): number {
   return statuses[code] ?? 500;
 }

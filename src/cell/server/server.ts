@@ -32,7 +32,7 @@ interface Call {
 
 const bodyLimitBytes = 1024 * 1024;
 
-/** The cell's one port. Everything but the probes needs a token for that very operation. */
+/** The cell's HTTP server. Every call but the probes needs a token for its operation. */
 export function cellServer(options: CellServerOptions): Server {
   const server = createServer((request, response) => {
     void answer(options, request, response);
@@ -44,7 +44,7 @@ export function cellServer(options: CellServerOptions): Server {
   return server;
 }
 
-/** Operations by method and path; the last part of the path is the operation that a token names. */
+/** Handlers by method and operation. The operation is the last part of the path, and is named in the token. */
 function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Call) => unknown> {
   return {
     "GET state": () => cell.state,
@@ -56,7 +56,7 @@ function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Cal
     "POST boot": ({ body }) => cell.boot(parsed(BootRequest, body).identity),
     "POST identity": ({ body }) => cell.adopt(parsed(IdentityRequest, body).identity),
     "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
-    "POST swap": ({ body }) => cell.swap(parsed(RestoreInPlaceCall, body)),
+    "POST swap": ({ body }) => cell.restoreInPlace(parsed(RestoreInPlaceCall, body)),
     "POST checkpoint": ({ body }) => cell.checkpoint(parsed(CheckpointRequest, body)),
     "POST stop": ({ body }) => cell.stop(parsed(StopRequest, body).reason),
   };
@@ -82,7 +82,7 @@ async function answer(options: CellServerOptions, request: IncomingMessage, resp
   }
 }
 
-/** What the kubelet asks without a token: whether the process lives, and whether the sandbox is open to traffic. */
+/** Probes of the kubelet, without a token: whether the process runs, and whether the sandbox is open to traffic. */
 const probes: Record<string, (cell: Cell) => boolean> = {
   "/healthz": () => true,
   "/readyz": (cell) => cell.state.ready,
@@ -92,7 +92,7 @@ async function perform(options: CellServerOptions, call: Call): Promise<unknown>
   const { method = "", headers } = call.request;
   const operation = /^\/v1\/([a-z]+)$/.exec(call.url.pathname)?.[1] ?? "";
   const handler = routes(options)[`${method} ${operation}`];
-  if (handler === undefined) throw new RametError("NotFound", `cell: there is no ${method} ${call.url.pathname}`);
+  if (handler === undefined) throw new RametError("NotFound", `cell: unknown route ${method} ${call.url.pathname}`);
   const digest = call.body.length === 0 ? undefined : createHash("sha256").update(call.body).digest("base64url");
   await options.verifier.verify(headers.authorization, operation, digest);
   return handler(call);
@@ -103,7 +103,7 @@ async function upgrade({ cell, verifier }: CellServerOptions, request: IncomingM
   try {
     const port = Number(/^\/v1\/ports\/(\d{1,5})$/.exec(request.url ?? "")?.[1]);
     if (!Number.isInteger(port) || request.headers.upgrade !== "tcp")
-      throw new RametError("NotFound", "cell: only /v1/ports/<port> can be upgraded, to tcp");
+      throw new RametError("NotFound", "cell: only /v1/ports/<port> accepts an upgrade, to tcp");
     await verifier.verify(request.headers.authorization, "ports");
     const inner = await cell.dial(port);
     inner.on("error", () => socket.destroy());
@@ -133,8 +133,8 @@ function parsed<T extends z.ZodType>(schema: T, body: Buffer): z.infer<T> {
   try {
     return schema.parse(JSON.parse(body.toString("utf8")));
   } catch (error) {
-    const why = error instanceof z.ZodError ? z.prettifyError(error) : "it is not JSON";
-    throw new RametError("InvalidArgument", `cell: the body is not legal: ${why}`, { cause: error });
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : "not JSON";
+    throw new RametError("InvalidArgument", `cell: invalid request body: ${why}`, { cause: error });
   }
 }
 

@@ -1,31 +1,32 @@
 import { renameSync, writeFileSync } from "node:fs";
 import type { CellState } from "../../api/cell/cell-api.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { Cell } from "../lifecycle/cell.ts";
 
-/** Steps of a start and of a swap follow one another within less, and to write each would cost more than the node learns. */
+/** The steps of a start or a restore in place follow each other faster than this. Writing each step would waste CPU. */
 const stepMilliseconds = 300;
 const startPhases: ReadonlySet<string> = new Set(["preparing", "waiting", "booting", "restoring"]);
 
 /**
- * Keeps the cell's state in a file for the node that runs it: at once, but for such steps. Synchronous: the
- * last state must be there when the process ends.
+ * Keeps the cell's state in a file for the node that runs it. Steps of a start are written after a delay, everything else
+ * immediately. Writes are synchronous, so that the last state is in the file when the process exits.
  */
-export function keepStateFile(cell: Cell, path: string): void {
-  let later: NodeJS.Timeout | undefined;
+export function keepStateFile(cell: Pick<Cell, "state" | "onChange">, path: string, clock: Clock): void {
+  let cancelWrite: (() => void) | undefined;
   const write = (): void => {
-    clearTimeout(later);
-    later = undefined;
+    cancelWrite?.();
+    cancelWrite = undefined;
     writeState(path, cell.state);
   };
   write();
   cell.onChange(({ phase, swapping }) => {
     const isStep = startPhases.has(phase) || (swapping !== undefined && phase !== "failed");
-    if (isStep) later ??= setTimeout(write, stepMilliseconds);
+    if (isStep) cancelWrite ??= clock.schedule(stepMilliseconds, write);
     else write();
   });
 }
 
-/** Replaces the file at once: whoever reads it finds the state before or this one. */
+/** Replaces the file atomically: a reader finds either the old state or this one. */
 export function writeState(path: string, state: CellState): void {
   writeFileSync(`${path}.new`, `${JSON.stringify(state)}\n`);
   renameSync(`${path}.new`, path);

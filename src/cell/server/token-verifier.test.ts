@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { RametError } from "../../base/errors.ts";
 import { cellKeyFromPem, newCellKeyPem, signCellToken, type CellKey } from "../client/cell-token.ts";
 import { tokenVerifier } from "./token-verifier.ts";
@@ -17,7 +17,7 @@ async function verdict(key: CellKey, operation: string, asked = operation, of = 
   );
 }
 
-test("a gateway opens ports and does nothing else, whatever it signs", async () => {
+it("accepts a gateway's token for ports only", async () => {
   expect(await verdict(gateway, "ports")).toBe("passes");
   for (const operation of ["checkpoint", "stop", "state"]) {
     expect(await verdict(gateway, operation)).toBe("Forbidden");
@@ -26,7 +26,7 @@ test("a gateway opens ports and does nothing else, whatever it signs", async () 
   }
 });
 
-test("a controller does everything, and one that claims to be it nothing", async () => {
+it("accepts a controller's token for every operation, and rejects a forged one", async () => {
   expect(await verdict(controller, "checkpoint")).toBe("passes");
   expect(await verdict(controller, "ports")).toBe("passes");
   expect(await verdict(controller, "*", "stop")).toBe("passes");
@@ -35,6 +35,6 @@ test("a controller does everything, and one that claims to be it nothing", async
   }
 });
 
-test("a sandbox that was told no gateway's key lets none in", async () => {
+it("rejects gateways if no gateway key is configured", async () => {
   expect(await verdict(gateway, "ports", "ports", { publicKey: controller.publicKey })).toBe("Unauthorized");
 });

@@ -1,14 +1,14 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { jwtVerify } from "jose";
 import * as z from "zod";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 
 const Claims = z.object({ op: z.string().min(1), bdg: z.string().optional(), exp: z.number() });
 
 export interface TokenVerifier {
   /**
-   * Passes if `authorization` carries a token of the controller for this sandbox and operation and, where there is a body,
-   * for this very body.
+   * Resolves if `authorization` holds a valid token for this sandbox and operation and, if there is a body, for this body.
    * @throws RametError `Unauthorized` or `Forbidden`
    */
   verify(authorization: string | undefined, operation: string, bodyDigest?: string): Promise<void>;
@@ -16,34 +16,38 @@ export interface TokenVerifier {
 
 /** Public keys, base64url of their 32 bytes. */
 export interface TokenKeys {
-  /** Of the controllers, for every operation. */
+  /** The controllers' key, for every operation. */
   publicKey: string;
-  /** Of the gateways, for `ports` alone. */
+  /** The gateways' key, for `ports` only. */
   gatewayKey?: string | undefined;
 }
 
-const operationOfGateways = "ports";
+const gatewayOperation = "ports";
 
-/** Checks tokens that were signed with one of these Ed25519 keys. */
-export function tokenVerifier({ publicKey, gatewayKey }: TokenKeys, sandboxUid: string): TokenVerifier {
+/** Verifies tokens that were signed with one of these Ed25519 keys. */
+export function tokenVerifier(
+  { publicKey, gatewayKey }: TokenKeys,
+  sandboxUid: string,
+  clock: Clock = systemClock,
+): TokenVerifier {
   const controllers = keyObject(publicKey);
   const gateways = gatewayKey === undefined ? undefined : keyObject(gatewayKey);
   return {
     async verify(authorization, operation, bodyDigest) {
       const token = /^Bearer (\S+)$/.exec(authorization ?? "")?.[1];
-      if (token === undefined) throw new RametError("Unauthorized", "cell: the call carries no bearer token");
+      if (token === undefined) throw new RametError("Unauthorized", "cell: the request has no bearer token");
       const { op, bdg, ofGateway } = await claims(token);
       if (op !== "*" && op !== operation)
         throw new RametError("Forbidden", `cell: the token is for ${op}, not for ${operation}`);
-      if (ofGateway && operation !== operationOfGateways)
-        throw new RametError("Forbidden", `cell: a gateway may open ports, and asks for ${operation}`);
+      if (ofGateway && operation !== gatewayOperation)
+        throw new RametError("Forbidden", `cell: a gateway key can only open ports, not ${operation}`);
       if (bodyDigest !== undefined && bdg !== bodyDigest)
-        throw new RametError("Forbidden", "cell: the token is for another body");
+        throw new RametError("Forbidden", "cell: the token is for another request body");
     },
   };
 
   async function claims(token: string): Promise<z.infer<typeof Claims> & { ofGateway: boolean }> {
-    // Who has signed it stands in its header; without a word it was a controller.
+    // The header names the signing key. Without a name it is the controllers' key.
     let key = controllers;
     try {
       const { payload } = await jwtVerify(
@@ -52,12 +56,12 @@ export function tokenVerifier({ publicKey, gatewayKey }: TokenKeys, sandboxUid: 
           if (gateways !== undefined && kid === gatewayKey) key = gateways;
           return key;
         },
-        { audience: sandboxUid, algorithms: ["EdDSA"], requiredClaims: ["exp"] },
+        { audience: sandboxUid, algorithms: ["EdDSA"], requiredClaims: ["exp"], currentDate: clock.now() },
       );
       return { ...Claims.parse(payload), ofGateway: key === gateways };
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
-      throw new RametError("Unauthorized", `cell: the token is not valid: ${why}`, { cause: error });
+      throw new RametError("Unauthorized", `cell: invalid token: ${why}`, { cause: error });
     }
   }
 }

@@ -3,7 +3,7 @@ import { CellConfig, EngineBuild, type ContainerSpec } from "../../api/cell/cell
 import { environmentPrefix } from "../../api/cell/container-spec.ts";
 import { RametError } from "../../base/errors.ts";
 
-/** What an image says about its first process; used where the Pod's container leaves it out. */
+/** The image's configuration of its first process. It applies to fields that the Pod's container leaves out. */
 export const ImageConfig = z.object({
   entrypoint: z.array(z.string()).default([]),
   cmd: z.array(z.string()).default([]),
@@ -15,40 +15,40 @@ export const ImageConfig = z.object({
 });
 export type ImageConfig = z.infer<typeof ImageConfig>;
 
-/** gVisor alone has some forty threads while it starts. */
-const ProcessBound = z.number().int().min(64);
+/** gVisor alone has about 40 threads while it starts. */
+const ProcessLimit = z.number().int().min(64);
 
-/** Where a cell finds things on the machine or in the image that it runs in. */
+/** The paths of a cell's programs and files. */
 export interface CellPaths {
   runsc: string;
   guest: string;
   link: string;
-  /** The cell's own folder: gVisor's state, sockets, logs. */
+  /** The cell's directory: gVisor's state, sockets, logs. */
   directory: string;
-  /** Where the cell keeps its present state as JSON for the node that runs it; replaced atomically at each change. */
+  /** A file with the cell's current state as JSON, for the node that runs it. Replaced atomically on each change. */
   stateFile?: string;
 }
 
 export interface CellSetting {
-  /** `config.container` is what the Pod says and no more: it is recorded with a checkpoint and compared with templates. */
+  /** `config.container` is the container as in the Pod. It is recorded with a checkpoint and compared with templates. */
   config: CellConfig;
-  /** What runs: the Pod's container, with what it leaves to the image and to the kubelet filled in. */
+  /** The container that runs: the Pod's container, completed with the values of the image and of the kubelet. */
   container: ContainerSpec;
   image: ImageConfig;
   paths: CellPaths;
-  /** The Pod's address. */
+  /** The Pod's IP address. */
   listen: string;
-  /** The build of `runsc`, where whoever started the cell has asked it already. */
+  /** The build of `runsc` and the guest, if the node has already determined it. */
   engine?: EngineBuild;
-  /** How many processes and threads the sandbox may have on the host, where the operator says so. */
+  /** The limit of the sandbox's processes and threads on the host, if the operator sets one. */
   processes?: number;
 }
 
 /**
- * Reads what a cell is given from its environment: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
- * (ImageConfig, from the node if it knows it), `RAMET_ROOT_PATH` (where the node has the image's root, when that is
- * not where the Pod says), `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`, `RAMET_GUEST`, `RAMET_LINK`,
- * `RAMET_SANDBOX_PROCESSES` (src/cell/cgroup/cell-cgroups.ts has the default).
+ * Reads a cell's setting from its environment variables: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
+ * (ImageConfig, from the node if known), `RAMET_ROOT_PATH` (the image's root on the node, if it differs from the Pod's
+ * `rootPath`), `RAMET_ENGINE_BUILD`, `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`,
+ * `RAMET_GUEST`, `RAMET_LINK`, `RAMET_SANDBOX_PROCESSES` (default: src/cell/cgroup/cell-cgroups.ts).
  */
 export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   const config = parse("RAMET_CELL", CellConfig, environment["RAMET_CELL"]);
@@ -63,7 +63,7 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
       : { engine: parse("RAMET_ENGINE_BUILD", EngineBuild, environment["RAMET_ENGINE_BUILD"]) }),
     ...(environment["RAMET_SANDBOX_PROCESSES"] === undefined
       ? {}
-      : { processes: parse("RAMET_SANDBOX_PROCESSES", ProcessBound, environment["RAMET_SANDBOX_PROCESSES"]) }),
+      : { processes: parse("RAMET_SANDBOX_PROCESSES", ProcessLimit, environment["RAMET_SANDBOX_PROCESSES"]) }),
     paths: {
       runsc: environment["RAMET_RUNSC"] ?? "/usr/local/bin/runsc",
       guest: environment["RAMET_GUEST"] ?? "/usr/local/bin/ramet-guest",
@@ -76,7 +76,7 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   };
 }
 
-/** The rules of Kubernetes: a command replaces entrypoint and cmd, args replace cmd only. */
+/** As in Kubernetes: a command replaces the image's entrypoint and cmd; args replace only its cmd. */
 function withImage({ container }: CellConfig, image: ImageConfig): ContainerSpec {
   const named = new Set(container.env.map(({ name }) => name));
   const inherited = image.env.map((pair) => ({
@@ -94,7 +94,7 @@ function withImage({ container }: CellConfig, image: ImageConfig): ContainerSpec
   };
 }
 
-/** Adds the variables that only the kubelet could resolve, under those with literal values, and expands references to them. */
+/** Adds the variables that the kubelet has resolved, and expands references to them. Literal values take precedence. */
 function withResolved(container: ContainerSpec, environment: NodeJS.ProcessEnv): ContainerSpec {
   const resolved = Object.entries(environment).flatMap(([name, value]) =>
     name.startsWith(environmentPrefix) && value !== undefined
@@ -123,6 +123,6 @@ function parse<T extends z.ZodType>(variable: string, schema: T, text: string | 
     return schema.parse(JSON.parse(text));
   } catch (error) {
     const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
-    throw new RametError("InvalidArgument", `cell: ${variable} is not legal: ${why}`, { cause: error });
+    throw new RametError("InvalidArgument", `cell: invalid environment variable ${variable}: ${why}`, { cause: error });
   }
 }

@@ -1,7 +1,7 @@
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
-import { guestBeside } from "../../cell/server/container-access.ts";
+import { guestInContainer } from "../../cell/server/container-access.ts";
 import { cellSetting } from "../../cell/setting/cell-setting.ts";
 import { placeCellPrograms } from "../../local/cell-programs.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -20,7 +20,7 @@ const pollMilliseconds = 50;
 export async function execBesideCell(io: Io, { command, atStart = false }: CellExecOptions): Promise<number> {
   const { config, paths } = cellSetting(io.environment);
   if (atStart && config.start === "wait") return exitCodes.ok;
-  const guest = atStart ? await startedGuest(io, paths.directory) : await guestBeside(paths.directory, io.signal);
+  const guest = atStart ? await startedGuest(io, paths.directory) : await guestInContainer(paths.directory, io.signal);
   return runCommand(io, guest, { command, terminal: undefined });
 }
 
@@ -28,7 +28,7 @@ export async function execBesideCell(io: Io, { command, atStart = false }: CellE
 async function startedGuest(io: Io, directory: string): Promise<GuestClient> {
   for (;;) {
     try {
-      const guest = await guestBeside(directory, io.signal);
+      const guest = await guestInContainer(directory, io.signal);
       await guest.listProcesses();
       return guest;
     } catch (error) {

@@ -128,7 +128,7 @@ test("a cell that does not even take the connection is Unavailable within second
   await expect(cells.boot({ ip, sandboxUid: "uid-full" }, { identity: anyIdentity })).rejects.toMatchObject({
     code: "Unavailable",
     retryable: true,
-    message: `the cell at ${ip} cannot be reached: no connection within 2 s`,
+    message: `cannot reach the cell at ${ip}: no connection within 2 s`,
   });
   for (const filler of fillers) filler.destroy();
   cells.close();

@@ -146,7 +146,11 @@ export class StandInCell {
     const { checkpointId } = request.grant;
     if (this.#lastCut?.checkpointId === checkpointId) return this.#lastCut.result;
     if (this.#state.checkpointing !== undefined) {
-      throw new RametError("Conflict", `checkpoint: ${this.#state.checkpointing} is being taken`, { retryable: true });
+      throw new RametError(
+        "Conflict",
+        `checkpoint: the capture of checkpoint ${this.#state.checkpointing} is in progress`,
+        { retryable: true },
+      );
     }
     if (!this.#state.ready) throw new RametError("SandboxNotReady", `checkpoint: it is ${this.#state.phase}`);
     const result = this.#cut(request);

@@ -66,7 +66,7 @@ describe("ramet cell exec", () => {
     expect(before.code).toBe(1);
     const nowhere = { ...cell.environment, RAMET_CELL_DIRECTORY: "/nowhere" };
     const without = await execBeside({ environment: nowhere }, "--", "true");
-    expect(without.stderr).toContain("No cell answers in this container");
+    expect(without.stderr).toContain("cannot reach the cell in this container");
     expect(without.stderr).toContain("[SandboxNotReady]");
   });
 });

@@ -80,7 +80,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
         phase: "failed",
         ready: false,
         code: "OutOfMemory",
-        message: "the sandbox used more than its memory limit of 256Mi, so it was ended",
+        message: "the sandbox was killed: it exceeded its memory limit of 256Mi",
       });
       expect(await exited).toEqual([70, null]);
       expect(await groupsOf(hog)).toEqual([]);
@@ -137,7 +137,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       expect(await told).toMatchObject({
         phase: "failed",
         code: "SandboxLost",
-        message: expect.stringContaining("more than the 150 processes and threads") as string,
+        message: expect.stringContaining("exceeded its limit of 150 processes and threads") as string,
       });
       expect(await python(neighbour, "import subprocess; print(subprocess.call(['true']))")).toBe("0");
     });

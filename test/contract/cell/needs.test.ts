@@ -42,9 +42,9 @@ test("memory that another build of gVisor saved is refused, with both builds nam
   await expect(restoredInOtherBuild(checkpoint)).rejects.toMatchObject({
     code: "NeedNotMet",
     message: expect.stringMatching(
-      /^The checkpoint memory-1 .* needs gVisor \S+, and the cell has of-later$/,
+      /^restoring checkpoint memory-1 failed: it needs gVisor \S+, but the cell has of-later$/,
     ) as string,
-    hint: expect.stringContaining("take it again") as string,
+    hint: expect.stringContaining("capture it again") as string,
   });
   expect(await cells.store.has({ namespace, ...checkpoint })).toBe(true);
 });

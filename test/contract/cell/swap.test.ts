@@ -40,7 +40,7 @@ describe("a swap in a cell that runs", () => {
     const grant = await cells.readGrant({ checkpointId, manifestDigest });
     const contents: Contents = checkpointId === "files" ? ["filesystem"] : both;
     const identity = { ...cell.identity, environment: { REQUEST: request } };
-    return cells.client.swap(cell.address, { identity, grant, contents, request });
+    return cells.client.restoreInPlace(cell.address, { identity, grant, contents, request });
   }
   async function state(cell: RunningCell): Promise<CellState> {
     return cells.client.state(cell.address);

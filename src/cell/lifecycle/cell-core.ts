@@ -1,0 +1,23 @@
+import type { EngineBuild } from "../../api/cell/cell-api.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { GuestIdentity } from "../sandbox/guest-identity.ts";
+import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
+import type { CellSetting } from "../setting/cell-setting.ts";
+import type { States } from "./states.ts";
+
+/** What the operations of one cell share. */
+export interface CellCore {
+  setting: CellSetting;
+  clock: Clock;
+  states: States;
+  identity: GuestIdentity;
+  environment: SandboxEnvironment;
+  /** Logs for the operator. Never pass a secret. */
+  report: (message: string, detail?: Record<string, unknown>) => void;
+  /** Returns the build of gVisor and guest. It is determined once and recorded in the state. */
+  engineBuild: () => Promise<EngineBuild>;
+  /** Moves the cell to `failed`, unless it is stopping or has failed already. */
+  fail: (error: unknown) => void;
+  /** Called when the entrypoint of the current sandbox has exited. */
+  onEntrypointExit: (exitCode: number) => void;
+}

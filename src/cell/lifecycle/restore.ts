@@ -1,0 +1,93 @@
+import type { RestoreInPlaceCall, RestoreRequest, RestoreResult } from "../../api/cell/cell-api.ts";
+import { PhaseClock } from "../../base/phases.ts";
+import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
+import type { CellCore } from "./cell-core.ts";
+import { openSandbox } from "./open-sandbox.ts";
+
+/**
+ * Restores a checkpoint into a cell in which no sandbox has run yet.
+ * @param prepared the cell's preparation, which runs while the checkpoint is opened
+ */
+export async function restore(
+  core: CellCore,
+  request: RestoreRequest,
+  prepared: () => Promise<void>,
+): Promise<RestoreResult> {
+  const phases = new PhaseClock();
+  try {
+    const [source] = await Promise.all([
+      phases.phase("store", () => openSource(core, request)),
+      phases.phase("prepare", prepared),
+    ]);
+    try {
+      core.states.set({ phase: "restoring" });
+      await phases.phase("engine", () => core.environment.start(source.origin));
+      return await openClone(core, request, { source, phases });
+    } finally {
+      // gVisor may still read pages in the background, through files that it has open.
+      source.release();
+    }
+  } catch (error) {
+    core.fail(error);
+    throw error;
+  }
+}
+
+/**
+ * Replaces the running sandbox by a checkpoint. A checkpoint that cannot be restored fails the call before the sandbox is
+ * stopped, and the sandbox keeps running.
+ */
+export async function restoreInPlace(core: CellCore, request: RestoreInPlaceCall): Promise<RestoreResult> {
+  const phases = new PhaseClock();
+  core.states.set({ swapping: request.request });
+  try {
+    const source = await phases.phase("store", () => openSource(core, request));
+    try {
+      const replace = await phases.phase("prepare", () => core.environment.prepareReplacement(source.origin));
+      return await replaceSandbox(core, request, { source, phases, replace });
+    } finally {
+      source.release();
+    }
+  } finally {
+    core.states.unset("swapping");
+  }
+}
+
+interface Restoring {
+  source: RestoreSource;
+  phases: PhaseClock;
+}
+
+/** From here on the old sandbox is lost: a failure fails the cell. */
+async function replaceSandbox(
+  core: CellCore,
+  request: RestoreInPlaceCall,
+  { replace, ...restoring }: Restoring & { replace: () => Promise<void> },
+): Promise<RestoreResult> {
+  const { states, environment } = core;
+  const { phases } = restoring;
+  try {
+    states.set({ phase: "restoring", ready: false });
+    await phases.phase("gate", () => environment.network.setGate(false));
+    states.unset("memory");
+    await phases.phase("engine", replace);
+    return await openClone(core, request, restoring);
+  } catch (error) {
+    core.fail(error);
+    throw error;
+  }
+}
+
+async function openClone(
+  core: CellCore,
+  { identity }: RestoreRequest,
+  { source, phases }: Restoring,
+): Promise<RestoreResult> {
+  if (source.memory !== undefined) core.states.set({ memory: source.memory });
+  const state = await openSandbox(core, { identity, clone: true, before: source.generation }, phases);
+  return { state, phases: phases.phases };
+}
+
+function openSource({ setting, report, engineBuild }: CellCore, request: RestoreRequest): Promise<RestoreSource> {
+  return openRestoreSource(request, { directory: setting.paths.directory, report, build: engineBuild });
+}
