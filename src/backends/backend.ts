@@ -1,126 +1,126 @@
-import type { CellState, Identity } from "../api/cell/cell-api.ts";
-import type { Phases } from "../base/phases.ts";
-import type { consistencies, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
-import type { Contents } from "../api/schema/contents.ts";
+import type { CheckpointPart, PartContents, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
 import type { RametError } from "../base/errors.ts";
+import type { Phases } from "../base/phases.ts";
+import type { SandboxRef } from "./runtime.ts";
 
 /**
- * One way to take and restore checkpoints. Every method can be repeated: names are given by the caller, and a repeat
- * finds what the first call did. Every backend passes the suite in `test/contract/backends`.
+ * One way to capture and restore parts of checkpoints. Every method can be repeated: the caller chooses the names, and a
+ * repeated call finds the result of the first one. Every backend passes the suite in `test/contract/backends`.
  */
 export interface Backend {
-  /** As `status.ramet.backend` of a Checkpoint says it. */
+  /** The name in the records of its parts. Stable across releases. */
   readonly name: string;
-  /** What this backend can do here and now, and if it can do nothing, why. Changes nothing. */
+  /** Reports what this backend can capture here, or why it can capture nothing. */
   probe(): Promise<Probe>;
   /**
-   * Captures the source at one instant. Whatever fails, the source goes on as it was.
-   * @throws RametError `SandboxNotReady`, `Conflict` when another cut of the source is under way, `Unavailable` when the
-   *   source cannot be reached, `Timeout` when it does not answer, `StoreFull`, `StoreReadOnly`, `StoreUnavailable`,
+   * Captures parts of a sandbox. If it fails, the sandbox continues as before.
+   * @throws RametError `SandboxNotReady`; `Conflict` during another capture of the sandbox; `Unavailable` when the sandbox
+   *   cannot be reached; `Timeout` when it does not respond; `StoreFull`, `StoreReadOnly`, `StoreUnavailable`,
    *   `CheckpointTooLarge`, `EngineFailed`
    */
-  cut(wish: CaptureRequest): Promise<Capture>;
+  capture(request: CaptureRequest): Promise<Capture>;
   /**
-   * Resolves when the data is durable.
-   * @throws RametError `CheckpointLost` when nothing is there under this handle, and nothing is on its way
+   * Resolves when all data that this backend captured for the checkpoint is durable.
+   * @throws RametError `CheckpointLost` if there is none, and none is being written
    */
-  whenReady(handle: CheckpointHandle): Promise<CheckpointRecord>;
+  whenReady(name: CheckpointName): Promise<Capture>;
   /**
-   * Makes a sandbox that waits into a clone; answers when the clone answers under its own identity.
+   * Restores a part into a sandbox that waits for its contents. A part with files starts the sandbox: the call then resolves
+   * when the clone responds under its own identity.
    * @throws RametError `CheckpointLost`, `NeedNotMet`, `EngineFailed`, `HandoverFailed`, `Timeout`, `Unavailable`
    */
-  clone(wish: CloneRequest): Promise<Started>;
+  clone(request: CloneRequest): Promise<Started>;
   /**
-   * Ends what runs in a sandbox, and makes that into a clone in its place; answers as `clone` does. What is wrong with the
-   * checkpoint is found before anything is ended.
-   * @throws RametError as `clone`; `SandboxNotReady`, `Conflict` when another operation is under way
+   * Stops what runs in a sandbox and replaces it by a part. Problems of the part are found before anything is stopped.
+   * @throws RametError as `clone`; `SandboxNotReady`; `Conflict` during another operation
    */
-  swap(wish: RestoreInPlaceRequest): Promise<Started>;
+  restoreInPlace(request: RestoreInPlaceRequest): Promise<Started>;
   /**
-   * Resolves when all memory of a clone that answers already is in.
-   * @throws RametError `Unavailable` when it cannot be reached, `Timeout` when it takes no end
+   * Resolves when all memory of a running clone is loaded.
+   * @throws RametError `Unavailable` if the sandbox cannot be reached, `Timeout` if loading does not end
    */
-  untilLoaded(target: SandboxTarget): Promise<void>;
-  /** Removes the data. What is gone is done; clones are not affected. */
-  remove(handle: CheckpointHandle): Promise<void>;
+  untilLoaded(target: SandboxRef): Promise<void>;
+  /** Removes everything that this backend captured for a checkpoint. Missing data is no error; clones are not affected. */
+  remove(name: CheckpointName): Promise<void>;
+  /**
+   * Frees data that crashes and lost objects left behind. It calls `liveness` right before each removal, and ends if that
+   * throws.
+   */
+  sweep?(liveness: (name: CheckpointName) => Promise<CheckpointLiveness>, signal: AbortSignal): Promise<Swept>;
 }
 
-/** A sandbox's running Pod. */
-export interface SandboxTarget {
-  sandboxUid: string;
-  /** The Pod's address. */
-  ip: string;
-}
-
-/** Names the data of one checkpoint, now and after every restart. An id means nothing without its namespace. */
-export interface CheckpointHandle {
+/** Identifies a checkpoint's data, across restarts too. The namespace never comes from a record: it is the tenant's boundary. */
+export interface CheckpointName {
   namespace: string;
   checkpointId: string;
 }
 
+/**
+ * What the Kubernetes API knows of a checkpoint. `unfinished` and `finished`: its object exists, and its phase is not or is
+ * terminal; `absent`: it has no object.
+ */
+export type CheckpointLiveness = "unfinished" | "finished" | "absent";
+
 export interface CaptureRequest {
-  source: SandboxTarget;
-  handle: CheckpointHandle;
-  contents: Contents;
-  /** False: the source stands still afterwards and waits to be stopped. */
+  name: CheckpointName;
+  source: SandboxRef;
+  contents: PartContents;
+  /** False: the sandbox stays paused afterwards and waits to be stopped. */
   keepRunning: boolean;
-  /** Ends the wait for an answer that cannot come any more; a source that goes on brings the cut to its end. */
+  /** Ends the wait for a response. A sandbox that still runs completes the capture. */
   signal?: AbortSignal;
 }
 
 export interface Capture {
-  handle: CheckpointHandle;
-  /** The instant of the capture, RFC 3339. */
-  cutAt: string;
-  /** Where the data was durable by the time the cut was answered: what `whenReady` would say, and how long it took. */
-  record?: CheckpointRecord;
+  parts: CheckpointPart[];
+  /** Whether the data is durable; otherwise `whenReady` waits for it. */
+  isDurable: boolean;
+  /** What ran in the sandbox, and measurements; a backend reports what it knows. */
+  details?: CaptureDetails;
 }
 
-/** What is known of a checkpoint whose data is durable: what a Checkpoint's `status.ramet` keeps. */
-export type CheckpointRecord = RametCheckpointStatus & {
-  backend: string;
-  contents: Contents;
-  manifestDigest: string;
-  sizeBytes: number;
-  cutAt: string;
-  consistency: (typeof consistencies)[number];
-};
+export type CaptureDetails = Pick<
+  RametCheckpointStatus,
+  "templateDigest" | "template" | "image" | "imageDigest" | "pausedMilliseconds" | "phases"
+>;
 
 export interface CloneRequest {
-  handle: CheckpointHandle;
-  manifestDigest: string;
-  contents: Contents;
-  target: SandboxTarget;
-  identity: Identity;
+  name: CheckpointName;
+  part: CheckpointPart;
+  target: SandboxRef;
+  environment: Record<string, string>;
 }
 
 export interface RestoreInPlaceRequest extends CloneRequest {
-  /** Tells this wish from an earlier one: the same again gets the same answer. */
+  /** Identifies the request: a repeated call with the same value returns the first result. */
   request: string;
 }
 
-/** A sandbox that answers. */
+/** A sandbox that responds, or, after a part without files, one that has still to be started. */
 export interface Started {
-  state: CellState;
-  /** Milliseconds by phase, in order; empty if nobody measured. */
+  /** How often the sandbox has been given an identity. Absent: this part did not start it. */
+  generation?: number;
+  /** Absent: the part has no memory that is loaded later. */
+  memory?: "loading" | "loaded";
+  /** Milliseconds by phase, in order. */
   phases: Phases;
 }
 
 export interface Probe {
-  /** What a checkpoint may hold here. Empty: nothing works, and `problem` says why. */
-  contents: Contents[];
+  /** What one part may contain. Empty: nothing works here, and `problem` is the reason. */
+  contents: PartContents[];
   problem?: RametError;
 }
 
-/** What a sweep of a store found and freed. */
+/** What a sweep found and freed. */
 export interface Swept {
-  /** Published data whose object is gone. */
-  checkpoints: CheckpointHandle[];
-  /** Attempts that never came to a publication, and what restores and removals left. */
-  rests: number;
-  /** Content that no checkpoint names any more. */
+  /** Data of checkpoints without an object. */
+  checkpoints: CheckpointName[];
+  /** Files left by interrupted captures, restores and removals. */
+  orphans: number;
+  /** Contents that no checkpoint refers to. */
   contents: number;
   freedBytes: number;
-  /** Paths in the store that are none of Ramet's. */
+  /** Paths in the store that do not belong to Ramet. */
   foreign: string[];
 }

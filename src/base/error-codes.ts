@@ -20,6 +20,8 @@ export const errorCodes = {
     "The sandbox asks for something else than the checkpoint was taken from; the message names the field.",
   CheckpointNotReady: "The checkpoint has not succeeded (yet), so it cannot be cloned.",
   CheckpointLost: "The checkpoint's data is not in the store or does not have the digest that was recorded.",
+  BackendMissing:
+    "No installed backend can capture the requested contents, or restore a part of the checkpoint; the message names it.",
   NeedNotMet: "The node or its cell lacks something that the checkpoint needs; the message names it.",
   CheckpointTooNew: "The checkpoint was written by a newer version of Ramet than the one that reads it.",
   CheckpointTooLarge: "The checkpoint is larger than what the store takes; the source goes on.",

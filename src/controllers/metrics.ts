@@ -46,10 +46,10 @@ function sweepMetrics(registry: Registry): SweepMetrics {
   });
   const freed = new Counter({ name: "ramet_store_swept_bytes_total", help: "Bytes that sweeps freed.", registers });
   return {
-    swept: ({ checkpoints, rests, contents, freedBytes }) => {
+    swept: ({ checkpoints, orphans, contents, freedBytes }) => {
       sweeps.inc({ result: "success" });
       removed.inc({ what: "checkpoints" }, checkpoints.length);
-      removed.inc({ what: "rests" }, rests);
+      removed.inc({ what: "rests" }, orphans);
       removed.inc({ what: "contents" }, contents);
       freed.inc(freedBytes);
     },

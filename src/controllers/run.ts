@@ -1,10 +1,9 @@
 import { hostname } from "node:os";
-import * as z from "zod";
 import type { CellPodOptions } from "../api/cell/cell-pod.ts";
-import { controllersLease, gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
-import { newCellKeyPem, publicKeyOf } from "../backends/cell-credentials.ts";
-import { cellBackend, type CellBackendOptions } from "../backends/cell.ts";
-import { clusterStore } from "../backends/cluster-store.ts";
+import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
+import type { Backend } from "../backends/backend.ts";
+import { createSystemNamespace } from "../backends/kept-secret.ts";
+import { openBackends, type OpenBackendsOptions, type OpenedBackends } from "../backends/open-backends.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import { runController } from "../kube/controller.ts";
 import { EventRecorder } from "../kube/events.ts";
@@ -12,14 +11,12 @@ import type { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
 import { runWhileLeading } from "../kube/lease.ts";
-import { type KubeObject, ObjectMeta } from "../kube/object.ts";
+import type { KubeObject } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
 import { checkpointController } from "./checkpoint/controller.ts";
 import { keepCollected } from "./collect/keep-collected.ts";
 import { createCache } from "./common/cache.ts";
 import type { Controller, ControllerParts } from "./common/controller-parts.ts";
-import { clusterCredentials } from "./common/identity.ts";
-import { createSystemNamespace, keptSecret } from "./common/kept-secret.ts";
 import type { ControllersMetrics } from "./metrics.ts";
 import { createInformers, type Informers } from "./common/resources.ts";
 import { installCrds } from "./install-crds.ts";
@@ -31,8 +28,10 @@ import { keepSwept } from "./sweep.ts";
 
 export interface RunControllersOptions {
   client: KubeClient;
-  /** Where checkpoints are kept. */
-  store: CellBackendOptions["store"];
+  /** Where the `cell` backend keeps checkpoints. */
+  store: OpenBackendsOptions["store"];
+  /** Further backends. @default none */
+  backends?: readonly Backend[];
   /** The image with the cell, gVisor, guest and link. */
   cellImage: string;
   /** What every sandbox's DNS relay asks and its outbound proxy allows. */
@@ -77,12 +76,8 @@ export async function runControllers(options: RunControllersOptions): Promise<vo
 
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
   const { client, log = silentLog } = options;
-  const [credentials, gatewayKey] = await Promise.all([
-    clusterCredentials(client, signal),
-    clusterGatewayKey(client, signal),
-  ]);
-  const store = await clusterStore({ client, store: options.store, log, signal });
-  const backend = cellBackend({ credentials, store, clock: client.clock });
+  const { store, backends: others } = options;
+  const opened = await openBackends({ client, store, others, log, signal });
   const informers = createInformers(client, log);
   const all = Object.values(informers) as Informer<KubeObject>[];
   const following = new AbortController();
@@ -90,28 +85,27 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   try {
     // Every controller looks into all of them, whatever it hears of: who is not listed yet is not gone.
     await Promise.all(all.map((informer) => informer.synced(signal)));
-    await work(options, { backend, credentials, gatewayKey, informers }, signal);
+    await work(options, { ...opened, informers }, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   } finally {
     following.abort();
     await Promise.all(followers);
-    backend.close();
+    opened.close();
   }
 }
 
-interface Found extends Pick<ControllerParts, "backend" | "credentials" | "informers"> {
-  gatewayKey: string;
+interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers"> {
+  podKeys: OpenedBackends["podKeys"];
 }
 
 async function work(
   options: RunControllersOptions,
-  { gatewayKey, ...found }: Found,
+  { podKeys, backends, runtime, informers }: Opened,
   signal: AbortSignal,
 ): Promise<void> {
   const { client, cellImage, dns, egress, clusterRanges, metrics, log = silentLog, onReady } = options;
   const { clock, random } = client;
-  const { informers, backend } = found;
   const events = new EventRecorder({
     client,
     reportingController: "ramet.dev/controllers",
@@ -119,12 +113,14 @@ async function work(
     log,
   });
   const controllers = controllerTable({
-    ...found,
+    informers,
+    backends,
+    runtime,
     client,
     cache: createCache(informers),
     podOptions: {
       cellImage,
-      gatewayKey,
+      ...podKeys,
       ...(dns && { dns }),
       ...(egress && { egress }),
       ...(clusterRanges && { clusterRanges }),
@@ -140,7 +136,7 @@ async function work(
   const common = { clock, random, concurrency, liveness, backoff, log };
   const ready = countdown(controllers.length, onReady);
   const sweeping = {
-    backend,
+    backends,
     checkpoints: informers.checkpoints,
     clock,
     log,
@@ -196,18 +192,3 @@ function controllerTable(parts: ControllerParts): Controller[] {
     namedSnapshotController(parts),
   ];
 }
-
-/**
- * The public half of the key of this cluster's gateways, base64url of its 32 bytes. It is one of its own, so that a gateway, to which
- * everybody may speak, can open ports and nothing else.
- */
-async function clusterGatewayKey(client: KubeClient, signal?: AbortSignal): Promise<string> {
-  const make = () => ({ [privateKeyEntry]: Buffer.from(newCellKeyPem()).toString("base64") });
-  const { data } = await keptSecret(client, { name: gatewayKeySecret, schema: KeySecret, make }, signal);
-  return publicKeyOf(Buffer.from(data[privateKeyEntry], "base64").toString("utf8"));
-}
-
-const KeySecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [privateKeyEntry]: z.string().min(1) }),
-});

@@ -6,7 +6,9 @@ import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { publish, shiftedClock } from "../../test/contract/store/harness.ts";
 import { Checkpoint } from "../api/kinds/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
-import { cellBackend } from "../backends/cell.ts";
+import { cellBackend } from "../backends/cell-backend.ts";
+import { Backends } from "../backends/backends.ts";
+import { CellClient } from "../cell/client/cell-client.ts";
 import { cellCredentials, newCellCredentials } from "../backends/cell-credentials.ts";
 import type { Log } from "../base/log.ts";
 import { openForWrite } from "../store/open.ts";
@@ -40,10 +42,12 @@ describe("sweeping the store", () => {
       store: { list: () => cached },
       resource: { list: async () => ({ items: await objects(), resourceVersion: "1" }) },
     };
-    const backend = cellBackend({ credentials: cellCredentials(newCellCredentials()), store });
+    const credentials = cellCredentials(newCellCredentials());
+    const cells = new CellClient(credentials.key);
+    const backends = new Backends([cellBackend({ cells, credentials, store })]);
     const sweep = () =>
-      keepSwept({ backend, checkpoints, clock, log, metrics: metrics.sweeps }, end.signal).finally(() => {
-        backend.close();
+      keepSwept({ backends, checkpoints, clock, log, metrics: metrics.sweeps }, end.signal).finally(() => {
+        cells.close();
       });
     return { store, clock, sweep, told, end, counted: () => metrics.registry.metrics() };
   }

@@ -1,6 +1,6 @@
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
-import type { CheckpointHandle, Swept } from "../backends/backend.ts";
-import type { CellBackend } from "../backends/cell.ts";
+import type { Backend, CheckpointLiveness, CheckpointName, Swept } from "../backends/backend.ts";
+import type { Backends } from "../backends/backends.ts";
 import { type Clock, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -9,7 +9,7 @@ import type { SweepMetrics } from "./metrics.ts";
 import { checkpointIdOf, isUnfinished } from "./common/pause-checkpoint.ts";
 
 export interface SweepingOptions {
-  backend: Pick<CellBackend, "sweep">;
+  backends: Pick<Backends, "all">;
   checkpoints: KnownCheckpoints;
   clock: Clock;
   log: Log;
@@ -36,11 +36,20 @@ export async function keepSwept(options: SweepingOptions, signal: AbortSignal): 
   }
 }
 
-async function sweepOnce({ backend, checkpoints, log, metrics }: SweepingOptions, signal: AbortSignal): Promise<void> {
+async function sweepOnce(options: SweepingOptions, signal: AbortSignal): Promise<void> {
+  for (const backend of options.backends.all()) await sweepBackend(backend, options, signal);
+}
+
+async function sweepBackend(
+  backend: Backend,
+  { checkpoints, log, metrics }: SweepingOptions,
+  signal: AbortSignal,
+): Promise<void> {
   try {
-    const swept = await backend.sweep(standingIn(checkpoints, signal), signal);
+    const swept = await backend.sweep?.(livenessIn(checkpoints, signal), signal);
+    if (swept === undefined) return;
     metrics?.swept(swept);
-    tell(swept, log);
+    report(swept, log);
   } catch (thrown) {
     if (signal.aborted) return;
     metrics?.sweepFailed();
@@ -48,36 +57,36 @@ async function sweepOnce({ backend, checkpoints, log, metrics }: SweepingOptions
   }
 }
 
-function tell({ checkpoints, rests, contents, freedBytes, foreign }: Swept, log: Log): void {
+function report({ checkpoints, orphans, contents, freedBytes, foreign }: Swept, log: Log): void {
   for (const { namespace, checkpointId } of checkpoints) {
     log.info({ namespace, checkpointId }, "data of a Checkpoint that is gone was removed from the store");
   }
   if (foreign.length > 0) log.warn({ paths: foreign }, "these are in the store and not Ramet's; they were left alone");
-  if (checkpoints.length + rests + contents > 0) log.info({ rests, contents, freedBytes }, "the store was swept");
+  if (checkpoints.length + orphans + contents > 0) log.info({ orphans, contents, freedBytes }, "the store was swept");
 }
 
 /**
  * What the API knows of a checkpoint id. What was known when the sweep began may be outdated, so it can say that there is
  * an object, and the API server alone that there is none; where that does not answer, this throws, and the sweep ends.
  */
-export function standingIn(
+export function livenessIn(
   { store, resource }: KnownCheckpoints,
   signal: AbortSignal,
-): Parameters<CellBackend["sweep"]>[0] {
-  const known = new Map(store.list().map((checkpoint) => [nameOf(handleOf(checkpoint)), checkpoint]));
-  return async (handle) => {
-    const { namespace } = handle;
-    const isIt = (checkpoint: Checkpoint): boolean => nameOf(handleOf(checkpoint)) === nameOf(handle);
-    const found = known.get(nameOf(handle)) ?? (await resource.list({ namespace, signal })).items.find(isIt);
+): (name: CheckpointName) => Promise<CheckpointLiveness> {
+  const known = new Map(store.list().map((checkpoint) => [keyOfData(dataOf(checkpoint)), checkpoint]));
+  return async (name) => {
+    const { namespace } = name;
+    const isIt = (checkpoint: Checkpoint): boolean => keyOfData(dataOf(checkpoint)) === keyOfData(name);
+    const found = known.get(keyOfData(name)) ?? (await resource.list({ namespace, signal })).items.find(isIt);
     if (found === undefined) return "absent";
     return isUnfinished(found) ? "unfinished" : "finished";
   };
 }
 
-function handleOf({ metadata, status }: Checkpoint): CheckpointHandle {
+function dataOf({ metadata, status }: Checkpoint): CheckpointName {
   return { namespace: metadata.namespace, checkpointId: status?.checkpointId ?? checkpointIdOf(metadata) };
 }
 
-function nameOf({ namespace, checkpointId }: CheckpointHandle): string {
+function keyOfData({ namespace, checkpointId }: CheckpointName): string {
   return `${namespace}/${checkpointId}`;
 }

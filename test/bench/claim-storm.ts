@@ -3,6 +3,7 @@ import { Registry } from "prom-client";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
 import { createCache } from "../../src/controllers/common/cache.ts";
+import { Backends } from "../../src/backends/backends.ts";
 import { controllersMetrics } from "../../src/controllers/metrics.ts";
 import { createInformers, sandboxResources } from "../../src/controllers/common/resources.ts";
 import { sandboxClaimController } from "../../src/controllers/sandbox-claim/controller.ts";
@@ -148,6 +149,7 @@ async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
     random,
     metrics,
     cache: createCache(informers),
+    backends: new Backends([]),
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events: new EventRecorder({ client, reportingController: "ramet.dev/bench", reportingInstance: "bench" }),
   });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { guestClientPort } from "../../src/api/cell/cell-api.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { GuestClient } from "../../src/cell/client/guest-client.ts";
-import { clusterCredentials } from "../../src/controllers/common/identity.ts";
+import { clusterCredentials } from "../../src/backends/cell-keys.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 

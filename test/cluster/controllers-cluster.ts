@@ -25,6 +25,8 @@ export interface ClusterOptions {
   egress?: RunControllersOptions["egress"];
   /** Where checkpoints are kept. @default a folder */
   store?: CheckpointStore;
+  /** Backends other than `cell`; read at each start of the controllers. @default none */
+  backends?: RunControllersOptions["backends"];
   /** Gives the controllers another way to the API server. */
   lineTo?: (server: string) => Promise<ApiLine>;
   /** How long the controllers wait for an answer of the API server. @default what a client waits */
@@ -99,6 +101,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
       cellImage: "ramet.dev/cell:test",
       installCrds: true,
       ...(egress && { egress }),
+      ...(options.backends && { backends: [...options.backends] }),
       log,
       onReady: () => {
         ready.resolve(undefined);

@@ -5,9 +5,10 @@ import {
   type NamedSnapshotManifest,
 } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
-import { sandboxAccess } from "../../src/backends/sandbox-access.ts";
+import { cellRuntime } from "../../src/backends/cell-runtime.ts";
+import { sandboxRef } from "../../src/backends/runtime.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
-import { clusterCredentials } from "../../src/controllers/common/identity.ts";
+import { clusterCredentials } from "../../src/backends/cell-keys.ts";
 import { logName } from "../../src/controllers/named-snapshot/names.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
@@ -91,8 +92,8 @@ export async function openSnapshotWorld({
       look();
     });
   const guestOf = async (sandbox: string) => {
-    const { status, metadata } = await cluster.sandbox(`t/${sandbox}`, ({ status: now }) => now?.phase === "Running");
-    return sandboxAccess(cells, credentials).guest({ sandboxUid: metadata.uid, ip: status?.sandboxIp ?? "" });
+    const ready = await cluster.sandbox(`t/${sandbox}`, ({ status: now }) => now?.phase === "Running");
+    return cellRuntime({ cells, credentials }).guest(sandboxRef(ready));
   };
   const read = async (sandbox: string, path: string): Promise<string> => {
     const guest = await guestOf(sandbox);

@@ -63,8 +63,40 @@ export type CheckpointSpec = z.infer<typeof CheckpointSpec>;
 /** How the parts of a checkpoint belong together in time. */
 export const consistencies = ["crash", "quiesced", "atomic"] as const;
 
+const Needs = z.object({
+  architecture: z.string(),
+  engine: z.string().describe("The gVisor build that captured it."),
+  platform: z.string().describe("The gVisor platform."),
+  cpuFeatures: z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" }).optional(),
+});
+
+/** What one part of a checkpoint contains: memory and files, or volumes. */
+export const PartContents = z
+  .array(z.enum(["memory", "filesystem", "volumes"]))
+  .min(1)
+  .meta({ "x-kubernetes-list-type": "atomic" });
+export type PartContents = z.infer<typeof PartContents>;
+
+/** One captured piece of a checkpoint. */
+export const CheckpointPart = z.object({
+  backend: z.string().describe("The backend that captured the part and restores it."),
+  handle: z.string().describe("Identifies the part's data to its backend."),
+  contents: PartContents,
+  cutAt: Time.describe("When the content was captured."),
+  readyAt: Time.optional().describe("When the data was durable."),
+  sizeBytes: z.int().min(0),
+  consistency: z.enum(consistencies),
+  needs: Needs.optional().describe("What a node must have for a restore."),
+});
+export type CheckpointPart = z.infer<typeof CheckpointPart>;
+
 /** What Ramet records of a checkpoint beyond the reference's status. Written field by field as they become known. */
 export const RametCheckpointStatus = z.object({
+  parts: z
+    .array(CheckpointPart)
+    .meta({ "x-kubernetes-list-type": "atomic" })
+    .optional()
+    .describe("The captured parts. The other fields are a summary of them."),
   backend: z.string().optional(),
   contents: Contents.optional(),
   manifestDigest: Digest.optional().describe("SHA-256 of the manifest in the store, checked before a restore."),
@@ -77,15 +109,7 @@ export const RametCheckpointStatus = z.object({
   image: z.string().optional(),
   imageDigest: z.string().optional(),
   consistency: z.enum(consistencies).optional(),
-  needs: z
-    .object({
-      architecture: z.string(),
-      engine: z.string().describe("The gVisor build that took it."),
-      platform: z.string().describe("The gVisor platform."),
-      cpuFeatures: z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" }).optional(),
-    })
-    .optional()
-    .describe("What a node must have for a restore."),
+  needs: Needs.optional().describe("What a node must have for a restore."),
   phases: z.record(z.string(), z.number()).optional().describe("Milliseconds by phase, in order."),
 });
 export type RametCheckpointStatus = z.infer<typeof RametCheckpointStatus>;

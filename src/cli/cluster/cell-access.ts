@@ -3,9 +3,9 @@ import { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { credentialsSecret, systemNamespace } from "../../api/names/system-names.ts";
 import type { CellCredentials } from "../../backends/cell-credentials.ts";
+import { readClusterCredentials } from "../../backends/cell-keys.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
-import { readClusterCredentials } from "../../controllers/common/identity.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "./cluster.ts";
 

@@ -5,7 +5,7 @@ import { RametError } from "../../base/errors.ts";
 import { collect, type Collectable, readCollection } from "../../controllers/collect/collectable.ts";
 import { defaultStepCacheBytes, type Garbage } from "../../controllers/collect/garbage.ts";
 import { planCollection } from "../../controllers/collect/plan-collection.ts";
-import { standingIn } from "../../controllers/sweep.ts";
+import { livenessIn } from "../../controllers/sweep.ts";
 import type { SweepReport } from "../../store/checkpoint-store.ts";
 import { type Cluster, type ClusterOptions, refOf, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -183,7 +183,7 @@ async function sweepStore(
   const known = { store: { list: () => [...checkpoints] }, resource: cluster.checkpoints };
   try {
     const report = await found.store.sweep({
-      standing: standingIn(known, io.signal),
+      standing: livenessIn(known, io.signal),
       olderThanMilliseconds,
       dryRun,
       signal: io.signal,

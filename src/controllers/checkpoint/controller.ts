@@ -1,7 +1,9 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import type { CheckpointRecord } from "../../backends/backend.ts";
+import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
+import { captureParts, findParts, removeParts } from "../../backends/checkpoint-parts.ts";
+import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ControllerWatch, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
@@ -57,7 +59,7 @@ async function applyAction(
   dependencies: CheckpointDependencies,
 ): Promise<void> {
   const { checkpoint } = state;
-  const { informers, backend } = dependencies;
+  const { informers, runtime } = dependencies;
   switch (action.do) {
     case "startCut":
       await startCut(state, action, dependencies);
@@ -67,8 +69,10 @@ async function applyAction(
       return;
     case "stopSource": {
       const { sandbox, pod } = action.source;
-      const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
-      await backend.stop(target, `the checkpoint ${checkpoint.metadata.name} has ended it (keepRunning is false)`);
+      await runtime.stop(
+        sandboxRef(sandbox, pod),
+        `the checkpoint ${checkpoint.metadata.name} has ended it (keepRunning is false)`,
+      );
       return;
     }
     case "deleteCheckpoint":
@@ -105,10 +109,10 @@ function findPublished(
   { otherwise }: Extract<CheckpointAction, { do: "findPublished" }>,
   dependencies: CheckpointDependencies,
 ): void {
-  const { backend, cuts, enqueue } = dependencies;
+  const { backends, cuts, enqueue } = dependencies;
   const { uid, namespace } = checkpoint.metadata;
   const call = () =>
-    backend.whenReady({ namespace, checkpointId }).catch((error: unknown) => {
+    findParts(backends, { namespace, checkpointId }).catch((error: unknown) => {
       throw RametError.from(error).code === "CheckpointLost" ? otherwise : error;
     });
   cuts.replace(uid, call, () => {
@@ -123,13 +127,13 @@ async function remove(
   { checkpointId }: CheckpointState,
   { plan, dependencies }: { plan: CheckpointPlan; dependencies: CheckpointDependencies },
 ): Promise<void> {
-  const { informers, cache, backend, statuses, log } = dependencies;
+  const { informers, cache, backends, statuses, log } = dependencies;
   const { namespace, uid } = cached.metadata;
   const shown = statuses.write(cached, { ...plan.status }).catch((error: unknown) => {
     log.debug({ checkpoint: keyOf(cached.metadata), error: RametError.from(error).message }, "status not written");
   });
   await Promise.all([
-    backend.remove({ namespace, checkpointId }),
+    removeParts(backends, { namespace, checkpointId }, partsOf(cached.status?.ramet)),
     ...cache
       .templatesOwnedBy(uid)
       .map(({ metadata }) => informers.templates.resource.delete(metadata, { uid: metadata.uid })),
@@ -166,14 +170,13 @@ async function takeCheckpoint(
 
 async function capture(
   { checkpoint, checkpointId, source, wish }: Taking,
-  { backend }: CheckpointDependencies,
+  { backends }: CheckpointDependencies,
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
-  const handle = { namespace: checkpoint.metadata.namespace, checkpointId };
-  const target = { sandboxUid: source.sandbox.metadata.uid, ip: source.pod.status?.podIP ?? "" };
+  const name = { namespace: checkpoint.metadata.namespace, checkpointId };
   const { contents, keepRunning } = wish;
-  const { record } = await backend.cut({ source: target, handle, contents, keepRunning, signal });
-  return record ?? backend.whenReady(handle);
+  const target = sandboxRef(source.sandbox, source.pod);
+  return captureParts(backends, { source: target, name, contents, keepRunning, signal });
 }
 
 /** News, not truth: a failure to say that it is being taken must not keep it from being taken. */

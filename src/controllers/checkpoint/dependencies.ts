@@ -1,6 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { CheckpointRecord } from "../../backends/backend.ts";
-import type { CellBackend } from "../../backends/cell.ts";
+import type { Backends } from "../../backends/backends.ts";
+import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
+import type { SandboxRuntime } from "../../backends/runtime.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { EventRecorder } from "../../kube/events.ts";
 import type { Log } from "../../base/log.ts";
@@ -13,7 +14,8 @@ import type { Informers } from "../common/resources.ts";
 export interface CheckpointDependencies {
   informers: Informers;
   cache: Cache;
-  backend: CellBackend;
+  backends: Backends;
+  runtime: SandboxRuntime;
   statuses: StatusWriter<Checkpoint>;
   ownWrites: OwnWrites<Checkpoint>;
   cuts: Attempts<CheckpointRecord>;

@@ -4,7 +4,7 @@ import { Checkpoint, type CheckpointPhase } from "../../api/kinds/checkpoint.ts"
 import { RametError } from "../../base/errors.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
-import type { CheckpointRecord } from "../../backends/backend.ts";
+import { type CheckpointRecord, checkpointRecord } from "../../backends/checkpoint-record.ts";
 import { planCheckpoint } from "./plan.ts";
 import type { CheckpointState, Source } from "./state.ts";
 
@@ -20,14 +20,19 @@ const meta = (name: string, rest: object = {}) => ({
 });
 const lost = new RametError("SandboxLost", "The checkpoint was not taken: the Pod a has ended");
 const error = new RametError("EngineFailed", "checkpoint: it was refused", { hint: "Try again" });
-const record: CheckpointRecord = {
-  backend: "cell",
-  contents: ["memory", "filesystem"],
-  manifestDigest: `sha256:${"1".repeat(64)}`,
-  sizeBytes: 1,
-  cutAt: now.toISOString(),
-  consistency: "atomic",
-};
+const record: CheckpointRecord = checkpointRecord(
+  [
+    {
+      backend: "cell",
+      handle: `sha256:${"1".repeat(64)}`,
+      contents: ["memory", "filesystem"],
+      sizeBytes: 1,
+      cutAt: now.toISOString(),
+      consistency: "atomic",
+    },
+  ],
+  {},
+);
 const source: Source = {
   sandbox: Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta("a"), spec: {} }),
   pod: Pod.parse({ metadata: meta("a"), spec: { containers: [{ name: "main", image: "cell" }] } }),

@@ -1,6 +1,6 @@
 import { RametError } from "../../base/errors.ts";
 import { finalizers } from "../../api/names/labels.ts";
-import type { CheckpointRecord } from "../../backends/backend.ts";
+import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { begunWith } from "../common/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
 

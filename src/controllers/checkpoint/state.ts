@@ -2,7 +2,7 @@ import type { Checkpoint, CheckpointStatus, ResolvedCheckpointSpec } from "../..
 import type { RametError } from "../../base/errors.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import type { CheckpointRecord } from "../../backends/backend.ts";
+import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Attempt } from "../common/attempts.ts";
 

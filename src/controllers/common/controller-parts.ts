@@ -1,8 +1,8 @@
 import type { Registry } from "prom-client";
 import type { CellPodOptions } from "../../api/cell/cell-pod.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import type { CellCredentials } from "../../backends/cell-credentials.ts";
-import type { CellBackend } from "../../backends/cell.ts";
+import type { Backends } from "../../backends/backends.ts";
+import type { SandboxRuntime } from "../../backends/runtime.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import type { ControllerOptions, ReconcileResult } from "../../kube/controller.ts";
@@ -17,10 +17,10 @@ export interface ControllerParts {
   client: KubeClient;
   informers: Informers;
   cache: Cache;
-  backend: CellBackend;
-  credentials: CellCredentials;
+  backends: Backends;
+  runtime: SandboxRuntime;
   /** Of every Pod that is made. */
-  podOptions: Omit<CellPodOptions, "start" | "publicKey">;
+  podOptions: Omit<CellPodOptions, "start">;
   /** What this process has written to Sandboxes and its cache may not show yet; shared by all that write them. */
   sandboxWrites: OwnWrites<Sandbox>;
   events: EventRecorder;

@@ -1,6 +1,5 @@
 import { restoreSpec } from "../../api/cell/restore-spec.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { Contents } from "../../api/schema/contents.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import {
   findVersion,
@@ -8,7 +7,9 @@ import {
   parseSnapshotReference,
   type SnapshotReference,
 } from "../../api/snapshot/snapshot-reference.ts";
-import type { CheckpointHandle } from "../../backends/backend.ts";
+import type { Backends } from "../../backends/backends.ts";
+import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
+import { partsOf } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Cache } from "./cache.ts";
 import type { ControllerParts } from "./controller-parts.ts";
@@ -21,15 +22,9 @@ export type Origin =
   | { kind: "waiting"; message: string }
   | { kind: "impossible"; error: RametError }
   /** `isNamed`: the reference is a named snapshot, which may mean another checkpoint later. */
-  | { kind: "checkpoint"; source: CloneSource; isNamed?: boolean };
+  | { kind: "checkpoint"; source: RestoreSource; isNamed?: boolean };
 
-export interface CloneSource {
-  handle: CheckpointHandle;
-  manifestDigest: string;
-  contents: Contents;
-}
-
-type Known = Pick<ControllerParts, "cache" | "informers">;
+type Known = Pick<ControllerParts, "cache" | "informers" | "backends">;
 
 /** The checkpoint that was found, and, once the template is known, whether a sandbox of that can start from it. */
 export interface FoundOrigin {
@@ -56,7 +51,10 @@ export async function originOfText(
     const { checkpointId: id, isNamed } = resolved;
     const checkpoint = await findCheckpoint(namespace, id, dependencies);
     if (checkpoint !== undefined) {
-      return { checkpoint, origin: (template) => named(originFrom(checkpoint, template), isNamed) };
+      return {
+        checkpoint,
+        origin: (template) => named(originFrom(checkpoint, template, dependencies.backends), isNamed),
+      };
     }
     const namesake = dependencies.cache.checkpoint(`${namespace}/${id}`);
     return { origin: () => unknownCheckpoint(namespace, id, namesake) };
@@ -75,7 +73,7 @@ function named(origin: Origin, isNamed: boolean): Origin {
 async function findCheckpoint(
   namespace: string,
   id: string,
-  { cache, informers }: Known,
+  { cache, informers }: Pick<Known, "cache" | "informers">,
 ): Promise<Checkpoint | undefined> {
   const cached = cache.checkpointById(namespace, id);
   if (cached?.status?.phase === "Succeeded") return cached;
@@ -136,7 +134,11 @@ function asName(text: string): SnapshotReference | undefined {
 }
 
 /** Whether, and from what, a sandbox of this template can be restored from this checkpoint. */
-export function originFrom(checkpoint: Checkpoint, template: PodTemplateSpec | undefined): Origin {
+export function originFrom(
+  checkpoint: Checkpoint,
+  template: PodTemplateSpec | undefined,
+  backends: Pick<Backends, "forParts">,
+): Origin {
   const { metadata, status } = checkpoint;
   const checkpointId = status?.checkpointId ?? "";
   const unusable = endOf(checkpoint);
@@ -144,12 +146,23 @@ export function originFrom(checkpoint: Checkpoint, template: PodTemplateSpec | u
   if (status?.phase !== "Succeeded") {
     return { kind: "waiting", message: `Waiting for the checkpoint ${metadata.name} to succeed` };
   }
-  const { manifestDigest, contents, template: captured } = status.ramet ?? {};
-  if (manifestDigest === undefined || contents === undefined) return impossible(unrecorded(checkpointId));
+  const { template: captured } = status.ramet ?? {};
+  const parts = partsOf(status.ramet);
+  if (parts === undefined) return impossible(unrecorded(checkpointId));
   const mismatch = captured && template && templateDifference(captured, restoreSpec(template));
   if (mismatch !== undefined) return impossible(mismatched(checkpointId, describeDifference(mismatch)));
-  const handle = { namespace: metadata.namespace, checkpointId };
-  return { kind: "checkpoint", source: { handle, manifestDigest, contents } };
+  const missing = missingBackend(parts, backends);
+  if (missing !== undefined) return impossible(missing);
+  return { kind: "checkpoint", source: { name: { namespace: metadata.namespace, checkpointId }, parts } };
+}
+
+function missingBackend(parts: RestoreSource["parts"], backends: Pick<Backends, "forParts">): RametError | undefined {
+  try {
+    backends.forParts(parts);
+    return undefined;
+  } catch (error) {
+    return RametError.from(error);
+  }
 }
 
 function endOf({ metadata, status }: Checkpoint): string | undefined {

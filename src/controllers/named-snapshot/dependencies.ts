@@ -10,7 +10,7 @@ import type { StepOutcome } from "./steps/step.ts";
 
 export interface SnapshotDependencies extends Pick<
   ControllerParts,
-  "client" | "informers" | "cache" | "backend" | "podOptions" | "events" | "clock" | "log"
+  "client" | "informers" | "cache" | "runtime" | "podOptions" | "events" | "clock" | "log"
 > {
   lookups: Lookups;
   statuses: StatusWriter<NamedSnapshot>;

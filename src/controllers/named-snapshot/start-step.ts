@@ -1,5 +1,6 @@
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { actionOf, type CopyStep } from "../../api/recipe/recipe.ts";
+import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { withoutSecrets } from "../../base/redact.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -18,12 +19,11 @@ export function startStep(
   { index, builder, wanted, fresh }: Extract<SnapshotAction, { do: "startStep" }>,
   dependencies: SnapshotDependencies,
 ): void {
-  const { client, backend, steps, podOptions, clock, closing, enqueue } = dependencies;
+  const { client, runtime, steps, podOptions, clock, closing, enqueue } = dependencies;
   const { recipe } = snapshot.spec;
   const step = recipe[index];
   if (step === undefined) return;
-  const ip = builder.status?.sandboxIp ?? builder.status?.podInfo?.podIP ?? "";
-  const target = { sandboxUid: builder.metadata.uid, ip };
+  const target = sandboxRef(builder);
   const wish = {
     step,
     context: stepContext(recipe, index),
@@ -32,8 +32,8 @@ export function startStep(
     started: startedBefore(snapshot, index, wanted),
   };
   const around = {
-    guest: (user: string | undefined) => backend.guest(target, user),
-    takesConnections: (port: number, signal: AbortSignal) => backend.takesConnections(target, port, signal),
+    guest: (user: string | undefined) => runtime.guest(target, user),
+    takesConnections: (port: number, signal: AbortSignal) => runtime.acceptsConnections(target, port, signal),
     contentOf: contentOf(snapshot, wanted.copied.get(index), dependencies),
     egress: podOptions.egress,
     clock,

@@ -8,7 +8,7 @@ import type { Pursuit } from "./pursuit.ts";
 /** What of the process this controller is made from: it speaks to no cell. */
 export type ClaimControllerParts = Pick<
   ControllerParts,
-  "informers" | "cache" | "sandboxWrites" | "events" | "clock" | "random" | "metrics"
+  "informers" | "cache" | "backends" | "sandboxWrites" | "events" | "clock" | "random" | "metrics"
 >;
 
 export interface ClaimDependencies extends ClaimControllerParts {

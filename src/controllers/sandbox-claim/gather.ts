@@ -125,11 +125,11 @@ async function problemOf(claim: SandboxClaim, dependencies: ClaimDependencies): 
 /** A sandbox that was claimed and then cannot be restored would be lost to its set. */
 async function originProblem(
   claim: SandboxClaim,
-  { cache, informers, claimParts }: ClaimDependencies,
+  { cache, informers, backends, claimParts }: ClaimDependencies,
 ): Promise<ClaimState["problem"]> {
   const { namespace, set, restoreFrom } = claimRequest(claim);
   if (restoreFrom === undefined) return undefined;
-  const { origin } = await originOfText(namespace, () => restoreFrom, { cache, informers });
+  const { origin } = await originOfText(namespace, () => restoreFrom, { cache, informers, backends });
   const model = await claimParts.model({ namespace, name: set });
   const template = model && resolveTemplate(model, cache);
   const verdict = origin(template === undefined || "problem" in template ? undefined : template.template);

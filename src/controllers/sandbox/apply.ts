@@ -80,14 +80,14 @@ function kept({ template, volumeClaims }: ResolvedTemplate): object {
 async function createPod(
   sandbox: Sandbox,
   { template: { template, volumeClaims }, start }: Extract<SandboxAction, { do: "createPod" }>,
-  { client, informers, credentials, podOptions, newPods, clock }: SandboxDependencies,
+  { client, informers, podOptions, newPods, clock }: SandboxDependencies,
 ): Promise<void> {
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
   const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
   // Those of a set wait to be claimed, and a claim may want a checkpoint in the place of what they run.
   const keepsWaiting = controllerOf(sandbox)?.kind === "SandboxSet";
-  const manifest = cellPod(owner, template, { ...podOptions, publicKey: credentials.publicKey, start, keepsWaiting });
+  const manifest = cellPod(owner, template, { ...podOptions, start, keepsWaiting });
   if (volumeClaims.length > 0) await createClaims(client, sandbox, volumeClaims);
   try {
     newPods.add(sandbox.metadata.uid, await resource.create(manifest), startedAt);

@@ -3,9 +3,10 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest, requestedEnvironment } from "../../api/names/init-request.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { cloneParts, restorePartsInPlace, untilPartsLoaded } from "../../backends/checkpoint-parts.ts";
+import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import { identityOf } from "../common/identity.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { swapId } from "./rollback.ts";
 import { adoptionId, type SandboxAction } from "./state.ts";
@@ -40,20 +41,19 @@ export function callCell(sandbox: Sandbox, action: CellAction, dependencies: San
 function startSandbox(
   sandbox: Sandbox,
   { pod, template, source }: Extract<SandboxAction, { do: "startSandbox" }>,
-  { starts, backend, credentials, newPods, enqueue }: SandboxDependencies,
+  { starts, backends, runtime, newPods, enqueue }: SandboxDependencies,
 ): void {
   const { environment, initRequest } = startEnvironment(sandbox, template);
-  const identity = identityOf(sandbox, environment, credentials);
-  const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
+  const target = sandboxRef(sandbox, pod);
   const call = async () => {
     const started = await (source === undefined
-      ? backend.boot(target, identity)
-      : backend.clone({ ...source, target, identity }));
+      ? runtime.boot(target, environment)
+      : cloneParts(backends, { source, target, environment }));
     const bootMilliseconds = newPods.ageMilliseconds(pod.metadata.uid);
     return {
       ...started,
       ...(bootMilliseconds !== undefined && { bootMilliseconds }),
-      ...(source && { checkpointId: source.handle.checkpointId }),
+      ...(source && { checkpointId: source.name.checkpointId }),
       ...(initRequest !== undefined && { initRequest }),
     };
   };
@@ -65,16 +65,15 @@ function startSandbox(
 function restoreSandboxInPlace(
   sandbox: Sandbox,
   { pod, template, source, request }: Extract<SandboxAction, { do: "swapSandbox" }>,
-  { swaps, loads, backend, credentials, enqueue }: SandboxDependencies,
+  { swaps, loads, backends, enqueue }: SandboxDependencies,
 ): void {
   const { environment, initRequest } = startEnvironment(sandbox, template);
-  const identity = identityOf(sandbox, environment, credentials);
-  const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
+  const target = sandboxRef(sandbox, pod);
   // What it waited for of the memory before does not tell of the one that comes.
   loads.forget(pod.metadata.uid);
   const call = async () => {
-    const started = await backend.swap({ ...source, target, identity, request });
-    return { ...started, checkpointId: source.handle.checkpointId, ...(initRequest !== undefined && { initRequest }) };
+    const started = await restorePartsInPlace(backends, { source, target, environment, request });
+    return { ...started, checkpointId: source.name.checkpointId, ...(initRequest !== undefined && { initRequest }) };
   };
   swaps.start(swapId(sandbox, pod), call, () => {
     enqueue(keyOf(sandbox.metadata));
@@ -85,12 +84,12 @@ function restoreSandboxInPlace(
 function adoptIdentity(
   sandbox: Sandbox,
   { pod, template }: Extract<SandboxAction, { do: "adoptIdentity" }>,
-  { adoptions, backend, credentials, enqueue }: SandboxDependencies,
+  { adoptions, runtime, enqueue }: SandboxDependencies,
 ): void {
-  const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
+  const target = sandboxRef(sandbox, pod);
   const call = async () => {
     const environment = { ...literalEnvironment(template), ...requestedEnvironment(sandbox) };
-    return backend.adopt(target, identityOf(sandbox, environment, credentials));
+    return runtime.adopt(target, environment);
   };
   adoptions.start(adoptionId(sandbox, pod), call, () => {
     enqueue(keyOf(sandbox.metadata));
@@ -114,11 +113,11 @@ function startEnvironment(
   }
 }
 
-function awaitMemory(sandbox: Sandbox, pod: Pod, { loads, backend, enqueue }: SandboxDependencies): void {
-  const target = { sandboxUid: sandbox.metadata.uid, ip: pod.status?.podIP ?? "" };
+function awaitMemory(sandbox: Sandbox, pod: Pod, { loads, backends, enqueue }: SandboxDependencies): void {
+  const target = sandboxRef(sandbox, pod);
   loads.start(
     pod.metadata.uid,
-    () => backend.untilLoaded(target),
+    () => untilPartsLoaded(backends, target),
     () => {
       enqueue(keyOf(sandbox.metadata));
     },

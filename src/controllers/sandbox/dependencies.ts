@@ -1,4 +1,3 @@
-import type { CellState } from "../../api/cell/cell-api.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempts, SlowStart } from "../common/attempts.ts";
@@ -10,7 +9,7 @@ export interface SandboxDependencies extends ControllerParts {
   statuses: StatusWriter<Sandbox>;
   starts: Attempts<StartOutcome>;
   /** Identities for sandboxes that run. */
-  adoptions: Attempts<CellState>;
+  adoptions: Attempts<{ generation: number }>;
   /** Checkpoints that take the place of what runs. */
   swaps: Attempts<StartOutcome>;
   /** By the UID of a Pod: the wait until the memory of its clone is in. */

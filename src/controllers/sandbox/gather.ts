@@ -80,11 +80,11 @@ function wishedCheckpoint(sandbox: Sandbox, { cache }: SandboxDependencies): str
   return restoreFrom(sandbox, template ?? named?.spec.template);
 }
 
-function resumeOrigin(sandbox: Sandbox, { cache }: SandboxDependencies): Origin {
+function resumeOrigin(sandbox: Sandbox, { cache, backends }: SandboxDependencies): Origin {
   const paused = findCondition(sandbox.status?.conditions, "SandboxPaused");
   if (paused?.reason !== "SnapshotPauseSucceed") return { kind: "new" };
   const checkpoint = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));
-  if (checkpoint !== undefined) return originFrom(checkpoint, undefined);
+  if (checkpoint !== undefined) return originFrom(checkpoint, undefined, backends);
   return { kind: "impossible", error: pauseLost() };
 }
 

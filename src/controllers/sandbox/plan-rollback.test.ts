@@ -21,9 +21,8 @@ const resolved = { template, borrowed: false, persistentContents: [], pauseStrat
 const checkpoint: Origin = {
   kind: "checkpoint",
   source: {
-    handle: { namespace: "t", checkpointId: "c-1" },
-    manifestDigest: `sha256:${"0".repeat(64)}`,
-    contents: ["memory", "filesystem"],
+    name: { namespace: "t", checkpointId: "c-1" },
+    parts: [],
   },
 };
 const meta = (name: string, rest: object = {}) => ({
@@ -94,7 +93,7 @@ const rolledBack = (status: SandboxStatus | undefined) => findCondition(status?.
 
 const answered: SandboxState["start"] = {
   state: "done",
-  value: { state: { phase: "running", generation: 2, ready: true }, phases: {}, checkpointId: "c-1" },
+  value: { generation: 2, phases: {}, checkpointId: "c-1" },
 };
 const starts = fc.constantFrom<SandboxState["start"]>(
   undefined,

@@ -2,7 +2,7 @@ import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
-import type { CloneSource } from "../common/origin.ts";
+import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
 import { cellRuns, isEnded } from "../common/pod-facts.ts";
 import { notRolledBack, refused, withRolledBack } from "./rollback.ts";
@@ -33,7 +33,7 @@ export function withRollback(state: SandboxState, plan: SandboxPlan): SandboxPla
   return { ...plan, status: refused(state, status, { request: rollback.request.digest, error: verdict.refusal }) };
 }
 
-type Verdict = { source: CloneSource; template: PodTemplateSpec } | { wait: string } | { refusal: RametError };
+type Verdict = { source: RestoreSource; template: PodTemplateSpec } | { wait: string } | { refusal: RametError };
 
 function judge(state: SandboxState, { origin, request }: NonNullable<SandboxState["rollback"]>): Verdict {
   const { sandbox, template } = state;
@@ -58,8 +58,8 @@ function isPaused(): RametError {
   });
 }
 
-function beginning(state: SandboxState, request: string, { handle }: CloneSource): SandboxStatus {
-  const { checkpointId } = handle;
+function beginning(state: SandboxState, request: string, { name }: RestoreSource): SandboxStatus {
+  const { checkpointId } = name;
   const message = `It is being rolled back to the checkpoint ${checkpointId}`;
   const replacedPodUid = state.pod?.metadata.uid;
   return {
@@ -87,7 +87,7 @@ export function notYet(to: string): RametError {
 interface RestoreInPlaceRequest {
   pod: Pod;
   template: PodTemplateSpec;
-  source: CloneSource;
+  source: RestoreSource;
   /** The digest of the request that is answered by this. */
   request: string;
 }
@@ -118,6 +118,6 @@ function planSwap(state: SandboxState, plan: SandboxPlan, wish: RestoreInPlaceRe
 function swapped(state: SandboxState, outcome: StartOutcome, { pod, source, request }: RestoreInPlaceRequest) {
   const status = running(state, pod, outcome);
   const answered = { ...status, ramet: { ...status.ramet, rollback: { request } } };
-  const message = `It goes on from the checkpoint ${source.handle.checkpointId}`;
+  const message = `It goes on from the checkpoint ${source.name.checkpointId}`;
   return withRolledBack(state, answered, { status: "True", reason: "Succeeded", message });
 }

@@ -80,8 +80,7 @@ function slowly(state: SandboxState, message: string): SandboxPlan {
  */
 function finalizer({ sandbox, origin }: SandboxState, template: ResolvedTemplate): SandboxAction[] {
   if (sandbox.metadata.finalizers?.includes(finalizers.sandbox) ?? false) return [];
-  const resolvedCheckpoint =
-    origin.kind === "checkpoint" && origin.isNamed === true && origin.source.handle.checkpointId;
+  const resolvedCheckpoint = origin.kind === "checkpoint" && origin.isNamed === true && origin.source.name.checkpointId;
   return [
     {
       do: "addFinalizer",

@@ -53,9 +53,8 @@ const origins = fc.constantFrom<Origin>(
   {
     kind: "checkpoint",
     source: {
-      handle: { namespace: "t", checkpointId: "c" },
-      manifestDigest: `sha256:${"0".repeat(64)}`,
-      contents: ["memory", "filesystem"],
+      name: { namespace: "t", checkpointId: "c" },
+      parts: [],
     },
   },
 );
@@ -137,13 +136,13 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     undefined,
     { state: "running", failures: 0 },
     { state: "failed", error },
-    { state: "done", value: { state: { phase: "running", generation: 1, ready: true }, phases: {} } },
+    { state: "done", value: { generation: 1, phases: {} } },
   ),
   adoption: fc.constantFrom<SandboxState["adoption"]>(
     undefined,
     { state: "running", failures: 0 },
     { state: "failed", error },
-    { state: "done", value: { phase: "running", generation: 2, ready: true } },
+    { state: "done", value: { generation: 2 } },
   ),
   pauseCheckpoint: fc.option(checkpoints, { nil: undefined }),
   leftovers: fc.array(checkpoints, { maxLength: 1 }),

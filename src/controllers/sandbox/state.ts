@@ -1,4 +1,3 @@
-import type { CellState } from "../../api/cell/cell-api.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
@@ -6,10 +5,11 @@ import type { RollbackRequest } from "../../api/names/rollback-request.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Started } from "../../backends/backend.ts";
+import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Attempt } from "../common/attempts.ts";
-import type { CloneSource, Origin } from "../common/origin.ts";
+import type { Origin } from "../common/origin.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 
 /** All that a decision about one sandbox is made from. */
@@ -27,7 +27,7 @@ export interface SandboxState {
   /** The call that boots or restores what is in `pod`. */
   start: Attempt<StartOutcome> | undefined;
   /** The call that gives the running sandbox the environment that its annotation asks for by now. */
-  adoption: Attempt<CellState> | undefined;
+  adoption: Attempt<{ generation: number }> | undefined;
   /** The call that has a checkpoint take the place of what runs in `pod`, for the rollback that is asked for. */
   swap: Attempt<StartOutcome> | undefined;
   /** The wait until all memory of the clone in `pod` is in. */
@@ -58,8 +58,8 @@ export type SandboxAction =
   | { do: "removeFinalizer" }
   | { do: "createPod"; template: ResolvedTemplate; start: "boot" | "wait" }
   | { do: "deletePod"; pod: Pod }
-  | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: CloneSource | undefined }
-  | { do: "swapSandbox"; pod: Pod; template: PodTemplateSpec; source: CloneSource; request: string }
+  | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource | undefined }
+  | { do: "swapSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource; request: string }
   | { do: "adoptIdentity"; pod: Pod; template: PodTemplateSpec }
   | { do: "awaitMemory"; pod: Pod }
   | { do: "createPauseCheckpoint"; persistentContents: readonly string[] }

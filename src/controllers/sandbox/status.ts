@@ -61,7 +61,7 @@ export function notReady(state: SandboxState, reason: string, message: string): 
 export const initialized: ConditionChange = { type: "RuntimeInitialized", status: "True", reason: "Succeeded" };
 
 /** The sandbox answers. */
-export function running(state: SandboxState, pod: Pod, { state: cell, ...started }: StartOutcome): SandboxStatus {
+export function running(state: SandboxState, pod: Pod, started: StartOutcome): SandboxStatus {
   const { sandbox } = state;
   const resumed = sandbox.status?.phase === "Resuming";
   const { rollback, restoredFrom: before } = sandbox.status?.ramet ?? {};
@@ -71,24 +71,30 @@ export function running(state: SandboxState, pod: Pod, { state: cell, ...started
       conditions: [
         { type: "Ready", status: "True", reason: "PodReady" },
         ...(started.initRequest === undefined ? [] : [initialized]),
-        ...memoryConditions(cell.memory),
+        ...memoryConditions(started.memory),
         ...(resumed ? [{ type: "SandboxResumed", status: "True", reason: "ResumePod" } as const] : []),
       ],
       drop: ["SandboxPaused", ...(started.initRequest === undefined ? ["RuntimeInitialized"] : [])],
     }),
     ...placeOf(pod),
     ramet: {
-      generation: cell.generation,
-      ...(started.bootMilliseconds !== undefined && { bootMilliseconds: started.bootMilliseconds }),
+      ...measured(started),
       ...(restoredFrom !== undefined && { restoredFrom }),
-      ...(started.initRequest !== undefined && { initRequest: started.initRequest }),
       ...(rollback && { rollback }),
       phases: started.phases,
     },
   };
 }
 
-function memoryConditions(memory: StartOutcome["state"]["memory"]): ConditionChange[] {
+function measured({ generation, bootMilliseconds, initRequest }: StartOutcome) {
+  return {
+    ...(generation !== undefined && { generation }),
+    ...(bootMilliseconds !== undefined && { bootMilliseconds }),
+    ...(initRequest !== undefined && { initRequest }),
+  };
+}
+
+function memoryConditions(memory: StartOutcome["memory"]): ConditionChange[] {
   if (memory === undefined) return [];
   return [memory === "loaded" ? memoryLoaded() : memoryNotLoaded()];
 }

@@ -60,6 +60,18 @@ export const fullStatuses = [
       conditions: [condition],
       podTemplateDelta: { spec: { any: ["thing"] } },
       ramet: {
+        parts: [
+          {
+            backend: "cell",
+            handle: digest,
+            contents: ["memory", "filesystem"],
+            cutAt: "2030-01-01T00:00:00.123Z",
+            readyAt: at,
+            sizeBytes: 5_000_000_000,
+            consistency: "atomic",
+            needs: { architecture: "amd64", engine: "20260905.1", platform: "systrap", cpuFeatures: ["avx"] },
+          },
+        ],
         backend: "cell",
         contents: ["memory", "filesystem"],
         manifestDigest: digest,

@@ -1,93 +1,162 @@
-import { expect, test } from "vitest";
-import type { Identity } from "../../../src/api/cell/cell-api.ts";
-import type { Backend, CheckpointHandle, SandboxTarget } from "../../../src/backends/backend.ts";
+import { describe, expect, it } from "vitest";
+import type { Backend, CaptureRequest, CheckpointName } from "../../../src/backends/backend.ts";
+import type { SandboxRef } from "../../../src/backends/runtime.ts";
 
 /** Sandboxes for a backend to work on. */
 export interface BackendHarness {
   backend: Backend;
   /** A sandbox that runs. */
-  source: () => Promise<SandboxTarget>;
+  source: () => Promise<SandboxRef>;
   /** A sandbox that waits for its contents. */
-  target: () => Promise<SandboxTarget>;
-  /** Whether a sandbox goes on. */
-  isRunning: (sandbox: SandboxTarget) => Promise<boolean>;
+  target: () => Promise<SandboxRef>;
+  /** A sandbox whose Pod does not respond. */
+  unreachable: () => Promise<SandboxRef>;
+  isRunning: (sandbox: SandboxRef) => Promise<boolean>;
+  /** Changes what a checkpoint of the sandbox contains. */
+  write: (sandbox: SandboxRef, text: string) => Promise<void>;
+  /** What `write` has written, or what was restored. */
+  read: (sandbox: SandboxRef) => Promise<string>;
+  /** Keeps the next capture of the sandbox from completing until the returned function is called. */
+  hold: (sandbox: SandboxRef) => { begun: () => Promise<unknown>; release: () => void };
+  /** Makes the next capture of the sandbox fail after it has begun. */
+  breakCapture: (sandbox: SandboxRef) => void;
 }
 
-/** What every backend promises; a test file calls this once for each, after it has opened the harness. */
+/** What every backend guarantees. A test file calls this once for each backend, with a harness that it has opened. */
 export function testBackend(harness: () => BackendHarness): void {
   let number = 0;
-  const newHandle = (): CheckpointHandle => ({ namespace: "contract", checkpointId: `c-${++number}` });
-  const identity = (name: string): Identity => ({
-    sandboxId: `contract--${name}`,
-    hostname: name,
-    accessToken: `token-${name}`,
-    environment: {},
-  });
+  const newName = (): CheckpointName => ({ namespace: "contract", checkpointId: `c-${++number}` });
 
-  test("says what it can do here", async () => {
-    const { contents, problem } = await harness().backend.probe();
-    expect(problem).toBeUndefined();
-    expect(contents).not.toEqual([]);
-  });
+  async function request(source: SandboxRef, name = newName()): Promise<CaptureRequest> {
+    const [contents] = (await harness().backend.probe()).contents;
+    return { name, source, contents: contents!, keepRunning: true };
+  }
 
-  test("captures a sandbox that goes on, and makes clones of it", async () => {
-    const { backend, source, target, isRunning } = harness();
-    const [contents] = (await backend.probe()).contents;
-    const from = await source();
-    const handle = newHandle();
-    const began = Date.now();
-    const { cutAt } = await backend.cut({ source: from, handle, contents: contents!, keepRunning: true });
-    expect(new Date(cutAt).getTime()).toBeGreaterThanOrEqual(began - 1);
-    expect(await isRunning(from)).toBe(true);
-    const record = await backend.whenReady(handle);
-    expect(record).toMatchObject({ backend: backend.name, contents, cutAt });
-    expect(record.sizeBytes).toBeGreaterThan(0);
-    for (const name of ["one", "two"]) {
-      const to = await target();
-      const { manifestDigest } = record;
-      const started = await backend.clone({
-        handle,
-        manifestDigest,
-        contents: contents!,
-        target: to,
-        identity: identity(name),
-      });
-      expect(started.state.ready).toBe(true);
-      expect(await isRunning(to)).toBe(true);
-    }
-    expect(await isRunning(from)).toBe(true);
-  });
+  async function newSource(text: string): Promise<SandboxRef> {
+    const { source, write } = harness();
+    const sandbox = await source();
+    await write(sandbox, text);
+    return sandbox;
+  }
 
-  test("a repeated cut is the first one", async () => {
-    const { backend, source } = harness();
-    const [contents] = (await backend.probe()).contents;
-    const wish = { source: await source(), handle: newHandle(), contents: contents!, keepRunning: true };
-    const first = await backend.cut(wish);
-    const again = await backend.cut(wish);
-    expect(again.cutAt).toBe(first.cutAt);
-    expect(again.record?.manifestDigest).toBe(first.record?.manifestDigest);
-  });
-
-  test("what was never taken, and what was removed, is CheckpointLost", async () => {
-    const { backend, source, target } = harness();
-    await expect(backend.whenReady(newHandle())).rejects.toMatchObject({ code: "CheckpointLost" });
-    const handle = newHandle();
-    const [contents] = (await backend.probe()).contents;
-    await backend.cut({ source: await source(), handle, contents: contents!, keepRunning: true });
-    const { manifestDigest } = await backend.whenReady(handle);
-    await backend.remove(handle);
-    await backend.remove(handle);
-    await expect(backend.whenReady(handle)).rejects.toMatchObject({ code: "CheckpointLost" });
+  async function cloneOf({ name }: CaptureRequest): Promise<SandboxRef> {
+    const { backend, target } = harness();
+    const { parts } = await backend.whenReady(name);
     const to = await target();
-    const wish = { handle, manifestDigest, contents: contents!, target: to, identity: identity("late") };
-    await expect(backend.clone(wish)).rejects.toMatchObject({ code: "CheckpointLost" });
-  });
+    for (const part of parts) await backend.clone({ name, part, target: to, environment: {} });
+    return to;
+  }
 
-  test("whom it cannot reach it calls Unavailable, to be tried again", async () => {
-    const { backend, source } = harness();
-    const [contents] = (await backend.probe()).contents;
-    const nobody = { ...(await source()), ip: "127.255.255.253" };
-    const cut = backend.cut({ source: nobody, handle: newHandle(), contents: contents!, keepRunning: true });
-    await expect(cut).rejects.toMatchObject({ code: "Unavailable", retryable: true });
+  describe("a backend", () => {
+    it("reports what it can capture here", async () => {
+      const { contents, problem } = await harness().backend.probe();
+      expect(problem).toBeUndefined();
+      expect(contents).not.toEqual([]);
+    });
+
+    it("captures a sandbox that keeps running, and clones it", async () => {
+      const { backend, isRunning, write, read } = harness();
+      const from = await newSource("one");
+      const capture = await request(from);
+      const startedAt = Date.now();
+      await backend.capture(capture);
+      expect(await isRunning(from)).toBe(true);
+      await write(from, "two");
+      const { parts } = await backend.whenReady(capture.name);
+      expect(parts).not.toEqual([]);
+      for (const part of parts) {
+        expect(part).toMatchObject({ backend: backend.name, contents: capture.contents });
+        expect(part.sizeBytes).toBeGreaterThan(0);
+        expect(new Date(part.cutAt).getTime()).toBeGreaterThanOrEqual(startedAt - 1);
+      }
+      for (const clone of [await cloneOf(capture), await cloneOf(capture)]) {
+        expect(await isRunning(clone)).toBe(true);
+        expect(await read(clone)).toBe("one");
+      }
+      expect([await isRunning(from), await read(from)]).toEqual([true, "two"]);
+    });
+
+    it("replaces what runs in a sandbox, and returns the first result when a request is repeated", async () => {
+      const { backend, isRunning, write, read } = harness();
+      const from = await newSource("one");
+      const { name, ...rest } = await request(from);
+      await backend.capture({ name, ...rest });
+      await write(from, "two");
+      const { parts } = await backend.whenReady(name);
+      for (const part of parts) {
+        const restore = { name, part, target: from, environment: {}, request: "r-1" };
+        const first = await backend.restoreInPlace(restore);
+        expect((await backend.restoreInPlace(restore)).memory).toEqual(first.memory);
+      }
+      await backend.untilLoaded(from);
+      expect([await isRunning(from), await read(from)]).toEqual([true, "one"]);
+    });
+
+    it("returns the first capture when it is repeated", async () => {
+      const { backend, write } = harness();
+      const from = await newSource("one");
+      const capture = await request(from);
+      const first = await backend.capture(capture);
+      await write(from, "two");
+      const again = await backend.capture(capture);
+      expect(again.parts.map(({ handle, cutAt }) => [handle, cutAt])).toEqual(
+        first.parts.map(({ handle, cutAt }) => [handle, cutAt]),
+      );
+      expect(await harness().read(await cloneOf(capture))).toBe("one");
+    });
+
+    it("rejects a capture during another one of the same sandbox", async () => {
+      const { backend, hold } = harness();
+      const from = await newSource("one");
+      const { begun, release } = hold(from);
+      const capture = await request(from);
+      const first = backend.capture(capture);
+      await begun();
+      await expect(backend.capture(await request(from))).rejects.toMatchObject({ code: "Conflict" });
+      release();
+      await first;
+      expect(await harness().read(await cloneOf(capture))).toBe("one");
+    });
+
+    it("leaves the sandbox running and no checkpoint when a capture fails, and completes the repeated one", async () => {
+      const { backend, breakCapture, isRunning, write } = harness();
+      const from = await newSource("one");
+      const capture = await request(from);
+      breakCapture(from);
+      await expect(backend.capture(capture)).rejects.toThrow();
+      expect(await isRunning(from)).toBe(true);
+      await expect(backend.whenReady(capture.name)).rejects.toMatchObject({ code: "CheckpointLost" });
+      await write(from, "two");
+      await backend.capture(capture);
+      expect(await harness().read(await cloneOf(capture))).toBe("two");
+    });
+
+    it("throws CheckpointLost for a checkpoint that was never captured, and for one that was removed", async () => {
+      const { backend, target } = harness();
+      await expect(backend.whenReady(newName())).rejects.toMatchObject({ code: "CheckpointLost" });
+      const { name, ...rest } = await request(await newSource("one"));
+      await backend.capture({ name, ...rest });
+      const { parts } = await backend.whenReady(name);
+      await backend.remove(name);
+      await backend.remove(name);
+      await expect(backend.whenReady(name)).rejects.toMatchObject({ code: "CheckpointLost" });
+      const clone = backend.clone({ name, part: parts[0]!, target: await target(), environment: {} });
+      await expect(clone).rejects.toMatchObject({ code: "CheckpointLost" });
+    });
+
+    it("keeps clones when their checkpoint is removed", async () => {
+      const { backend, isRunning, read } = harness();
+      const capture = await request(await newSource("one"));
+      await backend.capture(capture);
+      const clone = await cloneOf(capture);
+      await backend.remove(capture.name);
+      expect([await isRunning(clone), await read(clone)]).toEqual([true, "one"]);
+    });
+
+    it("throws a retryable Unavailable for a sandbox that it cannot reach", async () => {
+      const { backend, unreachable } = harness();
+      const capture = backend.capture(await request(await unreachable()));
+      await expect(capture).rejects.toMatchObject({ code: "Unavailable", retryable: true });
+    });
   });
 }

@@ -4,12 +4,16 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { createConnection, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { cellPort, ContainerSpec } from "../../../src/api/cell/cell-api.ts";
+import type { CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
 import type { Contents } from "../../../src/api/schema/contents.ts";
-import { cellBackend, type CellBackend } from "../../../src/backends/cell.ts";
+import type { Backend } from "../../../src/backends/backend.ts";
+import { cellBackend } from "../../../src/backends/cell-backend.ts";
+import { cellRuntime } from "../../../src/backends/cell-runtime.ts";
 import { cellCredentials, newCellCredentials } from "../../../src/backends/cell-credentials.ts";
-import type { SandboxTarget } from "../../../src/backends/backend.ts";
+import type { SandboxRef } from "../../../src/backends/runtime.ts";
+import { RametError } from "../../../src/base/errors.ts";
 import { CellClient } from "../../../src/cell/client/cell-client.ts";
 import { directoryStore } from "../../../src/store/directory/store.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
@@ -19,52 +23,81 @@ import { addressBlock } from "../../setup/address-block.ts";
 import { testBackend } from "./backend-contract.ts";
 import { StandInCell } from "./stand-in-cell.ts";
 
-/** The cell backend with a real store and stand-in cells; test/cluster/controllers.test.ts has it with real ones. */
+/** Uses a real store and stand-in cells; test/cluster/controllers.test.ts uses real cells. */
 let root = "";
-let backend: CellBackend;
-const cells = new Map<string, StandInCell>();
+let backend: Backend;
+const standIns = new Map<string, StandInCell>();
 const credentials = cellCredentials(newCellCredentials());
+const cells = new CellClient(credentials.key);
+const runtime = cellRuntime({ cells, credentials });
 
 beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), "ramet-"));
-  backend = cellBackend({ credentials, store: directoryStore({ root }) });
+  backend = cellBackend({ cells, credentials, store: directoryStore({ root }) });
 });
 afterAll(async () => {
-  backend.close();
-  await Promise.all([...cells.values()].map((cell) => cell.close()));
+  cells.close();
+  await Promise.all([...standIns.values()].map((cell) => cell.close()));
   await rm(root, { recursive: true, force: true });
 });
 
-async function newCell(start: "boot" | "wait"): Promise<SandboxTarget> {
-  const number = cells.size + 1;
-  const target = { sandboxUid: `uid-${number}`, ip: `127.68.${addressBlock()}.${number}` };
+function newRef(name: string, podIp: string): SandboxRef {
+  return { namespace: "contract", name, uid: `uid-${name}`, podIp, claims: [] };
+}
+
+async function newCell(start: "boot" | "wait"): Promise<SandboxRef> {
+  const number = standIns.size + 1;
+  const target = newRef(`s${number}`, `127.68.${addressBlock()}.${number}`);
   const config = {
-    sandbox: { namespace: "contract", name: `s${number}`, uid: target.sandboxUid },
+    sandbox: { namespace: "contract", name: target.name, uid: target.uid },
     container: ContainerSpec.parse({ name: "main", image: "python" }),
     publicKey: credentials.publicKey,
     templateDigest: `sha256:${"0".repeat(64)}`,
     start,
   };
-  const cell = new StandInCell(config, target.ip);
+  const cell = new StandInCell(config, target.podIp);
   await cell.listen();
-  cells.set(target.sandboxUid, cell);
+  standIns.set(target.uid, cell);
+  return target;
+}
+
+const standIn = ({ uid }: SandboxRef): StandInCell => standIns.get(uid)!;
+async function booted(): Promise<SandboxRef> {
+  const target = await newCell("boot");
+  await runtime.boot(target, {});
   return target;
 }
 
 testBackend(() => ({
   backend,
-  source: async () => {
-    const target = await newCell("boot");
-    await backend.boot(target, { sandboxId: "contract--s", hostname: "s", accessToken: "t", environment: {} });
-    return target;
-  },
+  source: booted,
   target: () => newCell("wait"),
-  isRunning: ({ sandboxUid }) => Promise.resolve(cells.get(sandboxUid)?.state.ready ?? false),
+  unreachable: async () => ({ ...(await booted()), podIp: "127.255.255.253" }),
+  isRunning: (sandbox) => Promise.resolve(standIn(sandbox).state.ready),
+  write: (sandbox, text) => {
+    standIn(sandbox).content = text;
+    return Promise.resolve();
+  },
+  read: (sandbox) => Promise.resolve(standIn(sandbox).content),
+  hold: (sandbox) => {
+    const cell = standIn(sandbox);
+    const gate = Promise.withResolvers<undefined>();
+    cell.behaviour.cutGate = gate.promise;
+    return {
+      begun: () => expect.poll(() => cell.state.checkpointing, { timeout: 10_000 }).toBeDefined(),
+      release: () => {
+        gate.resolve(undefined);
+      },
+    };
+  },
+  breakCapture: (sandbox) => {
+    standIn(sandbox).behaviour.cutError = new RametError("EngineFailed", "runsc failed");
+  },
 }));
 
-/** Takes connections and says nothing, as a process does that was stopped. */
-async function silentCell(): Promise<{ target: SandboxTarget; open: () => number; close: () => void }> {
-  const target = { sandboxUid: "uid-silent", ip: `127.69.${addressBlock()}.1` };
+/** Accepts connections and never responds, as a stopped process does. */
+async function silentCell(): Promise<{ target: SandboxRef; open: () => number; close: () => void }> {
+  const target = newRef("silent", `127.69.${addressBlock()}.1`);
   const connections = new Set<Socket>();
   const server = createServer((socket) => {
     connections.add(
@@ -74,28 +107,37 @@ async function silentCell(): Promise<{ target: SandboxTarget; open: () => number
         .resume(),
     );
   });
-  server.listen(cellPort, target.ip);
+  server.listen(cellPort, target.podIp);
   await once(server, "listening");
   return { target, open: () => connections.size, close: () => server.close() };
 }
 
-test("a cell that takes a call and is silent fails it after its time, and is called no longer", async () => {
+it("stops calling a cell that does not respond in time", async () => {
   const clock = new ManualClock();
-  const own = cellBackend({ credentials, store: directoryStore({ root }), clock });
+  const ownCells = new CellClient(credentials.key);
+  const parts = { cells: ownCells, credentials, clock };
+  const local = cellBackend({ ...parts, store: directoryStore({ root }) });
   const server = await startS3Server();
   Object.assign(process.env, server.environment);
-  const afar = await storeAt({ driver: "s3", bucket: await server.makeBucket(), endpoint: server.endpoint });
-  const remote = cellBackend({ credentials, store: afar, clock });
+  const bucket = await storeAt({ driver: "s3", bucket: await server.makeBucket(), endpoint: server.endpoint });
+  const remote = cellBackend({ ...parts, store: bucket });
   const { target, open, close } = await silentCell();
-  const identity = anyIdentity;
-  const handle = { namespace: "contract", checkpointId: "silent-1" };
+  const name = { namespace: "contract", checkpointId: "silent-1" };
   const contents: Contents = ["memory", "filesystem"];
-  const manifestDigest = `sha256:${"0".repeat(64)}`;
+  const part: CheckpointPart = {
+    backend: "cell",
+    handle: `sha256:${"0".repeat(64)}`,
+    contents,
+    cutAt: new Date().toISOString(),
+    sizeBytes: 1,
+    consistency: "atomic",
+  };
+  const clone = { name, part, target, environment: {} };
   const calls = [
-    { seconds: 60, call: () => own.boot(target, identity) },
-    { seconds: 60, call: () => own.clone({ handle, manifestDigest, contents, target, identity }) },
-    { seconds: 600, call: () => remote.clone({ handle, manifestDigest, contents, target, identity }) },
-    { seconds: 600, call: () => own.cut({ source: target, handle, contents, keepRunning: true }) },
+    { seconds: 60, call: () => cellRuntime(parts).boot(target, {}) },
+    { seconds: 60, call: () => local.clone(clone) },
+    { seconds: 600, call: () => remote.clone(clone) },
+    { seconds: 600, call: () => local.capture({ source: target, name, contents, keepRunning: true }) },
   ];
   for (const { seconds, call } of calls) {
     const outcome = call().catch((error: unknown) => error);
@@ -111,12 +153,11 @@ test("a cell that takes a call and is silent fails it after its time, and is cal
     await expect.poll(open).toBe(0);
   }
   close();
-  own.close();
-  remote.close();
+  ownCells.close();
   await server.stop();
 });
 
-test("a cell that does not even take the connection is Unavailable within seconds, to be tried again", async () => {
+it("throws a retryable Unavailable within seconds for a cell that does not accept the connection", async () => {
   const ip = `127.69.${addressBlock()}.2`;
   const script = `require("net").createServer().listen({ port: ${cellPort}, host: "${ip}", backlog: 1 }, () => console.log("listens"))`;
   const child = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
@@ -124,14 +165,12 @@ test("a cell that does not even take the connection is Unavailable within second
   child.kill("SIGSTOP");
   const fillers = Array.from({ length: 4 }, () => createConnection(cellPort, ip).on("error", () => undefined));
   await once(fillers[1]!, "connect");
-  const cells = new CellClient(credentials.key);
   await expect(cells.boot({ ip, sandboxUid: "uid-full" }, { identity: anyIdentity })).rejects.toMatchObject({
     code: "Unavailable",
     retryable: true,
     message: `cannot reach the cell at ${ip}: no connection within 2 s`,
   });
   for (const filler of fillers) filler.destroy();
-  cells.close();
   child.kill("SIGKILL");
 });
 

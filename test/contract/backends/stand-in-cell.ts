@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { join } from "node:path";
 import {
@@ -47,7 +47,9 @@ export class StandInCell {
   /** Calls that changed something, in order. */
   readonly calls: string[] = [];
   identity: Identity | undefined;
-  /** What the restored checkpoint held. */
+  /** What a checkpoint of it contains. */
+  content = "";
+  /** The id of the restored checkpoint. */
   restored: string | undefined;
   onStop: (reason: string) => void = () => undefined;
   #state: CellState;
@@ -58,6 +60,7 @@ export class StandInCell {
     this.config = config;
     this.ip = ip;
     this.behaviour = behaviour;
+    this.content = `of ${config.sandbox.name}`;
     this.#state = { phase: config.start === "wait" ? "waiting" : "booting", generation: 0, ready: false };
   }
 
@@ -138,6 +141,7 @@ export class StandInCell {
   async #restore({ grant, identity }: Pick<RestoreRequest, "grant" | "identity">): Promise<CellState> {
     const session = await openForRead(grant);
     this.restored = session.manifest.checkpointId;
+    this.content = await readFile(join(session.imagePath, "checkpoint.img"), "utf8");
     await session.release();
     return this.#start(identity);
   }
@@ -167,7 +171,7 @@ export class StandInCell {
       delete this.behaviour.cutError;
       if (error !== undefined) throw error;
       const session = await openForWrite(grant);
-      await writeFile(join(session.stagingPath, "checkpoint.img"), `of ${this.config.sandbox.name}`);
+      await writeFile(join(session.stagingPath, "checkpoint.img"), this.content);
       const cutAt = new Date().toISOString();
       const published = await session.publish({
         contents,

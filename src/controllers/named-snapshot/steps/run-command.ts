@@ -1,4 +1,4 @@
-import type { SandboxGuest } from "../../../backends/sandbox-access.ts";
+import type { SandboxGuest } from "../../../backends/runtime.ts";
 import { type Clock, delay } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { LogTail } from "./log-tail.ts";

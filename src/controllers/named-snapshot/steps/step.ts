@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import type { CellPodOptions } from "../../../api/cell/cell-pod.ts";
 import { actionOf, type CopyStep, type RecipeStep } from "../../../api/recipe/recipe.ts";
-import type { SandboxGuest } from "../../../backends/sandbox-access.ts";
+import type { SandboxGuest } from "../../../backends/runtime.ts";
 import type { Clock } from "../../../base/clock.ts";
 
 /** What `env`, `workdir` and `user` steps have set for the steps that follow. */

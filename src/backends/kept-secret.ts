@@ -1,11 +1,11 @@
 import type * as z from "zod";
-import { RametError } from "../../base/errors.ts";
-import { systemNamespace } from "../../api/names/system-names.ts";
-import type { KubeClient } from "../../kube/kube-client.ts";
-import type { KubeObject } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
+import { RametError } from "../base/errors.ts";
+import { systemNamespace } from "../api/names/system-names.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
+import type { KubeObject } from "../kube/object.ts";
+import { coreResources } from "../kube/resource-ref.ts";
 
-/** A Secret of `ramet-system` that is made once and read ever after. */
+/** A Secret of `ramet-system` that is created once and never changed. */
 export interface KeptSecret<T extends KubeObject> {
   name: string;
   schema: z.ZodType<T>;
@@ -13,7 +13,7 @@ export interface KeptSecret<T extends KubeObject> {
   make: () => Record<string, string>;
 }
 
-/** Reads it, and makes it where there is none. */
+/** Reads a Secret. Creates it if it does not exist. */
 export async function keptSecret<T extends KubeObject>(
   client: KubeClient,
   { name, schema, make }: KeptSecret<T>,
@@ -24,12 +24,12 @@ export async function keptSecret<T extends KubeObject>(
   const found = await secrets.find(at, { signal });
   if (found !== undefined) return found;
   await createSystemNamespace(client, signal);
-  // Whoever could change a key could not speak to running cells any more.
+  // A changed key would cut the controllers off from running cells.
   const secret = { apiVersion: "v1", kind: "Secret", metadata: at, immutable: true, data: make() };
   try {
     return await secrets.create(secret, { signal });
   } catch (error) {
-    // Another controller was faster: its key is the cluster's.
+    // Another controller created it first.
     if (RametError.from(error).code !== "AlreadyExists") throw error;
     return secrets.get(at, { signal });
   }

@@ -1,0 +1,101 @@
+import type { CheckpointPart, PartContents } from "../api/kinds/checkpoint.ts";
+import type { Contents } from "../api/schema/contents.ts";
+import { RametError } from "../base/errors.ts";
+import { type Log, silentLog } from "../base/log.ts";
+import type { Backend, Probe } from "./backend.ts";
+import type { SandboxRef } from "./runtime.ts";
+
+/** Which backend captures which contents, as one part or several. */
+export interface PartPlan {
+  backend: Backend;
+  contents: PartContents;
+}
+
+/** The backends of this installation, by name. Each is probed at the start, and again while it does not work. */
+export class Backends {
+  readonly #byName: ReadonlyMap<string, Backend>;
+  readonly #probes = new Map<string, Promise<Probe>>();
+
+  constructor(backends: readonly Backend[], log: Log = silentLog) {
+    this.#byName = new Map(backends.map((backend) => [backend.name, backend]));
+    for (const backend of backends) {
+      void this.#probe(backend).then(({ problem }) => {
+        if (problem === undefined) return;
+        log.warn({ backend: backend.name, error: problem.describe() }, "backend does not work");
+      });
+    }
+  }
+
+  all(): Backend[] {
+    return [...this.#byName.values()];
+  }
+
+  /** @throws RametError `BackendMissing` */
+  get(name: string): Backend {
+    const backend = this.#byName.get(name);
+    if (backend !== undefined) return backend;
+    const known = [...this.#byName.keys()].join(", ");
+    throw new RametError(
+      "BackendMissing",
+      `no backend ${name} is installed here: the installed backends are ${known}`,
+      {
+        hint: `Install the backend ${name}, or use a checkpoint without it`,
+      },
+    );
+  }
+
+  /**
+   * The backend of each part, in the order of a restore.
+   * @throws RametError `BackendMissing` for a part whose backend is not installed
+   */
+  forParts(parts: readonly CheckpointPart[]): { backend: Backend; part: CheckpointPart }[] {
+    return inOrder(parts).map((part) => ({ backend: this.get(part.backend), part }));
+  }
+
+  /**
+   * Chooses the backends that capture a sandbox, in the order of the capture: volumes first. A backend that captures all of
+   * `contents` in one part is preferred. Volumes are captured where a backend can do that.
+   * @throws RametError the problem of a backend that does not work here; `BackendMissing` if none captures the contents
+   */
+  async forContents(contents: Contents, { claims }: Pick<SandboxRef, "claims">): Promise<PartPlan[]> {
+    const probed = await Promise.all(
+      this.all().map(async (backend) => ({ backend, ...(await this.#working(backend)) })),
+    );
+    const whole = probed.find((one) => one.contents.some((offered) => isSame(offered, contents)));
+    if (whole === undefined) {
+      const problem = probed.find((one) => one.problem !== undefined)?.problem;
+      throw problem ?? uncapturable(contents);
+    }
+    const volumes = probed.find((one) => one.contents.some((offered) => isSame(offered, ["volumes"])));
+    const plans: PartPlan[] = [{ backend: whole.backend, contents }];
+    if (claims.length > 0 && volumes !== undefined) plans.unshift({ backend: volumes.backend, contents: ["volumes"] });
+    return plans;
+  }
+
+  #probe(backend: Backend): Promise<Probe> {
+    const probe = backend.probe().catch((thrown: unknown) => ({ contents: [], problem: RametError.from(thrown) }));
+    this.#probes.set(backend.name, probe);
+    return probe;
+  }
+
+  async #working(backend: Backend): Promise<Probe> {
+    const before = await this.#probes.get(backend.name);
+    return before === undefined || before.problem !== undefined ? this.#probe(backend) : before;
+  }
+}
+
+/** The part with files starts the sandbox, so it is the last one to be restored. */
+function inOrder(parts: readonly CheckpointPart[]): CheckpointPart[] {
+  const starts = ({ contents }: CheckpointPart): number => Number(contents.includes("filesystem"));
+  return parts.toSorted((a, b) => starts(a) - starts(b));
+}
+
+function isSame(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((content) => b.includes(content));
+}
+
+function uncapturable(contents: Contents): RametError {
+  return new RametError("BackendMissing", `no backend captures ${contents.join(" and ")} here`, {
+    hint: "Request other persistentContents",
+  });
+}

@@ -1,0 +1,151 @@
+import { comparedParts } from "../api/cell/restore-spec.ts";
+import type { CheckpointResult, RestoreResult } from "../api/cell/cell-api.ts";
+import { Contents } from "../api/schema/contents.ts";
+import type { Grant } from "../api/cell/grant.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
+import { type Deadline, within } from "../base/within.ts";
+import type { CellClient } from "../cell/client/cell-client.ts";
+import type { CheckpointStore } from "../store/checkpoint-store.ts";
+import { type Manifest, sizeOf } from "../store/manifest.ts";
+import type { Backend, Capture, CheckpointName, CloneRequest, Started } from "./backend.ts";
+import type { CellCredentials } from "./cell-credentials.ts";
+import { cellAddress, startDeadline, startOf, identityOf } from "./cell-runtime.ts";
+
+export interface CellBackendOptions {
+  cells: CellClient;
+  credentials: Pick<CellCredentials, "guestToken">;
+  store: CheckpointStore;
+  /** How long a cell may use a grant. @default 600000 */
+  grantMilliseconds?: number;
+  clock?: Clock;
+}
+
+/** A restore holds open files longer than its grant is valid, so a sweep leaves data alone for this many grant lifetimes. */
+const sweepMargin = 6;
+
+/** For a terabyte from a slow disk. */
+const loadMilliseconds = 3_600_000;
+
+/** Captures memory and files with gVisor, in the sandbox's own cell, into Ramet's store. The handle is the manifest's digest. */
+export function cellBackend(options: CellBackendOptions): Backend {
+  const { cells, credentials, store, grantMilliseconds = 600_000, clock = systemClock } = options;
+
+  /** A checkpoint in a bucket is downloaded first, which may take as long as its grant is valid. */
+  function restoreDeadline({ driver }: Grant): Deadline {
+    const deadline = startDeadline(clock, "The restore");
+    return driver === "objects" ? { ...deadline, milliseconds: grantMilliseconds } : deadline;
+  }
+
+  async function published(name: CheckpointName): Promise<Capture | undefined> {
+    const found = await store.find(name);
+    if (found === undefined) return undefined;
+    const manifest = await store.manifest({ ...name, digest: found.manifestDigest });
+    return captureOf(manifest, found.manifestDigest);
+  }
+
+  /** A grant to read the part, and the body of the request to the cell. */
+  async function restoreRequest({ name, part, target, environment }: CloneRequest) {
+    const { handle: manifestDigest } = part;
+    const grant = await store.grantRead({ ...name, manifestDigest, ttlMilliseconds: grantMilliseconds });
+    return { grant, identity: identityOf(target, environment, credentials), contents: Contents.parse(part.contents) };
+  }
+
+  return {
+    name: "cell",
+    async probe() {
+      const { problem } = await store.probe();
+      if (problem !== undefined) return { contents: [], problem };
+      return { contents: [["memory", "filesystem"], ["filesystem"]] };
+    },
+    async capture({ source, name, contents, keepRunning, signal: given }) {
+      const grant = await store.grantWrite({ ...name, ttlMilliseconds: grantMilliseconds });
+      // An earlier attempt may have completed after its controller stopped.
+      const earlier = await published(name);
+      if (earlier !== undefined) return earlier;
+      const deadline = {
+        clock,
+        milliseconds: grantMilliseconds,
+        what: "The checkpoint",
+        hint: captureHint,
+        signal: given,
+      };
+      const request = { grant, contents: Contents.parse(contents), keepRunning };
+      const result = await within(deadline, (signal) => cells.checkpoint(cellAddress(source), request, signal));
+      const manifest = await store.manifest({ ...name, digest: result.manifestDigest });
+      return captureOf(manifest, result.manifestDigest, result);
+    },
+    async whenReady(name) {
+      const capture = await published(name);
+      if (capture !== undefined) return capture;
+      throw new RametError(
+        "CheckpointLost",
+        `cannot use checkpoint ${name.namespace}/${name.checkpointId}: it is not in the store`,
+        { hint: "Delete the Checkpoint, and create another one" },
+      );
+    },
+    async clone(request) {
+      const body = await restoreRequest(request);
+      const restore = (signal: AbortSignal) => cells.restore(cellAddress(request.target), body, signal);
+      return started(await within(restoreDeadline(body.grant), restore));
+    },
+    async restoreInPlace({ request: id, ...request }) {
+      const body = { ...(await restoreRequest(request)), request: id };
+      const restore = (signal: AbortSignal) => cells.restoreInPlace(cellAddress(request.target), body, signal);
+      return started(await within(restoreDeadline(body.grant), restore));
+    },
+    async untilLoaded(target) {
+      const deadline = { ...startDeadline(clock, "Loading the memory"), milliseconds: loadMilliseconds };
+      await within(deadline, (signal) => cells.untilLoaded(cellAddress(target), signal));
+    },
+    async remove(name) {
+      await store.remove(name);
+    },
+    async sweep(liveness, signal) {
+      const olderThanMilliseconds = sweepMargin * grantMilliseconds;
+      const report = await store.sweep({ standing: liveness, olderThanMilliseconds, signal });
+      const { removedCheckpoints: checkpoints, removedRests: orphans, removedContents: contents } = report;
+      return { checkpoints, orphans, contents, freedBytes: report.freedBytes, foreign: report.foreign };
+    },
+  };
+}
+
+function started({ state, phases }: RestoreResult): Started {
+  return { ...startOf(state), phases };
+}
+
+const captureHint =
+  "The sandbox still exists; check with ramet sandbox exec whether it responds, then create another Checkpoint";
+
+/** A manifest as a capture, with the measurements of the call that wrote it, if known. */
+function captureOf(manifest: Manifest, manifestDigest: string, measured?: CheckpointResult): Capture {
+  const { contents, cutAt, engine, templateDigest, image, consistency } = manifest;
+  return {
+    parts: [
+      {
+        backend: "cell",
+        handle: manifestDigest,
+        contents,
+        cutAt,
+        ...(measured && { readyAt: measured.readyAt }),
+        sizeBytes: sizeOf(manifest),
+        consistency,
+        needs: {
+          architecture: engine.architecture,
+          engine: engine.version,
+          platform: engine.platform,
+          ...(engine.cpuFeatures && { cpuFeatures: engine.cpuFeatures }),
+        },
+      },
+    ],
+    isDurable: true,
+    details: {
+      templateDigest,
+      // From the manifest of what ran: the template may have changed since.
+      template: comparedParts(manifest.container),
+      image: image.name,
+      ...(image.digest !== undefined && { imageDigest: image.digest }),
+      ...(measured && { pausedMilliseconds: measured.pausedMilliseconds, phases: measured.phases }),
+    },
+  };
+}

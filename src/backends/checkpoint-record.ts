@@ -1,0 +1,61 @@
+import type { CheckpointPart, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
+import { Contents } from "../api/schema/contents.ts";
+import type { CaptureDetails } from "./backend.ts";
+
+/** What `status.ramet` of a Checkpoint keeps once all parts are durable. */
+export type CheckpointRecord = Omit<RametCheckpointStatus, "parts"> & { parts: CheckpointPart[] };
+
+/** Describes a checkpoint by its parts. The fields beside `parts` are a summary of them, for people and for older readers. */
+export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetails): CheckpointRecord {
+  const main = parts.find(({ contents }) => contents.includes("filesystem")) ?? parts[0];
+  const readyTimes = parts.flatMap(({ readyAt }) => readyAt ?? []).sort();
+  const readyAt = readyTimes.length === parts.length ? readyTimes.at(-1) : undefined;
+  const { templateDigest, template, image, imageDigest, pausedMilliseconds, phases } = details;
+  return {
+    parts,
+    sizeBytes: parts.reduce((sum, part) => sum + part.sizeBytes, 0),
+    ...(main && summary(main)),
+    ...(readyAt !== undefined && { readyAt }),
+    ...(pausedMilliseconds !== undefined && { pausedMilliseconds }),
+    ...(templateDigest !== undefined && { templateDigest }),
+    ...(template && { template }),
+    ...(image !== undefined && { image }),
+    ...(imageDigest !== undefined && { imageDigest }),
+    ...(phases && { phases }),
+  };
+}
+
+function summary(part: CheckpointPart): Omit<RametCheckpointStatus, "parts"> {
+  const { backend, handle, contents, cutAt, consistency, needs } = part;
+  const own = Contents.safeParse(contents);
+  return {
+    backend,
+    ...(own.success && { contents: own.data }),
+    ...(backend === "cell" && { manifestDigest: handle }),
+    cutAt,
+    consistency,
+    ...(needs && { needs }),
+  };
+}
+
+/**
+ * The parts of a recorded checkpoint. A record of an earlier release has only the summary, which describes its one part.
+ * Undefined: there is no record of any data.
+ */
+export function partsOf(record: RametCheckpointStatus | undefined): CheckpointPart[] | undefined {
+  if (record === undefined) return undefined;
+  if (record.parts !== undefined && record.parts.length > 0) return record.parts;
+  const { manifestDigest: handle, contents } = record;
+  return handle === undefined || contents === undefined ? undefined : [{ ...summarized(record), handle, contents }];
+}
+
+function summarized({ backend, sizeBytes, cutAt, readyAt, consistency, needs }: RametCheckpointStatus) {
+  return {
+    backend: backend ?? "cell",
+    sizeBytes: sizeBytes ?? 0,
+    cutAt: cutAt ?? "",
+    consistency: consistency ?? "atomic",
+    ...(readyAt !== undefined && { readyAt }),
+    ...(needs && { needs }),
+  };
+}
