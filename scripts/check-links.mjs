@@ -50,11 +50,8 @@ function anchorsOf(page) {
   return anchors;
 }
 
-/** Generated pages are left out: their cells come from doc comments. */
 function longCells(page) {
-  const lines = linesOf(page);
-  if (lines[0]?.text.startsWith("<!-- Made by")) return [];
-  return lines
+  return linesOf(page)
     .filter(({ text }) => text.startsWith("|"))
     .flatMap(({ text, number }) =>
       text

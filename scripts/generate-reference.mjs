@@ -41,20 +41,18 @@ if (process.argv.includes("--check")) {
 } else for (const name of others) await rm(join(directory, name));
 
 function renderIndex() {
-  const rows = [...resources].map(({ name, doc }) => `| [${name}](${pageOf(name)}) | ${cell(firstSentence(doc))} |`);
+  const items = [...resources].map(({ name, doc }) => `- [${name}](${pageOf(name)}): ${firstSentence(doc)}`);
   return `${made("components/")}
 
-# Reference
+# Pulumi resources
 
-What a program can import from \`ramet\`. [Pulumi programs](../tasks/pulumi.md) says how it is used.
+What a program can import from \`ramet\`. [Declare it with Pulumi](../tasks/pulumi.md) shows how it is used.
 
-| resource | is |
-| --- | --- |
-${rows.join("\n")}
+${items.join("\n")}
 
 The steps of a recipe are made by [functions](recipe.md): ${callables.map(({ name }) => `\`${name}\``).join(", ")}.
 
-Arguments may be values, or outputs of other resources. Those that are marked _plain_ must be values that the program knows.
+Arguments are values or outputs of other resources. Those that are marked _plain_ must be values that the program knows.
 `;
 }
 
@@ -73,11 +71,11 @@ Type token: \`${token}\`.
 
 ## Arguments
 
-${fieldsTable(args)}
+${fieldList(args)}
 
 ## Outputs
 
-${fieldsTable(outputs, { areOutputs: true })}
+${fieldList(outputs, { areOutputs: true })}
 
 ${typeSections(named, new Set([`${name}Args`]))}`;
 }
@@ -106,36 +104,33 @@ function typeSections(names, done) {
       const type = types.get(name);
       if (type === undefined || done.has(name) || name === "RecipeStepArgs") return "";
       done.add(name);
-      const body = type.fields === undefined ? `\`\`\`ts\n${type.text}\n\`\`\`` : fieldsTable(type.fields);
+      const body = type.fields === undefined ? `\`\`\`ts\n${type.text}\n\`\`\`` : fieldList(type.fields);
       return `## ${name}\n\n${type.doc}\n\n${body}\n\n${typeSections(type.types, done)}`;
     })
     .join("");
 }
 
-function fieldsTable(fields, { areOutputs = false } = {}) {
+/** A list instead of a table: descriptions are sentences, which no table cell holds readably. */
+function fieldList(fields, { areOutputs = false } = {}) {
   if (fields.length === 0) return "None.\n";
-  const hasDefaults = fields.some((field) => field.default !== undefined);
-  const rows = fields.map(({ name, type, optional, isPlain, doc, default: standard }) => {
-    const mark = optional || areOutputs ? "" : " (required)";
-    const plain = isPlain && !areOutputs && !namesResource(type) ? ", _plain_" : "";
-    const cells = [
-      `\`${name}\`${mark}`,
-      `${typeCell(type)}${plain}`,
-      ...(hasDefaults ? [cell(standard ?? "")] : []),
-      cell(doc),
+  const items = fields.map(({ name, type, optional, isPlain, doc, default: standard }) => {
+    const notes = [
+      typeText(type),
+      ...(optional || areOutputs ? [] : ["**required**"]),
+      ...(isPlain && !areOutputs && !namesResource(type) ? ["_plain_"] : []),
+      ...(standard === undefined ? [] : [`default: ${standard}`]),
     ];
-    return `| ${cells.join(" | ")} |`;
+    return `- **\`${name}\`**: ${notes.join(", ")}${doc === "" ? "" : `\\\n  ${doc}`}`;
   });
-  const headings = ["name", "type", ...(hasDefaults ? ["default"] : []), ""];
-  return `| ${headings.join(" | ")} |\n|${" --- |".repeat(headings.length)}\n${rows.join("\n")}\n`;
+  return `${items.join("\n")}\n`;
 }
 
 /** A resource's name leads to its page. */
-function typeCell(type) {
+function typeText(type) {
   const links = namesIn(type)
     .filter((name) => namesResource(name) || name === "RecipeStepArgs")
     .map((name) => ` ([${name === "RecipeStepArgs" ? "steps" : name}](${pageOf(name)}))`);
-  return `\`${cell(type)}\`${links.join("")}`;
+  return `\`${type}\`${links.join("")}`;
 }
 
 function namesResource(type) {
@@ -144,10 +139,6 @@ function namesResource(type) {
 
 function namesIn(type) {
   return type.split(" | ").map((part) => part.replace(/\[\]$/, ""));
-}
-
-function cell(text) {
-  return text.replaceAll("|", "\\|");
 }
 
 function firstSentence(doc) {
