@@ -1,35 +1,32 @@
-import { Counter, Histogram, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
 import type { ErrorCode } from "../base/error-codes.ts";
+import { MetricGroup } from "../kube/metric-group.ts";
 
-/** What is counted of claims. */
 export interface ClaimMetrics {
   claimed: (kind: "hot" | "cold", milliseconds: number) => void;
-  /** A candidate was somebody else's by then. */
+  /** Another client claimed the chosen sandbox first. */
   conflicted: () => void;
   failed: (code: ErrorCode) => void;
-  /** Takes all of them out of the registry: another leader's may come. */
+  /** Removes the metrics from the registry. */
   close: () => void;
 }
 
 export function claimMetrics(registry: Registry): ClaimMetrics {
-  const registers = [registry];
-  const seconds = new Histogram({
-    name: names[0],
-    help: "From the wish for one sandbox until it was claimed, waiting included; of a cold one, until it was created.",
+  const group = new MetricGroup(registry);
+  const seconds = group.histogram({
+    name: "ramet_claim_seconds",
+    help: "Time to claim one sandbox in seconds, including the wait for a ready one; for kind=cold, time to create it.",
     labelNames: ["kind"],
-    buckets,
-    registers,
+    buckets: [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60],
   });
-  const conflicts = new Counter({
-    name: names[1],
-    help: "Candidates that were somebody else's by the time of the write.",
-    registers,
+  const conflicts = group.counter({
+    name: "ramet_claim_conflicts_total",
+    help: "Claim writes that lost to another client's claim of the same sandbox.",
   });
-  const failures = new Counter({
-    name: names[2],
-    help: "Wishes for one sandbox that came to nothing, by the error's code.",
+  const failures = group.counter({
+    name: "ramet_claim_failures_total",
+    help: "Failed claims of one sandbox, by error code.",
     labelNames: ["code"],
-    registers,
   });
   return {
     claimed: (kind, milliseconds) => {
@@ -42,10 +39,7 @@ export function claimMetrics(registry: Registry): ClaimMetrics {
       failures.inc({ code });
     },
     close: () => {
-      for (const name of names) registry.removeSingleMetric(name);
+      group.close();
     },
   };
 }
-
-const names = ["ramet_claim_seconds", "ramet_claim_conflicts_total", "ramet_claim_failures_total"] as const;
-const buckets = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60];

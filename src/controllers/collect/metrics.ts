@@ -1,30 +1,27 @@
-import { Counter, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
+import { MetricGroup } from "../../kube/metric-group.ts";
 import type { Garbage } from "./garbage.ts";
 
-/** What is counted of the collector. */
 export interface CollectionMetrics {
   collected: (garbage: Garbage) => void;
   failed: () => void;
 }
 
 export function collectionMetrics(registry: Registry): CollectionMetrics {
-  const registers = [registry];
-  const objects = new Counter({
+  const group = new MetricGroup(registry);
+  const objects = group.counter({
     name: "ramet_garbage_collected_total",
-    help: "Objects that the collector deleted, by why: StepCache, UnusedTemplate or OwnerGone.",
+    help: "Objects deleted by the garbage collector, by cause: StepCache, UnusedTemplate or OwnerGone.",
     labelNames: ["garbage"],
-    registers,
   });
-  const bytes = new Counter({
+  const bytes = group.counter({
     name: "ramet_garbage_collected_bytes_total",
-    help: "Sizes of the Checkpoints among them, as captured. The store frees less where content is shared.",
+    help: "Total size of the deleted Checkpoints when they were captured. The store frees less if content is shared.",
     labelNames: ["garbage"],
-    registers,
   });
-  const failures = new Counter({
+  const failures = group.counter({
     name: "ramet_garbage_failures_total",
-    help: "Collections that did not come to their end; the next one is tried as usual.",
-    registers,
+    help: "Garbage collections that failed. The next collection runs at the usual interval.",
   });
   return {
     collected: ({ garbage, bytes: freed = 0 }) => {

@@ -49,7 +49,7 @@ export async function reconcileSnapshot(key: string, dependencies: SnapshotDepen
   const { status } = plan;
   if (status !== undefined && !plan.actions.some((action) => action.do === "removeFinalizer")) {
     await ownWrites.write(snapshot, () => statuses.write(snapshot, status));
-    dependencies.counted?.moved(snapshot.status, status);
+    dependencies.counted?.statusChanged(snapshot.status, status);
   }
   for (const transition of plan.transitions ?? []) events.record(snapshot, transition);
   for (const action of plan.afterStatus ?? []) await applyAction(snapshot, action, dependencies);

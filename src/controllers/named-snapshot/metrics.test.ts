@@ -1,5 +1,5 @@
 import { Registry } from "prom-client";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import { snapshotMetrics } from "./metrics.ts";
 
@@ -7,7 +7,7 @@ const digest = `sha256:${"0".repeat(64)}`;
 const step = { digest, step: "run a", state: "Succeeded", cached: false, milliseconds: 2_000 };
 const build = { digest, startedAt: "2030-01-01T00:00:00Z", attempt: 1, builderUid: "u" };
 
-test("each step, build and version is counted once, however often a status is written", async () => {
+it("counts each step, build and version once, however often a status is written", async () => {
   const registry = new Registry();
   const metrics = snapshotMetrics(registry);
   const adopted: NamedSnapshotStatus = {
@@ -36,7 +36,8 @@ test("each step, build and version is counted once, however often a status is wr
     { ...built, version: 2, latestVersion: 2 },
     { ...built, latestVersion: 2 },
   ];
-  for (const [index, after] of statuses.entries()) if (after !== undefined) metrics.moved(statuses[index - 1], after);
+  for (const [index, after] of statuses.entries())
+    if (after !== undefined) metrics.statusChanged(statuses[index - 1], after);
   const text = await registry.metrics();
   expect(text).toContain('ramet_snapshot_build_seconds_sum{result="built"} 5');
   expect(text).toContain('ramet_snapshot_build_seconds_count{result="built"} 1');

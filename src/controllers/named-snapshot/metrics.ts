@@ -1,43 +1,39 @@
-import { Counter, Histogram, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
 import type { NamedSnapshotStatus, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
+import { MetricGroup } from "../../kube/metric-group.ts";
 
-/** What is counted of named snapshots. */
 export interface SnapshotMetrics {
-  /** Counts what a status says that the one before did not. */
-  moved: (before: NamedSnapshotStatus | undefined, after: NamedSnapshotStatus) => void;
-  /** Takes all of them out of the registry: another leader's may come. */
+  /** Counts the differences between two successive statuses. */
+  statusChanged: (before: NamedSnapshotStatus | undefined, after: NamedSnapshotStatus) => void;
+  /** Removes the metrics from the registry. */
   close: () => void;
 }
 
 export function snapshotMetrics(registry: Registry): SnapshotMetrics {
-  const registers = [registry];
-  const builds = new Histogram({
-    name: names[0],
-    help: "From the beginning of a build to its end, by how it ended: built or failed.",
+  const group = new MetricGroup(registry);
+  const builds = group.histogram({
+    name: "ramet_snapshot_build_seconds",
+    help: "Duration of builds in seconds, by result: built or failed.",
     labelNames: ["result"],
     buckets: [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600],
-    registers,
   });
-  const steps = new Histogram({
-    name: names[1],
-    help: "How long the steps of recipes took that were run, by how they ended: Succeeded or Failed.",
+  const steps = group.histogram({
+    name: "ramet_snapshot_step_seconds",
+    help: "Duration of recipe steps in seconds, without cached steps, by result: Succeeded or Failed.",
     labelNames: ["result"],
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900],
-    registers,
   });
-  const cached = new Counter({
-    name: names[2],
-    help: "Steps of recipes whose end was restored and not run.",
-    registers,
+  const cached = group.counter({
+    name: "ramet_snapshot_cached_steps_total",
+    help: "Recipe steps that were restored from the cache instead of run.",
   });
-  const served = new Counter({
-    name: names[3],
-    help: "Versions that began to serve, by why: built, or kept (rolled back or pinned).",
+  const served = group.counter({
+    name: "ramet_snapshot_versions_served_total",
+    help: "Versions that became the current version, by reason: built, or kept (rolled back or pinned).",
     labelNames: ["why"],
-    registers,
   });
   return {
-    moved: (before = {}, after) => {
+    statusChanged: (before = {}, after) => {
       const end = endedBuild(before, after);
       if (end !== undefined) builds.observe({ result: end.result }, end.seconds);
       for (const { state, milliseconds = 0 } of endedSteps(before, after)) {
@@ -49,7 +45,7 @@ export function snapshotMetrics(registry: Registry): SnapshotMetrics {
       }
     },
     close: () => {
-      for (const name of names) registry.removeSingleMetric(name);
+      group.close();
     },
   };
 }
@@ -65,15 +61,8 @@ function endedSteps(before: NamedSnapshotStatus, { steps = [] }: NamedSnapshotSt
   return steps.filter(({ cached, milliseconds }, index) => !cached && milliseconds !== undefined && !wasKnown(index));
 }
 
-/** They are known as soon as the builder runs. */
+/** The cached steps of a build, counted when its builder starts to run. */
 function restoredSteps(before: NamedSnapshotStatus, { build, steps = [] }: NamedSnapshotStatus): number {
   const isAdopted = build?.builderUid !== undefined && build.builderUid !== before.build?.builderUid;
   return isAdopted ? steps.filter(({ cached }) => cached).length : 0;
 }
-
-const names = [
-  "ramet_snapshot_build_seconds",
-  "ramet_snapshot_step_seconds",
-  "ramet_snapshot_cached_steps_total",
-  "ramet_snapshot_versions_served_total",
-] as const;

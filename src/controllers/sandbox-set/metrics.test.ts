@@ -27,7 +27,7 @@ const sandbox = (name: string, status: SandboxStatus) =>
     metadata: { ...meta(name), ownerReferences: [owner] },
   });
 
-it("tells how large each pool is now, and what was made and given up", async () => {
+it("reports the current size of each pool, and counts created and deleted sandboxes", async () => {
   const client = new KubeClient(explicitConnection({ server: "https://127.0.0.1:1" }));
   const informers = createInformers(client, silentLog);
   const registry = new Registry();

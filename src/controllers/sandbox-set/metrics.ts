@@ -1,54 +1,41 @@
-import { Counter, Gauge, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import { MetricGroup } from "../../kube/metric-group.ts";
 import { keyOf, type ObjectName } from "../../kube/object.ts";
 import type { Cache } from "../common/cache.ts";
 import type { Informers } from "../common/resources.ts";
 import { memberOf } from "./pool.ts";
 
-/** What is counted of sets. The sizes of the pools are read from the cache when somebody asks for them. */
+/** Metrics of sets. The pool sizes are read from the cache on each scrape. */
 export interface SetMetrics {
   created: (set: ObjectName) => void;
   deleted: (set: ObjectName, why: "scaleDown" | "update" | "dead" | "victim" | "setGone") => void;
-  /** Takes all of them out of the registry: another leader's may come. */
+  /** Removes the metrics from the registry. */
   close: () => void;
 }
 
 export function setMetrics(registry: Registry, informers: Informers, cache: Cache): SetMetrics {
-  const registers = [registry];
-  const labelNames = ["namespace", "name"];
-  const created = new Counter({
+  const group = new MetricGroup(registry);
+  const created = group.counter({
     name: "ramet_sandboxset_sandboxes_created_total",
-    help: "Sandboxes that were made for a set.",
-    labelNames,
-    registers,
+    help: "Sandboxes created for a set.",
+    labelNames: ["namespace", "name"],
   });
-  const deleted = new Counter({
+  const deleted = group.counter({
     name: "ramet_sandboxset_sandboxes_deleted_total",
-    help: "Sandboxes that a set gave up, by why: scaleDown, update, dead, victim (of a controller that died), setGone.",
-    labelNames: [...labelNames, "why"],
-    registers,
+    help:
+      "Sandboxes deleted by their set, by reason: scaleDown, update, dead (ended), " +
+      "victim (locked by a controller that stopped before deleting it), setGone.",
+    labelNames: ["namespace", "name", "why"],
   });
-  const gauges = gaugeTexts.map(
-    ([name, help, count]) =>
-      new Gauge({
-        name,
-        help,
-        labelNames,
-        registers,
-        collect() {
-          this.reset();
-          for (const set of informers.sets.store.list()) {
-            const { namespace, name: setName } = set.metadata;
-            this.set({ namespace, name: setName }, count(set, statesOf(set, cache)));
-          }
-        },
-      }),
-  );
-  const names = [
-    "ramet_sandboxset_sandboxes_created_total",
-    "ramet_sandboxset_sandboxes_deleted_total",
-    ...gaugeTexts.map(([name]) => name),
-  ];
+  for (const { name, help, count } of gauges) {
+    group.gauge({ name, help, labelNames: ["namespace", "name"] }, (gauge) => {
+      for (const set of informers.sets.store.list()) {
+        const { namespace, name: setName } = set.metadata;
+        gauge.set({ namespace, name: setName }, count(set, statesOf(set, cache)));
+      }
+    });
+  }
   return {
     created: ({ namespace = "", name }) => {
       created.inc({ namespace, name });
@@ -57,36 +44,41 @@ export function setMetrics(registry: Registry, informers: Informers, cache: Cach
       deleted.inc({ namespace, name, why });
     },
     close: () => {
-      for (const gauge of gauges) gauge.reset();
-      for (const name of names) registry.removeSingleMetric(name);
+      group.close();
     },
   };
 }
 
 type States = Record<"creating" | "available", number>;
 
-const gaugeTexts = [
-  [
-    "ramet_sandboxset_desired_replicas",
-    "How many unclaimed sandboxes a set is to hold.",
-    ({ spec }: SandboxSet) => spec.replicas,
-  ],
-  [
-    "ramet_sandboxset_replicas",
-    "How many it holds, available or not.",
-    (_: SandboxSet, { creating, available }: States) => creating + available,
-  ],
-  [
-    "ramet_sandboxset_available_replicas",
-    "How many of them can be claimed at once.",
-    (_: SandboxSet, { available }: States) => available,
-  ],
-  [
-    "ramet_sandboxset_creating_replicas",
-    "How many of them are not ready.",
-    (_: SandboxSet, { creating }: States) => creating,
-  ],
-] as const;
+interface PoolGauge {
+  name: string;
+  help: string;
+  count: (set: SandboxSet, states: States) => number;
+}
+
+const gauges: PoolGauge[] = [
+  {
+    name: "ramet_sandboxset_desired_replicas",
+    help: "Number of unclaimed sandboxes that the set asks for.",
+    count: ({ spec }) => spec.replicas,
+  },
+  {
+    name: "ramet_sandboxset_replicas",
+    help: "Number of unclaimed sandboxes, ready or not.",
+    count: (_, { creating, available }) => creating + available,
+  },
+  {
+    name: "ramet_sandboxset_available_replicas",
+    help: "Number of unclaimed sandboxes that are ready to be claimed.",
+    count: (_, { available }) => available,
+  },
+  {
+    name: "ramet_sandboxset_creating_replicas",
+    help: "Number of unclaimed sandboxes that are not ready.",
+    count: (_, { creating }) => creating,
+  },
+];
 
 function statesOf(set: SandboxSet, cache: Cache): States {
   const states = { creating: 0, available: 0 };
