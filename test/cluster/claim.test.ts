@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import type { RametError } from "../../src/base/errors.ts";
 import { openClaimWorld, type ClaimWorld } from "./claim-world.ts";
 import type { Claimer } from "./claimer.ts";
 
-/** Claiming on a real API server. The sandboxes are stand-ins that nothing runs in: who gets which is what is proven. */
+/** Claiming on a real API server with stand-in sandboxes, in which nothing runs. Proves which claimer gets which sandbox. */
 let world: ClaimWorld;
 let claimers: Claimer[];
 let number = 0;
@@ -21,7 +21,7 @@ const newNamespace = () => `c${++number}`;
 const nameOf = ({ sandbox }: Awaited<ReturnType<Claimer["claim"]>>) => sandbox.metadata.name;
 const codeOf = (error: unknown) => (error as RametError).code;
 
-test("a claim is one write: lock, owner, time and label are there, the set's owner reference and nothing else is gone", async () => {
+it("claims a sandbox in one write that sets lock, owner, time and labels, and removes only the set's owner reference", async () => {
   const namespace = newNamespace();
   const [before] = await world.stock(namespace, 1, { mine: "stays" });
   const [claimer] = claimers;
@@ -57,31 +57,34 @@ test("a claim is one write: lock, owner, time and label are there, the set's own
   expect(sandbox.spec.shutdownTime).toBe("2036-01-01T00:00:00Z");
 });
 
-test("whatever number of claimers in however many processes: nobody gets what another got, and all that is there is given", async () => {
+it("gives each ready sandbox to exactly one of any number of claimers in several processes", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 1, max: 12 }),
       fc.array(fc.integer({ min: 0, max: 2 }), { minLength: 1, maxLength: 24 }),
-      async (stocked, wishes) => {
+      async (stocked, requests) => {
         const namespace = newNamespace();
         await world.stock(namespace, stocked);
         await Promise.all(claimers.map((claimer) => claimer.stocked(namespace, stocked)));
         const enough = new AbortController();
         const names: string[] = [];
         const refused: string[] = [];
-        const outcomes = wishes.map((process) =>
+        const outcomes = requests.map((process) =>
           claimers[process]!.claim({ namespace, timeoutMilliseconds: 60_000 }, enough.signal).then(
             (claimed) => names.push(nameOf(claimed)),
             (error: unknown) => refused.push(codeOf(error)),
           ),
         );
-        await expect.poll(() => names.length, { interval: 5 }).toBe(Math.min(stocked, wishes.length));
-        // Who got nothing goes on trying for a while.
-        await new Promise((resolve) => setTimeout(resolve, 100));
+        await expect.poll(() => names.length, { interval: 5 }).toBe(Math.min(stocked, requests.length));
+        // Another sandbox reaches a waiting claimer only after all events before it, so by then nothing was claimed twice.
+        const more = requests.length > stocked ? 1 : 0;
+        const claimed = Math.min(stocked, requests.length) + more;
+        await world.stock(namespace, more);
+        await expect.poll(() => names.length, { interval: 5 }).toBe(claimed);
         enough.abort();
         await Promise.all(outcomes);
         expect(new Set(names).size).toBe(names.length);
-        expect(names).toHaveLength(Math.min(stocked, wishes.length));
+        expect(names).toHaveLength(claimed);
         expect(refused.every((code) => code === "Canceled")).toBe(true);
         const locks = (await world.sandboxes(namespace)).flatMap(({ metadata }) => {
           const lock = metadata.annotations?.[annotations.lock];
@@ -94,7 +97,7 @@ test("whatever number of claimers in however many processes: nobody gets what an
   );
 });
 
-test("the same wish again finds the sandbox that it got, in this process and in another one", async () => {
+it("returns the first sandbox when a request is repeated, in the same process and in another one", async () => {
   const namespace = newNamespace();
   await world.stock(namespace, 3);
   await Promise.all(claimers.map((claimer) => claimer.stocked(namespace, 3)));
@@ -106,26 +109,34 @@ test("the same wish again finds the sandbox that it got, in this process and in 
   await expect(claimers[1]!.claim({ namespace, lock }).then(nameOf)).resolves.toBe(first);
 });
 
-test("who waits gets what becomes ready, in the order in which they asked", async () => {
+it("serves waiting claimers in the order in which they asked", async () => {
   const namespace = newNamespace();
   await world.stock(namespace, 0);
   const got: number[] = [];
+  const { stock } = claimers[0]!.parts;
+  const queued = vi.spyOn(stock, "untilMore");
   const waiting = [0, 1, 2].map((at) => claimers[0]!.claim({ namespace }).then(() => got.push(at)));
-  // All three stand in line, since none is in stock.
-  await new Promise((resolve) => setTimeout(resolve, 200));
+  await expect.poll(() => queued.mock.calls.length).toBe(3);
   for (let count = 1; count <= 3; count++) {
     await world.stock(namespace, 1);
     await expect.poll(() => got.length).toBe(count);
   }
   await Promise.all(waiting);
+  queued.mockRestore();
   expect(got).toEqual([0, 1, 2]);
 });
 
-test("without stock a sandbox is made that is claimed from its birth; the same wish makes it once", async () => {
+it("creates a claimed sandbox if none is ready, and only one for a repeated request", async () => {
   const namespace = newNamespace();
   await world.stock(namespace, 0);
-  const wish = { namespace, lock: randomUUID(), createOnNoStock: true, labels: { task: "7" }, environment: { A: "1" } };
-  const made = await Promise.all(claimers.map((claimer) => claimer.claim(wish)));
+  const request = {
+    namespace,
+    lock: randomUUID(),
+    createOnNoStock: true,
+    labels: { task: "7" },
+    environment: { A: "1" },
+  };
+  const made = await Promise.all(claimers.map((claimer) => claimer.claim(request)));
   expect(new Set(made.map(nameOf)).size).toBe(1);
   expect(await world.sandboxes(namespace)).toHaveLength(1);
   expect(made[0]).toMatchObject({ kind: "cold" });
@@ -138,7 +149,7 @@ test("without stock a sandbox is made that is claimed from its birth; the same w
   });
 });
 
-test("an unknown set, a reserved label, a clone asked for in the wrong place: each is refused with what to do", async () => {
+it("rejects an unknown set, a reserved label and a misplaced restore-from annotation, each with a hint", async () => {
   const namespace = newNamespace();
   await world.stock(namespace, 0);
   const claim = claimers[0]!.claim;
@@ -155,16 +166,16 @@ test("an unknown set, a reserved label, a clone asked for in the wrong place: ea
   });
 });
 
-test("a sandbox that is locked, paused, going or nobody's is never taken", async () => {
+it("never claims a sandbox that is locked, paused, being deleted or without an owner", async () => {
   const namespace = newNamespace();
-  const [locked, paused, going, stray] = await world.stock(namespace, 4);
+  const [locked, paused, deleted, orphan] = await world.stock(namespace, 4);
   const { sandboxes } = claimers[0]!.parts;
   await sandboxes.mergePatch(locked!.metadata, { metadata: { annotations: { [annotations.lock]: "x" } } });
   await sandboxes.mergePatch(paused!.metadata, { spec: { paused: true } });
-  await sandboxes.mergePatch(going!.metadata, { metadata: { finalizers: ["ramet.dev/test"] } });
-  await sandboxes.delete(going!.metadata);
-  await sandboxes.mergePatch(stray!.metadata, { metadata: { ownerReferences: [] } });
-  // From a cache that has not heard of any of this, too: then the guard of the write says no.
+  await sandboxes.mergePatch(deleted!.metadata, { metadata: { finalizers: ["ramet.dev/test"] } });
+  await sandboxes.delete(deleted!.metadata);
+  await sandboxes.mergePatch(orphan!.metadata, { metadata: { ownerReferences: [] } });
+  // A claimer whose cache does not show these changes yet is refused by the guard of its write.
   const claims = claimers.map((claimer) => claimer.claim({ namespace, timeoutMilliseconds: 1_000 }));
   const outcomes = await Promise.allSettled(claims);
   expect(outcomes.map((one) => (one.status === "rejected" ? codeOf(one.reason) : nameOf(one.value)))).toEqual([
@@ -172,5 +183,5 @@ test("a sandbox that is locked, paused, going or nobody's is never taken", async
     "Timeout",
     "Timeout",
   ]);
-  await sandboxes.mergePatch(going!.metadata, { metadata: { finalizers: null } });
+  await sandboxes.mergePatch(deleted!.metadata, { metadata: { finalizers: null } });
 });

@@ -154,7 +154,7 @@ test("events come as the program sends them, and the program hears when the clie
 });
 
 test("an answer that breaks off is not taken for a whole one", async () => {
-  await expect(asked({ path: "/broken" })).rejects.toThrow();
+  await expect(asked({ path: "/broken" })).rejects.toMatchObject({ code: "UND_ERR_SOCKET" });
 });
 
 test("a WebSocket is carried both ways, and what is said in place of one", async () => {
@@ -168,7 +168,7 @@ test("a WebSocket is carried both ways, and what is said in place of one", async
   socket.close(1000);
   await closed;
 
-  await expect(opened(new WebSocket(url))).rejects.toThrow();
+  await expect(opened(new WebSocket(url))).rejects.toThrow("the WebSocket was not opened");
   const key = { "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==" };
   const upgrade = { connection: "Upgrade", upgrade: "websocket", ...key };
   const refused = await plainly("/ws", { ...headers(), ...upgrade, "x-refuse": "yes" });

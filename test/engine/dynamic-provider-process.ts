@@ -127,12 +127,12 @@ export class DynamicProviderProcess implements ResourceProvider {
 
 type Done<T> = (error: ServiceError | null, response: T) => void;
 
-/** @throws InitError, or Error with what the provider threw */
+/** @throws InitError, or an Error with the message that the provider threw; its cause has the gRPC code */
 function answer<T>(call: (done: Done<T>) => unknown): Promise<T> {
   return new Promise((resolve, reject) => {
     call((error, response) => {
       if (error === null) resolve(response);
-      else reject(initErrorOf(error) ?? new Error(error.details));
+      else reject(initErrorOf(error) ?? new Error(error.details, { cause: error }));
     });
   });
 }

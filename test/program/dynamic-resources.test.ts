@@ -8,7 +8,7 @@ import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
-import { ProviderWorld, type Kept } from "./provider-world.ts";
+import { killed, ProviderWorld, type Kept } from "./provider-world.ts";
 
 const namespace = "default";
 const token = "correct-horse-battery-staple";
@@ -106,7 +106,7 @@ it("is replaced for another name or namespace alone, and a clone under its own n
 
 it("goes on with a clone whose process was killed, and knows when one has gone", async () => {
   killOnce(/^lost: /);
-  await expect(world.up("sandboxClone", cloneRequest("lost", "data"))).rejects.toThrow();
+  await expect(world.up("sandboxClone", cloneRequest("lost", "data"))).rejects.toMatchObject(killed);
   await world.restart();
   const { uid } = (await (await sandboxes()).get({ namespace, name: "lost" })).metadata;
   const lost = await world.up("sandboxClone", cloneRequest("lost", "data"));
@@ -154,7 +154,7 @@ it("takes its versions with it where it says so, and a clone goes on", async () 
 it("goes on with a build whose process was killed before its state knew of it", async () => {
   killOnce(/Step 1 of 2/);
   const recipe = [{ run: "sleep 2" }, { run: "true" }];
-  await expect(world.up("namedSnapshot", requestFor("slow", recipe))).rejects.toThrow();
+  await expect(world.up("namedSnapshot", requestFor("slow", recipe))).rejects.toMatchObject(killed);
   await world.restart();
   const { uid } = (await (await snapshots()).get({ namespace, name: "slow" })).metadata;
   const slow = await world.up("namedSnapshot", requestFor("slow", recipe));

@@ -1,3 +1,4 @@
+import { status } from "@grpc/grpc-js";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,6 +12,9 @@ export interface ProviderWorldOptions {
   kubeconfig: string;
   configuration?: Record<string, string>;
 }
+
+/** What a call whose process was killed is rejected with, for `toMatchObject`. */
+export const killed = { cause: { code: status.UNAVAILABLE } };
 
 /** What a state keeps of one dynamic resource. */
 export interface Kept {

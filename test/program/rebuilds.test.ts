@@ -7,7 +7,7 @@ import { ObjectMeta } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
-import { ProviderWorld, type Kept } from "./provider-world.ts";
+import { killed, ProviderWorld, type Kept } from "./provider-world.ts";
 
 /** What makes a named snapshot be built anew, and whether an update ends with that build and no other. */
 const namespace = "default";
@@ -105,7 +105,7 @@ it("goes on with a build with secrets whose first run was killed before its stat
   world.onLine = (line) => {
     if (line.includes("Step 2 of 2")) world.kill();
   };
-  await expect(world.up("namedSnapshot", slow)).rejects.toThrow();
+  await expect(world.up("namedSnapshot", slow)).rejects.toMatchObject(killed);
   world.onLine = () => undefined;
   await world.restart();
   const next = await world.up("namedSnapshot", slow);

@@ -151,6 +151,7 @@ it.skipIf(go === undefined)("stops at once when told to", async () => {
   const abort = new AbortController();
   abort.abort();
   await mkdir(join(dir, "cache"));
-  await expect(makeTool(await helloTool(), join(dir, "cache"), options({ signal: abort.signal }))).rejects.toThrow();
+  const made = makeTool(await helloTool(), join(dir, "cache"), options({ signal: abort.signal }));
+  await expect(made).rejects.toMatchObject({ name: "AbortError" });
   expect(await readdir(join(dir, "cache"))).toEqual([]);
 });

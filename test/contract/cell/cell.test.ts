@@ -143,7 +143,7 @@ describe("a cell on real gVisor", () => {
     const lost = { ...grant, path: `${grant.path}-missing` };
     await expect(
       cells.client.checkpoint(source.address, { grant: lost, contents: both, keepRunning: false }),
-    ).rejects.toThrow();
+    ).rejects.toMatchObject({ code: "StoreUnavailable" });
     expect(await cells.client.state(source.address)).toMatchObject({ phase: "running", ready: true });
     expect(await count(source)).toBe(asked + 1);
   });
