@@ -1,9 +1,10 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { RametError } from "../../src/base/errors.ts";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
+import type { RequestRecord } from "../../src/kube/kube-client.ts";
 import type { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
@@ -55,7 +56,7 @@ async function completed(name: string): Promise<SandboxClaim> {
 const reasonOf = ({ status }: SandboxClaim, type = "Completed") =>
   status?.conditions?.find((one) => one.type === type)?.reason;
 
-test("a claim gets ready sandboxes with what it asks for, and the set fills up again", async () => {
+it("claims ready sandboxes with the requested fields, and the set is refilled", async () => {
   await inNewNamespace();
   await stockedSet(2);
   const before = names(sandboxes());
@@ -79,36 +80,52 @@ test("a claim gets ready sandboxes with what it asks for, and the set fills up a
   await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(2);
 });
 
-test("a claim of a ready sandbox costs two writes", async () => {
+it("claims a ready sandbox with two writes", async () => {
   await inNewNamespace();
   await stockedSet(3);
   await claim("warm", {});
   await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(3);
-  const stock = new Set(sandboxes().map(({ metadata }) => metadata.name));
-  const heard = (): string[] =>
+  const stock = names(sandboxes());
+  // Another sandbox takes the place of the claimed one; its writes belong to the set.
+  const writes = (): RequestRecord[] =>
     cluster
       .requests()
       .filter(({ verb }) => ["create", "patch", "update", "delete"].includes(verb))
-      // The successor is the set's expense.
-      .filter(({ resource, name = "" }) => resource.plural === "sandboxclaims" || stock.has(name))
-      .map(writeOf);
-  heard();
-  const aSecond = () => new Promise((resolve) => setTimeout(resolve, 1_000));
-  // What came before has been written to the end.
-  await expect.poll(() => aSecond().then(heard)).toEqual([]);
+      .filter(({ resource, name = "" }) => resource.plural === "sandboxclaims" || stock.includes(name));
+  const before = new Set<string | undefined>();
+  writes();
+  await Promise.all(stock.map((name) => writeMarker(name, "2036-01-01T00:00:00Z")));
+  await expect
+    .poll(() => {
+      for (const { name } of writes()) before.add(name);
+      return before.size;
+    })
+    .toBe(stock.length);
+
   const milliseconds = await took(() => claim("c", {}));
-  const writes: string[] = [];
-  const hear = (): string[] => {
-    writes.push(...heard());
-    return besidesSlowness(writes.toSorted(), milliseconds, "patch sandboxclaims status");
+  const [claimed = ""] = cluster.seen.claims.store.get(at("c"))?.status?.ramet?.sandboxes ?? [];
+  await writeMarker(claimed, "2037-01-01T00:00:00Z");
+  await cluster.seen.claims.resource.mergePatch({ namespace, name: "c" }, { spec: { ttlAfterCompleted: "0s" } });
+  const counted: string[] = [];
+  const all = (): string[] => {
+    counted.push(...writes().map(writeOf));
+    return besidesSlowness(counted.toSorted(), milliseconds, "patch sandboxclaims status");
   };
-  // The watch may show a write before the writer has its answer.
-  await expect.poll(hear).toEqual(["patch sandboxclaims status", "patch sandboxes"]);
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  expect(hear()).toHaveLength(2);
+  const markers = ["delete sandboxclaims", "patch sandboxes status"];
+  await expect.poll(all).toEqual([...markers, "patch sandboxclaims status", "patch sandboxes"].toSorted());
 });
 
-test("without stock sandboxes are made; with createOnNoStock false the claim waits for what becomes ready", async () => {
+/**
+ * Changes a sandbox's spec, which costs its controller one write of the status. Keys are reconciled one after another, so
+ * when that write is seen, all work that was queued for the sandbox before is done.
+ */
+async function writeMarker(name: string, shutdownTime: string): Promise<void> {
+  const { sandboxes } = cluster.seen;
+  const { metadata } = await sandboxes.resource.mergePatch({ namespace, name }, { spec: { shutdownTime } });
+  await cluster.sandbox(at(name), ({ status }) => status?.observedGeneration === metadata.generation);
+}
+
+it("creates sandboxes if none is ready, or waits for one if createOnNoStock is false", async () => {
   await inNewNamespace();
   await create("SandboxSet", "set", { replicas: 0, template });
   const cold = await claim("cold", { replicas: 2, envVars: { B: "2" }, labels: { task: "7" } });
@@ -124,7 +141,7 @@ test("without stock sandboxes are made; with createOnNoStock false the claim wai
   expect(reasonOf(await completed("waits"))).toBe("AllReplicasClaimed");
 });
 
-test("when its time is over, a claim completes with what it has, and says so", async () => {
+it("completes a claim with the sandboxes it has when claimTimeout is over", async () => {
   await inNewNamespace();
   await stockedSet(1);
   await cluster.seen.sets.resource.mergePatch({ namespace, name: "set" }, { spec: { replicas: 0 } });
@@ -137,7 +154,7 @@ test("when its time is over, a claim completes with what it has, and says so", a
   );
 });
 
-test("a set that does not exist, a field that is not supported, a label that is reserved: each completes the claim with a sentence", async () => {
+it("completes a claim with the cause if the set does not exist, a field is unsupported or a label is reserved", async () => {
   await inNewNamespace();
   const missing = await claim("missing", { templateName: "nowhere" });
   expect(reasonOf(missing)).toBe("SandboxSetNotFound");
@@ -148,13 +165,13 @@ test("a set that does not exist, a field that is not supported, a label that is 
     /^0 of 1 claimed: spec\.inplaceUpdate\.image cannot be had: .* Make a SandboxSet with the image other, .*\[InvalidArgument\]$/,
   );
   await stockedSet(1);
-  const none = await claim("no-wish", { inplaceUpdate: { resources: {} }, dynamicVolumesMount: [] });
+  const none = await claim("no-request", { inplaceUpdate: { resources: {} }, dynamicVolumesMount: [] });
   expect(reasonOf(none)).toBe("AllReplicasClaimed");
   const reserved = await claim("reserved", { labels: { [labels.sandboxPool]: "x" } });
   expect(reserved.status?.message).toContain("is not for users");
 });
 
-test("a sandbox that cannot take the environment is no good: it goes, or is kept for a look, and another takes its place", async () => {
+it("replaces a sandbox that rejects the environment, and keeps it if reserveFailedSandbox is true", async () => {
   await inNewNamespace();
   await stockedSet(1);
   const [first] = sandboxes();
@@ -170,7 +187,7 @@ test("a sandbox that cannot take the environment is no good: it goes, or is kept
   expect(kept.metadata.deletionTimestamp).toBeUndefined();
 });
 
-test("a controller that dies at any moment of a claim: the next one finds what it did, and the claim never has too many", async () => {
+it("continues a claim after the controller restarts at any moment, and never claims too many sandboxes", async () => {
   await inNewNamespace();
   await stockedSet(6);
   for (const [round, delay] of [0, 3, 8, 15, 30].entries()) {
@@ -182,12 +199,12 @@ test("a controller that dies at any moment of a claim: the next one finds what i
     const done = await completed(name);
     const own = () => names(sandboxes(({ metadata }) => metadata.labels?.[labels.claimName] === name));
     expect(done.status?.claimedReplicas).toBe(5);
-    // Claims and sandboxes are heard of on two watches.
+    // Claims and sandboxes arrive on two watches.
     await expect.poll(own).toEqual(done.status?.ramet?.sandboxes.toSorted());
   }
 });
 
-test("a completed claim is deleted when its time is over, and its sandboxes stay", async () => {
+it("deletes a completed claim after ttlAfterCompleted, and keeps its sandboxes", async () => {
   await inNewNamespace();
   await stockedSet(1);
   await claim("c", { ttlAfterCompleted: "1s" });
@@ -201,7 +218,7 @@ async function ramet(...args: string[]) {
   return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
 }
 
-test("ramet claim prints what it got, and says what it did not get, and why", async () => {
+it("ramet claim prints the claimed sandboxes, and reports why it claimed fewer", async () => {
   await inNewNamespace();
   await stockedSet(2);
   const two = await ramet("set", "--count", "2", "--label", "task=7", "-e", "B=2");

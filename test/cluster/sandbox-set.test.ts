@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { keyOf } from "../../src/kube/object.ts";
@@ -9,7 +9,7 @@ import { SetWorld } from "./sandbox-set-world.ts";
 
 /**
  * Sets on a real API server with the real controllers, and stand-in cells: it proves the pool's numbers and writes, and
- * nothing of gVisor or of times. `sandbox-set-real.test.ts` has real cells.
+ * nothing about gVisor or durations. `sandbox-set-real.test.ts` has real cells.
  */
 const node = new StandInNode();
 let cluster: Cluster;
@@ -33,7 +33,7 @@ const inNamespace =
   ({ metadata }: { metadata: { namespace?: string } }): boolean =>
     metadata.namespace === namespace;
 
-test("a set is filled, says so, and its sandboxes and its revision can be found", async () => {
+it("fills a set, reports it, and labels its sandboxes and its revision", async () => {
   const pool = await world();
   await pool.create({ replicas: 3, template: template() });
   const status = await pool.settled(3);
@@ -63,7 +63,7 @@ test("a set is filled, says so, and its sandboxes and its revision can be found"
   expect(scale).toMatchObject({ spec: { replicas: 3 }, status: { replicas: 3, selector: status.selector } });
 });
 
-test("it is scaled by the scale subresource, up and down to nothing", async () => {
+it("scales by the scale subresource, up and down to zero", async () => {
   const pool = await world();
   await pool.create({ replicas: 1, template: template() });
   await pool.settled(1);
@@ -77,7 +77,7 @@ test("it is scaled by the scale subresource, up and down to nothing", async () =
   await expect.poll(() => pool.owned.length, patient).toBe(0);
 });
 
-test("what ends or is deleted is replaced at once, and no more than that", async () => {
+it("replaces sandboxes that end or are deleted, and no others", async () => {
   const pool = await world();
   await pool.create({ replicas: 3, template: template() });
   await pool.settled(3);
@@ -93,7 +93,7 @@ test("what ends or is deleted is replaced at once, and no more than that", async
   expect(watched().most).toBeLessThanOrEqual(3);
 });
 
-test("a claimed one is replaced, is never touched again, and outlives the set; the rest goes with it", async () => {
+it("replaces a claimed sandbox and never changes it again; deleting the set deletes only unclaimed ones", async () => {
   const pool = await world();
   await pool.create({ replicas: 2, template: template() });
   await pool.settled(2);
@@ -112,7 +112,7 @@ test("a claimed one is replaced, is never touched again, and outlives the set; t
   expect(left.status?.phase).toBe("Running");
 });
 
-test("a roll leaves as many ready as it promises; with maxUnavailable 0, all", async () => {
+it("keeps as many sandboxes available during a roll as maxUnavailable requires", async () => {
   for (const [maxUnavailable, least] of [
     ["25%", 3],
     [0, 4],
@@ -135,7 +135,7 @@ test("a roll leaves as many ready as it promises; with maxUnavailable 0, all", a
   }
 });
 
-test("a template from which nothing starts is tried more and more seldom, and the set says why; a good one is taken at once", async () => {
+it("backs off from a template that cannot start and reports why; a corrected template is tried immediately", async () => {
   const pool = await world();
   const broken = { ...template(), metadata: { annotations: { "ramet.dev/restore-from": "no-such-id" } } };
   await pool.create({ replicas: 4, template: broken });
@@ -143,18 +143,25 @@ test("a template from which nothing starts is tried more and more seldom, and th
   expect(message).toMatch(
     /^\d+ times in a row .* Correct the template.*No checkpoint in the namespace set\d+ has the id/,
   );
-  // By the controllers' own account: a cache may hear of earlier ones only now.
+  const before = failuresInARow(pool);
+  // Counts the controllers' own requests, as the cache may show earlier sandboxes only now.
   const made = () =>
     cluster.requests().filter(({ verb, resource }) => verb === "create" && resource.plural === "sandboxes").length;
   expect(made()).toBeGreaterThan(0);
-  await new Promise((resolve) => setTimeout(resolve, 2_500));
-  expect(made()).toBeLessThanOrEqual(3);
+  // From the second failure on, one sandbox is tried at a time.
+  await expect.poll(() => failuresInARow(pool), { timeout: 60_000 }).toBeGreaterThanOrEqual(before + 2);
+  expect(made()).toBeLessThanOrEqual(failuresInARow(pool) - before + 1);
   await pool.patch({ template: { ...template(), metadata: { annotations: { "ramet.dev/restore-from": null } } } });
   await pool.settled(4);
   expect(await pool.reason("Available")).toBe("");
 });
 
-test("what the API server refuses is tried again later, and the set has its words", async () => {
+function failuresInARow({ set }: SetWorld): number {
+  const ready = set?.status?.conditions?.find(({ type }) => type === "Ready");
+  return Number(/^(\d+) times in a row/.exec(ready?.message ?? "")?.[1] ?? 0);
+}
+
+it("retries later what the API server rejects, and reports its message", async () => {
   const pool = await world();
   await pool.create({ replicas: 2, template: { ...template(), metadata: { labels: { app: "not legal!" } } } });
   expect(await pool.reason("StartFailing")).toContain("not legal!");
@@ -163,7 +170,7 @@ test("what the API server refuses is tried again later, and the set has its word
   await pool.settled(2);
 });
 
-test("a set that cannot be understood names the field, and what it has stays", async () => {
+it("names the invalid field of a set, and keeps its sandboxes", async () => {
   const pool = await world();
   await pool.create({ replicas: 1, template: template() });
   await pool.settled(1);
@@ -179,7 +186,7 @@ test("a set that cannot be understood names the field, and what it has stays", a
   await pool.settled(1);
 });
 
-test("a named template that is not there is waited for; when it changes, the set rolls", async () => {
+it("waits for a missing named template, and rolls when the template changes", async () => {
   const pool = await world();
   await pool.create({ replicas: 2, templateRef: { name: "base" } });
   expect(await pool.reason("NotFound")).toContain("The SandboxTemplate base does not exist");
@@ -192,7 +199,7 @@ test("a named template that is not there is waited for; when it changes, the set
   await pool.settled(2);
 });
 
-test("scaleStrategy.maxUnavailable bounds how many are on their way", async () => {
+it("limits the sandboxes being created by scaleStrategy.maxUnavailable", async () => {
   const pool = await world();
   let most = 0;
   const stop = cluster.seen.sandboxes.store.subscribe(() => {
@@ -204,7 +211,7 @@ test("scaleStrategy.maxUnavailable bounds how many are on their way", async () =
   expect(most).toBeLessThanOrEqual(2);
 });
 
-test("a controller that dies while it fills or empties a set leaves nothing twice and nothing behind", async () => {
+it("creates nothing twice and leaves nothing behind when the controller restarts while it scales a set", async () => {
   const pool = await world();
   await pool.create({ replicas: 20, template: template() });
   for (const reached of [1, 8]) {
@@ -224,7 +231,7 @@ test("a controller that dies while it fills or empties a set leaves nothing twic
   await gone(pool).toEqual([0, 0]);
 });
 
-test("one that a controller had locked and then died is given up by the next", async () => {
+it("deletes a sandbox that an earlier controller locked for deletion", async () => {
   const pool = await world();
   await pool.create({ replicas: 2, template: template() });
   await pool.settled(2);
@@ -240,7 +247,7 @@ test("one that a controller had locked and then died is given up by the next", a
   await pool.settled(2);
 });
 
-test("while a set shrinks and is claimed from, no claimed one is deleted", async () => {
+it("deletes no claimed sandbox while a set shrinks and is claimed from", async () => {
   const pool = await world();
   await pool.create({ replicas: 12, template: template() });
   await pool.settled(12);
@@ -257,7 +264,7 @@ test("while a set shrinks and is claimed from, no claimed one is deleted", async
   }
 });
 
-test("the command line scales a set, waits for it, and says why it cannot be filled", async () => {
+it("ramet set scale waits for a set, and reports why it cannot be filled", async () => {
   const pool = await world();
   await pool.create({ replicas: 1, template: template() });
   await pool.settled(1);
