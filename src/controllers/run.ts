@@ -14,7 +14,7 @@ import { runWhileLeading } from "../kube/lease.ts";
 import type { KubeObject } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
 import { checkpointController } from "./checkpoint/controller.ts";
-import { keepCollected } from "./collect/keep-collected.ts";
+import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./common/cache.ts";
 import type { Controller, ControllerParts } from "./common/controller-parts.ts";
 import type { ControllersMetrics } from "./metrics.ts";
@@ -154,7 +154,7 @@ async function work(
   try {
     await Promise.all([
       keepSwept(sweeping, signal),
-      keepCollected(collecting(options, informers), signal),
+      runCollector(collecting(options, informers), signal),
       ...controllers.map(run),
     ]);
   } finally {

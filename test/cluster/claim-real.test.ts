@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { guestClientPort } from "../../src/api/cell/cell-api.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { GuestClient } from "../../src/cell/client/guest-client.ts";
@@ -48,7 +48,7 @@ const findReady = () =>
     .find(({ status, metadata }) => status?.phase === "Running" && metadata.ownerReferences?.length === 1);
 const findClaim = (name: string) => cluster.seen.claims.store.get(`t/${name}`)?.status;
 
-test("a claimed sandbox is the one that was ready, goes on as it was, and its new commands have the claim's variables", async () => {
+it("claims a ready sandbox that keeps running, and gives new commands the claim's variables", async () => {
   await cluster.create({
     apiVersion,
     kind: "SandboxSet",
@@ -69,7 +69,7 @@ test("a claimed sandbox is the one that was ready, goes on as it was, and its ne
   expect(await output(name, "echo $TASK; cat /state; hostname")).toBe(`42\nwarmed\n${name}`);
 });
 
-test("a claim from a checkpoint has that go on in the Pod that was ready, under the sandbox's own name", async () => {
+it("restores a checkpoint in place in the claimed Pod, under the sandbox's own name", async () => {
   const { ramet: claimed } = findClaim("c") ?? {};
   const [source = ""] = claimed?.sandboxes ?? [];
   await cluster.create({

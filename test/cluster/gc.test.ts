@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { keepCollected } from "../../src/controllers/collect/keep-collected.ts";
+import { runCollector } from "../../src/controllers/collect/run-collector.ts";
 import { controllersMetrics } from "../../src/controllers/metrics.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLog } from "../../src/base/log.ts";
@@ -166,8 +166,10 @@ test("what the store would lose is told to the byte, and a run without --dry-run
     removedContents: 0,
     foreign: [],
   });
-  const told = "1 checkpoint that has no object, 1 rest of what was interrupted";
-  expect((await ramet(...at, "--dry-run")).stdout).toMatch(new RegExp(`would lose ${told}: \\d[\\d.]*(B|KiB)\\.\\n$`));
+  const details = "1 checkpoint that has no object, 1 rest of what was interrupted";
+  expect((await ramet(...at, "--dry-run")).stdout).toMatch(
+    new RegExp(`would lose ${details}: \\d[\\d.]*(B|KiB)\\.\\n$`),
+  );
   expect(await store.usage(namespace)).toEqual(before);
 
   const real = await ramet(...at, "-o", "json");
@@ -227,8 +229,8 @@ test("the collector does the same at its turn, counts it, and goes on after the 
   const clock = new ManualClock();
   const metrics = controllersMetrics();
   const end = new AbortController();
-  const told: string[] = [];
-  const log = { ...silentLog, warn: (_: object, message: string) => told.push(message) };
+  const details: string[] = [];
+  const log = { ...silentLog, warn: (_: object, message: string) => details.push(message) };
   let answers = false;
   const templates = new Proxy(informers.templates, {
     get: (target, key) =>
@@ -236,12 +238,12 @@ test("the collector does the same at its turn, counts it, and goes on after the 
         ? { list: () => Promise.reject(new Error("no answer")) }
         : (Reflect.get(target, key, target) as unknown),
   });
-  const running = keepCollected(
+  const running = runCollector(
     { informers: { ...informers, templates }, clock, log, metrics: metrics.collections },
     end.signal,
   );
   clock.advance(600_000);
-  await expect.poll(() => told).toEqual(["garbage was not collected to the end"]);
+  await expect.poll(() => details).toEqual(["garbage was not collected to the end"]);
   expect(await left()).toEqual(["orphan", "step-1", "step-2", "step-3"]);
   answers = true;
   await expect

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import type { NamedSnapshotManifest } from "../../src/api/kinds/named-snapshot.ts";
 import { openSnapshotWorld, untilLetGo, type SnapshotWorld } from "./named-snapshot-world.ts";
 
@@ -20,31 +20,31 @@ const forksWithoutEnd = "b() { b | b & }; b; sleep 100";
 type Recipe = NamedSnapshotManifest["spec"]["recipe"];
 const template = { template: { name: "base" } };
 
-test.each<[string, Recipe, RegExp]>([
+it.each<[string, Recipe, RegExp]>([
   [
     "a port that nobody opens",
     [{ waitFor: { port: 9, timeoutSeconds: 1 } }],
-    /Step 1 of 1 \(waitFor port 9\) failed: nothing took connections on port 9 .* within 1 s/,
+    /Step 1 of 1 \(waitFor port 9\) failed: port 9 did not accept connections .* within 1 s/,
   ],
   [
     "a file that does not come",
     [{ waitFor: { file: "/never", timeoutSeconds: 1 } }],
-    /\/never did not come to be within 1 s/,
+    /\/never did not appear within 1 s/,
   ],
   [
     "a command that never succeeds",
     [{ waitFor: { command: "echo not yet; false", timeoutSeconds: 4 } }],
-    /echo not yet; false did not end with exit code 0 within 4 s\nnot yet/,
+    /echo not yet; false did not exit with code 0 within 4 s\nnot yet/,
   ],
   [
     "a command that takes too long",
     [{ run: "echo begun; sleep 60", timeoutSeconds: 4 }],
-    /it took longer than 4 s and was ended\nbegun/,
+    /it took longer than 4 s and was stopped\nbegun/,
   ],
   [
     "a server that ends by itself",
     [{ start: "exit 0" }, { run: "sleep 0.2" }],
-    /Step \d of 2 .* failed: what step 1 \(exit 0\) had started has ended by itself/,
+    /Step \d of 2 .* failed: the command of step 1 \(exit 0\) is no longer running/,
   ],
   [
     "a folder that is not there",
@@ -55,22 +55,22 @@ test.each<[string, Recipe, RegExp]>([
   [
     "a file on the node's own network",
     [{ copy: { path: "/a", url: "http://127.0.0.1:1/", sha256: "0".repeat(64) } }],
-    /is not fetched: 127\.0\.0\.1 is not a public address/,
+    /Cannot fetch .*: 127\.0\.0\.1 is not a public address/,
   ],
   [
     "an address that sandboxes may not reach",
     [{ run: python(`import urllib.request; urllib.request.urlopen("http://203.0.113.5")`) }],
-    /exit code 1; egress is denied to sandboxes except to pypi\.example:443, and .* a connection that was cut\n.*reset by peer/s,
+    /exit code 1; egress of sandboxes is denied except to pypi\.example:443, and .* a reset connection\n.*reset by peer/s,
   ],
   [
     "a name that sandboxes may not ask for",
     [{ run: python(`import urllib.request; urllib.request.urlopen("http://example.org")`) }],
-    /exit code 1; egress is denied to sandboxes except to pypi\.example:443, and .* a name that was not found\n/,
+    /exit code 1; egress of sandboxes is denied except to pypi\.example:443, and .* a name that cannot be resolved\n/,
   ],
   [
     "a program that starts others without end, in a sandbox without limits",
     [{ run: forksWithoutEnd, timeoutSeconds: 20 }],
-    /it took longer than 20 s and was ended; .* whether a program starts others without end/,
+    /it took longer than 20 s and was stopped; .* whether a program starts processes without limit/,
   ],
 ])("%s", async (what, recipe, message) => {
   const name = what.replaceAll(/[^a-z]+/g, "-").slice(0, 40);
@@ -82,7 +82,7 @@ test.each<[string, Recipe, RegExp]>([
   await world.noBuilders(name);
 });
 
-test("a step that starts programs without end, in a sandbox with limits, ends its builder at the node's bound, with the cause", async () => {
+it("reports the cause when a step starts processes without limit and its builder hits the node's limit", async () => {
   await world.template("bounded", "512Mi");
   const recipe = [{ run: "true" }, { run: forksWithoutEnd }];
   await world.apply("bomb", { from: { template: { name: "bounded" } }, recipe });
@@ -95,7 +95,7 @@ test("a step that starts programs without end, in a sandbox with limits, ends it
   await world.noBuilders("bomb");
 });
 
-test("a step that fills a volume fails as its program says", async () => {
+it("reports the program's error when a step fills a volume", async () => {
   await world.template("small-disk", "512Mi", { mountPath: "/data", sizeLimit: "16Mi" });
   const recipe = [{ run: "head -c 64M /dev/zero > /data/big" }];
   await world.apply("disk", { from: { template: { name: "small-disk" } }, recipe });
@@ -104,7 +104,7 @@ test("a step that fills a volume fails as its program says", async () => {
   await world.noBuilders("disk");
 });
 
-test("a step that takes all memory ends its builder, not its node, and after some attempts the build with the cause", async () => {
+it("fails the build with the cause after some attempts when a step takes all memory of its builder", async () => {
   await world.template("small", "128Mi");
   await world.apply("full", {
     from: { template: { name: "small" } },
@@ -118,18 +118,18 @@ test("a step that takes all memory ends its builder, not its node, and after som
   await world.noBuilders("full");
 });
 
-test("what is missing is named, and when it is there the build goes on", async () => {
+it("names a missing Secret, and continues when it is created", async () => {
   const recipe = [{ copy: { path: "/token", secretKeyRef: { name: "late", key: "token" } } }];
   await world.apply("missing", { from: { template: { name: "nobody" } }, recipe });
   expect((await world.settled("missing")).status?.message).toMatch(/SandboxTemplate nobody, .* does not exist in t/);
   await world.apply("missing", { from: template, recipe });
   const { status } = await world.settled("missing");
-  expect(status?.message).toMatch(/Secret late, which a step copies, does not exist/);
+  expect(status?.message).toMatch(/Cannot copy Secret late: it does not exist/);
   await world.secret("late", { token: "x" });
   await world.until("missing", ({ status: now }) => now?.version === 1);
 });
 
-test("a template that is edited during a build makes another build, and the first is given up", async () => {
+it("starts another build when the template changes during a build, and drops the first", async () => {
   await world.template("edited", "256Mi");
   await world.apply("edited", { from: { template: { name: "edited" } }, recipe: [{ run: untilLetGo }] });
   const before = await world.until("edited", ({ status }) => status?.steps?.[0]?.state === "Running");
@@ -142,7 +142,7 @@ test("a template that is edited during a build makes another build, and the firs
   await world.noBuilders("edited");
 });
 
-test("a build that is asked for again while it runs is the same build, and ends for both who asked", async () => {
+it("joins a build that is requested again while it runs", async () => {
   const recipe = [{ run: `${untilLetGo}; exit 7` }];
   await world.apply("asked", { from: template, recipe });
   await world.until("asked", ({ status: now }) => now?.steps?.[0]?.state === "Running");
@@ -162,7 +162,7 @@ test("a build that is asked for again while it runs is the same build, and ends 
   expect(world.buildersSeen().length).toBe(before + 1);
 });
 
-test("two named snapshots of one recipe at once come to the same digest, each with its own version", async () => {
+it("builds two named snapshots of one recipe at the same time, each with its own version and the same digest", async () => {
   const recipe = [{ run: "echo same" }, { run: "echo same" }];
   await Promise.all(["twin-a", "twin-b"].map((name) => world.apply(name, { from: template, recipe })));
   const [a, b] = await Promise.all(

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";
 import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
@@ -34,7 +34,7 @@ const answers = () =>
     }),
   );
 
-test("a set waits for the first version, is warmed from it, and rolls to the next without having fewer ready", async () => {
+it("fills a set from the first version, and rolls it to the next without fewer ready sandboxes", async () => {
   await world.cluster.create({
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "SandboxSet",

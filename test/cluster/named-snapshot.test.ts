@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import type { NamedSnapshotManifest } from "../../src/api/kinds/named-snapshot.ts";
 import { openSnapshotWorld, untilLetGo, type SnapshotWorld } from "./named-snapshot-world.ts";
 
@@ -31,7 +31,7 @@ const recipe = (data: string): NamedSnapshotManifest["spec"]["recipe"] => [
   { waitFor: { port: 8000 } },
 ];
 
-test("a recipe is built step by step, and a clone has its files and its memory", async () => {
+it("builds a recipe step by step, and a clone has its files and its memory", async () => {
   await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("one") });
   const built = await world.settled("web");
   expect(built.status).toMatchObject({ version: 1, progress: "6/6", latestVersion: 1 });
@@ -47,7 +47,7 @@ test("a recipe is built step by step, and a clone has its files and its memory",
   expect(log["step-001.log"]).toBe("first step\n");
 });
 
-test("the same recipe is no work, and a changed step runs on from the state before it", async () => {
+it("does nothing for the same recipe, and starts at a changed step from the state before it", async () => {
   const before = await world.settled("web");
   await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("one"), keepVersions: 3 });
   expect((await world.settled("web")).status).toMatchObject({ version: 1, digest: before.status?.digest });
@@ -61,7 +61,7 @@ test("the same recipe is no work, and a changed step runs on from the state befo
   expect(b).toBe(a);
 });
 
-test("a digest that is kept is not built again: the pointer moves back at once", async () => {
+it("makes a kept version current again without building it", async () => {
   const builders = world.buildersSeen();
   await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("one"), keepVersions: 3 });
   const back = await world.until("web", ({ status }) => status?.version === 1);
@@ -69,7 +69,7 @@ test("a digest that is kept is not built again: the pointer moves back at once",
   expect(world.buildersSeen()).toEqual(builders);
 });
 
-test("a clone names a snapshot, a version or a digest; one that is not there fails with what is kept", async () => {
+it("clones a snapshot, a version or a digest, and names the kept versions for a missing one", async () => {
   const { status } = await world.settled("web");
   await world.clone("by-name", "web");
   await world.clone("by-version", "web@2");
@@ -83,7 +83,7 @@ test("a clone names a snapshot, a version or a digest; one that is not there fai
   await expect(world.clone("by-nobody", "nobody@1")).rejects.toThrow(/nobody does not exist/);
 });
 
-test("a failing step says number, command, exit code and output; the old version serves, the builder goes", async () => {
+it("reports number, command, exit code and output of a failing step, keeps the old version and deletes the builder", async () => {
   const broken = [...(recipe("one") ?? []).slice(0, 2), { run: "echo no such thing >&2; exit 3" }];
   await world.apply("web", { from: { template: { name: "base" } }, recipe: broken, keepVersions: 3 });
   const failed = await world.settled("web");
@@ -105,7 +105,7 @@ test("a failing step says number, command, exit code and output; the old version
   expect(again.status?.steps?.map(({ cached }) => cached)).toEqual([true, true, false]);
 });
 
-test("a child follows its parent, and one that pins a version does not", async () => {
+it("rebuilds a child when its parent changes, unless it pins a version", async () => {
   const echo = [{ run: "cat /srv/data; echo child" }];
   await world.apply("child", { from: { snapshot: { name: "web" } }, recipe: echo });
   await world.apply("pinned", { from: { snapshot: { name: "web", version: 1 } }, recipe: echo });
@@ -123,14 +123,14 @@ test("a child follows its parent, and one that pins a version does not", async (
   expect((await world.settled("pinned")).status?.version).toBe(1);
 });
 
-test("a circle is refused by name", async () => {
+it("rejects a cycle, naming its snapshots", async () => {
   await world.apply("a", { from: { snapshot: { name: "b" } } });
   await world.apply("b", { from: { snapshot: { name: "a" } } });
   const { status } = await world.until("a", ({ status: now }) => now?.message?.includes("→") ?? false);
   expect(status?.message).toMatch(/built from itself: a → b → a/);
 });
 
-test("a controller that ends in mid-step takes the step up again, and it runs once", async () => {
+it("continues a step after the controller restarts, and runs it once", async () => {
   const slow = [{ run: "echo x >> /tmp/runs; sleep 4; cat /tmp/runs" }, { run: "cat /tmp/runs" }];
   await world.apply("slow", { from: { template: { name: "base" } }, recipe: slow });
   await world.until("slow", ({ status }) => status?.steps?.[0]?.state === "Running");
@@ -141,7 +141,7 @@ test("a controller that ends in mid-step takes the step up again, and it runs on
   expect(status?.build?.attempt).toBe(1);
 });
 
-test("a builder that is lost is replaced, and the next goes on from the last captured step", async () => {
+it("replaces a lost builder and continues from the last captured step", async () => {
   const steps = [{ run: "date +%s%N > /tmp/first; cat /tmp/first" }, { run: `${untilLetGo}; cat /tmp/first` }];
   await world.apply("lost", { from: { template: { name: "base" } }, recipe: steps });
   await world.until("lost", ({ status }) => status?.steps?.[1]?.state === "Running");
@@ -155,7 +155,7 @@ test("a builder that is lost is replaced, and the next goes on from the last cap
   expect(Number(status?.steps?.[1]?.output)).toBeGreaterThan(0);
 });
 
-test("a running sandbox can be the beginning, and goes on", async () => {
+it("builds from a running sandbox, which keeps running", async () => {
   await world.apply("of-sandbox", { from: { sandbox: { name: "web-a" } }, recipe: [] });
   const { status } = await world.until("of-sandbox", ({ status: now }) => now?.version === 1);
   await world.clone("of-sandbox-a", "of-sandbox");
@@ -164,7 +164,7 @@ test("a running sandbox can be the beginning, and goes on", async () => {
   expect(status?.versions?.[0]?.parent).toBe("sandbox/web-a");
 });
 
-test("a Secret is copied in and is nowhere else; a version says that it has it", async () => {
+it("copies a Secret without showing it anywhere, and lists it in the version", async () => {
   await world.secret("key", { token: "hunter2" });
   const copy = { path: "/root/token", secretKeyRef: { name: "key", key: "token" }, mode: "0600" };
   const recipe = [{ copy }, { run: "cat /root/token; echo ' is it'" }];
@@ -179,7 +179,7 @@ test("a Secret is copied in and is nowhere else; a version says that it has it",
   expect(await world.read("secret-a", "/root/token")).toBe("hunter2");
 });
 
-test("a Secret of what a snapshot is built from is no more told than its own, and its version says that it has it", async () => {
+it("hides and lists Secrets of the source like its own", async () => {
   await world.secret("parent-key", { token: "correct horse" });
   const copy = { path: "/root/token", secretKeyRef: { name: "parent-key", key: "token" } };
   await world.apply("secret-parent", { from: { template: { name: "base" } }, recipe: [{ copy }] });
@@ -193,7 +193,7 @@ test("a Secret of what a snapshot is built from is no more told than its own, an
   expect(JSON.stringify([status, await world.log("secret-child")])).not.toContain("correct horse");
 });
 
-test("what is followed stays until nobody follows it; then all that it made goes with it", async () => {
+it("keeps a deleted snapshot while objects follow it, then deletes all its objects", async () => {
   await world.cluster.seen.snapshots.resource.delete({ namespace: "t", name: "web" });
   await world.until(
     "web",

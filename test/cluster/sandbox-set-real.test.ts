@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
@@ -44,7 +44,7 @@ async function ask({ status }: Sandbox, path = "/"): Promise<string | undefined>
 }
 const answers = () => Promise.all(pool.available.map((sandbox) => ask(sandbox)));
 
-test("a set of two stands ready, gets back what was killed, shrinks, and rolls", async () => {
+it("fills a set of two, replaces a killed sandbox, scales down, and rolls", async () => {
   await pool.create({ replicas: 2, template: template("first") });
   await pool.settled(2);
   await expect.poll(answers, patient).toEqual([expect.stringMatching(/^first/), expect.stringMatching(/^first/)]);
@@ -66,7 +66,7 @@ test("a set of two stands ready, gets back what was killed, shrinks, and rolls",
   await pool.settled(1);
 });
 
-test("a set is warmed from a checkpoint: each of its sandboxes has the memory of the source", async () => {
+it("fills a set from a checkpoint, and each sandbox has the memory of the source", async () => {
   const source = () => cluster.seen.sandboxes.store.get("real/source");
   await pool.create({ template: template("warm") }, "Sandbox", "source");
   await expect.poll(() => source()?.status?.phase, patient).toBe("Running");

@@ -124,7 +124,7 @@ it("is not removed while somebody else refers to it, and says who; what is retai
   const sets = (await cluster.client()).resource(refOf(sandboxSetKind));
   await sets.create({ apiVersion, kind, metadata: { name: "theirs", namespace }, spec });
   await expect(world.delete(data)).rejects.toThrow(
-    /data is not removed yet: SandboxSet theirs refer to it.*run the same again/,
+    /Cannot delete data yet: SandboxSet theirs refer to it.*run the same again/,
   );
   // Whoever wants it back has to wait for that too.
   world.onLine = (line) => {

@@ -46,9 +46,9 @@ export const defaultStepCacheBytes = 20 * 1024 ** 3;
 
 export function garbageOf(
   object: Checkpoint | SandboxTemplate | SandboxClaim,
-  told: Pick<Garbage, "garbage" | "kind" | "why" | "dueAt">,
+  details: Pick<Garbage, "garbage" | "kind" | "why" | "dueAt">,
 ): Garbage {
   const { namespace, name, uid, resourceVersion } = object.metadata;
-  const bytes = told.kind === "Checkpoint" ? (object as Checkpoint).status?.ramet?.sizeBytes : undefined;
-  return { ...told, namespace, name, uid, resourceVersion, ...(bytes !== undefined && { bytes }) };
+  const bytes = details.kind === "Checkpoint" ? (object as Checkpoint).status?.ramet?.sizeBytes : undefined;
+  return { ...details, namespace, name, uid, resourceVersion, ...(bytes !== undefined && { bytes }) };
 }

@@ -13,11 +13,11 @@ import { type CollectionState, type Garbage, garbageOf } from "./garbage.ts";
  */
 export function planCollection(state: CollectionState): Garbage[] {
   const references = referencesOf(state);
-  const left = ownerGone(state, references);
-  const going = new Set(left.map(({ uid }) => uid));
+  const orphans = ownerGone(state, references);
+  const going = new Set(orphans.map(({ uid }) => uid));
   const checkpoints = state.checkpoints.filter(({ metadata }) => !going.has(metadata.uid));
   const all = [
-    ...left,
+    ...orphans,
     ...unneededStepCaches({ ...state, checkpoints }, references),
     ...unusedTemplates(state, references),
     ...timeToLive(state),
@@ -37,7 +37,7 @@ function unusedTemplates({ templates }: CollectionState, references: References)
     });
 }
 
-/** What its own controller deletes when its time is over: told, and left to that. */
+/** What its own controller deletes when its time is over: told, and orphans to that. */
 function timeToLive({ checkpoints, claims }: CollectionState): Garbage[] {
   const kept = [
     ...checkpoints.map((object) => ({ object, kind: "Checkpoint" as const, ttl: object.spec.ttlAfterFinished })),
@@ -64,7 +64,7 @@ function endOf(completionTime: string | undefined, ttl: string | undefined): str
 
 /**
  * Checkpoints and templates whose owners are gone. Kubernetes' garbage collector does the same where there is one; what
- * belongs to a kind that is not Ramet's is left to it.
+ * belongs to a kind that is not Ramet's is orphans to it.
  */
 function ownerGone(state: CollectionState, references: References): Garbage[] {
   const owners = {
@@ -73,7 +73,7 @@ function ownerGone(state: CollectionState, references: References): Garbage[] {
     SandboxSet: uidsOf(state.sets),
     Checkpoint: uidsOf(state.checkpoints),
   };
-  const isLeft = ({ metadata }: Checkpoint | SandboxTemplate): boolean => {
+  const isOrphan = ({ metadata }: Checkpoint | SandboxTemplate): boolean => {
     const { ownerReferences = [], deletionTimestamp } = metadata;
     const areGone = ownerReferences.every(({ kind, uid }) => isOwnerKind(kind) && !owners[kind].has(uid));
     return deletionTimestamp === undefined && ownerReferences.length > 0 && areGone;
@@ -81,10 +81,10 @@ function ownerGone(state: CollectionState, references: References): Garbage[] {
   const isOwnerKind = (kind: string): kind is keyof typeof owners => Object.hasOwn(owners, kind);
   return [
     ...state.checkpoints
-      .filter((checkpoint) => isLeft(checkpoint) && !references.hasCheckpoint(checkpoint))
+      .filter((checkpoint) => isOrphan(checkpoint) && !references.hasCheckpoint(checkpoint))
       .map((checkpoint) => garbageOf(checkpoint, { garbage: "OwnerGone", kind: "Checkpoint", why: why(checkpoint) })),
     ...state.templates
-      .filter((template) => isLeft(template) && !references.hasTemplate(template))
+      .filter((template) => isOrphan(template) && !references.hasTemplate(template))
       .map((template) => garbageOf(template, { garbage: "OwnerGone", kind: "SandboxTemplate", why: why(template) })),
   ];
 }
@@ -137,7 +137,7 @@ function bytesOf({ status }: Checkpoint): number {
   return status?.ramet?.sizeBytes ?? 0;
 }
 
-/** What somebody refers to and is therefore left alone, whatever else speaks for its removal. */
+/** What somebody refers to and is therefore orphans alone, whatever else speaks for its removal. */
 interface References {
   hasCheckpoint: (checkpoint: Checkpoint) => boolean;
   hasTemplate: (template: SandboxTemplate) => boolean;

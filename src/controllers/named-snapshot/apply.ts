@@ -13,7 +13,7 @@ import { attemptId, digestLabel, logKey, logName } from "./names.ts";
 import type { SnapshotAction } from "./state.ts";
 import { startStep } from "./start-step.ts";
 
-/** Carries out one action. Each can be repeated, and what is done or gone already is no error. */
+/** Carries out one action. Actions can be repeated: an existing or deleted object is not an error. */
 export async function applyAction(
   snapshot: NamedSnapshot,
   action: SnapshotAction,
@@ -39,11 +39,11 @@ export async function applyAction(
       startStep(snapshot, action, dependencies);
       return;
     case "keepLog":
-      // News, not truth: a log that cannot be kept must not keep the build from going on.
+      // A missing log must not stop the build.
       await keepLog(dependencies.client, snapshot, action).catch((error: unknown) => {
         dependencies.log.warn(
           { snapshot: keyOf(snapshot.metadata), error: RametError.from(error).message },
-          "no log kept",
+          "the output of a step was not stored",
         );
       });
       return;
@@ -87,7 +87,7 @@ async function created(creation: Promise<unknown>): Promise<void> {
 
 type Of<Action extends SnapshotAction["do"]> = Extract<SnapshotAction, { do: Action }>;
 
-/** The sandbox in which the steps run. Its template stands in it: a change of the SandboxTemplate is another build's. */
+/** The sandbox in which the steps run. It contains its template, so a change of the SandboxTemplate does not affect it. */
 export function builderSandbox(snapshot: NamedSnapshot, { name, base }: Of<"createBuilder">): SandboxManifest {
   const restoreFrom = "checkpointId" in base ? { [restoreFromAnnotations[0]]: base.checkpointId } : {};
   return {
@@ -125,7 +125,7 @@ export function captureCheckpoint(snapshot: NamedSnapshot, capture: Of<"capture"
         ...(of === "version" && { [annotations.snapshotDigest]: capture.digest }),
         ...(stepDigest !== undefined && { [annotations.stepDigest]: stepDigest }),
       },
-      // A version may outlive its named snapshot, so it is not owned by it.
+      // A version can outlive its named snapshot, so it has no owner.
       ...(of !== "version" && { ownerReferences: [ownerReference(snapshot)] }),
     },
     spec: {
@@ -137,8 +137,8 @@ export function captureCheckpoint(snapshot: NamedSnapshot, capture: Of<"capture"
 }
 
 /**
- * Keeps what a step printed in a ConfigMap of the build, a key for each step: there until its version goes, or the next
- * build of another digest begins. What does not fit any more, the logs of the earliest steps make room for.
+ * Stores the output of a step in a ConfigMap of the build, under one key for each step. The ConfigMap is deleted with its
+ * version, or when the next build of another digest starts. If it is full, the logs of the earliest steps are dropped.
  */
 async function keepLog(
   client: KubeClient,
@@ -158,7 +158,7 @@ async function keepLog(
   try {
     await resource.create({ apiVersion: "v1", kind: "ConfigMap", metadata, data: { [logKey(index)]: text } });
   } catch (error) {
-    // A repeat of this very step: its log is kept.
+    // A repeat of the same step, whose log is stored already.
     if (RametError.from(error).code !== "AlreadyExists") throw error;
   }
 }
@@ -168,7 +168,7 @@ async function deleteLog(client: KubeClient, snapshot: NamedSnapshot, digest: st
   await client.resource(coreResources.configMaps).delete({ namespace, name: logName(name, digest) });
 }
 
-/** The keys that have to go so that `text` fits, as a merge patch says it. */
+/** The keys to remove so that `text` fits, as entries of a merge patch. */
 function earliest(kept: Readonly<Record<string, string>>, text: string): [string, null][] {
   const entries = Object.entries(kept).sort(([a], [b]) => (a < b ? -1 : 1));
   let over = entries.reduce((sum, [, log]) => sum + sizeOf(log), sizeOf(text)) - mostBytes;
@@ -183,12 +183,12 @@ function sizeOf(log: string): number {
   return Buffer.byteLength(log);
 }
 
-/** A ConfigMap holds 1 MiB with all that is in it. */
+/** A ConfigMap holds at most 1 MiB in total. */
 const mostBytes = 900_000;
 
 const Logs = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
 
-/** For what goes when the snapshot goes. */
+/** For objects that are deleted with the snapshot. */
 function ownerReference({ metadata: { name, uid } }: NamedSnapshot) {
   const { apiVersion, kind } = namedSnapshotKind;
   return { apiVersion, kind, name, uid, controller: true };

@@ -4,25 +4,25 @@ import { builderName } from "./names.ts";
 import type { SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
 import { withStatus, type Building } from "./status.ts";
 
-/** A build that goes on. What a plan of it says of the status is added to `status`, never written apart. */
+/** A build that has not ended. */
 export interface BuildUnderWay {
   state: SnapshotState;
   wanted: Wanted;
   build: SnapshotBuild;
-  /** The present status, with the versions that can still be cloned. */
+  /** The current status, with only the versions that can still be cloned. Plans add to it. */
   status: NamedSnapshotStatus;
 }
 
-/** The builder has ended without being asked to: another one goes on from the last captured step. */
+/** The builder ended unexpectedly. Another one continues from the last captured step. */
 export function lost(underWay: BuildUnderWay, why: string): SnapshotPlan {
   const { builder } = underWay.state;
   const name = builder?.metadata.name ?? builderName(underWay.state.snapshot.metadata.name, underWay.build);
-  const plan = retry(underWay, "BuilderFailed", `The sandbox ${name}, in which it is built, ${why}`);
+  const plan = retry(underWay, "BuilderFailed", `The build sandbox ${name} ${why}`);
   const isThere = builder !== undefined && builder.metadata.deletionTimestamp === undefined;
   return { ...plan, actions: isThere ? [{ do: "deleteSandbox", sandbox: builder }] : [] };
 }
 
-/** Another attempt, with another builder; after some, the build has failed. */
+/** Starts another attempt with another builder, or fails the build after the last attempt. */
 export function retry(underWay: BuildUnderWay, reason: Building["reason"], message: string): SnapshotPlan {
   const { state, build, status } = underWay;
   if (build.attempt >= mostAttempts)
@@ -36,13 +36,13 @@ export function retry(underWay: BuildUnderWay, reason: Building["reason"], messa
   };
 }
 
-/** The build has failed; the version that serves goes on. */
+/** Fails the build. The current version stays current. */
 export function fail(
   { state, build, status }: BuildUnderWay,
   failure: { reason: Building["reason"]; message: string; step?: number },
 ): SnapshotPlan {
   const { reason, message } = failure;
-  const steps = status.steps?.map((step) => (step.state === "Running" ? givenUp(step, message) : step));
+  const steps = status.steps?.map((step) => (step.state === "Running" ? interrupted(step, message) : step));
   const ended = {
     ...status,
     build: { ...build, endedAt: state.now.toISOString(), failure },
@@ -55,23 +55,22 @@ export function fail(
   };
 }
 
-/** Its builder has gone with it. */
-function givenUp(step: SnapshotStep, error: string): SnapshotStep {
+function interrupted(step: SnapshotStep, error: string): SnapshotStep {
   return { ...step, state: "Failed", error };
 }
 
-/** The step that runs, as a message calls it: ` in step 2 of 3 (run make)`; nothing between two steps. */
+/** The running step for a message: ` in step 2 of 3 (run make)`; empty between two steps. */
 export function whereIn({ steps = [] }: NamedSnapshotStatus): string {
   const index = steps.findIndex(({ state }) => state === "Running");
   return index < 0 ? "" : ` in step ${index + 1} of ${steps.length} (${steps[index]?.step ?? ""})`;
 }
 
-/** Nothing to do until something changes, but to say for what it waits. */
+/** Only reports what the build waits for. */
 export function waiting({ state, status }: BuildUnderWay, building: Building): SnapshotPlan {
   return { actions: [], status: withStatus(state, status, building) };
 }
 
-/** Whether a Checkpoint has come to its end, well or not. */
+/** Whether a Checkpoint has succeeded or failed. */
 export function isEnded({ metadata, status }: Checkpoint): boolean {
   return metadata.deletionTimestamp === undefined && (status?.phase === "Succeeded" || status?.phase === "Failed");
 }

@@ -18,12 +18,11 @@ import { planSnapshot } from "./plan.ts";
 import { publicFetch } from "./steps/public-fetch.ts";
 import type { StepOutcome } from "./steps/step.ts";
 
-/** Of which changes the NamedSnapshot controller hears. */
 export function snapshotWatches({ informers, lookups }: SnapshotDependencies): ControllerWatch[] {
   const from = (namespace: string, source: string) => lookups.snapshotsFrom(namespace, source).map(keyOfSnapshot);
   const ofBuilder = controllerKeys("NamedSnapshot", rametGroup);
   return [
-    // A child follows its parent, and what an object refers to waits for it to be gone.
+    // A child follows its parent, and a parent that is being deleted waits for its children.
     watching(informers.snapshots, ({ metadata: { namespace, name }, spec }) => [
       `${namespace}/${name}`,
       ...from(namespace, `snapshot/${name}`),
@@ -38,7 +37,7 @@ export function snapshotWatches({ informers, lookups }: SnapshotDependencies): C
   ];
 }
 
-/** Builds what its recipe asks for, and serves the version that has the wanted digest. */
+/** Builds a version of the spec if none is kept, and makes the version of the spec current. */
 export async function reconcileSnapshot(key: string, dependencies: SnapshotDependencies): Promise<ReconcileResult> {
   const { lookups, ownWrites, statuses, events } = dependencies;
   const cached = lookups.snapshot(key);
@@ -71,10 +70,9 @@ function keyOfSnapshot({ metadata }: NamedSnapshot): string {
   return keyOf(metadata);
 }
 
-/** A builder whose cell cannot be reached for that long is lost. */
+/** A builder whose cell is unreachable for longer is treated as lost. */
 const unreachableMilliseconds = 60_000;
 
-/** Builds NamedSnapshots. */
 export function namedSnapshotController(parts: ControllerParts): Controller {
   const { informers, clock, random, metrics } = parts;
   const counted = metrics && snapshotMetrics(metrics.registry);

@@ -15,13 +15,12 @@ export interface SnapshotDependencies extends Pick<
   lookups: Lookups;
   statuses: StatusWriter<NamedSnapshot>;
   ownWrites: OwnWrites<NamedSnapshot>;
-  /** By builder and step. */
+  /** Running and finished steps, by `attemptId`. */
   steps: Attempts<StepOutcome>;
   fetch: PublicFetch;
-  /** Absent: nothing is counted. */
   counted?: SnapshotMetrics | undefined;
-  /** Aborted when the controller ends: no further step of a step is begun. */
+  /** Aborted when the controller stops. */
   closing: AbortSignal;
-  /** Has a key reconciled; for what no informer tells. */
+  /** Reconciles a key after an event that no informer reports. */
   enqueue: (key: string) => void;
 }

@@ -17,7 +17,7 @@ import {
 import { resolveInputs } from "./resolve-inputs.ts";
 import type { SnapshotState } from "./state.ts";
 
-/** Reads what a plan needs: from the caches, and ConfigMaps and Secrets from the API server. */
+/** Reads the state for a plan: objects from the caches, ConfigMaps and Secrets from the API server. */
 export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDependencies): Promise<SnapshotState> {
   const { lookups, clock } = dependencies;
   const { name, namespace, uid } = snapshot.metadata;
@@ -30,13 +30,13 @@ export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDepe
   return {
     snapshot,
     wanted,
-    standing: await standingOf(snapshot, dependencies),
+    cloneable: await cloneableVersions(snapshot, dependencies),
     versionCheckpoint: digest && checkpoint(versionCheckpointName(name, digest.digest)),
     captured: digest === undefined ? new Map() : capturedSteps(namespace, digest.steps, dependencies),
     stepCheckpoint: lastStepCheckpoint(snapshot, checkpoint),
     sourceCheckpoint: digest && checkpoint(sourceCheckpointName(name, digest.base)),
     builder,
-    strays: builders.filter((one) => one !== builder),
+    orphans: builders.filter((one) => one !== builder),
     made: lookups
       .checkpointsOfSnapshot(`${namespace}/${name}`)
       .filter(({ metadata }) => metadata.labels?.[labels.snapshotUid] === uid),
@@ -59,8 +59,11 @@ async function wantedOf(snapshot: NamedSnapshot, dependencies: SnapshotDependenc
   });
 }
 
-/** A version whose Checkpoint is gone is no version any more: that is asked of the API server, as it leads to a build. */
-async function standingOf(
+/**
+ * The Checkpoints of versions that can be cloned. A version without one is built again, so a Checkpoint that the cache does not
+ * show is looked up in the API server.
+ */
+async function cloneableVersions(
   { metadata, status }: NamedSnapshot,
   { cache, informers }: SnapshotDependencies,
 ): Promise<Map<string, Checkpoint>> {
@@ -76,7 +79,7 @@ async function standingOf(
   return new Map(found.flat());
 }
 
-/** The label holds a part of the digest; the annotation has all of it. */
+/** The label holds a part of the digest; the annotation holds the whole digest. */
 function capturedSteps(
   namespace: string,
   digests: readonly string[],
@@ -115,7 +118,7 @@ function hasMemory({ status }: Checkpoint): boolean {
   return status?.ramet?.contents?.includes("memory") ?? false;
 }
 
-/** By version: who refers to it, so that it is kept. Whoever follows the name refers to the version that serves. */
+/** By version: the objects that refer to it, which keep it from being deleted. */
 function referrersOf({ metadata, status }: NamedSnapshot, lookups: Lookups): Map<number, string[]> {
   return new Map((status?.versions ?? []).map((version) => [version.version, ofVersion(metadata, version, lookups)]));
 }
@@ -134,7 +137,7 @@ function ofVersion(
   return names({ Sandbox: sandboxes, SandboxSet: sets, NamedSnapshot: children });
 }
 
-/** Who names the snapshot, at whatever version, and could not do without it. A clone that runs could. */
+/** The objects that name the snapshot at any version and need it. A running clone no longer needs it. */
 function followersOf({ metadata: { name, namespace } }: NamedSnapshot, lookups: Lookups): string[] {
   return names({
     NamedSnapshot: lookups
@@ -144,7 +147,6 @@ function followersOf({ metadata: { name, namespace } }: NamedSnapshot, lookups: 
   });
 }
 
-/** One that has ended is no clone any more. */
 function isAlive({
   status,
   metadata,

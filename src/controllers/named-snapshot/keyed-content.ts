@@ -10,16 +10,16 @@ import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
 
 export interface KeyedContent {
   bytes: Buffer;
-  /** What stands for the bytes in a digest. */
+  /** Represents the bytes in a digest. */
   identity: CopiedContent;
 }
 
 export type KeyedSource = { configMap: KeyRef } | { secret: KeyRef };
 
 /**
- * One key of a ConfigMap or Secret. Read when it is needed: to follow every Secret of a cluster, the controller would need
- * a right that it should not have, and a memory full of secrets.
- * @throws RametError `NotFound`, saying what to make
+ * One key of a ConfigMap or Secret. It is read on demand: watching every Secret of a cluster would take permissions that the
+ * controller must not have, and would keep all Secrets in its memory.
+ * @throws RametError `NotFound` for a missing object or key
  */
 export async function keyedContent(
   client: KubeClient,
@@ -31,15 +31,15 @@ export async function keyedContent(
   const { name, key } = isSecret ? source.secret : source.configMap;
   const ref = isSecret ? coreResources.secrets : coreResources.configMaps;
   const found = await findKeyed(client, ref, { namespace, name }, signal);
-  if (found === undefined) throw missing(`The ${ref.kind} ${name}`, namespace);
+  if (found === undefined) throw missing(`${ref.kind} ${name}`, namespace);
   const text = found.data?.[key];
   const base64 = found.binaryData?.[key] ?? (isSecret ? text : undefined);
-  if (base64 === undefined && text === undefined) throw missing(`The key ${key} of the ${ref.kind} ${name}`, namespace);
+  if (base64 === undefined && text === undefined) throw missing(`the key ${key} of the ${ref.kind} ${name}`, namespace);
   const bytes = base64 === undefined ? Buffer.from(text ?? "") : Buffer.from(base64, "base64");
   return { bytes, identity: identityOf(isSecret, found.metadata, bytes) };
 }
 
-/** The content of every key of a Secret; none where it does not exist. */
+/** The content of every key of a Secret; empty if it does not exist. */
 export async function secretContents(
   client: KubeClient,
   at: { namespace: string; name: string },
@@ -64,8 +64,8 @@ function identityOf(isSecret: boolean, metadata: ObjectMeta, bytes: Buffer): Cop
 }
 
 function missing(what: string, namespace: string): RametError {
-  return new RametError("NotFound", `${what}, which a step copies, does not exist in the namespace ${namespace}`, {
-    hint: "Make it, and the build goes on",
+  return new RametError("NotFound", `Cannot copy ${what}: it does not exist in the namespace ${namespace}`, {
+    hint: "Create it; the build then continues",
   });
 }
 
@@ -74,8 +74,8 @@ const Keyed = z.looseObject({ metadata: ObjectMeta, data: Data, binaryData: Data
 type Keyed = z.infer<typeof Keyed>;
 
 /**
- * What stands in a digest for what steps copy from ConfigMaps and Secrets, by the step's index; or what is missing.
- * @throws RametError when it cannot be read although it may be there
+ * Represents in a digest the content that steps copy from ConfigMaps and Secrets, by step index; or the missing object.
+ * @throws RametError when an object cannot be read
  */
 export async function copiedContents(
   client: KubeClient,
@@ -96,7 +96,7 @@ export async function copiedContents(
     return new Map(found.flat());
   } catch (thrown) {
     const error = RametError.from(thrown);
-    // What is not there is the user's to make; all else is tried again.
+    // The user must create a missing object; any other error is retried.
     if (error.code !== "NotFound") throw error;
     return { problem: error };
   }

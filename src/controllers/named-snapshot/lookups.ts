@@ -7,19 +7,18 @@ import { controllerOf } from "../../kube/object.ts";
 import { originsNamed, originsNamedByTemplate } from "../common/set-origin.ts";
 import type { Informers } from "../common/resources.ts";
 
-/** What this controller looks up in the informers; all by namespace and something more. */
 export interface Lookups {
   snapshot(key: string): NamedSnapshot | undefined;
-  /** Those built from this SandboxTemplate, sandbox, checkpoint or named snapshot. */
+  /** Snapshots built from this source, like `template/python`. */
   snapshotsFrom(namespace: string, source: string): NamedSnapshot[];
-  /** Those with this label of a step's digest. */
+  /** Checkpoints with this value of the step digest label. */
   checkpointsOfStep(namespace: string, label: string): Checkpoint[];
   checkpointsOfSnapshot(snapshotKey: string): Checkpoint[];
   buildersOf(snapshotUid: string): Sandbox[];
   /** Sandboxes that name this snapshot, checkpoint id or version in an annotation, or were cloned from that id. */
   sandboxesFrom(namespace: string, text: string): Sandbox[];
   setsFrom(namespace: string, text: string): SandboxSet[];
-  /** Sets that name this snapshot, at whatever version. */
+  /** Sets that name this snapshot at any version. */
   setsNaming(namespace: string, snapshot: string): SandboxSet[];
 }
 
@@ -50,7 +49,7 @@ export function createLookups({ snapshots, checkpoints, sandboxes, sets }: Infor
   };
 }
 
-/** What a snapshot is built from, as the index knows it: `template/python`. */
+/** The source of a snapshot as a key of the index: `template/python`. */
 export function sourcesOf({ spec: { from } }: NamedSnapshot): string[] {
   return [
     ...(from.template === undefined ? [] : [`template/${from.template.name}`]),

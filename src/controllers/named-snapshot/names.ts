@@ -1,9 +1,10 @@
 import { digestOf } from "../../api/cell/template-digest.ts";
 import type { SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 
-/** Names of what belongs to a named snapshot: deterministic, so that a repeat finds what the first try made. */
-
-/** The Sandbox in which a build runs; another attempt has another one. */
+/**
+ * The Sandbox in which a build runs; each attempt has another one. This and the other names are deterministic, so a repeat
+ * finds what the first attempt created.
+ */
 export function builderName(snapshot: string, { digest, startedAt, attempt }: SnapshotBuild): string {
   return `${snapshot}-build-${hexOf(digestOf([digest, startedAt, attempt]), 8)}`;
 }
@@ -23,12 +24,12 @@ export function sourceCheckpointName(snapshot: string, base: string): string {
   return `${snapshot}-source-${hexOf(base, 12)}`;
 }
 
-/** By which a command of a step is known to the guest. */
+/** The tag by which the guest identifies the command of a step. */
 export function stepTag(index: number, stepDigest: string): string {
   return `ramet-step-${index + 1}-${hexOf(stepDigest, 12)}`;
 }
 
-/** A digest as a label's value, which holds 63 characters: 40 hex digits are enough to find, the whole one is compared. */
+/** A digest shortened for a label value, which holds at most 63 characters. An annotation holds the whole digest. */
 export function digestLabel(digest: string): string {
   return hexOf(digest, 40);
 }
@@ -37,17 +38,17 @@ export function hexOf(digest: string, length: number): string {
   return digest.slice("sha256:".length, "sha256:".length + length);
 }
 
-/** The ConfigMap with what the steps of a build printed. */
+/** The ConfigMap with the output of the steps of a build. */
 export function logName(snapshot: string, digest: string): string {
   return `${snapshot}-log-${hexOf(digest, 12)}`;
 }
 
-/** Its keys: `step-001.log`, in the order of the steps when they are sorted. */
+/** A key of that ConfigMap: `step-001.log`. Sorted keys are in the order of the steps. */
 export function logKey(index: number): string {
   return `step-${String(index + 1).padStart(3, "0")}.log`;
 }
 
-/** Names the call that carries out a step in a builder. */
+/** Identifies the call that runs a step in a builder. */
 export function attemptId(builderUid: string, index: number): string {
   return `${builderUid}/${index}`;
 }

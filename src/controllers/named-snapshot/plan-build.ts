@@ -10,29 +10,29 @@ import { currentVersion, keptVersions, planRetention, removeBuilders } from "./p
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
 import { type Building, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
 
-/** The wanted digest is not kept: a version of it is built, beside the one that serves. */
+/** Builds a version of the wanted digest, which is not kept. The current version stays current meanwhile. */
 export function planBuild(state: SnapshotState, wanted: Wanted): SnapshotPlan {
   const { snapshot } = state;
   const build = snapshot.status?.build;
   const request = snapshot.metadata.annotations?.[annotations.buildRequest];
-  if (build === undefined || isOutdated(build, wanted, request)) return begin(state, wanted, request);
+  if (build === undefined || isOutdated(build, wanted, request)) return startBuild(state, wanted, request);
   const current = currentVersion(state);
-  // Who asks for a build while one runs waits for that one.
+  // A request for a build while one is running refers to the running one.
   const joined = request === undefined ? build : { ...build, request };
   const status = pointer({ ...snapshot.status, build: joined, versions: keptVersions(state) }, current);
   const underWay = { state, wanted, build: joined, status };
-  const plan = joined.failure === undefined ? goOn(underWay) : stayFailed(underWay, joined.failure);
-  return { ...plan, actions: [...strays(state), ...planRetention(state, current), ...plan.actions] };
+  const plan = joined.failure === undefined ? continueBuild(underWay) : stayFailed(underWay, joined.failure);
+  return { ...plan, actions: [...orphans(state), ...planRetention(state, current), ...plan.actions] };
 }
 
 function isOutdated(build: SnapshotBuild, { digest }: Wanted, request: string | undefined): boolean {
   if (build.digest !== digest.digest) return true;
   if (build.endedAt === undefined) return false;
-  // One that has ended well is not kept any more: somebody has deleted its Checkpoint.
+  // A build that succeeded is missing from the kept versions if its Checkpoint was deleted.
   return build.failure === undefined || build.request !== request;
 }
 
-function begin(state: SnapshotState, wanted: Wanted, request: string | undefined): SnapshotPlan {
+function startBuild(state: SnapshotState, wanted: Wanted, request: string | undefined): SnapshotPlan {
   const { snapshot, now } = state;
   const before = snapshot.status?.build;
   const wasKept = keptVersions(state).some(({ digest }) => digest === before?.digest);
@@ -49,24 +49,29 @@ function begin(state: SnapshotState, wanted: Wanted, request: string | undefined
       ...removeBuilders(state),
       ...(before === undefined || wasKept ? [] : [{ do: "deleteLog", digest: before.digest } as const]),
     ],
-    status: withStatus(state, pointer(changes, currentVersion(state)), starting("A build begins")),
+    status: withStatus(state, pointer(changes, currentVersion(state)), starting("Starting a build")),
     transitions: [
-      { type: "Normal", reason: "BuildStarted", action: "Build", note: `A version is built: ${wanted.digest.digest}` },
+      {
+        type: "Normal",
+        reason: "BuildStarted",
+        action: "Build",
+        note: `Building a version with the digest ${wanted.digest.digest}`,
+      },
     ],
   };
 }
 
-/** A recipe that has failed is not tried again by itself: it would fail again. */
+/** A failed recipe is not retried until it changes or a build is requested: it would fail again. */
 function stayFailed(underWay: BuildUnderWay, { reason, message }: { reason: string; message: string }): SnapshotPlan {
   const { state } = underWay;
   const keeps = state.snapshot.metadata.annotations?.[annotations.keepBuilder] === "true";
   return {
-    actions: keeps ? [] : removeBuilders({ ...state, strays: [] }),
+    actions: keeps ? [] : removeBuilders({ ...state, orphans: [] }),
     status: withStatus(state, underWay.status, { status: "False", reason: knownReason(reason), message }),
   };
 }
 
-function goOn(underWay: BuildUnderWay): SnapshotPlan {
+function continueBuild(underWay: BuildUnderWay): SnapshotPlan {
   const { versionCheckpoint, builder } = underWay.state;
   if (versionCheckpoint !== undefined) return planCapture(underWay, versionCheckpoint);
   const origin = originOf(underWay);
@@ -74,7 +79,7 @@ function goOn(underWay: BuildUnderWay): SnapshotPlan {
   if (builder !== undefined) return planBuilder(underWay, builder);
   return underWay.build.builderUid === undefined
     ? create(underWay, origin)
-    : lost(underWay, `is gone${whereIn(underWay.status)}`);
+    : lost(underWay, `no longer exists${whereIn(underWay.status)}`);
 }
 
 function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
@@ -82,7 +87,7 @@ function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const end = endOf(builder, whereIn(underWay.status));
   if (end !== undefined) return lost(underWay, end);
   if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) {
-    const message = `Waiting for the sandbox ${metadata.name}: ${status?.message ?? "it starts"}`;
+    const message = `Waiting for the sandbox ${metadata.name}: ${status?.message ?? "it is starting"}`;
     return waiting(underWay, starting(message));
   }
   return underWay.build.builderUid === metadata.uid ? planSteps(underWay, builder) : adopt(underWay, builder);
@@ -94,7 +99,7 @@ function endOf({ metadata, status }: Sandbox, where: string): string | undefined
   return ended.has(phase) ? `is ${phase}${where}: ${message}` : undefined;
 }
 
-/** What the builder begins with. Of a sandbox, a Checkpoint has to be taken first. */
+/** The state that the builder starts from. If the source is a sandbox, it is captured first. */
 function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbox" }> | { plan: SnapshotPlan } {
   const { state, wanted } = underWay;
   const { origin, digest } = wanted;
@@ -110,7 +115,7 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
   if (captured.metadata.deletionTimestamp === undefined) {
     if (captured.status?.phase === "Succeeded" && id !== undefined) return { kind: "checkpoint", checkpointId: id };
     if (captured.status?.phase === "Failed") {
-      const message = `The sandbox ${origin.name} could not be captured: ${captured.status.message ?? ""}`;
+      const message = `Capturing the sandbox ${origin.name} failed: ${captured.status.message ?? ""}`;
       const actions: SnapshotAction[] = [{ do: "deleteCheckpoint", checkpoint: captured }];
       return { plan: { ...retry(underWay, "CaptureFailed", message), actions } };
     }
@@ -118,13 +123,13 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
   return { plan: waiting(underWay, building(`Waiting for the Checkpoint ${captured.metadata.name}`)) };
 }
 
-/** From the longest prefix of the recipe whose end was captured; what it had was memory too. */
+/** Creates a builder from the longest prefix of the recipe that was captured with its memory. */
 function create(underWay: BuildUnderWay, origin: Exclude<BuildOrigin, { kind: "sandbox" }>): SnapshotPlan {
   const { state, build, wanted } = underWay;
   const name = builderName(state.snapshot.metadata.name, build);
   const base = baseOf(state, wanted, origin);
   const from =
-    base.steps === 0 ? "the beginning" : `what is cached of ${base.steps} of ${wanted.digest.steps.length} steps`;
+    base.steps === 0 ? "the beginning" : `the cached state after step ${base.steps} of ${wanted.digest.steps.length}`;
   return {
     ...waiting(underWay, starting(`Starting the sandbox ${name} from ${from}`)),
     actions: [{ do: "createBuilder", name, base }],
@@ -144,17 +149,17 @@ function baseOf(
     : { steps: 0, checkpointId: origin.checkpointId };
 }
 
-/** The builder runs: the steps that it was made with are done, all others are not, whatever an earlier builder did. */
+/** The builder is running. The steps that it was created with are done; all others are not, whatever an earlier builder did. */
 function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { state, wanted, build, status } = underWay;
   const done = Number(builder.metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
   const steps = freshSteps(state, wanted, done);
   const changes = { build: { ...build, builderUid: builder.metadata.uid }, steps, progress: progressOf(steps) };
-  const message = `The sandbox ${builder.metadata.name} runs`;
+  const message = `The sandbox ${builder.metadata.name} is running`;
   return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)) };
 }
 
-function strays({ strays: all }: SnapshotState): SnapshotAction[] {
+function orphans({ orphans: all }: SnapshotState): SnapshotAction[] {
   return all
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((sandbox) => ({ do: "deleteSandbox", sandbox }));
@@ -166,7 +171,7 @@ function knownReason(reason: string): Building["reason"] {
 
 const ended = new Set(["Succeeded", "Failed", "Terminating", "Paused"]);
 
-/** The Checkpoint of the version is there, or is being taken; only when it has succeeded does the version move. */
+/** The Checkpoint of the version exists. Only when it has succeeded does the version become current. */
 function planCapture(underWay: BuildUnderWay, checkpoint: Checkpoint): SnapshotPlan {
   const { metadata, status } = checkpoint;
   if (metadata.annotations?.[annotations.snapshotDigest] !== underWay.build.digest)
@@ -174,7 +179,7 @@ function planCapture(underWay: BuildUnderWay, checkpoint: Checkpoint): SnapshotP
   if (metadata.deletionTimestamp === undefined) {
     if (status?.phase === "Succeeded") return publish(underWay, checkpoint);
     if (status?.phase === "Failed") {
-      const plan = retry(underWay, "CaptureFailed", `The version could not be captured: ${status.message ?? ""}`);
+      const plan = retry(underWay, "CaptureFailed", `Capturing the version failed: ${status.message ?? ""}`);
       return { ...plan, actions: [{ do: "deleteCheckpoint", checkpoint }] };
     }
   }
@@ -182,11 +187,10 @@ function planCapture(underWay: BuildUnderWay, checkpoint: Checkpoint): SnapshotP
   return waiting(underWay, { status: "True", reason: "CapturingVersion", message });
 }
 
-/** The name has twelve digits of the digest in it, so somebody has chosen it on purpose. */
+/** Another Checkpoint has the name. As the name contains a part of the digest, this is not a coincidence. */
 function foreign(underWay: BuildUnderWay, name: string): SnapshotPlan {
-  const what = `The version cannot be captured: a Checkpoint ${name} exists and is not of this build`;
   const { name: snapshot, namespace } = underWay.state.snapshot.metadata;
-  const message = `${what}. Delete it, then: ramet snapshot build ${snapshot} -n ${namespace}`;
+  const message = `Cannot capture the version: the Checkpoint ${name} exists and is not from this build; delete it and run: ramet snapshot build ${snapshot} -n ${namespace}`;
   return fail(underWay, { reason: "CaptureFailed", message });
 }
 
@@ -202,7 +206,7 @@ function publish({ state, wanted, build, status }: BuildUnderWay, checkpoint: Ch
     checkpointName: checkpoint.metadata.name,
     createdAt: endedAt,
     ...(ramet?.sizeBytes !== undefined && { sizeBytes: ramet.sizeBytes }),
-    // One that an earlier named snapshot of the name had built was there before this build.
+    // A Checkpoint of an earlier named snapshot with the same name is older than this build.
     ...(buildMilliseconds > 0 && { buildMilliseconds }),
     parent: wanted.parent,
     ...(wanted.secrets.length > 0 && { secrets: wanted.secrets }),
@@ -217,6 +221,6 @@ function publish({ state, wanted, build, status }: BuildUnderWay, checkpoint: Ch
   return {
     actions: [],
     status: withStatus(state, pointer(changes, built), { status: "False", reason: "Built", message }),
-    transitions: [{ type: "Normal", reason: "VersionBuilt", action: "Build", note: `${message} and serves` }],
+    transitions: [{ type: "Normal", reason: "VersionBuilt", action: "Build", note: `${message} and is current` }],
   };
 }

@@ -8,7 +8,7 @@ import type { SnapshotAction, SnapshotPlan } from "./state.ts";
 import { progressOf, withStatus, type Building } from "./status.ts";
 import { lastLines, type StepOutcome } from "./steps/step.ts";
 
-/** The builder runs and is this build's: the next step, the capture of the last one, or at the end that of the version. */
+/** Plans the next step in a running builder: a capture of the previous step, the step itself, or finally the version. */
 export function planSteps(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { state, status, wanted } = underWay;
   const steps = status.steps ?? [];
@@ -36,14 +36,13 @@ interface StepEnd {
   step: SnapshotStep;
 }
 
-/** The step came to its end, well or not. */
 function ended(
   underWay: BuildUnderWay,
   { index, builder, step, outcome }: StepEnd & { outcome: StepOutcome },
 ): SnapshotPlan {
   const { milliseconds, log, exitCode, error } = outcome;
   const output = lastLines(log);
-  const told: SnapshotStep = {
+  const finished: SnapshotStep = {
     ...step,
     state: error === undefined ? "Succeeded" : "Failed",
     milliseconds: Math.round(milliseconds),
@@ -51,7 +50,7 @@ function ended(
     ...(output !== "" && { output }),
     ...(error !== undefined && { error }),
   };
-  const { plan, underWay: after } = recorded(underWay, index, told);
+  const { plan, underWay: after } = recorded(underWay, index, finished);
   const kept: SnapshotAction[] = log === "" ? [] : [{ do: "keepLog", index, digest: underWay.build.digest, text: log }];
   const forget: SnapshotAction = { do: "forgetStep", index, builderUid: builder.metadata.uid };
   if (error === undefined) return { ...plan, actions: kept, afterStatus: [forget] };
@@ -61,7 +60,7 @@ function ended(
   return { ...failed, actions: kept, afterStatus: [forget] };
 }
 
-/** Nobody knows how the step has ended: its builder has more or less of it than it should, and goes. */
+/** The result of the step is unknown, so the state of its builder is too. The builder is deleted. */
 function broken(
   underWay: BuildUnderWay,
   { index, builder, error }: Pick<StepEnd, "index" | "builder"> & { error: RametError },
@@ -70,7 +69,7 @@ function broken(
   return { ...plan, afterStatus: [{ do: "forgetStep", index, builderUid: builder.metadata.uid }] };
 }
 
-/** The state after the step before `next`, if it is to be captured and is not yet. A capture that fails costs time only. */
+/** Captures the state after the step before `next`, unless that is done or not required. A failed capture only costs time. */
 function planStepCapture(underWay: BuildUnderWay, builder: Sandbox, next: number): SnapshotPlan | undefined {
   const { state, status } = underWay;
   const last = next - 1;
@@ -95,7 +94,7 @@ function isCaptured(underWay: BuildUnderWay, index: number): boolean {
   const { stepCache, contents, recipe } = underWay.state.snapshot.spec;
   if (stepCache === "None" || onlySets(underWay, index)) return false;
   const isLast = index === recipe.length - 1;
-  // With memory, the version itself is the captured state after the last step.
+  // With memory, the version is the captured state after the last step.
   if (isLast) return !contents.includes("memory");
   return stepCache === "EveryStep";
 }
@@ -115,7 +114,7 @@ function captureVersion({ state, build, status, wanted }: BuildUnderWay, builder
   return { actions: [capture], status: withStatus(state, status, building) };
 }
 
-/** Such a step changes how later ones run, and nothing in the sandbox. */
+/** Whether the step only affects later steps and changes nothing in the sandbox. */
 function onlySets({ state }: BuildUnderWay, index: number): boolean {
   const step = state.snapshot.spec.recipe[index];
   return step !== undefined && ["env", "workdir", "user"].includes(actionOf(step));
@@ -125,7 +124,7 @@ function record(underWay: BuildUnderWay, index: number, step: SnapshotStep): Sna
   return recorded(underWay, index, step).plan;
 }
 
-/** The plan that writes the step as it is now, and the build as it is after that. */
+/** A plan that records the state of a step, and the build with that state. */
 function recorded(underWay: BuildUnderWay, index: number, step: SnapshotStep) {
   const steps = (underWay.status.steps ?? []).with(index, step);
   const status = { ...underWay.status, steps, progress: progressOf(steps) };

@@ -6,16 +6,15 @@ import type { SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./stat
 import { freshSteps, pointer, progressOf, withStatus } from "./status.ts";
 
 /** The versions whose Checkpoints can still be cloned, oldest first. */
-export function keptVersions({ snapshot, standing }: SnapshotState): SnapshotVersion[] {
-  return (snapshot.status?.versions ?? []).filter(({ checkpointName }) => standing.has(checkpointName));
+export function keptVersions({ snapshot, cloneable }: SnapshotState): SnapshotVersion[] {
+  return (snapshot.status?.versions ?? []).filter(({ checkpointName }) => cloneable.has(checkpointName));
 }
 
-/** The one that serves. */
 export function currentVersion(state: SnapshotState): SnapshotVersion | undefined {
   return keptVersions(state).find(({ version }) => version === state.snapshot.status?.version);
 }
 
-/** A kept version has the wanted digest: it serves, and nothing is built. */
+/** Makes a kept version with the wanted digest current. Nothing is built. */
 export function serve(state: SnapshotState, kept: SnapshotVersion, wanted: Wanted): SnapshotPlan {
   const { status, metadata } = state.snapshot;
   const isNew = status?.version !== kept.version;
@@ -26,13 +25,13 @@ export function serve(state: SnapshotState, kept: SnapshotVersion, wanted: Wante
   return {
     actions: [
       ...removeBuilders(state),
-      // What serves changes first; what nobody needs goes when the status says so.
+      // Unneeded objects are deleted only after the status shows the new current version.
       ...(isNew ? [] : [...planRetention(state, kept), ...unneeded(state, wanted)]),
     ],
     status: withStatus(state, pointer(changes, kept), {
       status: "False",
       reason: "Built",
-      message: `Version ${kept.version} has the wanted digest`,
+      message: `Version ${kept.version} matches the spec`,
     }),
     ...(isNew && {
       transitions: [
@@ -40,16 +39,16 @@ export function serve(state: SnapshotState, kept: SnapshotVersion, wanted: Wante
           type: "Normal" as const,
           reason: "VersionServes",
           action: "MovePointer",
-          note: `Version ${kept.version} of ${metadata.name} serves: it has the wanted digest and was kept`,
+          note: `Version ${kept.version} of ${metadata.name} is current: it was kept and matches the spec`,
         },
       ],
     }),
   };
 }
 
-/** Versions beyond `keepVersions` go, oldest first, unless somebody refers to them. The current one always stays. */
+/** Deletes versions beyond `keepVersions`, oldest first, except the current one and those that objects refer to. */
 export function planRetention(state: SnapshotState, current: SnapshotVersion | undefined): SnapshotAction[] {
-  const { snapshot, standing, referrers } = state;
+  const { snapshot, cloneable, referrers } = state;
   const others = keptVersions(state).filter(({ version }) => version !== current?.version);
   const room = snapshot.spec.keepVersions - (current === undefined ? 0 : 1);
   return others
@@ -57,7 +56,7 @@ export function planRetention(state: SnapshotState, current: SnapshotVersion | u
     .slice(Math.max(0, room))
     .filter(({ version }) => (referrers.get(version) ?? []).length === 0)
     .flatMap(({ checkpointName, digest }) => {
-      const checkpoint = standing.get(checkpointName);
+      const checkpoint = cloneable.get(checkpointName);
       if (checkpoint === undefined) return [];
       return [
         { do: "deleteCheckpoint" as const, checkpoint },
@@ -67,8 +66,8 @@ export function planRetention(state: SnapshotState, current: SnapshotVersion | u
 }
 
 /**
- * What no build of the present recipe can use, and what builds that were given up left. Captured steps that can be restored
- * stay, marked, for a recipe that has them again: the collector removes them when they take too much.
+ * Deletes Checkpoints that no build of the current recipe can use, and those of interrupted builds. Captured steps that can be
+ * restored are only marked, as a later recipe may have them again; the collector deletes them when they take too much space.
  */
 function unneeded({ snapshot, made, now }: SnapshotState, { digest }: Wanted): SnapshotAction[] {
   const needed = new Set([
@@ -93,9 +92,8 @@ function stepDigestOf({ metadata }: Checkpoint): string | undefined {
   return metadata.annotations?.[annotations.stepDigest];
 }
 
-/** Nothing is built: no builder is needed any more. */
-export function removeBuilders({ builder, strays }: SnapshotState): SnapshotAction[] {
-  return [...(builder === undefined ? [] : [builder]), ...strays]
+export function removeBuilders({ builder, orphans }: SnapshotState): SnapshotAction[] {
+  return [...(builder === undefined ? [] : [builder]), ...orphans]
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((sandbox) => ({ do: "deleteSandbox", sandbox }));
 }

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { RametError } from "../../base/errors.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
@@ -44,7 +44,7 @@ class StandInWorld {
   builders: Sandbox[] = [];
   attempts = new Map<string, Attempt<StepOutcome>>();
   /** By builder: the commands that were begun in it, in order. */
-  readonly begun = new Map<string, number[]>();
+  readonly startedAt = new Map<string, number[]>();
   isDeleted = false;
   #count = 0;
 
@@ -136,7 +136,7 @@ class StandInWorld {
     return {
       snapshot,
       wanted,
-      standing: new Map(succeeded.map((one) => [one.metadata.name, one])),
+      cloneable: new Map(succeeded.map((one) => [one.metadata.name, one])),
       versionCheckpoint: this.checkpoints.get(versionCheckpointName("s", digest.digest)),
       captured: new Map(
         succeeded.flatMap((one) => {
@@ -149,7 +149,7 @@ class StandInWorld {
       stepCheckpoint: last && this.checkpoints.get(stepCheckpointName("s", last.digest)),
       sourceCheckpoint: undefined,
       builder,
-      strays: this.builders.filter((one) => one !== builder),
+      orphans: this.builders.filter((one) => one !== builder),
       made: [...this.checkpoints.values()],
       attempt: builder && this.attempts.get(`${builder.metadata.uid}/${next}`),
       referrers: new Map(),
@@ -200,12 +200,12 @@ class StandInWorld {
   /** A step that was begun by a controller that is gone is known to the guest, or it is not: here, only if it had begun. */
   #start({ index, builder, fresh }: Extract<SnapshotAction, { do: "startStep" }>): void {
     const { uid } = builder.metadata;
-    const begun = this.begun.get(uid) ?? [];
-    if (!fresh && !begun.includes(index)) {
+    const startedAt = this.startedAt.get(uid) ?? [];
+    if (!fresh && !startedAt.includes(index)) {
       this.attempts.set(`${uid}/${index}`, { state: "failed", error: new RametError("SandboxLost", "not known") });
       return;
     }
-    if (fresh) this.begun.set(uid, [...begun, index]);
+    if (fresh) this.startedAt.set(uid, [...startedAt, index]);
     this.attempts.set(`${uid}/${index}`, { state: "running", failures: 0 });
   }
 
@@ -231,14 +231,16 @@ const event = fc.constantFrom(
   "fail",
   "lose",
 );
-const wish = fc.record({
+const request = fc.record({
   recipe: fc.constantFrom(...recipes),
   contents: fc.constantFrom<NamedSnapshotSpec["contents"]>(["memory", "filesystem"], ["filesystem"]),
   stepCache: fc.constantFrom<NamedSnapshotSpec["stepCache"]>("EveryStep", "LastStep", "None"),
   keepVersions: fc.constantFrom(1, 2, 5),
   suspend: fc.constantFrom(false, false, false, true),
 });
-const history = fc.array(fc.oneof({ weight: 8, arbitrary: event }, { weight: 1, arbitrary: wish }), { maxLength: 60 });
+const history = fc.array(fc.oneof({ weight: 8, arbitrary: event }, { weight: 1, arbitrary: request }), {
+  maxLength: 60,
+});
 
 function act(world: StandInWorld, what: typeof event extends fc.Arbitrary<infer T> ? T : never): void {
   const acts = {
@@ -269,10 +271,11 @@ function checkAlways(world: StandInWorld): void {
     expect(world.checkpoints.get(current!.checkpointName)?.status?.phase).toBe("Succeeded");
   }
   // A command never runs twice in one sandbox, and never before the one before it.
-  for (const begun of world.begun.values()) expect(begun).toEqual([...new Set(begun)].sort((a, b) => a - b));
+  for (const startedAt of world.startedAt.values())
+    expect(startedAt).toEqual([...new Set(startedAt)].sort((a, b) => a - b));
 }
 
-test("whatever ends, fails or crashes in whatever order, it comes to rest at the wanted version or a told failure", () => {
+it("reaches the wanted version or reports a failure, whatever ends, fails or crashes in any order", () => {
   fc.assert(
     fc.property(history, (events) => {
       const world = new StandInWorld();
@@ -301,7 +304,7 @@ test("whatever ends, fails or crashes in whatever order, it comes to rest at the
   );
 }, 30_000);
 
-test("when it is deleted, nothing is left but versions that are to be retained", () => {
+it("deletes everything but retained versions when the snapshot is deleted", () => {
   fc.assert(
     fc.property(history, fc.constantFrom("Retain" as const, "Delete" as const), (events, deletionPolicy) => {
       const world = new StandInWorld();
@@ -310,7 +313,7 @@ test("when it is deleted, nothing is left but versions that are to be retained",
         else world.spec = { ...defaults, ...one };
       }
       const versions = world.state().snapshot.status?.versions ?? [];
-      const standing = versions.filter(
+      const cloneable = versions.filter(
         ({ checkpointName }) => world.checkpoints.get(checkpointName)?.status?.phase === "Succeeded",
       );
       world.spec = { ...world.spec, deletionPolicy };
@@ -318,14 +321,14 @@ test("when it is deleted, nothing is left but versions that are to be retained",
       const isGone = () => world.step().actions.some((action) => action.do === "removeFinalizer");
       expect([isGone(), isGone()]).toContain(true);
       expect(world.builders).toEqual([]);
-      const kept = deletionPolicy === "Retain" ? standing.map(({ checkpointName }) => checkpointName) : [];
+      const kept = deletionPolicy === "Retain" ? cloneable.map(({ checkpointName }) => checkpointName) : [];
       expect([...world.checkpoints.keys()].sort()).toEqual(kept.sort());
     }),
     { numRuns: 200 },
   );
 });
 
-test("a captured step that leaves the recipe is marked and kept, and the mark goes when a recipe has it again", () => {
+it("marks and keeps a captured step that leaves the recipe, and unmarks it when a recipe has it again", () => {
   const world = new StandInWorld();
   const marked = () =>
     [...world.checkpoints.values()]
@@ -344,7 +347,7 @@ test("a captured step that leaves the recipe is marked and kept, and the mark go
   expect(world.status?.steps?.map(({ cached }) => cached)).toEqual([true, false]);
 });
 
-test("a rebuild runs only what is after the longest captured prefix", () => {
+it("runs only the steps after the longest captured prefix in a rebuild", () => {
   const world = new StandInWorld();
   world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "b" }, { run: "c" }] };
   world.settle();
@@ -352,23 +355,23 @@ test("a rebuild runs only what is after the longest captured prefix", () => {
   world.settle();
   expect(world.status).toMatchObject({ version: 2, progress: "3/3" });
   expect(world.status?.steps?.map(({ cached }) => cached)).toEqual([true, true, false]);
-  expect([...world.begun.values()]).toEqual([[0, 1, 2], [2]]);
+  expect([...world.startedAt.values()]).toEqual([[0, 1, 2], [2]]);
   world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "b" }, { run: "c" }] };
   world.settle();
   expect(world.status).toMatchObject({ version: 1, latestVersion: 2 });
-  expect(world.begun.size).toBe(2);
+  expect(world.startedAt.size).toBe(2);
 });
 
-test("a failing recipe is tried once, not again and again", () => {
+it("tries a failing recipe once", () => {
   const world = new StandInWorld();
   world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "fails" }] };
   world.settle();
   world.settle();
   expect(world.status?.build).toMatchObject({ attempt: 1, failure: { reason: "StepFailed", step: 2 } });
-  expect([...world.begun.values()]).toEqual([[0, 1]]);
+  expect([...world.startedAt.values()]).toEqual([[0, 1]]);
 });
 
-test("a Checkpoint that somebody else has put under the version's name is left alone, and named", () => {
+it("leaves another Checkpoint with the version's name alone, and reports it", () => {
   const world = new StandInWorld();
   world.spec = { ...defaults, recipe: [{ run: "a" }] };
   const name = versionCheckpointName("s", (world.state().wanted as Wanted).digest.digest);
@@ -382,11 +385,11 @@ test("a Checkpoint that somebody else has put under the version's name is left a
   world.checkpoints.set(name, foreign);
   world.settle();
   expect(world.status).not.toHaveProperty("version");
-  expect(world.status?.message).toContain(`a Checkpoint ${name} exists and is not of this build`);
+  expect(world.status?.message).toContain(`the Checkpoint ${name} exists and is not from this build`);
   expect(world.checkpoints.get(name)).toBe(foreign);
 });
 
-test("a version whose Checkpoint was deleted by hand is built again, under a new number, as often as it takes", () => {
+it("rebuilds a version under a new number whenever its Checkpoint was deleted", () => {
   const world = new StandInWorld();
   world.spec = { ...defaults, recipe: [{ run: "a" }] };
   world.settle();
@@ -400,7 +403,7 @@ test("a version whose Checkpoint was deleted by hand is built again, under a new
   }
 });
 
-test("a pin lets a kept version serve, says so, and builds nothing; without it the recipe is followed again", () => {
+it("keeps a pinned version current without building, and follows the recipe again without the pin", () => {
   const world = new StandInWorld();
   for (const run of ["a", "b"]) {
     world.spec = { ...defaults, recipe: [{ run }] };
@@ -410,12 +413,14 @@ test("a pin lets a kept version serve, says so, and builds nothing; without it t
   world.settle();
   expect(world.status).toMatchObject({ version: 1, latestVersion: 2 });
   expect(world.status?.conditions).toContainEqual(
-    expect.objectContaining({ type: "Ready", status: "True", message: "Version 1 serves" }),
+    expect.objectContaining({ type: "Ready", status: "True", message: "Version 1 is current" }),
   );
   world.spec = { ...world.spec, pinnedVersion: 9 };
   world.settle();
   expect(world.status).toMatchObject({ version: 1 });
-  expect(world.status?.message).toContain("Version 9, which it is pinned to, is not kept; kept are: 1, 2");
+  expect(world.status?.message).toContain(
+    "The pinned version 9 no longer exists; set spec.pinnedVersion to a kept version (1, 2), or remove it",
+  );
   world.spec = { ...defaults, recipe: [{ run: "c" }] };
   world.settle();
   expect(world.status).toMatchObject({ version: 3 });

@@ -4,7 +4,7 @@ import { currentVersion, keptVersions, planRetention, removeBuilders, serve } fr
 import type { SnapshotAction, SnapshotPlan, SnapshotState } from "./state.ts";
 import { type Building, pointer, withStatus } from "./status.ts";
 
-/** What to do about a named snapshot: a pure function of what is known. The rules stand in docs/tasks/snapshots.md. */
+/** Plans a named snapshot. A pure function; docs/tasks/snapshots.md describes the rules. */
 export function planSnapshot(state: SnapshotState): SnapshotPlan {
   const { metadata } = state.snapshot;
   if (metadata.deletionTimestamp !== undefined) return planDeletion(state);
@@ -22,7 +22,7 @@ function planVersion(state: SnapshotState): SnapshotPlan {
   const kept = keptVersions(state).find(({ digest }) => digest === wanted.digest.digest);
   if (kept !== undefined) return serve(state, kept, wanted);
   if (suspend === true) {
-    const message = "It is suspended: what has changed is built when suspend is taken away";
+    const message = "Builds are suspended; remove spec.suspend to build the changes";
     return planIdle(state, { status: "False", reason: "Suspended", message });
   }
   return planBuild(state, wanted);
@@ -33,14 +33,14 @@ function planPin(state: SnapshotState, version: number): SnapshotPlan {
   const pinned = kept.find((one) => one.version === version);
   if (pinned === undefined) {
     const numbers = kept.map((one) => one.version).join(", ") || "none";
-    const message = `Version ${version}, which it is pinned to, is not kept; kept are: ${numbers}`;
+    const message = `The pinned version ${version} no longer exists; set spec.pinnedVersion to a kept version (${numbers}), or remove it`;
     return planIdle(state, { status: "False", reason: "Pinned", message });
   }
-  const message = `It is pinned to version ${version}: nothing is built until spec.pinnedVersion is taken away`;
+  const message = `It is pinned to version ${version}; remove spec.pinnedVersion to build and follow new versions`;
   return planIdle(state, { status: "False", reason: "Pinned", message }, pinned);
 }
 
-/** Nothing is built: the version that serves goes on, and no builder is left. */
+/** Builds nothing: keeps the current version and deletes the builders. */
 function planIdle(state: SnapshotState, building: Building, current = currentVersion(state)): SnapshotPlan {
   const versions = keptVersions(state);
   return {
@@ -55,36 +55,36 @@ function requeue({ wanted }: SnapshotState, plan: SnapshotPlan): SnapshotPlan {
   return requeueAfterMilliseconds === undefined ? plan : { ...plan, requeueAfterMilliseconds };
 }
 
-/** No informer tells of every kind of input. */
+/** Some inputs have no informer. */
 const missingMilliseconds = 10_000;
 
-/** It goes when nobody follows its name any more; what it has made goes before it. */
+/** Waits until no object follows the name, and deletes the objects of the snapshot before the snapshot itself. */
 function planDeletion(state: SnapshotState): SnapshotPlan {
   const { snapshot, followers } = state;
   const { name, finalizers: present } = snapshot.metadata;
   if (!(present?.includes(finalizers.namedSnapshot) ?? false)) return { actions: [] };
   if (followers.length > 0) {
-    const message = `${name} is not removed yet: ${followers.join(", ")} refer to it. Remove them, or let them name another snapshot`;
+    const message = `Cannot delete ${name} yet: ${followers.join(", ")} refer to it; delete them, or let them refer to another snapshot`;
     return {
       actions: removeBuilders(state),
       status: withStatus(state, { ...snapshot.status }, { status: "False", reason: "Deleting", message }),
       requeueAfterMilliseconds: followersMilliseconds,
     };
   }
-  const builders = [...(state.builder === undefined ? [] : [state.builder]), ...state.strays];
+  const builders = [...(state.builder === undefined ? [] : [state.builder]), ...state.orphans];
   const removed = [...removeBuilders(state), ...removeMade(state)];
-  // A builder that is going still holds its checkpoint's data; the name is free for another snapshot only after it.
+  // A builder still holds the data of its checkpoint until it is deleted, so the name becomes free only after that.
   return { actions: builders.length > 0 ? removed : [...removed, { do: "removeFinalizer" }] };
 }
 
-/** Builds are of no use without their snapshot; versions are, unless `Delete` says otherwise. */
+/** Deletes the Checkpoints of builds, and those of versions if `deletionPolicy` is `Delete`. */
 function removeMade(state: SnapshotState): SnapshotAction[] {
-  const { snapshot, made, standing } = state;
+  const { snapshot, made, cloneable } = state;
   const versions = keptVersions(state);
   const kept = new Set(versions.map(({ checkpointName }) => checkpointName));
   const isRemoved = snapshot.spec.deletionPolicy === "Delete";
-  // A version may have been built by an earlier named snapshot of the name.
-  const all = [...made, ...versions.flatMap(({ checkpointName }) => standing.get(checkpointName) ?? [])];
+  // A version may have been built by an earlier named snapshot with the same name.
+  const all = [...made, ...versions.flatMap(({ checkpointName }) => cloneable.get(checkpointName) ?? [])];
   const checkpoints = new Map(all.map((checkpoint) => [checkpoint.metadata.name, checkpoint]));
   return [
     ...[...checkpoints.values()]

@@ -8,18 +8,17 @@ import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot
 import { RametError } from "../../base/errors.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
 
-/** What the inputs of a snapshot are looked up in. */
 export interface InputLookups {
   template: (name: string) => SandboxTemplate | undefined;
   snapshot: (name: string) => NamedSnapshot | undefined;
   sandbox: (name: string) => Sandbox | undefined;
   /** Whether a checkpoint with this id can be cloned. */
   hasCheckpoint: (id: string) => boolean;
-  /** What stands for what steps copy, by the step's index; or why that cannot be said. */
+  /** Represents the content that steps copy, by step index; or the problem that prevents reading it. */
   copied: ReadonlyMap<number, CopiedContent> | { problem: RametError };
 }
 
-/** What is to be built, with its digest; or what is missing for that. */
+/** The version that a spec asks for with its digest, or the missing input. */
 export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): SnapshotState["wanted"] {
   const { metadata, spec } = snapshot;
   const cycle = snapshotCycle(metadata.name, (name) => {
@@ -39,7 +38,7 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
   }
 }
 
-/** No informer tells of a changed ConfigMap or Secret. */
+/** ConfigMaps and Secrets have no informer. */
 const requeue = { requeueAfterMilliseconds: 60_000 };
 
 interface Source {
@@ -61,8 +60,8 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
   }
   if (from.snapshot !== undefined) {
     const found = lookups.snapshot(from.snapshot.name) ?? missing("NamedSnapshot", from.snapshot.name, namespace);
-    const wish = withoutUndefined(from.snapshot);
-    const { digest, version, checkpointId, secrets: inheritedSecrets = [] } = findVersion(found, wish);
+    const reference = withoutUndefined(from.snapshot);
+    const { digest, version, checkpointId, secrets: inheritedSecrets = [] } = findVersion(found, reference);
     const parent = printSnapshotReference({ name: from.snapshot.name, version });
     return {
       source: { snapshot: { digest } },
@@ -79,9 +78,13 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
   }
   const id = from.checkpoint?.id ?? "";
   if (!lookups.hasCheckpoint(id)) {
-    throw new RametError("NotFound", `No checkpoint with the id ${id} can be cloned in the namespace ${namespace}`, {
-      hint: `List the ids with: ramet checkpoint ls -n ${namespace}`,
-    });
+    throw new RametError(
+      "NotFound",
+      `The namespace ${namespace} has no checkpoint with the id ${id} that can be cloned`,
+      {
+        hint: `List the ids with: ramet checkpoint ls -n ${namespace}`,
+      },
+    );
   }
   return {
     source: { checkpoint: { id } },
@@ -107,21 +110,24 @@ function withoutUndefined({
 }
 
 function missing(kind: string, name: string, namespace: string): never {
-  throw new RametError("NotFound", `The ${kind} ${name}, from which it is built, does not exist in ${namespace}`, {
-    hint: "Make it, and the build begins",
-  });
+  throw new RametError(
+    "NotFound",
+    `The source does not exist: there is no ${kind} ${name} in the namespace ${namespace}`,
+    {
+      hint: "Create it; the build then starts",
+    },
+  );
 }
 
 function inCycle(cycle: string[]): RametError {
-  return new RametError("InvalidArgument", `It is built from itself: ${cycle.join(" → ")}`, {
-    hint: "Let one of them be built from something else",
+  return new RametError("InvalidArgument", `The snapshot is built from itself: ${cycle.join(" → ")}`, {
+    hint: "Give one of them another source in spec.from",
   });
 }
 
 /**
- * The names on the way from a snapshot back to itself, beginning and ending with it; undefined when it is no descendant
- * of its own.
- * @param parentOf which snapshot that one is built from, if from any
+ * The names on the path from a snapshot back to itself, which start and end with it; undefined without a cycle.
+ * @param parentOf the snapshot from which another one is built, if any
  */
 export function snapshotCycle(name: string, parentOf: (name: string) => string | undefined): string[] | undefined {
   const path = [name];
@@ -129,7 +135,7 @@ export function snapshotCycle(name: string, parentOf: (name: string) => string |
   for (let parent = parentOf(name); parent !== undefined; parent = parentOf(parent)) {
     path.push(parent);
     if (parent === name) return path;
-    // A cycle further up is theirs who are in it; this one waits for its parent.
+    // A cycle among its ancestors is reported by them.
     if (met.has(parent)) return undefined;
     met.add(parent);
   }

@@ -13,7 +13,7 @@ import { fetchContent } from "./steps/fetch-content.ts";
 import { runStep } from "./steps/run-step.ts";
 import { type ContentOf, stepContext, type StepOutcome } from "./steps/step.ts";
 
-/** Carries out a step beside the reconciles; at its end the snapshot's key comes again. */
+/** Runs a step in the background, and reconciles the snapshot when it ends. */
 export function startStep(
   snapshot: NamedSnapshot,
   { index, builder, wanted, fresh }: Extract<SnapshotAction, { do: "startStep" }>,
@@ -24,14 +24,14 @@ export function startStep(
   const step = recipe[index];
   if (step === undefined) return;
   const target = sandboxRef(builder);
-  const wish = {
+  const request = {
     step,
     context: stepContext(recipe, index),
     tag: stepTag(index, wanted.digest.steps[index] ?? ""),
     fresh,
     started: startedBefore(snapshot, index, wanted),
   };
-  const around = {
+  const environment = {
     guest: (user: string | undefined) => runtime.guest(target, user),
     takesConnections: (port: number, signal: AbortSignal) => runtime.acceptsConnections(target, port, signal),
     contentOf: contentOf(snapshot, wanted.copied.get(index), dependencies),
@@ -42,9 +42,9 @@ export function startStep(
   steps.start(
     attemptId(builder.metadata.uid, index),
     async () => {
-      // Before the step, so that nothing has been done where they cannot be read.
+      // Read before the step runs, so that the step does nothing if they cannot be read.
       const secrets = await copiedSecrets(client, { snapshot, index, wanted }, closing);
-      return concealing(await runStep(wish, around), secrets);
+      return concealing(await runStep(request, environment), secrets);
     },
     () => {
       enqueue(keyOf(snapshot.metadata));
@@ -52,7 +52,7 @@ export function startStep(
   );
 }
 
-/** What it printed goes into a ConfigMap and a status, which more people may read than the Secrets. */
+/** Removes Secrets from the output: the ConfigMap and the status that hold it have more readers than the Secrets. */
 function concealing(outcome: StepOutcome, secrets: readonly string[]): StepOutcome {
   const { log, error } = outcome;
   return {
@@ -68,13 +68,13 @@ function startedBefore({ spec: { recipe } }: NamedSnapshot, index: number, { dig
       .slice(0, index + 1)
       .flatMap((step, at) =>
         actionOf(step) === "start"
-          ? [[stepTag(at, digest.steps[at] ?? ""), `${at + 1} (${step.start ?? ""}) had started`] as const]
+          ? [[stepTag(at, digest.steps[at] ?? ""), `${at + 1} (${step.start ?? ""})`] as const]
           : [],
       ),
   );
 }
 
-/** What a copy writes; of a key, only what the digest was computed of. */
+/** Returns the content of a copy step. The content of a key must be the one that is in the digest. */
 function contentOf(
   { metadata: { namespace } }: NamedSnapshot,
   identity: Wanted["copied"] extends ReadonlyMap<number, infer Content> ? Content | undefined : never,
@@ -85,7 +85,7 @@ function contentOf(
     if (copy.url !== undefined) return fetchContent(fetch, { url: copy.url, sha256: copy.sha256 ?? "", signal });
     const found = await keyedContent(client, namespace, keyedSource(copy), signal);
     if (JSON.stringify(found.identity) === JSON.stringify(identity)) return found.bytes;
-    throw new RametError("Conflict", `What ${copy.path} is copied from has changed during the build`, {
+    throw new RametError("Conflict", `Cannot copy to ${copy.path}: its source has changed during the build`, {
       retryable: true,
     });
   };
@@ -98,9 +98,9 @@ function keyedSource({ configMapKeyRef, secretKeyRef }: CopyStep) {
 }
 
 /**
- * The Secrets that a step of the recipe can read: those that steps before it have copied, and those in what it is built from. Of
- * the latter all keys, as a version tells no more than their names.
- * @throws RametError `NotFound` when one that the recipe copies is gone; one in what it is built from may be
+ * The contents of the Secrets that a step can read: those that earlier steps have copied, and those that the source contains. Of
+ * the latter all keys, as a version lists only the names of its Secrets.
+ * @throws RametError `NotFound` if a Secret that the recipe copies does not exist. Secrets of the source may be missing.
  */
 async function copiedSecrets(
   client: KubeClient,

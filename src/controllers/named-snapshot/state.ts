@@ -10,47 +10,47 @@ import type { Transition } from "../../kube/events.ts";
 import type { Attempt } from "../common/attempts.ts";
 import type { StepOutcome } from "./steps/step.ts";
 
-/** All that a decision about one named snapshot is made from. */
+/** The state from which a named snapshot is planned. */
 export interface SnapshotState {
   snapshot: NamedSnapshot;
   wanted: Wanted | { problem: RametError; reason: BuildingReason };
-  /** The Checkpoints of versions that can be cloned, by their names. */
-  standing: ReadonlyMap<string, Checkpoint>;
-  /** Of the wanted digest, whatever its state. */
+  /** The Checkpoints of versions that can be cloned, by name. */
+  cloneable: ReadonlyMap<string, Checkpoint>;
+  /** The Checkpoint of the wanted digest, in any phase. */
   versionCheckpoint: Checkpoint | undefined;
-  /** Captured states of steps that can be restored, by the step's digest; of any named snapshot of the namespace. */
+  /** Captured states of steps that can be restored, by step digest, from any named snapshot of the namespace. */
   captured: ReadonlyMap<string, Checkpoint>;
-  /** The capture of the step that ended last, whatever its state. */
+  /** The capture of the step that ended last, in any phase. */
   stepCheckpoint: Checkpoint | undefined;
-  /** The capture of the sandbox from which the version is built. */
+  /** The capture of the sandbox in `spec.from`. */
   sourceCheckpoint: Checkpoint | undefined;
-  /** That of the present attempt of the present build. */
+  /** The sandbox of the current attempt of the current build. */
   builder: Sandbox | undefined;
   /** Builders of earlier attempts and builds. */
-  strays: Sandbox[];
-  /** Checkpoints that this snapshot has made. */
+  orphans: Sandbox[];
+  /** Checkpoints created for this snapshot. */
   made: Checkpoint[];
-  /** The call that carries out the next step. */
+  /** The call that runs the next step. */
   attempt: Attempt<StepOutcome> | undefined;
-  /** By version: who refers to it, in words. */
+  /** By version: the objects that refer to it, like `Sandbox a`. */
   referrers: ReadonlyMap<number, string[]>;
-  /** Who follows the name, in words. */
+  /** The objects that follow the name, like `SandboxSet a`. */
   followers: string[];
   now: Date;
 }
 
-/** What is to be built. */
+/** The version that the spec asks for. */
 export interface Wanted {
   digest: SnapshotDigest;
   origin: BuildOrigin;
-  /** As a version tells it: `template/python`, `python@3`. */
+  /** As in the status of a version: `template/python`, `python@3`. */
   parent: string;
   copied: ReadonlyMap<number, CopiedContent>;
-  /** Names of the Secrets that are in what it is built from. */
+  /** Names of the Secrets that the source contains. */
   inheritedSecrets: string[];
-  /** These, and those that its recipe copies. */
+  /** The inherited Secrets and those that the recipe copies. */
   secrets: string[];
-  /** When to look again at what no informer tells of. */
+  /** Time until inputs that no informer reports are read again. */
   requeueAfterMilliseconds?: number;
 }
 
@@ -63,11 +63,11 @@ export type BuildingReason = (typeof namedSnapshotConditions)["Building"][number
 
 export type BuilderBase = { steps: number } & ({ template: SandboxTemplateSpec } | { checkpointId: string });
 
-/** What a Checkpoint is taken for. */
+/** The purpose of a Checkpoint. */
 export type Capture =
   | { of: "source" }
   | { of: "step"; stepDigest: string }
-  /** With memory, it is also the state after the last step. */
+  /** `stepDigest`: with memory, it is also the state after the last step. */
   | { of: "version"; digest: string; stepDigest: string | undefined };
 
 export type SnapshotAction =
@@ -77,7 +77,7 @@ export type SnapshotAction =
   | { do: "deleteSandbox"; sandbox: Sandbox }
   | ({ do: "capture"; name: string; sandboxName: string } & Capture)
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
-  /** Whether the present recipe has the step: by this the collector knows what was needed longest ago. */
+  /** Marks whether the current recipe has the step, so that the collector can delete the longest unneeded ones first. */
   | { do: "markStep"; checkpoint: Checkpoint; unneededSince: string | undefined }
   | { do: "startStep"; index: number; builder: Sandbox; wanted: Wanted; fresh: boolean }
   | { do: "keepLog"; index: number; digest: string; text: string }
@@ -85,10 +85,10 @@ export type SnapshotAction =
   | { do: "forgetStep"; index: number; builderUid: string };
 
 export interface SnapshotPlan {
-  /** Carried out in order, before the status is written. */
+  /** Applied in order, before the status is written. */
   actions: SnapshotAction[];
   status?: NamedSnapshotStatus;
-  /** Carried out only when the status says so: what must not happen unrecorded. */
+  /** Applied after the status is written: actions that must not happen unrecorded. */
   afterStatus?: SnapshotAction[];
   transitions?: Transition[];
   requeueAfterMilliseconds?: number;

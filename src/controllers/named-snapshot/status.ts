@@ -12,9 +12,8 @@ export interface Building {
 
 type Now = Pick<SnapshotState, "snapshot" | "now">;
 
-/** A whole status, with what is going on. */
+/** A complete status with the conditions. */
 export function withStatus(state: Now, wanted: NamedSnapshotStatus, building: Building): NamedSnapshotStatus {
-  // An old message does not stay.
   const { message: _, ...status } = wanted;
   const message = building.reason === "Built" ? "" : building.message;
   return {
@@ -27,7 +26,7 @@ export function withStatus(state: Now, wanted: NamedSnapshotStatus, building: Bu
   };
 }
 
-/** The fields that name the current version; without one, none of them is there. */
+/** Sets the fields of the current version, or removes them if there is none. */
 export function pointer(status: NamedSnapshotStatus, current: SnapshotVersion | undefined): NamedSnapshotStatus {
   const { version: _version, digest: _digest, checkpointId: _id, ...rest } = status;
   if (current === undefined) return rest;
@@ -37,14 +36,14 @@ export function pointer(status: NamedSnapshotStatus, current: SnapshotVersion | 
 
 function ready({ version, versions = [] }: NamedSnapshotStatus): Omit<Condition, "lastTransitionTime"> {
   if (version !== undefined) {
-    return { type: "Ready", status: "True", reason: "VersionReady", message: `Version ${version} serves` };
+    return { type: "Ready", status: "True", reason: "VersionReady", message: `Version ${version} is current` };
   }
   const kept = versions.map((one) => one.version).join(", ");
-  const message = kept === "" ? "No version has been built yet" : `None of the versions that are kept (${kept}) serves`;
+  const message = kept === "" ? "No version has been built yet" : `None of the kept versions (${kept}) is current`;
   return { type: "Ready", status: "False", reason: "NoVersion", message };
 }
 
-/** The steps of a build that begins: the first `done` of them are in the state that it begins with. */
+/** The steps of a new build, of which the state it starts from contains the first `done`. */
 export function freshSteps(
   { snapshot }: Pick<SnapshotState, "snapshot">,
   wanted: Wanted,

@@ -53,8 +53,8 @@ function startClaim(
   const { signal } = pursuit.abort;
   const call = () => {
     const timeoutMilliseconds = Math.max(0, deadline.getTime() - clock.now().getTime());
-    const wish = { ...claimRequest(claim), lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
-    return claimSandbox(wish, claimParts, signal);
+    const request = { ...claimRequest(claim), lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
+    return claimSandbox(request, claimParts, signal);
   };
   pursuit.ordinals.add(ordinal);
   attempts.start(attemptId(uid, ordinal), call, () => {

@@ -5,19 +5,19 @@ import { annotations, restoreFrom, restoreFromAnnotations } from "../../api/name
 import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
 import type { ClaimRequest } from "../../claim/request.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
-import type { Standing } from "./state.ts";
+import type { MemberProgress } from "./state.ts";
 
 /** Whether a claimed sandbox can be handed to whoever claimed it. */
-export function standingOf(sandbox: Sandbox, waitReadyMilliseconds: number, now: Date): Standing {
+export function progressOf(sandbox: Sandbox, waitReadyMilliseconds: number, now: Date): MemberProgress {
   const { metadata, status } = sandbox;
-  const over = ended(sandbox);
-  if (over !== undefined) return { is: "failed", why: over };
-  const missing = whatIsMissing(sandbox);
+  const endedBecause = ended(sandbox);
+  if (endedBecause !== undefined) return { is: "failed", why: endedBecause };
+  const missing = missingPart(sandbox);
   if (missing === undefined) return { is: "ready" };
   const since = new Date(metadata.annotations?.[annotations.claimTimestamp] ?? metadata.creationTimestamp);
   const until = new Date(since.getTime() + waitReadyMilliseconds);
-  const said = status?.message ?? findCondition(status?.conditions, "Ready")?.message ?? "";
-  const why = said === "" ? missing : `${missing}: ${said}`;
+  const report = status?.message ?? findCondition(status?.conditions, "Ready")?.message ?? "";
+  const why = report === "" ? missing : `${missing}: ${report}`;
   if (until > now) return { is: "waiting", until, why };
   return { is: "failed", why: `after ${waitReadyMilliseconds / 1000} s (spec.waitReadyTimeout) ${why}` };
 }
@@ -28,22 +28,22 @@ function ended(sandbox: Sandbox): string | undefined {
   if (status?.phase === "Failed" || status?.phase === "Succeeded") {
     return `it is ${status.phase}${status.message === undefined ? "" : `: ${status.message}`}`;
   }
-  return refusedByGuest(sandbox) ?? refusedByCell(sandbox);
+  return rejectedByGuest(sandbox) ?? rejectedByCell(sandbox);
 }
 
-function refusedByGuest({ status }: Sandbox): string | undefined {
+function rejectedByGuest({ status }: Sandbox): string | undefined {
   const initialized = findCondition(status?.conditions, "RuntimeInitialized");
   if (initialized?.status !== "False" || initialized.reason !== "Failed") return undefined;
   return `its guest did not take the environment: ${initialized.message}`;
 }
 
-function refusedByCell(sandbox: Sandbox): string | undefined {
+function rejectedByCell(sandbox: Sandbox): string | undefined {
   if (rollbackRequest(sandbox) === undefined || wantsRollback(sandbox)) return undefined;
   const rolledBack = findCondition(sandbox.status?.conditions, "RolledBack");
   return rolledBack?.status === "False" ? `it could not be restored: ${rolledBack.message}` : undefined;
 }
 
-function whatIsMissing(sandbox: Sandbox): string | undefined {
+function missingPart(sandbox: Sandbox): string | undefined {
   const { status } = sandbox;
   // Whoever pauses it has it.
   if (status?.phase === "Paused") return undefined;

@@ -23,7 +23,7 @@ import type { ClaimState } from "./state.ts";
 export function claimWatches({ informers, awaited }: ClaimDependencies): ControllerWatch[] {
   const { sandboxes, claims } = informers;
   return [
-    wishes(claims),
+    specChanges(claims),
     {
       synced: (signal) => sandboxes.synced(signal),
       start: (enqueue) =>
@@ -36,7 +36,7 @@ export function claimWatches({ informers, awaited }: ClaimDependencies): Control
 }
 
 /** A change of the status alone is this controller's own. */
-function wishes(claims: Informer<SandboxClaim>): ControllerWatch {
+function specChanges(claims: Informer<SandboxClaim>): ControllerWatch {
   return {
     synced: (signal) => claims.synced(signal),
     start: (enqueue) =>
@@ -58,7 +58,7 @@ export async function reconcileClaim(key: string, dependencies: ClaimDependencie
   const claim = statuses.latest(cached);
   const state = await gather(claim, dependencies);
   const plan = planClaim(state);
-  hearOf(key, state, dependencies);
+  awaitMembers(key, state, dependencies);
   await Promise.all(plan.actions.map((action) => applyAction(claim, action, dependencies)));
   if (plan.status !== undefined) {
     await statuses.write(cached, plan.status);
@@ -73,9 +73,9 @@ export async function reconcileClaim(key: string, dependencies: ClaimDependencie
 }
 
 /** Before anything is waited for: from now on a change of these brings the claim again. */
-function hearOf(key: string, { members }: ClaimState, { awaited }: ClaimDependencies): void {
-  for (const { sandbox, standing } of members) {
-    if (standing.is === "waiting") awaited.set(sandbox.metadata.uid, key);
+function awaitMembers(key: string, { members }: ClaimState, { awaited }: ClaimDependencies): void {
+  for (const { sandbox, progress } of members) {
+    if (progress.is === "waiting") awaited.set(sandbox.metadata.uid, key);
     else awaited.delete(sandbox.metadata.uid);
   }
 }

@@ -7,7 +7,7 @@ import { validateClaimRequest } from "../../claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
 import { originOfText } from "../common/origin.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
-import { claimRequest, standingOf } from "./claim-progress.ts";
+import { claimRequest, progressOf } from "./claim-progress.ts";
 import type { ClaimDependencies } from "./dependencies.ts";
 import { ordinalLock, Pursuit } from "./pursuit.ts";
 import type { ClaimState } from "./state.ts";
@@ -23,9 +23,9 @@ export async function gather(claim: SandboxClaim, dependencies: ClaimDependencie
   const waitReadyMilliseconds = parseDuration(claim.spec.waitReadyTimeout);
   const members = bearers
     .filter(({ metadata }) => metadata.labels?.[labels.reservedFailedSandbox] !== "true")
-    .map((sandbox) => ({ sandbox, standing: standingOf(sandbox, waitReadyMilliseconds, now) }));
+    .map((sandbox) => ({ sandbox, progress: progressOf(sandbox, waitReadyMilliseconds, now) }));
   pursuit.noteFailed(
-    members.filter(({ standing }) => standing.is === "failed").map(({ sandbox }) => sandbox.metadata.uid),
+    members.filter(({ progress }) => progress.is === "failed").map(({ sandbox }) => sandbox.metadata.uid),
   );
   const { claimStartTime } = claim.status ?? {};
   return {
@@ -111,7 +111,7 @@ const farthestOrdinal = 100_000;
 async function problemOf(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState["problem"]> {
   const { cache, informers } = dependencies;
   if (claim.status?.phase === "Completed") return undefined;
-  const illegal = illegalPart(claim);
+  const illegal = invalidPart(claim);
   if (illegal !== undefined) return { reason: illegal.code, message: illegal.describe() };
   const { namespace } = claim.metadata;
   const set = { namespace, name: claim.spec.templateName };
@@ -136,7 +136,7 @@ async function originProblem(
   return verdict.kind === "impossible" ? { reason: verdict.error.code, message: verdict.error.describe() } : undefined;
 }
 
-function illegalPart(claim: SandboxClaim): RametError | undefined {
+function invalidPart(claim: SandboxClaim): RametError | undefined {
   const unsupported = unsupportedRequest(claim.spec);
   if (unsupported !== undefined) return unsupported;
   try {

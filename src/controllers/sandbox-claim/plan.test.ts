@@ -4,7 +4,7 @@ import { RametError } from "../../base/errors.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { mostAtOnce, planClaim } from "./plan.ts";
-import type { ClaimState, Standing } from "./state.ts";
+import type { ClaimState, MemberProgress } from "./state.ts";
 
 const apiVersion = "agents.kruise.io/v1alpha1";
 const now = new Date("2030-01-01T00:00:00Z");
@@ -17,15 +17,15 @@ const meta = (name: string) => ({
   creationTimestamp: now.toISOString(),
 });
 
-const standings = fc.constantFrom<Standing>(
+const standings = fc.constantFrom<MemberProgress>(
   { is: "ready" },
   { is: "waiting", until: at(5), why: "it is not ready" },
   { is: "failed", why: "it is Failed" },
 );
 const members = fc.array(standings, { maxLength: 6 }).map((all) =>
-  all.map((standing, n) => ({
+  all.map((progress, n) => ({
     sandbox: Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta(`s${n}`), spec: {} }),
-    standing,
+    progress,
   })),
 );
 const states: fc.Arbitrary<ClaimState> = fc
@@ -68,8 +68,8 @@ describe("planClaim", () => {
     fc.assert(
       fc.property(states, (state) => {
         const starts = planClaim(state).actions.filter((action) => action.do === "startClaim");
-        const ready = state.members.filter(({ standing }) => standing.is === "ready");
-        const waiting = state.members.filter(({ standing }) => standing.is === "waiting");
+        const ready = state.members.filter(({ progress }) => progress.is === "ready");
+        const waiting = state.members.filter(({ progress }) => progress.is === "waiting");
         const names = new Set([...deliveredBefore(state), ...ready.map(({ sandbox }) => sandbox.metadata.name)]);
         const all = names.size + waiting.length + state.underWay.length + starts.length;
         if (starts.length > 0) expect(all).toBeLessThanOrEqual(state.claim.spec.replicas);
@@ -105,14 +105,14 @@ describe("planClaim", () => {
         const removed = plan.actions.flatMap((action) =>
           action.do === "deleteSandbox" || action.do === "keepFailed" ? [action.sandbox.metadata.name] : [],
         );
-        for (const { sandbox, standing } of state.members) {
+        for (const { sandbox, progress } of state.members) {
           const { name } = sandbox.metadata;
-          if (standing.is === "ready" || deliveredBefore(state).includes(name)) {
-            if (standing.is !== "waiting") expect(removed).not.toContain(name);
+          if (progress.is === "ready" || deliveredBefore(state).includes(name)) {
+            if (progress.is !== "waiting") expect(removed).not.toContain(name);
           }
           const timedOut =
             plan.status?.phase === "Completed" && (plan.status.claimedReplicas ?? 0) < state.claim.spec.replicas;
-          if (timedOut && standing.is === "waiting") expect(removed).toContain(name);
+          if (timedOut && progress.is === "waiting") expect(removed).toContain(name);
         }
         if (isCompleted(state)) expect(removed).toEqual([]);
       }),
@@ -123,9 +123,9 @@ describe("planClaim", () => {
     fc.assert(
       fc.property(states, (state) => {
         const plan = planClaim(state);
-        const goesOn =
+        const hasNextStep =
           plan.actions.length > 0 || plan.status?.phase === "Completed" || plan.requeueAfterMilliseconds !== undefined;
-        expect(goesOn || state.underWay.length > 0 || isCompleted(state)).toBe(true);
+        expect(hasNextStep || state.underWay.length > 0 || isCompleted(state)).toBe(true);
       }),
     );
   });

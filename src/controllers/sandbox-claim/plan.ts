@@ -16,9 +16,9 @@ export function planClaim(state: ClaimState): ClaimPlan {
     return finish(state, removalOfFailed(state), { reason: "AllReplicasClaimed", delivered });
   }
   const deadline = new Date(state.startedAt.getTime() + parseDuration(claim.spec.claimTimeout));
-  if (state.problem !== undefined) return giveUp(state, { ...state.problem, delivered });
-  if (deadline <= now) return giveUp(state, { reason: "TimeoutReached", delivered });
-  return goOn(state, delivered, deadline);
+  if (state.problem !== undefined) return endEarly(state, { ...state.problem, delivered });
+  if (deadline <= now) return endEarly(state, { reason: "TimeoutReached", delivered });
+  return continueClaim(state, delivered, deadline);
 }
 
 /** The sandboxes stay, whatever becomes of the claim. */
@@ -32,7 +32,7 @@ function planCompleted({ spec, status }: SandboxClaim, now: Date): ClaimPlan {
 
 /** One that was handed over once counts for good, also when its owner has deleted it by now. */
 function deliveredNames({ claim, members }: ClaimState): string[] {
-  const ready = members.filter(({ standing }) => standing.is === "ready").map(({ sandbox }) => sandbox.metadata.name);
+  const ready = members.filter(({ progress }) => progress.is === "ready").map(({ sandbox }) => sandbox.metadata.name);
   return [...new Set([...(claim.status?.ramet?.sandboxes ?? []), ...ready])];
 }
 
@@ -44,10 +44,10 @@ interface End {
 }
 
 /** What is not there by now is not waited for; nothing is left claimed that nobody is told of. */
-function giveUp(state: ClaimState, end: End): ClaimPlan {
+function endEarly(state: ClaimState, end: End): ClaimPlan {
   // A write may be on its way: its end brings the claim here again.
   if (state.underWay.length > 0) return { actions: [{ do: "stopClaims" }] };
-  const late = state.members.filter(({ standing }) => standing.is === "waiting");
+  const late = state.members.filter(({ progress }) => progress.is === "waiting");
   return finish(state, [...removalOfFailed(state), ...late.map((member) => removal(state, member))], end);
 }
 
@@ -55,26 +55,26 @@ function finish(state: ClaimState, actions: ClaimAction[], { reason, message, de
   const ttlMilliseconds = parseDuration(state.claim.spec.ttlAfterCompleted);
   return {
     actions,
-    ...completed(state, { reason, message: message ?? lastWords(state), delivered }),
+    ...completed(state, { reason, message: message ?? causeOf(state), delivered }),
     // Nothing else brings it again: of its own status a controller does not hear.
     ...(ttlMilliseconds >= 0 && { requeueAfterMilliseconds: ttlMilliseconds }),
   };
 }
 
-function goOn(state: ClaimState, delivered: string[], deadline: Date): ClaimPlan {
+function continueClaim(state: ClaimState, delivered: string[], deadline: Date): ClaimPlan {
   const { claim, members, underWay, slowInMilliseconds } = state;
-  const waiting = members.filter(({ standing }) => standing.is === "waiting");
+  const waiting = members.filter(({ progress }) => progress.is === "waiting");
   const mayStart = state.error === undefined && state.pauseMilliseconds === 0;
   const missing = claim.spec.replicas - delivered.length - waiting.length - underWay.length;
   const count = mayStart ? Math.max(0, Math.min(missing, mostAtOnce - underWay.length)) : 0;
   const starts = freeOrdinals(state, count).map((ordinal) => ({ do: "startClaim", ordinal, deadline }) as const);
-  const tell = slowInMilliseconds === 0 || claim.status?.phase !== undefined;
+  const isReported = slowInMilliseconds === 0 || claim.status?.phase !== undefined;
   return {
     actions: [...removalOfFailed(state), ...starts],
-    ...(tell && { status: claiming(state, delivered, lastWords(state)) }),
+    ...(isReported && { status: claiming(state, delivered, causeOf(state)) }),
     requeueAfterMilliseconds: millisecondsUntilNext(state.now, deadline, waiting, [
       missing > 0 ? state.pauseMilliseconds : 0,
-      tell ? 0 : slowInMilliseconds,
+      isReported ? 0 : slowInMilliseconds,
     ]),
   };
 }
@@ -90,7 +90,7 @@ function freeOrdinals({ used, underWay }: ClaimState, count: number): number[] {
 function removalOfFailed(state: ClaimState): ClaimAction[] {
   const delivered = new Set(state.claim.status?.ramet?.sandboxes);
   return state.members
-    .filter(({ sandbox, standing }) => standing.is === "failed" && !delivered.has(sandbox.metadata.name))
+    .filter(({ sandbox, progress }) => progress.is === "failed" && !delivered.has(sandbox.metadata.name))
     .filter(({ sandbox }) => sandbox.metadata.deletionTimestamp === undefined)
     .map((member) => removal(state, member));
 }
@@ -100,18 +100,18 @@ function removal({ claim }: ClaimState, { sandbox }: Member): ClaimAction {
 }
 
 /** Why there are not more: of one sandbox, as there is often but one reason. */
-function lastWords({ members, error }: ClaimState): string {
-  const failed = members.find(({ standing }) => standing.is === "failed");
-  const waiting = members.find(({ standing }) => standing.is === "waiting");
+function causeOf({ members, error }: ClaimState): string {
+  const failed = members.find(({ progress }) => progress.is === "failed");
+  const waiting = members.find(({ progress }) => progress.is === "waiting");
   const member = failed ?? waiting;
-  if (member !== undefined && member.standing.is !== "ready") {
-    return `the sandbox ${member.sandbox.metadata.name} is not to be had: ${member.standing.why}`;
+  if (member !== undefined && member.progress.is !== "ready") {
+    return `the sandbox ${member.sandbox.metadata.name} is not to be had: ${member.progress.why}`;
   }
   return error === undefined ? "" : error.describe();
 }
 
 /** @param pauses in milliseconds from `now`; 0 means no pause */
 function millisecondsUntilNext(now: Date, deadline: Date, waiting: Member[], pauses: number[]): number {
-  const times = [deadline, ...waiting.flatMap(({ standing }) => (standing.is === "waiting" ? [standing.until] : []))];
+  const times = [deadline, ...waiting.flatMap(({ progress }) => (progress.is === "waiting" ? [progress.until] : []))];
   return Math.min(...times.map((time) => time.getTime() - now.getTime()), ...pauses.filter((pause) => pause > 0));
 }

@@ -26,11 +26,11 @@ export interface ClaimState {
 
 export interface Member {
   sandbox: Sandbox;
-  standing: Standing;
+  progress: MemberProgress;
 }
 
 /** How one claimed sandbox is. */
-export type Standing =
+export type MemberProgress =
   | { is: "ready" }
   /** It is not ready, or its guest has not taken the environment. */
   | { is: "waiting"; until: Date; why: string }

@@ -23,7 +23,7 @@ export async function applyAction(
       await writeTemplate(set, action.revision, dependencies);
       return;
     case "markTemplate":
-      await unlessChanged(markTemplate(action, dependencies));
+      await ignoreConflict(markTemplate(action, dependencies));
       return;
     case "create":
       await createSandboxes(set, action, dependencies, signal);
@@ -31,7 +31,7 @@ export async function applyAction(
     case "retire":
     case "remove": {
       const giveUp = action.do === "retire" ? retire : remove;
-      const isDone = await unlessChanged(giveUp(action.sandbox, dependencies));
+      const isDone = await ignoreConflict(giveUp(action.sandbox, dependencies));
       if (isDone) dependencies.metrics?.deleted(set.metadata, action.why);
       return;
     }
@@ -60,7 +60,7 @@ async function remove({ metadata }: Sandbox, { informers, newSandboxes }: SetDep
 }
 
 /** A lost race is no error: the cache shows what the other one did, and the key comes again. */
-async function unlessChanged(effect: Promise<void>): Promise<boolean> {
+async function ignoreConflict(effect: Promise<void>): Promise<boolean> {
   try {
     await effect;
     return true;
@@ -138,7 +138,7 @@ async function createSandboxes(
     const creations = Array.from({ length: count }, () => createOne(set, create, dependencies));
     const failed = (await Promise.allSettled(creations)).find(({ status }) => status === "rejected");
     if (failed?.status !== "rejected") continue;
-    refuse(set, create, dependencies, RametError.from(failed.reason));
+    recordRejection(set, create, dependencies, RametError.from(failed.reason));
     return;
   }
 }
@@ -155,20 +155,20 @@ async function createOne(set: SandboxSet, { revision }: Create, dependencies: Se
   const { uid } = set.metadata;
   const manifest = setSandbox(set, revision, random);
   const { name, namespace } = manifest.metadata;
-  newSandboxes.asked(uid, { name, namespace, revisionHash: revision.hash });
+  newSandboxes.requested(uid, { name, namespace, revisionHash: revision.hash });
   try {
-    newSandboxes.answered(uid, await informers.sandboxes.resource.create(manifest));
+    newSandboxes.created(uid, await informers.sandboxes.resource.create(manifest));
     metrics?.created(set.metadata);
   } catch (thrown) {
     const error = RametError.from(thrown);
     // Nobody knows whether one that was not answered came to be: it counts until the API server was asked.
-    if (!error.retryable) newSandboxes.refused(uid, name);
+    if (!error.retryable) newSandboxes.removed(uid, name);
     // The next one gets another name.
     if (error.code !== "AlreadyExists") throw error;
   }
 }
 
-function refuse(
+function recordRejection(
   { metadata: { uid } }: SandboxSet,
   { revision }: Create,
   { failures, clock, random }: SetDependencies,

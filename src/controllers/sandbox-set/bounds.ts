@@ -11,9 +11,11 @@ export interface Bounds {
 
 /** @throws RametError `InvalidArgument`, naming the field */
 export function boundsOf({ replicas, scaleStrategy, updateStrategy }: SandboxSetSpec): Bounds {
-  const wished = scaleStrategy?.maxUnavailable;
+  const maxUnavailable = scaleStrategy?.maxUnavailable;
   const scale =
-    wished === undefined ? Number.POSITIVE_INFINITY : countOf(wished, replicas, "spec.scaleStrategy.maxUnavailable");
+    maxUnavailable === undefined
+      ? Number.POSITIVE_INFINITY
+      : countOf(maxUnavailable, replicas, "spec.scaleStrategy.maxUnavailable");
   if (scale === 0 && replicas > 0) {
     throw new RametError(
       "InvalidArgument",

@@ -9,7 +9,7 @@ import type { Controller, ControllerParts } from "../common/controller-parts.ts"
 import { applyAction } from "./apply.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
-import { lookInMilliseconds, setOfClone } from "./giving-way.ts";
+import { reconcileDelayMilliseconds, setOfClone } from "./giving-way.ts";
 import { setMetrics } from "./metrics.ts";
 import { NewSandboxes, overdueMilliseconds } from "./new-sandboxes.ts";
 import { planSet } from "./plan.ts";
@@ -23,7 +23,7 @@ export function setWatches({ informers, cache, clock }: SetDependencies): Contro
   return [
     watching(informers.sets),
     watching(informers.sandboxes, (sandbox) => [...owner(sandbox), ...setOfClone(sandbox, clock.now())], {
-      delayMilliseconds: (change) => lookInMilliseconds(change, clock.now()),
+      delayMilliseconds: (change) => reconcileDelayMilliseconds(change, clock.now()),
     }),
     watching(informers.templates, (template) => [
       ...owner(template),
@@ -137,7 +137,7 @@ export function sandboxSetController(parts: ControllerParts): Controller {
     newTemplates: new Set(),
     metrics: metrics && setMetrics(metrics.registry, informers, cache),
   };
-  forgetWhatIsGone(dependencies);
+  forgetDeleted(dependencies);
   return {
     name: "sandboxset",
     watches: setWatches(dependencies),
@@ -148,7 +148,7 @@ export function sandboxSetController(parts: ControllerParts): Controller {
   };
 }
 
-function forgetWhatIsGone({ informers, newSandboxes, failures, statusPace, newTemplates }: SetDependencies): void {
+function forgetDeleted({ informers, newSandboxes, failures, statusPace, newTemplates }: SetDependencies): void {
   informers.sets.store.subscribe(({ type, object: { metadata } }) => {
     if (type !== "deleted") return;
     newSandboxes.forget(metadata.uid);

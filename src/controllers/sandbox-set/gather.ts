@@ -15,22 +15,22 @@ import type { Member, SetState } from "./state.ts";
 export async function gather(set: SandboxSet, dependencies: SetDependencies): Promise<SetState> {
   const { cache, sandboxWrites, newSandboxes, clock } = dependencies;
   const { uid } = set.metadata;
-  await askForOverdue(set, dependencies);
+  await findOverdue(set, dependencies);
   const now = clock.now();
-  const revision = tried(() => revisionOf(set, dependencies));
+  const revision = resultOrProblem(() => revisionOf(set, dependencies));
   const { members, deletionsUnseen } = membersOf(set, dependencies);
   const awaited = cache.clonesAwaitedOf(keyOf(set.metadata)).map((sandbox) => sandboxWrites.latest(sandbox));
   const hash = "problem" in revision ? undefined : revision.hash;
   return {
     set,
     revision,
-    bounds: tried(() => boundsOf(set.spec)),
+    bounds: resultOrProblem(() => boundsOf(set.spec)),
     members,
     unseen: newSandboxes.of(uid),
     deletionsUnseen,
     givesWayMilliseconds: givesWayMilliseconds(awaited, now),
     templates: cache.templatesOfSet(keyOf(set.metadata)).filter((template) => controllerOf(template)?.uid === uid),
-    backoff: lookAtFailures(uid, hash, members, dependencies),
+    backoff: updateFailures(uid, hash, members, dependencies),
     now,
   };
 }
@@ -59,7 +59,7 @@ function membersOf(
   };
 }
 
-function lookAtFailures(
+function updateFailures(
   setUid: string,
   revisionHash: string | undefined,
   members: Member[],
@@ -86,7 +86,7 @@ function lookAtFailures(
 }
 
 /** The informer has not shown what was made: it lags, or it was deleted between two lists, or it never came to be. */
-async function askForOverdue(
+async function findOverdue(
   set: SandboxSet,
   { newSandboxes, informers: { sandboxes } }: SetDependencies,
 ): Promise<void> {
@@ -95,13 +95,13 @@ async function askForOverdue(
     newSandboxes.overdue(uid).map(async (made) => {
       const found = await sandboxes.resource.find(made);
       const isOurs = found !== undefined && controllerOf(found)?.uid === uid;
-      if (!isOurs) newSandboxes.refused(uid, made.name);
-      else newSandboxes.answered(uid, found);
+      if (!isOurs) newSandboxes.removed(uid, made.name);
+      else newSandboxes.created(uid, found);
     }),
   );
 }
 
-function tried<T>(decide: () => T): T | { problem: RametError } {
+function resultOrProblem<T>(decide: () => T): T | { problem: RametError } {
   try {
     return decide();
   } catch (error) {

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
-import { givesWayMilliseconds, lookInMilliseconds, setOfClone } from "./giving-way.ts";
+import { givesWayMilliseconds, reconcileDelayMilliseconds, setOfClone } from "./giving-way.ts";
 
 function clone(claimedAt: Date): Sandbox {
   return Sandbox.parse({
@@ -43,10 +43,10 @@ it("gives way to clones that do not answer yet, and never for longer than a seco
 it("is looked at when the clone has answered and a moment longer, and at once where there is none", () => {
   const one = clone(claimedAt);
   const change = (previous: Sandbox, object: Sandbox) => ({ type: "updated", previous, object }) as const;
-  expect(lookInMilliseconds(change(settled(one), one), later(100))).toBe(900);
-  expect(lookInMilliseconds(change(one, settled(one)), later(150))).toBe(100);
-  expect(lookInMilliseconds(change(one, settled(one)), later(1_000))).toBe(0);
-  expect(lookInMilliseconds(change(settled(one), settled(one)), later(150))).toBe(0);
-  expect(lookInMilliseconds({ type: "added", object: settled(one) }, later(150))).toBe(0);
-  expect(lookInMilliseconds({ type: "deleted", object: settled(one) }, later(150))).toBe(0);
+  expect(reconcileDelayMilliseconds(change(settled(one), one), later(100))).toBe(900);
+  expect(reconcileDelayMilliseconds(change(one, settled(one)), later(150))).toBe(100);
+  expect(reconcileDelayMilliseconds(change(one, settled(one)), later(1_000))).toBe(0);
+  expect(reconcileDelayMilliseconds(change(settled(one), settled(one)), later(150))).toBe(0);
+  expect(reconcileDelayMilliseconds({ type: "added", object: settled(one) }, later(150))).toBe(0);
+  expect(reconcileDelayMilliseconds({ type: "deleted", object: settled(one) }, later(150))).toBe(0);
 });

@@ -6,7 +6,7 @@ import type { Change } from "../../kube/store.ts";
 /** A clone in a ready Pod takes about a tenth of it. */
 const longestMilliseconds = 1_000;
 /** In which a clone that answers has the processor for what it is asked first. */
-const restMilliseconds = 100;
+const settleMilliseconds = 100;
 
 /**
  * For how long a set is to make nothing; 0: it need not wait. It gives way to the clones that are being made in sandboxes just
@@ -19,10 +19,10 @@ export function givesWayMilliseconds(awaited: readonly Sandbox[], now: Date): nu
 }
 
 /** In how many milliseconds the set is to look at a change: a clone that comes to be has it wait, and then rest a moment longer. */
-export function lookInMilliseconds(change: Change<Sandbox>, now: Date): number {
+export function reconcileDelayMilliseconds(change: Change<Sandbox>, now: Date): number {
   const awaited = awaitedMilliseconds(change.object, now);
   if (awaited > 0 || change.type !== "updated") return awaited;
-  return awaitedMilliseconds(change.previous, now) > 0 ? restMilliseconds : 0;
+  return awaitedMilliseconds(change.previous, now) > 0 ? settleMilliseconds : 0;
 }
 
 /** The set to be told of a change of a sandbox that it may have given way to. */

@@ -20,9 +20,9 @@ class LateCache {
   readonly made = new NewSandboxes({ store: this.store }, this.clock);
 
   create(name: string, answer: "heard" | "lost" | "refused"): void {
-    this.made.asked("set", { namespace: "n", name, revisionHash: "a" });
+    this.made.requested("set", { namespace: "n", name, revisionHash: "a" });
     if (answer === "refused") {
-      this.made.refused("set", name);
+      this.made.removed("set", name);
       return;
     }
     const sandbox = Sandbox.parse({
@@ -38,7 +38,7 @@ class LateCache {
       },
     });
     this.there.push(sandbox);
-    if (answer === "heard") this.made.answered("set", sandbox);
+    if (answer === "heard") this.made.created("set", sandbox);
   }
 
   show(count: number): void {
@@ -49,8 +49,8 @@ class LateCache {
   ask(): void {
     for (const { name } of this.made.overdue("set")) {
       const found = this.there.find(({ metadata }) => metadata.name === name);
-      if (found === undefined) this.made.refused("set", name);
-      else this.made.answered("set", found);
+      if (found === undefined) this.made.removed("set", name);
+      else this.made.created("set", found);
     }
   }
 
@@ -88,7 +88,7 @@ describe("sandboxes that the cache does not show yet", () => {
     const world = new LateCache();
     world.create("a", "lost");
     world.show(1);
-    world.made.answered("set", world.there[0]!);
+    world.made.created("set", world.there[0]!);
     expect(world.made.of("set")).toEqual([]);
   });
 

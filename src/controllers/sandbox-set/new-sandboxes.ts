@@ -35,22 +35,22 @@ export class NewSandboxes {
   }
 
   /** Before it is asked for: who asks may never hear the answer. */
-  asked(setUid: string, sandbox: Pick<NewSandbox, "namespace" | "name" | "revisionHash">): void {
+  requested(setUid: string, sandbox: Pick<NewSandbox, "namespace" | "name" | "revisionHash">): void {
     const made = this.#made.get(setUid) ?? new Map<string, NewSandbox>();
     this.#made.set(setUid, made);
     made.set(sandbox.name, { ...sandbox, uid: undefined, atMilliseconds: this.#clock.monotonicMilliseconds() });
   }
 
   /** It is there. The informer may have shown it before the answer came. */
-  answered(setUid: string, { metadata: { name, uid } }: Sandbox): void {
+  created(setUid: string, { metadata: { name, uid } }: Sandbox): void {
     const made = this.#made.get(setUid)?.get(name);
     if (made === undefined) return;
-    if (this.#sandboxes.store.byUid(uid) !== undefined) this.refused(setUid, name);
+    if (this.#sandboxes.store.byUid(uid) !== undefined) this.removed(setUid, name);
     else this.#made.get(setUid)?.set(name, { ...made, uid, atMilliseconds: this.#clock.monotonicMilliseconds() });
   }
 
   /** It is not there, or it is known. */
-  refused(setUid: string, name: string): void {
+  removed(setUid: string, name: string): void {
     this.#made.get(setUid)?.delete(name);
   }
 

@@ -284,13 +284,13 @@ describe("after failures", () => {
   });
 
   it("then tries one, and with each that comes to be available two more", () => {
-    const tried = (...shapes: Shape[]) =>
+    const resultOrProblem = (...shapes: Shape[]) =>
       created(planSet(stateOf({ replicas: 20 }, shapes.map(memberFrom), { backoff: failing({}) })).actions);
-    expect(tried()).toBe(1);
-    expect(tried({ kind: "creating", old: false, ageSeconds: 0 })).toBe(0);
-    expect(tried({ kind: "available", old: false, ageSeconds: 0 })).toBe(3);
+    expect(resultOrProblem()).toBe(1);
+    expect(resultOrProblem({ kind: "creating", old: false, ageSeconds: 0 })).toBe(0);
+    expect(resultOrProblem({ kind: "available", old: false, ageSeconds: 0 })).toBe(3);
     // One from before the failure vouches for nothing.
-    expect(tried({ kind: "available", old: false, ageSeconds: 60 })).toBe(1);
+    expect(resultOrProblem({ kind: "available", old: false, ageSeconds: 60 })).toBe(1);
   });
 });
 

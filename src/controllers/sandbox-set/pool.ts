@@ -49,7 +49,7 @@ function stateOf(sandbox: Sandbox): MemberState {
   if (metadata.deletionTimestamp !== undefined) return "leaving";
   if (metadata.annotations?.[annotations.owner] === scaleDownOwner) return "victim";
   if (isTaken(sandbox)) return "used";
-  if (ends.has(status?.phase ?? "")) return "dead";
+  if (endedPhases.has(status?.phase ?? "")) return "dead";
   return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready") ? "available" : "creating";
 }
 
@@ -60,10 +60,10 @@ function isTaken({ metadata, spec, status }: Sandbox): boolean {
     metadata.labels?.[labels.sandboxClaimed] === "true" ||
     metadata.labels?.[labels.reservedFailedSandbox] !== undefined ||
     spec.paused === true ||
-    inHands.has(status?.phase ?? "")
+    userPhases.has(status?.phase ?? "")
   );
 }
 
-const ends: ReadonlySet<string> = new Set(["Succeeded", "Failed", "Terminating"]);
+const endedPhases: ReadonlySet<string> = new Set(["Succeeded", "Failed", "Terminating"]);
 /** No set brings its sandboxes there. */
-const inHands: ReadonlySet<string> = new Set(["Paused", "Resuming", "Upgrading", "Recycling"]);
+const userPhases: ReadonlySet<string> = new Set(["Paused", "Resuming", "Upgrading", "Recycling"]);

@@ -16,7 +16,7 @@ export class StatusPace {
   /** Milliseconds until `wanted` may be written; 0: now. */
   millisecondsUntil(uid: string, known: SandboxSetStatus | undefined, wanted: SandboxSetStatus): number {
     const lastAt = this.#lastAt.get(uid);
-    if (lastAt === undefined || newsOf(known) !== newsOf(wanted)) return 0;
+    if (lastAt === undefined || withoutCounts(known) !== withoutCounts(wanted)) return 0;
     return Math.max(0, lastAt + paceMilliseconds - this.#clock.monotonicMilliseconds());
   }
 
@@ -32,7 +32,7 @@ export class StatusPace {
 const paceMilliseconds = 250;
 
 /** All but the numbers, which stand in the messages of some conditions too. */
-function newsOf(status: SandboxSetStatus | undefined): string {
+function withoutCounts(status: SandboxSetStatus | undefined): string {
   const conditions = status?.conditions?.map(({ type, reason, status: is }) => [type, reason, is]);
   return JSON.stringify([status?.updateRevision, status?.currentRevision, status?.selector, conditions]);
 }

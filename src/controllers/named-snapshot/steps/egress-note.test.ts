@@ -8,26 +8,26 @@ it.each([
   ["wget: connection reset by peer"],
   ["Error: read ECONNRESET"],
   ["curl: (56) Recv failure: Connection reset by peer"],
-])("a connection that was cut (%s) is told with what is denied to every sandbox", (log) => {
+])("mentions the built-in denials for a reset connection (%s)", (log) => {
   expect(egressNote(log, undefined)).toBe(
-    "egress is denied to sandboxes for link-local, node and cluster addresses, and what it printed speaks of a connection that was cut",
+    "egress of sandboxes is denied for link-local, node and cluster addresses, and the output mentions a reset connection",
   );
 });
 
-it("deny rules are told, also for names", () => {
+it("mentions deny rules, also for names", () => {
   const egress = { deny: ["*.internal", "10.0.0.0/8"] };
-  expect(egressNote(unknown, egress)).toContain("and for *.internal, 10.0.0.0/8, and what it printed speaks of a name");
+  expect(egressNote(unknown, egress)).toContain("and for *.internal, 10.0.0.0/8, and the output mentions a name");
 });
 
-it("where egress is denied by default, what is allowed is told", () => {
+it("mentions the allowed destinations if egress is denied by default", () => {
   const egress = { default: "deny" as const, allow: ["pypi.org:443"] };
   expect(egressNote(unknown, egress)).toBe(
-    "egress is denied to sandboxes except to pypi.org:443, and what it printed speaks of a name that was not found",
+    "egress of sandboxes is denied except to pypi.org:443, and the output mentions a name that cannot be resolved",
   );
-  expect(egressNote(reset, { default: "deny" })).toContain("egress is denied to sandboxes, and what it printed");
+  expect(egressNote(reset, { default: "deny" })).toContain("egress of sandboxes is denied, and the output mentions");
 });
 
-it("a name that nothing forbids, a server that refuses, and any other failure are none of it", () => {
+it("does not mention egress for an allowed name, a refusing server or any other failure", () => {
   expect(egressNote(unknown, undefined)).toBeUndefined();
   expect(egressNote("Connection refused", { default: "deny" })).toBeUndefined();
   expect(egressNote("make: *** [all] Error 1", { default: "deny" })).toBeUndefined();

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { fetchContent } from "./fetch-content.ts";
 import { publicFetch } from "./public-fetch.ts";
 
@@ -29,24 +29,24 @@ const loopback = publicFetch({ isAllowed: (address) => address === "127.0.0.1" }
 const get = (path: string, digest = sha256): Promise<Readable> =>
   fetchContent(loopback, { url: `${base}${path}`, sha256: digest, signal });
 
-test.each(["/file", "/moved"])("%s is given when it has the digest", async (path) => {
+it.each(["/file", "/moved"])("returns %s if it has the digest", async (path) => {
   expect(await text(await get(path))).toBe("content");
 });
 
-test("other bytes are given to nobody, and their digest is told", async () => {
-  await expect(get("/file", "0".repeat(64))).rejects.toThrow(`its sha256 is ${sha256}`);
+it("rejects content with another digest, and reports its digest", async () => {
+  await expect(get("/file", "0".repeat(64))).rejects.toThrow(`differs: it is ${sha256}`);
 });
 
-test("an error page is no file, and what it says is not told", async () => {
-  await expect(get("/nothing")).rejects.toThrow(/cannot be fetched: the server answers 404$/);
+it("rejects an HTTP error without showing its page", async () => {
+  await expect(get("/nothing")).rejects.toThrow(/^Cannot fetch .*: the server responded with status 404$/);
 });
 
-test("a redirect leads to no other place than a URL may, and not for ever", async () => {
+it("checks the target of each redirect, and limits their number", async () => {
   await expect(get("/inside")).rejects.toThrow("169.254.169.254 is not a public address");
   await expect(get("/circle")).rejects.toThrow("more than 5 redirects");
 });
 
-test.each([
+it.each([
   "http://127.0.0.1/",
   "http://localhost/",
   "http://[::1]/",

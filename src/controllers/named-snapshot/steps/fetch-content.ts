@@ -9,9 +9,9 @@ import { RametError } from "../../../base/errors.ts";
 import type { PublicFetch } from "./public-fetch.ts";
 
 /**
- * The bytes at a URL, given away only when they have the digest: through a file, as they may be more than memory holds.
- * @throws RametError `InvalidArgument` for other bytes or too many of them, `NotFound` for an answer that is none,
- *   `Unavailable` when the server cannot be reached
+ * Fetches a URL into a temporary file and returns its content if it has the digest.
+ * @throws RametError `InvalidArgument` for another digest or a file that is too large, `NotFound` for an HTTP error,
+ *   `Unavailable` when the server is unreachable
  */
 export async function fetchContent(fetch: PublicFetch, { url, sha256, signal }: FetchRequest): Promise<Readable> {
   const body = await fetch(url, signal);
@@ -54,19 +54,19 @@ function bounded(url: string, hash: ReturnType<typeof createHash>): Transform {
 const mostBytes = 1024 ** 3;
 
 function otherBytes(url: string, found: string): RametError {
-  return new RametError("InvalidArgument", `${url} is not the file that was named: its sha256 is ${found}`, {
-    hint: "If the file was meant to change, write its new sha256 into the step",
+  return new RametError("InvalidArgument", `The sha256 of ${url} differs: it is ${found}`, {
+    hint: "If the file was changed on purpose, set its new sha256 in the step",
   });
 }
 
 function tooMuch(url: string): RametError {
   return new RametError("InvalidArgument", `${url} is larger than 1 GiB`, {
-    hint: "Fetch it in a run step, from within the sandbox",
+    hint: "Download it in a run step inside the sandbox",
   });
 }
 
 function broken(url: string, cause: unknown): RametError {
-  return new RametError("Unavailable", `fetching ${url} failed: ${RametError.from(cause).message}`, {
+  return new RametError("Unavailable", `Fetching ${url} failed: ${RametError.from(cause).message}`, {
     retryable: true,
     cause,
   });

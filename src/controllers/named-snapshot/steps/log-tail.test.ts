@@ -1,16 +1,16 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { LogTail } from "./log-tail.ts";
 import { lastLines } from "./step.ts";
 
-test("of a long log the end is kept, and that the beginning is not is told", () => {
+it("keeps the end of a long log, and says that it was truncated", () => {
   const log = new LogTail();
   for (let line = 0; line < 20_000; line++) log.add(Buffer.from(`line ${line}\n`));
-  expect(log.text()).toMatch(/^\(the beginning is cut off\)\n/);
+  expect(log.text()).toMatch(/^\(earlier output was truncated\)\n/);
   expect(log.text()).toMatch(/line 19999\n$/);
   expect(log.text().length).toBeLessThan(70_000);
 });
 
-test("one piece that is too large is kept, and NUL is left out", () => {
+it("keeps a single chunk that is too large, and drops NUL", () => {
   const log = new LogTail();
   log.add(Buffer.alloc(100_000, "x"));
   expect(log.text().length).toBe(100_000);
@@ -19,7 +19,7 @@ test("one piece that is too large is kept, and NUL is left out", () => {
   expect(log.text()).toBe("ab");
 });
 
-test("a status has whole lines of the end", () => {
+it("shortens a log to whole lines at its end", () => {
   expect(lastLines("a\nb\n")).toBe("a\nb\n");
   expect(lastLines("")).toBe("");
   const many = Array.from({ length: 100 }, (_, line) => `line ${line}`).join("\n") + "\n";

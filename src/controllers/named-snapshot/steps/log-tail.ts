@@ -1,4 +1,4 @@
-/** What a step prints, of much the end: both streams as they come. */
+/** The end of the output of a step, both streams in the order of arrival. */
 export class LogTail {
   #chunks: Buffer[] = [];
   #bytes = 0;
@@ -13,7 +13,7 @@ export class LogTail {
     }
   }
 
-  /** Begins anew: the reader is told everything that is kept once more. */
+  /** Called when a connection is made again: the guest then sends all kept output once more. */
   clear(): void {
     this.#chunks = [];
     this.#bytes = 0;
@@ -22,11 +22,11 @@ export class LogTail {
 
   text(): string {
     const text = Buffer.concat(this.#chunks).toString("utf8");
-    // ConfigMaps and statuses hold text, and NUL is none of it.
+    // ConfigMaps and statuses cannot hold NUL.
     const clean = text.replaceAll("\0", "");
-    return this.#dropped ? `(the beginning is cut off)\n${clean}` : clean;
+    return this.#dropped ? `(earlier output was truncated)\n${clean}` : clean;
   }
 }
 
-/** A ConfigMap holds 1 MiB, and a recipe up to a hundred steps. */
+/** A ConfigMap holds 1 MiB, and a recipe has up to 100 steps. */
 const mostBytes = 64 * 1024;

@@ -1,5 +1,5 @@
 import { setImmediate as turn } from "node:timers/promises";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 import { ManualClock } from "../../../../test/setup/manual-clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import { FileEntry } from "../../../cell/client/guest-wire.ts";
@@ -44,43 +44,43 @@ async function answered(processes: number): Promise<void> {
 
 const namesOf = (count: number): string[] => Array.from({ length: count }, (_, index) => `${index + 1}`);
 
-test("of a few processes nothing is told", async () => {
+it("reports nothing for a few processes", async () => {
   for (let second = 0; second < 10; second++) await counted(499);
   expect(watch.note()).toBe("");
 });
 
-test("of many processes the greatest number is told", async () => {
+it("reports the highest number of many processes", async () => {
   for (const count of [40, 700, 20]) await counted(count);
-  expect(watch.note()).toBe("; it had 700 processes: look at whether a program starts others without end");
+  expect(watch.note()).toBe("; it had 700 processes: check whether a program starts processes without limit");
 });
 
-test("a guest that has not answered for long is told of, whatever it said before and after", async () => {
+it("reports a guest that did not respond for long, whatever it reported before and after", async () => {
   await counted(700);
   await pass(1);
   await pass(8);
-  const silent = /^; the sandbox had not answered for 9 s: .* without end, or at how busy its node is$/;
+  const silent = /^; the sandbox did not respond for 9 s: .* without limit, or whether its node is overloaded$/;
   expect(watch.note()).toMatch(silent);
   await answered(87);
   expect(watch.note()).toMatch(silent);
 });
 
-test("an answer that comes when the command was ended says nothing of how it was before", async () => {
+it("ignores a response after the command was stopped", async () => {
   await counted(20);
   await pass(1);
   await pass(8.1);
   await answered(4);
   await pass(3);
-  expect(watch.note()).toMatch(/had not answered for 9 s/);
+  expect(watch.note()).toMatch(/did not respond for 9 s/);
   expect(asked).toHaveLength(2);
 });
 
-test("what comes after the command's time does not count as silence", async () => {
+it("does not count time after the command's time limit as silence", async () => {
   for (let second = 0; second < 9; second++) await counted(5);
   await pass(30);
   expect(watch.note()).toBe("");
 });
 
-test("a call that fails is no answer, and the next may be one", async () => {
+it("does not count a failed call as a response", async () => {
   await pass(1);
   asked.at(-1)?.reject(new RametError("GuestUnreachable", "the guest did not answer"));
   await turn();

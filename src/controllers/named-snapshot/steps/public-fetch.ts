@@ -4,13 +4,13 @@ import type { Readable } from "node:stream";
 import { Agent, request } from "undici";
 import { RametError } from "../../../base/errors.ts";
 
-/** The body of what a GET of a URL answers. @throws RametError `Forbidden`, `NotFound`, `Unavailable` */
+/** Returns the response body of a GET. @throws RametError `Forbidden`, `NotFound`, `Unavailable` */
 export type PublicFetch = (url: string, signal: AbortSignal) => Promise<Readable>;
 
 /**
- * Fetches for users what they could not reach themselves, so it refuses what is not public: addresses of the node, the
- * cluster, private networks and a cloud's metadata, also behind a name or a redirect.
- * @param options.isAllowed decides instead of that; for tests
+ * Fetches URLs on behalf of users from the controller's network, so it allows public addresses only: not those of the node,
+ * the cluster, private networks or cloud metadata services, also behind a name or a redirect.
+ * @param options.isAllowed replaces the check of addresses in tests
  */
 export function publicFetch(options: { isAllowed?: (address: string) => boolean } = {}): PublicFetch {
   const isAllowed = options.isAllowed ?? isPublic;
@@ -53,7 +53,7 @@ function isPublic(address: string): boolean {
   return !notPublic().check(plain, isIP(plain) === 6 ? "ipv6" : "ipv4");
 }
 
-/** RFC 6890 and what clouds have made of it. */
+/** The special-purpose addresses of RFC 6890 and those that clouds use for metadata. */
 function notPublic(): BlockList {
   const list = new BlockList();
   for (const [net, bits] of ranges4) list.addSubnet(net, bits, "ipv4");
@@ -83,13 +83,13 @@ const ranges6 = [
 const mostRedirects = 5;
 
 function refused(url: string, why: string): RametError {
-  return new RametError("Forbidden", `${url} is not fetched: ${why}`, {
-    hint: "Fetch it in a run step: the sandbox has a network of its own, with rules of its own",
+  return new RametError("Forbidden", `Cannot fetch ${url}: ${why}`, {
+    hint: "Download it in a run step, which uses the network of the sandbox and its egress rules",
   });
 }
 
 function noFile(url: string, statusCode: number): RametError {
-  return new RametError("NotFound", `${url} cannot be fetched: the server answers ${statusCode}`);
+  return new RametError("NotFound", `Cannot fetch ${url}: the server responded with status ${statusCode}`);
 }
 
 function unreachable(url: string, cause: unknown): RametError {
@@ -97,7 +97,7 @@ function unreachable(url: string, cause: unknown): RametError {
   const inner = cause instanceof Error && cause.cause instanceof RametError ? cause.cause : undefined;
   return (
     inner ??
-    new RametError("Unavailable", `${url} cannot be fetched: ${RametError.from(cause).message}`, {
+    new RametError("Unavailable", `Cannot fetch ${url}: ${RametError.from(cause).message}`, {
       retryable: true,
       cause,
     })

@@ -2,8 +2,7 @@ import type { SandboxGuest } from "../../../backends/runtime.ts";
 import { type Clock, delay } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { LogTail } from "./log-tail.ts";
-import { shell, unknownEnd } from "./shell.ts";
-import { egressNote, type StepContext, type StepOutcome, type StepEnvironment } from "./step.ts";
+import { egressNote, type StepContext, type StepEnvironment, type StepOutcome } from "./step.ts";
 
 export interface CommandRequest {
   commandLine: string;
@@ -14,27 +13,31 @@ export interface CommandRequest {
 }
 
 /**
- * Runs a command line to its end, across connections that break: the guest keeps the command and what it prints.
- * @throws RametError `SandboxLost` when its end cannot be known, `GuestUnreachable`, `Canceled`
+ * Runs a command line to its end and reconnects if the connection breaks: the guest keeps the command and its output.
+ * @throws RametError `SandboxLost` when its result is unknown, `GuestUnreachable`, `Canceled`
  */
 export async function runCommand(
-  wish: CommandRequest,
-  around: StepEnvironment,
+  request: CommandRequest,
+  environment: StepEnvironment,
   log: LogTail,
 ): Promise<Pick<StepOutcome, "exitCode" | "error">> {
-  const { timeoutSeconds } = wish;
+  const { timeoutSeconds } = request;
   const over = new AbortController();
-  // The guest ends the command at its time; this is for a sandbox that does not even answer.
-  const cancel = around.clock.schedule((timeoutSeconds + graceSeconds) * 1000, () => {
+  // The guest enforces the time limit; this limit is for a sandbox that does not respond.
+  const cancel = environment.clock.schedule((timeoutSeconds + graceSeconds) * 1000, () => {
     over.abort();
   });
-  const processes = new ProcessWatch(around.guest(undefined), around.clock, timeoutSeconds);
-  const begun = around.clock.monotonicMilliseconds();
+  const processes = new ProcessWatch(environment.guest(undefined), environment.clock, timeoutSeconds);
+  const startedAt = environment.clock.monotonicMilliseconds();
   try {
-    const exitCode = await follow(wish, { ...around, signal: AbortSignal.any([around.signal, over.signal]) }, log);
-    const late = around.clock.monotonicMilliseconds() - begun >= timeoutSeconds * 1000;
+    const exitCode = await follow(
+      request,
+      { ...environment, signal: AbortSignal.any([environment.signal, over.signal]) },
+      log,
+    );
+    const late = environment.clock.monotonicMilliseconds() - startedAt >= timeoutSeconds * 1000;
     if (exitCode === 0) return { exitCode };
-    return { exitCode, error: late ? tooLong(timeoutSeconds, processes) : failed(exitCode, log, around) };
+    return { exitCode, error: late ? tooLong(timeoutSeconds, processes) : failed(exitCode, log, environment) };
   } catch (thrown) {
     const error = RametError.from(thrown);
     if (over.signal.aborted || error.code === "Timeout") return { error: tooLong(timeoutSeconds, processes) };
@@ -45,19 +48,19 @@ export async function runCommand(
   }
 }
 
-async function follow(wish: CommandRequest, around: StepEnvironment, log: LogTail): Promise<number> {
-  const { clock, signal } = around;
-  const guest = around.guest(wish.context.user);
-  let begin = wish.fresh;
+async function follow(request: CommandRequest, environment: StepEnvironment, log: LogTail): Promise<number> {
+  const { clock, signal } = environment;
+  const guest = environment.guest(request.context.user);
+  let begin = request.fresh;
   for (let failures = 0; ;) {
     try {
-      return await exitCodeOf(begin ? start(guest, wish, signal) : guest.connect({ tag: wish.tag }, signal), log);
+      return await exitCodeOf(begin ? start(guest, request, signal) : guest.connect({ tag: request.tag }, signal), log);
     } catch (thrown) {
       const error = RametError.from(thrown);
-      if (error.code === "NotFound" && !begin) throw unknownEnd(wish.commandLine);
+      if (error.code === "NotFound" && !begin) throw unknownEnd(request.commandLine);
       if (error.code !== "GuestUnreachable" && error.code !== "Unavailable") throw error;
       if (++failures > mostFailures) throw error;
-      // It may have been started all the same: from now on it is only looked for.
+      // The command may have been started, so from now on only connect to it.
       begin = false;
       await delay(clock, pauseMilliseconds, signal);
     }
@@ -69,20 +72,20 @@ function start(
   { commandLine, context, tag, timeoutSeconds }: CommandRequest,
   signal: AbortSignal,
 ) {
-  const wish = { ...shell(commandLine, context, tag), timeoutMilliseconds: timeoutSeconds * 1000 };
-  return guest.startProcess(wish, signal);
+  const request = { ...shell(commandLine, context, tag), timeoutMilliseconds: timeoutSeconds * 1000 };
+  return guest.startProcess(request, signal);
 }
 
 type Events = ReturnType<SandboxGuest["startProcess"]>;
 
 async function exitCodeOf(events: Events, log: LogTail): Promise<number> {
   for await (const event of events) {
-    // Whoever connects again is told all that the guest has kept.
+    // After a reconnect, the guest sends all kept output once more.
     if (event.type === "start") log.clear();
     else if (event.type === "data") log.add(event.data);
     else return event.exitCode;
   }
-  throw new RametError("GuestUnreachable", "the end of a command was not told", { retryable: true });
+  throw new RametError("GuestUnreachable", "the connection ended before the command did", { retryable: true });
 }
 
 function failed(exitCode: number, log: LogTail, { egress }: StepEnvironment): string {
@@ -91,7 +94,7 @@ function failed(exitCode: number, log: LogTail, { egress }: StepEnvironment): st
 }
 
 function tooLong(seconds: number, processes: ProcessWatch): string {
-  return `it took longer than ${seconds} s and was ended${processes.note()}`;
+  return `it took longer than ${seconds} s and was stopped${processes.note()}`;
 }
 
 const graceSeconds = 15;
@@ -99,10 +102,8 @@ const pauseMilliseconds = 500;
 const mostFailures = 60;
 
 /**
- * Asks a sandbox again and again, while a command runs in it, how many processes there are. A program that starts others
- * without end is known by a great number, or by a guest that gets no time to answer, whatever the last answer said: one may
- * come through at any moment, and the end of such a program lets the guest answer at once. Where the command's own time is
- * up, that is the cause.
+ * Counts the processes of a sandbox periodically while a command runs in it, to explain a timeout. A program that starts
+ * processes without limit shows as a high count, or as a guest that gets no CPU time to respond.
  */
 export class ProcessWatch {
   readonly #clock: Clock;
@@ -112,7 +113,7 @@ export class ProcessWatch {
   #longestSilence = 0;
   #answeredAt: number;
 
-  /** @param timeoutSeconds of the command, which begins now */
+  /** @param timeoutSeconds time limit of the command, which starts now */
   constructor(guest: Pick<SandboxGuest, "list">, clock: Clock, timeoutSeconds: number) {
     this.#clock = clock;
     this.#answeredAt = clock.monotonicMilliseconds();
@@ -124,11 +125,11 @@ export class ProcessWatch {
     this.#stopped.abort();
   }
 
-  /** What is to be told of a command whose time is up, as the end of a sentence; empty where nothing is remarkable. */
+  /** A possible cause of the timeout, as the end of a sentence; empty if nothing is unusual. */
   note(): string {
     const silentSeconds = Math.floor(Math.max(this.#longestSilence, this.#silence()) / 1000);
     if (silentSeconds >= longSilenceSeconds) {
-      return `; the sandbox had not answered for ${silentSeconds} s: ${cause}, or at how busy its node is`;
+      return `; the sandbox did not respond for ${silentSeconds} s: ${cause}, or whether its node is overloaded`;
     }
     const processes = this.#mostProcesses;
     return processes >= manyProcesses ? `; it had ${processes} processes: ${cause}` : "";
@@ -137,7 +138,7 @@ export class ProcessWatch {
   async #watch(guest: Pick<SandboxGuest, "list">): Promise<void> {
     while (!this.#stopped.signal.aborted && this.#clock.monotonicMilliseconds() < this.#overAt) {
       await delay(this.#clock, betweenCountsMilliseconds, this.#stopped.signal);
-      // One that cannot be reached: what is wrong, the command's own connection tells.
+      // The connection of the command reports why the guest is unreachable.
       const count = await processesIn(guest).catch(() => undefined);
       if (count === undefined) continue;
       this.#longestSilence = Math.max(this.#longestSilence, this.#silence());
@@ -146,7 +147,7 @@ export class ProcessWatch {
     }
   }
 
-  /** In milliseconds, since the last answer; what comes after the command's time does not count. */
+  /** Milliseconds since the last response, up to the time limit of the command. */
   #silence(): number {
     return Math.min(this.#clock.monotonicMilliseconds(), this.#overAt) - this.#answeredAt;
   }
@@ -156,7 +157,27 @@ async function processesIn(guest: Pick<SandboxGuest, "list">): Promise<number> {
   return (await guest.list("/proc")).filter(({ name }) => /^\d+$/.test(name)).length;
 }
 
-const cause = "look at whether a program starts others without end";
+const cause = "check whether a program starts processes without limit";
 const betweenCountsMilliseconds = 1_000;
 const longSilenceSeconds = 4;
 const manyProcesses = 500;
+
+/** The request to the guest to run a command line of a recipe. */
+export function shell(commandLine: string, context: StepContext, tag: string) {
+  const { environment, workingDirectory } = context;
+  return {
+    command: "/bin/sh",
+    args: ["-c", commandLine],
+    environment,
+    ...(workingDirectory !== undefined && { workingDirectory }),
+    tag,
+  };
+}
+
+/** An earlier controller started the command and the guest no longer knows it: it may have ended or never started. */
+export function unknownEnd(commandLine: string): RametError {
+  return new RametError(
+    "SandboxLost",
+    `Cannot continue the step: the result of ${JSON.stringify(commandLine.slice(0, 80))} is unknown`,
+  );
+}

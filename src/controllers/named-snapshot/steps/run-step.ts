@@ -8,44 +8,43 @@ import {
 import { delay } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import { LogTail } from "./log-tail.ts";
-import { runCommand } from "./run-command.ts";
-import { shell, unknownEnd } from "./shell.ts";
-import type { StepContext, StepOutcome, StepEnvironment, StepRequest } from "./step.ts";
+import { runCommand, shell, unknownEnd } from "./run-command.ts";
+import type { StepContext, StepEnvironment, StepOutcome, StepRequest } from "./step.ts";
 
 /**
- * Carries out one step. A step that was begun before (by a controller that is gone) is followed to its end, if the guest
- * still knows it. What the recipe does wrong is an outcome with an `error`.
- * @throws RametError when nobody can say how the step has ended
+ * Runs one step. A step that an earlier controller started is followed to its end if the guest still knows it. A failure
+ * caused by the recipe is an outcome with an `error`.
+ * @throws RametError when the result of the step is unknown
  */
-export async function runStep(wish: StepRequest, around: StepEnvironment): Promise<StepOutcome> {
-  const { clock } = around;
-  const begun = clock.monotonicMilliseconds();
+export async function runStep(request: StepRequest, environment: StepEnvironment): Promise<StepOutcome> {
+  const { clock } = environment;
+  const startedAt = clock.monotonicMilliseconds();
   const log = new LogTail();
-  const result = await carryOut(wish, around, log).catch((thrown: unknown) => failureOfStep(thrown));
-  const gone = result.error === undefined ? await whatHasEnded(wish, around) : undefined;
+  const result = await carryOut(request, environment, log).catch((thrown: unknown) => failureOfStep(thrown));
+  const ended = result.error === undefined ? await endedCommand(request, environment) : undefined;
   return {
     ...result,
-    ...(gone !== undefined && { error: gone }),
-    milliseconds: clock.monotonicMilliseconds() - begun,
+    ...(ended !== undefined && { error: ended }),
+    milliseconds: clock.monotonicMilliseconds() - startedAt,
     log: log.text(),
   };
 }
 
 type Result = Pick<StepOutcome, "exitCode" | "error">;
 
-async function carryOut(wish: StepRequest, around: StepEnvironment, log: LogTail): Promise<Result> {
-  const { step } = wish;
+async function carryOut(request: StepRequest, environment: StepEnvironment, log: LogTail): Promise<Result> {
+  const { step } = request;
   if (step.run !== undefined) {
     const timeoutSeconds = step.timeoutSeconds ?? runTimeoutSeconds;
-    return runCommand({ ...wish, commandLine: step.run, timeoutSeconds }, around, log);
+    return runCommand({ ...request, commandLine: step.run, timeoutSeconds }, environment, log);
   }
-  if (step.start !== undefined) return startCommand(step.start, wish, around);
-  if (step.copy !== undefined) return copyFile(step.copy, wish, around);
+  if (step.start !== undefined) return startCommand(step.start, request, environment);
+  if (step.copy !== undefined) return copyFile(step.copy, request, environment);
   if (step.waitFor === undefined) return {};
-  return waitUntil(step.waitFor, step.waitFor.timeoutSeconds ?? waitTimeoutSeconds, { ...wish, around, log });
+  return waitUntil(step.waitFor, step.waitFor.timeoutSeconds ?? waitTimeoutSeconds, { ...request, environment, log });
 }
 
-/** The command goes on by itself; its first word from the guest is the end of the step. */
+/** The step ends when the guest reports that the command has started. The command keeps running. */
 async function startCommand(
   commandLine: string,
   { tag, context, fresh }: StepRequest,
@@ -57,47 +56,47 @@ async function startCommand(
   for await (const event of user.startProcess(shell(commandLine, context, tag), signal)) {
     if (event.type === "start") return {};
   }
-  return { error: "the command ended before it was started" };
+  return { error: "the command ended before it had started" };
 }
 
-/** What earlier steps have started must still run: it is promised to be in the memory of every clone. */
-async function whatHasEnded({ started }: StepRequest, { guest }: StepEnvironment): Promise<string | undefined> {
+/** Commands of earlier `start` steps must still run, as every clone has them in its memory. */
+async function endedCommand({ started }: StepRequest, { guest }: StepEnvironment): Promise<string | undefined> {
   if (started.size === 0) return undefined;
   const running = new Set((await guest(undefined).listProcesses()).map(({ tag }) => tag));
   const [ended] = [...started].filter(([tag]) => !running.has(tag));
-  return ended && `what step ${ended[1]} has ended by itself`;
+  return ended && `the command of step ${ended[1]} is no longer running`;
 }
 
-/** What the recipe can mend is the step's failure; all else says nothing of the recipe. */
+/** An error that a change of the recipe can fix fails the step; any other error is rethrown. */
 function failureOfStep(thrown: unknown): Result {
   const error = RametError.from(thrown);
-  if (!ofTheRecipe.has(error.code)) throw error;
+  if (!recipeErrors.has(error.code)) throw error;
   return { error: error.describe() };
 }
 
-const ofTheRecipe = new Set(["InvalidArgument", "Timeout", "NotFound", "Forbidden", "Unauthorized"]);
+const recipeErrors = new Set(["InvalidArgument", "Timeout", "NotFound", "Forbidden", "Unauthorized"]);
 
-/** Writes the file, and gives it its mode where it is not the one that files have anyway. It can be repeated. */
+/** Writes the file, and sets its mode if it is not the default. Can be repeated. */
 async function copyFile(
   copy: CopyStep,
   { context, tag }: StepRequest,
-  around: StepEnvironment,
+  environment: StepEnvironment,
 ): Promise<Pick<StepOutcome, "exitCode" | "error">> {
-  const { guest, contentOf, signal } = around;
+  const { guest, contentOf, signal } = environment;
   await guest(context.user).writeFile(copy.path, await contentOf(copy, signal), signal);
   const mode = (copy.mode ?? copyMode).padStart(4, "0");
   if (mode === copyMode) return {};
   const commandLine = `chmod ${mode} "$RAMET_COPIED"`;
-  const environment = { ...context.environment, RAMET_COPIED: copy.path };
-  const wish = {
+  const variables = { ...context.environment, RAMET_COPIED: copy.path };
+  const request = {
     commandLine,
-    context: { ...context, environment },
+    context: { ...context, environment: variables },
     tag,
     fresh: true,
     timeoutSeconds: modeTimeoutSeconds,
   };
   const log = new LogTail();
-  const { error, ...rest } = await runCommand(wish, around, log);
+  const { error, ...rest } = await runCommand(request, environment, log);
   return error === undefined ? rest : { ...rest, error: `chmod ${mode}: ${error} ${log.text()}`.trim() };
 }
 
@@ -106,24 +105,24 @@ const modeTimeoutSeconds = 30;
 interface WaitEnvironment {
   context: StepContext;
   tag: string;
-  around: StepEnvironment;
+  environment: StepEnvironment;
   log: LogTail;
 }
 
-/** Looks again and again, with growing pauses, until it holds or the time is over. */
+/** Polls with growing pauses until the condition holds or the time is over. */
 async function waitUntil(
   waitFor: WaitFor,
   timeoutSeconds: number,
-  surroundings: WaitEnvironment,
+  waitEnvironment: WaitEnvironment,
 ): Promise<Pick<StepOutcome, "error">> {
-  const { clock, signal } = surroundings.around;
+  const { clock, signal } = waitEnvironment.environment;
   const deadline = clock.monotonicMilliseconds() + timeoutSeconds * 1000;
   for (let tries = 0; ; tries++) {
     const leftMilliseconds = deadline - clock.monotonicMilliseconds();
-    if (await holds(waitFor, leftMilliseconds, tries, surroundings)) return {};
+    if (await holds(waitFor, leftMilliseconds, tries, waitEnvironment)) return {};
     const pause = Math.min(firstPauseMilliseconds * 2 ** Math.min(tries, 10), longestPauseMilliseconds);
     const left = deadline - clock.monotonicMilliseconds();
-    if (left <= 0) return { error: `${wished(waitFor)} within ${timeoutSeconds} s` };
+    if (left <= 0) return { error: `${unmet(waitFor)} within ${timeoutSeconds} s` };
     await delay(clock, Math.min(pause, left), signal);
   }
 }
@@ -132,13 +131,13 @@ async function holds(
   { port, file, command }: WaitFor,
   leftMilliseconds: number,
   tries: number,
-  { context, tag, around, log }: WaitEnvironment,
+  { context, tag, environment, log }: WaitEnvironment,
 ): Promise<boolean> {
-  if (port !== undefined) return around.takesConnections(port, around.signal);
-  if (file !== undefined) return exists(file, context, around);
+  if (port !== undefined) return environment.takesConnections(port, environment.signal);
+  if (file !== undefined) return exists(file, context, environment);
   const timeoutSeconds = Math.max(1, Math.ceil(leftMilliseconds / 1000));
-  const wish = { commandLine: command ?? "", context, tag: `${tag}-${tries}`, fresh: true, timeoutSeconds };
-  return (await runCommand(wish, around, log)).exitCode === 0;
+  const request = { commandLine: command ?? "", context, tag: `${tag}-${tries}`, fresh: true, timeoutSeconds };
+  return (await runCommand(request, environment, log)).exitCode === 0;
 }
 
 async function exists(file: string, context: StepContext, { guest }: StepEnvironment): Promise<boolean> {
@@ -151,9 +150,9 @@ async function exists(file: string, context: StepContext, { guest }: StepEnviron
   }
 }
 
-function wished({ port, file, command }: WaitFor): string {
-  if (port !== undefined) return `nothing took connections on port ${port} (from outside the sandbox)`;
-  return file === undefined ? `${command ?? ""} did not end with exit code 0` : `${file} did not come to be`;
+function unmet({ port, file, command }: WaitFor): string {
+  if (port !== undefined) return `port ${port} did not accept connections from outside the sandbox`;
+  return file === undefined ? `${command ?? ""} did not exit with code 0` : `${file} did not appear`;
 }
 
 const firstPauseMilliseconds = 50;

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { stepContext } from "./step.ts";
 
 const recipe = [
@@ -10,11 +10,11 @@ const recipe = [
   { copy: { path: "/c", content: "", user: "other" } },
 ];
 
-test.each([
+it.each([
   [2, { environment: { A: "2", B: "1", C: "2" }, workingDirectory: "/b", user: "app" }],
   [4, { environment: { A: "1", B: "1" }, workingDirectory: "/a", user: "root" }],
   [5, { environment: { A: "1", B: "1" }, workingDirectory: "/a", user: "other" }],
   [0, { environment: { A: "1", B: "1" } }],
-])("at step %i holds what was set before it, and what it says itself", (index, context) => {
+])("gives step %i the settings of earlier steps and its own", (index, context) => {
   expect(stepContext(recipe, index)).toEqual(context);
 });

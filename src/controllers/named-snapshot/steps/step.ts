@@ -4,14 +4,14 @@ import { actionOf, type CopyStep, type RecipeStep } from "../../../api/recipe/re
 import type { SandboxGuest } from "../../../backends/runtime.ts";
 import type { Clock } from "../../../base/clock.ts";
 
-/** What `env`, `workdir` and `user` steps have set for the steps that follow. */
+/** Settings of `env`, `workdir` and `user` steps for the steps after them. */
 export interface StepContext {
   environment: Record<string, string>;
   workingDirectory?: string;
   user?: string;
 }
 
-/** What holds for the step at `index`, what it says itself included. */
+/** The settings for the step at `index`, including its own. */
 export function stepContext(recipe: readonly RecipeStep[], index: number): StepContext {
   const before = recipe.slice(0, index).reduce<StepContext>((context, step) => set(context, step), { environment: {} });
   const { env, user, cwd, copy } = recipe[index] ?? {};
@@ -40,21 +40,21 @@ function set(context: StepContext, step: RecipeStep): StepContext {
 /** How a step ended. */
 export interface StepOutcome {
   milliseconds: number;
-  /** What it printed; of much, the end. */
+  /** The end of its output. */
   log: string;
   exitCode?: number;
-  /** Why it has failed; absent: it has not. */
+  /** Why it failed; absent if it succeeded. */
   error?: string;
 }
 
-/** The end of a log, as a status has room for. */
+/** The end of a log, short enough for a status. */
 export function lastLines(log: string): string {
   const tail = log.length <= mostCharacters ? log : log.slice(-mostCharacters);
   const lines = tail.split("\n");
-  // A log that ends with a line feed has an empty piece after it.
+  // A log that ends with a line feed has an empty element after it.
   const kept = lines.slice(-(mostLines + 1));
-  const wasCut = tail.length < log.length && kept.length === lines.length;
-  return (wasCut ? kept.slice(1) : kept).join("\n") || tail;
+  const isTruncated = tail.length < log.length && kept.length === lines.length;
+  return (isTruncated ? kept.slice(1) : kept).join("\n") || tail;
 }
 
 const mostCharacters = 2_048;
@@ -63,15 +63,14 @@ const mostLines = 20;
 export interface StepRequest {
   step: RecipeStep;
   context: StepContext;
-  /** By which the guest knows the step's command. */
+  /** Identifies the step's command in the guest. */
   tag: string;
-  /** Whether the step cannot have been begun before. */
+  /** Whether no earlier controller can have started the step. */
   fresh: boolean;
-  /** Tags of what earlier steps have started, and how a message calls them. */
+  /** Commands of earlier `start` steps: tag, and a description for messages. */
   started: ReadonlyMap<string, string>;
 }
 
-/** What a step acts on. */
 export interface StepEnvironment {
   guest: (user: string | undefined) => SandboxGuest;
   takesConnections: (port: number, signal: AbortSignal) => Promise<boolean>;
@@ -81,40 +80,40 @@ export interface StepEnvironment {
   signal: AbortSignal;
 }
 
-/** The bytes that a copy step writes. @throws RametError `NotFound`, `InvalidArgument` when they are not those that were named */
+/** Returns the content that a copy step writes. @throws RametError `NotFound`, `InvalidArgument` for another digest than the step names */
 export type ContentOf = (copy: CopyStep, signal: AbortSignal) => Promise<Buffer | Readable>;
 
-/** What sandboxes may reach; absent: all but what is refused to each of them. */
+/** Egress rules of sandboxes; absent: only the built-in denials apply. */
 type Egress = CellPodOptions["egress"];
 
 /**
- * That egress is denied, where what a failed command printed last is how programs tell of a refused connection or name.
- * Which one it was only the sandbox's link knows, so this says what is denied, and not that it was that.
+ * Mentions denied egress if the last lines of a failed command look like a failed connection or name lookup. Only the
+ * sandbox's link knows whether egress was the cause, so the note does not claim it.
  */
 export function egressNote(log: string, egress: Egress): string | undefined {
   const sign = signs.find(({ words }) => words.test(lastLines(log)));
   const denied = sign && deniedTo(egress, sign.kind);
   if (denied === undefined) return undefined;
-  return `egress is denied to sandboxes${denied}, and what it printed speaks of ${sign?.what}`;
+  return `egress of sandboxes is denied${denied}, and the output mentions ${sign?.what}`;
 }
 
 const signs = [
   {
     kind: "connection",
     words: /reset by peer|ECONNRESET|Connection (was )?(reset|aborted)/i,
-    what: "a connection that was cut",
+    what: "a reset connection",
   },
   {
     kind: "name",
     words: /name resolution|could not resolve|name or service not known|ENOTFOUND|EAI_AGAIN|bad address/i,
-    what: "a name that was not found",
+    what: "a name that cannot be resolved",
   },
 ] as const;
 
 function deniedTo(egress: Egress, kind: (typeof signs)[number]["kind"]): string | undefined {
   const { default: fallback = "allow", allow = [], deny = [] } = egress ?? {};
   if (fallback === "deny") return allow.length === 0 ? "" : ` except to ${allow.join(", ")}`;
-  // Without a rule every name may be asked for.
+  // Without a deny rule, every name can be resolved.
   if (kind === "name" && deny.length === 0) return undefined;
   return ` for link-local, node and cluster addresses${deny.length === 0 ? "" : ` and for ${deny.join(", ")}`}`;
 }

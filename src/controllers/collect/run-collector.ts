@@ -22,7 +22,7 @@ export interface CollectingOptions {
  * Deletes what is garbage every ten minutes until `signal` is aborted. For the one controller that leads. A collection that
  * fails is told and tried again at the next turn: nothing waits for it.
  */
-export async function keepCollected(options: CollectingOptions, signal: AbortSignal): Promise<void> {
+export async function runCollector(options: CollectingOptions, signal: AbortSignal): Promise<void> {
   const { clock, log, metrics, pauseMilliseconds = 600_000 } = options;
   for (;;) {
     await delay(clock, pauseMilliseconds, signal).catch(() => undefined);

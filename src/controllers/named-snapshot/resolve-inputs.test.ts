@@ -1,10 +1,10 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { snapshotCycle } from "./resolve-inputs.ts";
 
 const parents: Record<string, string> = { a: "b", b: "c", c: "a", self: "self", d: "a", e: "f" };
 const parentOf = (name: string): string | undefined => parents[name];
 
-test.each([
+it.each([
   ["a", ["a", "b", "c", "a"]],
   ["c", ["c", "a", "b", "c"]],
   ["self", ["self", "self"]],
