@@ -1,13 +1,13 @@
 import { expect, it } from "vitest";
 import { cloudPackage } from "./cloud-package.ts";
 
-it("says which package is missing, and how to get it", async () => {
-  const absent = "@pulumi/a-cloud-that-is-not-there";
+it("names the missing package and how to install it", async () => {
+  const absent = "@pulumi/missing-cloud";
   const loaded = cloudPackage(absent, () => import(absent) as Promise<{ default: unknown }>);
-  await expect(loaded).rejects.toThrow(/@pulumi\/a-cloud-that-is-not-there is needed.*npm install @pulumi\/a-cloud/);
+  await expect(loaded).rejects.toThrow(/@pulumi\/missing-cloud, which this cloud needs, is not installed.*npm install @pulumi\/missing-cloud/);
 });
 
-it("hides no other error of a package", async () => {
+it("passes on any other error of a package", async () => {
   const broken = (): Promise<{ default: unknown }> => Promise.reject(new Error("broken inside"));
   await expect(cloudPackage("@pulumi/aws", broken)).rejects.toThrow(/^broken inside$/);
 });

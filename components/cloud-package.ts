@@ -3,17 +3,18 @@ import { RametError } from "../src/base/errors.ts";
 import { runError } from "./run-error.ts";
 
 /**
- * A part of a cloud's package, which is loaded when its cloud is named and not before: it is one of a program's own packages.
- * @throws RunError naming the package, where it is not installed
+ * Loads a module of a cloud's Pulumi package on demand. The package is a dependency of the program, needed only for its
+ * cloud.
+ * @throws RunError naming the package if it is not installed
  */
 export async function cloudPackage<T>(name: string, load: () => Promise<{ default: T }>): Promise<T> {
   try {
     return (await load()).default;
   } catch (error) {
     if (!isNotFound(error)) throw error;
-    const what = `The package ${name} is needed for this cloud, and is not installed`;
+    const what = `The package ${name}, which this cloud needs, is not installed`;
     throw runError(
-      new RametError("NotFound", what, { hint: `In the program's folder: npm install ${name}`, cause: error }),
+      new RametError("NotFound", what, { hint: `In the program's directory, run: npm install ${name}`, cause: error }),
     );
   }
 }
@@ -23,19 +24,19 @@ function isNotFound(error: unknown): boolean {
   return error.code === "ERR_MODULE_NOT_FOUND" || error.code === "MODULE_NOT_FOUND";
 }
 
-/** A resource of a cloud's own package, before it is declared. */
+/** A resource of a cloud's Pulumi package before it is declared. */
 export interface CloudResource {
-  /** Such as `azure-native:storage:StorageAccount`. */
+  /** The type token, such as `azure-native:storage:StorageAccount`. */
   type: string;
-  /** Such as `snapshots-store`, which begins with the component's own. */
+  /** The resource's name, which starts with the component's name, such as `snapshots-store`. */
   name: string;
   inputs: Inputs;
 }
 
-/** Answers the inputs of the resource: all of them. */
-export type CloudTransform = (request: CloudResource) => Inputs;
+/** Returns the complete inputs to declare the resource with. */
+export type CloudTransform = (resource: CloudResource) => Inputs;
 
-/** Pulumi applies it to each resource that is declared with these options. */
+/** Resource options with which Pulumi applies the transform to each resource. */
 export function transformOptions(transform: CloudTransform | undefined): CustomResourceOptions {
   if (transform === undefined) return {};
   return {

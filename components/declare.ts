@@ -11,13 +11,13 @@ import {
 import type { Manifest } from "../src/install/manifest.ts";
 
 export interface DeclaringComponent {
-  /** The component's, with which the names of its resources begin. */
+  /** The component's name, a prefix of the names of its resources. */
   name: string;
   parent: Resource;
   transform?: { object?: (manifest: Manifest) => Manifest } | undefined;
 }
 
-/** Declares what a component stands for, and answers it by kind and name. */
+/** Declares the objects of a component. Returns them by kind and name. */
 export function declareAll(
   { name, parent, transform }: DeclaringComponent,
   manifests: readonly Manifest[],
@@ -31,20 +31,20 @@ export function declareAll(
   return Object.fromEntries(declared);
 }
 
-/** Declares an object as its manifest has it. */
+/** Declares an object from its manifest. */
 export function declareObject(name: string, manifest: Manifest, options: CustomResourceOptions): CustomResource {
   const Declared = coreKinds[manifest.kind] ?? apiextensions.CustomResource;
   return new Declared(name, manifest, options);
 }
 
 /**
- * Declares an object that stays when the program goes, and is taken up again when it comes back: as a patch, which makes it where it
- * is missing. Pulumi's Kubernetes provider refuses to make any other object that is there already.
+ * Declares an object that outlives the program and is reused by a later one. It is declared as a patch, which creates a
+ * missing object; Pulumi's Kubernetes provider refuses to create any other object that exists.
  */
 export function declareRetained(name: string, manifest: Manifest, options: CustomResourceOptions): CustomResource {
   const Declared = retainedKinds[manifest.kind];
-  if (Declared === undefined) throw new Error(`no ${manifest.kind} can be declared to stay`);
-  // Its fields belong to whoever declared it before, under another field manager's name.
+  if (Declared === undefined) throw new Error(`cannot retain objects of kind ${manifest.kind}`);
+  // Its fields may belong to the field manager of an earlier program.
   const annotations = { ...manifest.metadata.annotations, "pulumi.com/patchForce": "true" };
   const forced = { ...manifest, metadata: { ...manifest.metadata, annotations } };
   return new Declared(name, forced, { ...options, retainOnDelete: true });
@@ -52,7 +52,10 @@ export function declareRetained(name: string, manifest: Manifest, options: Custo
 
 type ObjectClass = new (name: string, manifest: Manifest, options: CustomResourceOptions) => CustomResource;
 
-/** What has no group is known to the provider by classes of its own alone. Their arguments are manifests, with narrower types. */
+/**
+ * The provider has no generic class for the core group. The arguments of these classes are manifests with narrower
+ * types.
+ */
 const coreKinds = {
   Service: core.v1.Service,
   ServiceAccount: core.v1.ServiceAccount,
@@ -64,15 +67,18 @@ const retainedKinds = {
   Namespace: core.v1.NamespacePatch,
 } as unknown as Record<string, ObjectClass | undefined>;
 
-/** What a component for one object of Ramet's kinds lets a program change. */
+/** Changes the object that a component declares. */
 export interface ObjectTransform {
-  /** Given the whole object as it would be declared, with labels and annotations, answers the one to declare. Name and namespace stay. */
+  /**
+   * Receives the complete manifest, including labels and annotations, and returns the one to declare. Must keep name
+   * and namespace.
+   */
   object?: (manifest: Manifest) => Manifest;
 }
 
 interface DeclaredKind {
   object: apiextensions.CustomResource;
-  /** As it is declared. */
+  /** The spec as declared, after the transform. */
   spec: Output<Record<string, unknown>>;
 }
 
@@ -81,7 +87,7 @@ interface ObjectInputs {
   spec: Input<Record<string, unknown>>;
 }
 
-/** Declares the one object that a component stands for. */
+/** Declares the single object of a component. */
 export function declareKind(
   parent: ComponentResource,
   name: string,

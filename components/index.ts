@@ -1,4 +1,4 @@
-/** What a Pulumi program imports. The kinds as types and schemas, without Pulumi, are `ramet/api`. */
+/** The API for Pulumi programs. Types and schemas of the kinds, without Pulumi, are in `ramet/api`. */
 export { AksStoreIdentity, type AksStoreIdentityArgs } from "./identity/aks-store-identity.ts";
 export { EksStoreIdentity, type EksStoreIdentityArgs } from "./identity/eks-store-identity.ts";
 export { GkeStoreIdentity, type GkeStoreIdentityArgs } from "./identity/gke-store-identity.ts";

@@ -9,51 +9,51 @@ import { runError } from "./run-error.ts";
 export interface ClusterInspection<Seen> {
   /** @throws RametError when the cluster cannot be reached */
   find: (env: ClusterEnvironment) => Promise<Seen>;
-  /** The cluster's, as text; else the one is looked at that Pulumi's Kubernetes provider uses by itself. */
+  /** The kubeconfig as text. If undefined, the cluster that Pulumi's Kubernetes provider uses by default is read. */
   kubeconfig: Input<string> | undefined;
-  /** What a preview does that cannot look: a part of a sentence. */
-  without: string;
+  /** What a preview assumes if it cannot read the cluster: a clause for the warning. */
+  assumption: string;
 }
 
 /**
- * Looks at the cluster in which a component declares its objects, before it does; a preview goes on without the cluster.
- * @returns undefined in a preview, of a cluster that cannot be reached or is still to be made
- * @throws RunError when the cluster cannot be reached, or is not, or not known to be, the one that the objects go to
+ * Reads the cluster before a component declares objects in it; a preview continues without the cluster.
+ * @returns undefined in a preview of a cluster that is unreachable or not created yet
+ * @throws RunError if the cluster is unreachable, or may not be the one in which the objects are declared
  */
 export async function inspectCluster<Seen>(
   component: ComponentResource,
-  { find, kubeconfig, without }: ClusterInspection<Seen>,
+  { find, kubeconfig, assumption }: ClusterInspection<Seen>,
 ): Promise<Seen | undefined> {
   const hasProvider = component.getProvider(anyKind) !== undefined;
   if (kubeconfig === undefined && hasProvider) throw unknownCluster();
   const given = kubeconfig === undefined ? undefined : await knownValue(kubeconfig);
   if (kubeconfig !== undefined && given === undefined) return undefined;
-  if (given !== undefined && !hasProvider) await requireSameCluster(surroundings(given));
+  if (given !== undefined && !hasProvider) await requireSameCluster(environmentFor(given));
   try {
-    return await find(surroundings(given));
+    return await find(environmentFor(given));
   } catch (thrown) {
     const error = RametError.from(thrown);
     if (!runtime.isDryRun() || !unseen.has(error.code)) throw runError(error);
-    void log.warn(`The cluster cannot be looked at, so ${without}: ${error.describe()}`, component);
+    void log.warn(`Cannot read the cluster, so ${assumption}: ${error.describe()}`, component);
     return undefined;
   }
 }
 
-function surroundings(kubeconfig: string | undefined): ClusterEnvironment {
+function environmentFor(kubeconfig: string | undefined): ClusterEnvironment {
   if (kubeconfig === undefined) return programEnvironment();
   const get = (key: string): string | undefined => (key === "kubernetes:kubeconfig" ? kubeconfig : undefined);
   return { configuration: { get }, environment: process.env };
 }
 
-/** What a provider was made with cannot be read from it. */
+/** The kubeconfig of a provider cannot be read from the provider. */
 function unknownCluster(): Error {
   const what =
-    "The objects go to the cluster of a Kubernetes provider of the program's own, and what is there decides which they are";
-  const hint = "Give the provider's kubeconfig as the argument kubeconfig too";
+    "The component has its own Kubernetes provider, so its cluster is unknown; which objects are declared depends on that cluster";
+  const hint = "Pass the provider's kubeconfig also as the argument kubeconfig";
   return runError(new RametError("InvalidArgument", what, { hint }));
 }
 
-/** @throws RunError when objects that no provider is named for would go to another cluster than the one that is looked at */
+/** @throws RunError if the default provider would declare the objects in another cluster than the one that is read */
 async function requireSameCluster(looked: ClusterEnvironment): Promise<void> {
   const serverOf = (env: ClusterEnvironment): Promise<string | undefined> =>
     connectionOf(env).then(
@@ -61,10 +61,10 @@ async function requireSameCluster(looked: ClusterEnvironment): Promise<void> {
       () => undefined,
     );
   const [wanted, usual] = await Promise.all([serverOf(looked), serverOf(programEnvironment())]);
-  // Where there is none, Pulumi's own provider says so.
+  // Without a kubeconfig, Pulumi's provider reports the error.
   if (wanted === undefined || usual === undefined || wanted === usual) return;
-  const what = `The argument kubeconfig is of ${wanted}, and the objects would go to ${usual}, which Pulumi uses where no provider is named`;
-  const hint = "Name a Kubernetes provider with that kubeconfig in the component's options";
+  const what = `The argument kubeconfig points to ${wanted}, but without a provider Pulumi would declare the objects in ${usual}`;
+  const hint = "Set a Kubernetes provider with that kubeconfig in the component's options";
   throw runError(new RametError("InvalidArgument", what, { hint }));
 }
 

@@ -15,38 +15,38 @@ import type { RecipeStepArgs } from "./recipe.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface NamedSnapshotArgs extends PlacementArgs {
-  /** What the first step begins with: a SandboxTemplate, another NamedSnapshot, a checkpoint or a running sandbox. */
+  /** What the first step starts from: a SandboxTemplate, another NamedSnapshot, a checkpoint or a running sandbox. */
   from: SnapshotSourceArgs;
-  /** The steps, in order: `[run("pip install pandas==2.3.0"), start("python3 -m http.server 8000")]`. @default none */
+  /** The build steps in order: `[run("pip install pandas==2.3.0"), start("python3 -m http.server 8000")]`. @default none */
   recipe?: RecipeStepArgs[];
-  /** What a version keeps. Without `memory`, a clone boots on the files. @default ["memory", "filesystem"] */
+  /** What a version contains. Without `memory`, a clone boots from the files. @default ["memory", "filesystem"] */
   contents?: Input<Input<"memory" | "filesystem">[]>;
-  /** How many versions are kept; what something refers to is kept in any case. @default 5 */
+  /** Number of versions to keep. Versions that are in use are always kept. @default 5 */
   keepVersions?: Input<number>;
-  /** Whether the versions stay when the named snapshot is removed. @default "Retain" */
+  /** Whether the versions are kept or deleted with the named snapshot. @default "Retain" */
   deletionPolicy?: Input<"Retain" | "Delete">;
-  /** After which steps the state is captured, so that a later build can begin there. @default "EveryStep" */
+  /** After which steps the state is captured, so that a later build can start from there. @default "EveryStep" */
   stepCache?: Input<"EveryStep" | "LastStep" | "None">;
-  /** How long a build is waited for: `"30 minutes"`. A build that takes longer goes on in the cluster. @default "1 hour" */
+  /** How long to wait for a build, such as `"30 minutes"`. A longer build continues in the cluster. @default "1 hour" */
   timeout?: Input<string>;
 }
 
 /**
- * A name under which immutable versions are kept, each built from a recipe. A preview says which step changes, what is
- * rebuilt and what rolls; a changed digest builds a new version, and the old one serves until that is ready.
+ * A name with immutable versions, each built from a recipe. A preview shows which step changes, what is rebuilt and
+ * which sets roll. A changed digest builds a new version; the old one stays current until the new one is ready.
  */
 export class NamedSnapshot extends dynamic.Resource {
   declare readonly name: Output<string>;
   declare readonly namespace: Output<string>;
-  /** The number of the version that serves. */
+  /** The number of the current version. */
   declare readonly version: Output<number>;
-  /** The digest of what it is built from; previews know it. */
+  /** The digest of the build inputs. Known in previews. */
   declare readonly digest: Output<string>;
-  /** The checkpoint of the version that serves. */
+  /** The id of the current version's checkpoint. */
   declare readonly checkpointId: Output<string>;
   /** The ports that the recipe waits for. */
   declare readonly ports: Output<number[]>;
-  /** What it is built from, with every reference followed, where the program knows it. */
+  /** The resolved source of the build, if the program knows it. */
   declare readonly source: Output<Record<string, unknown> | undefined>;
 
   constructor(name: string, args: NamedSnapshotArgs, opts?: CustomResourceOptions) {
@@ -69,16 +69,16 @@ export class NamedSnapshot extends dynamic.Resource {
   }
 }
 
-/** A recipe of which the secrets have been taken out, into a Secret that its steps then name. */
+/** A recipe whose secrets have been moved into a Secret that its steps refer to. */
 interface ExtractedRecipe {
   recipe: Output<Record<string, unknown>[]>;
-  /** By key of the Secret; absent when no step copies one. */
+  /** Values by key of the Secret. Absent if no step copies a secret. */
   secrets: Record<string, Output<string>> | undefined;
-  /** Whether there is a secret in what is left. */
+  /** Whether the remaining recipe contains a secret. */
   holdsSecrets: Output<boolean>;
 }
 
-/** @param secretName the Secret that holds what is taken out */
+/** @param secretName the Secret for the extracted values */
 function extractSecrets(steps: readonly RecipeStepArgs[], secretName: Input<string>): ExtractedRecipe {
   const secrets: Record<string, Output<string>> = {};
   const plain = steps.map((step) => {
@@ -96,7 +96,7 @@ function extractSecrets(steps: readonly RecipeStepArgs[], secretName: Input<stri
   };
 }
 
-/** The key says where the file goes, so that another step before it changes nothing. */
+/** The key is derived from the file's path, so that it stays the same if a step is inserted before. */
 function freeKey(taken: object, path: Input<string>): string {
   const text = typeof path === "string" ? path.replace(/^\/+/, "").replace(/[^-._a-zA-Z0-9]/g, "_") : "file";
   const base = text === "" ? "file" : text;
@@ -106,18 +106,18 @@ function freeKey(taken: object, path: Input<string>): string {
   }
 }
 
-/** What something is made from: a resource of this program, or what exists already. */
+/** The source of a named snapshot: a resource of this program, or an existing object. */
 export type SnapshotSourceArgs =
   | SandboxTemplate
   | NamedSnapshot
-  /** A kept version: by `version` or by `digest`. Without either, the current one. */
+  /** An existing named snapshot: a version by `version` or `digest`, else the current one. */
   | { snapshot: Input<string>; version?: Input<number>; digest?: Input<string> }
   /** A checkpoint, by its id. */
   | { checkpoint: Input<string> }
-  /** A sandbox that runs; it is captured once and goes on. */
+  /** A running sandbox. It is captured once and keeps running. */
   | { sandbox: Input<string> };
 
-/** For the API, and what is known of it for the digest. */
+/** The source for the API, and the resolved source for the digest. */
 interface ResolvedSnapshotSource {
   from: Input<Record<string, unknown>>;
   source: Input<Record<string, unknown>> | undefined;

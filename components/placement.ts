@@ -16,11 +16,14 @@ import { RametError } from "../src/base/errors.ts";
 import { knownValue } from "./await.ts";
 import { runError } from "./run-error.ts";
 
-/** Where an object goes, and what it is called there. */
+/** Name and namespace of an object. */
 export interface PlacementArgs {
   /** The object's name in the cluster. @default the resource's name */
   name?: Input<string>;
-  /** Its namespace. @default the stack's `kubernetes:namespace`, else that of the kubeconfig's context, else `default` */
+  /**
+   * The object's namespace.
+   * @default the stack's `kubernetes:namespace`, else the namespace of the kubeconfig's context, else `default`
+   */
   namespace?: Input<string>;
 }
 
@@ -33,22 +36,22 @@ export function placementOf(resourceName: string, args: PlacementArgs): Placemen
   return { name: output(args.name ?? resourceName), namespace: output(args.namespace ?? fallbackNamespace()) };
 }
 
-/** Where Pulumi's Kubernetes provider puts what names no namespace. A preview goes on without a kubeconfig. */
+/** The namespace that Pulumi's Kubernetes provider uses by default. A preview works without a kubeconfig. */
 function fallbackNamespace(): Promise<string> {
   return defaultNamespace(programEnvironment()).catch(() => "default");
 }
 
 /**
- * Of what is made from another object, which has to be in the same namespace: nothing of another one can be reached.
- * @param from what it is made from, where that is a resource of the program; in an output that is refused, a RunError is thrown
+ * The placement of an object that is made from another object, which must be in the same namespace.
+ * @param from the source. If it is a resource in another namespace, the returned output fails with a RunError
  */
 export function placementBeside(resourceName: string, args: PlacementArgs, from: unknown): Placement {
   const placement = placementOf(resourceName, args);
   if (!isPlaced(from)) return placement;
   const namespace = all([placement.namespace, from.namespace]).apply(([own, others]) => {
     if (own === others) return own;
-    const why = `${resourceName} would be in the namespace ${own}, and what it is made from is in ${others}`;
-    throw runError(new RametError("InvalidArgument", why, { hint: "Give both the same namespace" }));
+    const why = `${resourceName} is in the namespace ${own}, but its source is in the namespace ${others}`;
+    throw runError(new RametError("InvalidArgument", why, { hint: "Use the same namespace for both" }));
   });
   return { ...placement, namespace };
 }
@@ -57,12 +60,12 @@ function isPlaced(from: unknown): from is Pick<Placement, "namespace"> {
   return Resource.isInstance(from) && "namespace" in from;
 }
 
-/** Which resource of which stack declares an object, so that a second one is refused. */
+/** Identifies the resource and stack that declare an object, so that a second declaration is rejected. */
 export function ownerOf(resourceName: string): string {
   return [getOrganization(), getProject(), getStack(), resourceName].join("/");
 }
 
-/** `ownerOf` a component as it is called now, and after that as its aliases say that it was called before. */
+/** The `ownerOf` a component under its current name, followed by its earlier names from its aliases. */
 export async function ownersOf(component: ComponentResource, name: string): Promise<[string, ...string[]]> {
   const { __aliases: aliases } = component as unknown as Aliased;
   const urns = await Promise.all(aliases.map(knownValue));
@@ -75,12 +78,12 @@ function ownerOfUrn(urn: URN): string {
   return [getOrganization(), project, stack, name.join("::")].join("/");
 }
 
-/** What every resource of Pulumi's has, beside what its types tell: its aliases, as URNs. */
+/** A member of every Pulumi resource that its types leave out: its aliases as URNs. */
 interface Aliased {
   __aliases: Input<URN>[];
 }
 
-/** Where the program's cluster is found: by the stack's configuration, as Pulumi's Kubernetes provider does by itself. */
+/** The settings that select the program's cluster, as Pulumi's Kubernetes provider reads them. */
 export function programEnvironment(): ClusterEnvironment {
   const configuration = new Config("kubernetes");
   const get = (key: string): string | undefined => configuration.get(key.replace(/^kubernetes:/, ""));

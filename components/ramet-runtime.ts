@@ -23,32 +23,36 @@ import { installedStore, type RametStore } from "./ramet-store.ts";
 import { validatedField, runError, withRunError } from "./run-error.ts";
 
 export interface RametRuntimeArgs {
-  /** Where checkpoints are kept: in a bucket, or in a folder. Controllers that are adopted keep the store that they were started with. */
+  /**
+   * Where checkpoints are stored: a bucket or a directory. Adopted controllers keep the store that they were started
+   * with.
+   */
   store: RametStore;
   /**
-   * `install` declares the controllers, `adopt` takes those that run, and `auto` adopts where something else than a program has
-   * started them; those that another resource of a program declares are adopted by `adopt` alone. @default "auto"
+   * `install` declares the controllers, `adopt` uses running ones. `auto` adopts controllers that no Pulumi program
+   * declares and installs otherwise; controllers of another Pulumi resource are adopted only with `adopt`. @default
+   * "auto"
    */
   mode?: RuntimeMode;
-  /** The image with the command `ramet`, of controllers and gateways. Needed to install. */
+  /** The image of controllers and gateways, with the command `ramet`. Required to install. */
   image?: Input<string>;
-  /** The image of the cell, in which sandboxes run. Needed to install. */
+  /** The image of the cell, in which sandboxes run. Required to install. */
   cellImage?: Input<string>;
   /**
-   * The kubeconfig, as text, of the cluster to look at, for a program that makes its cluster or a provider of its own.
-   * @default as Pulumi's Kubernetes provider finds it by itself
+   * The kubeconfig of the cluster as text, for a program that creates its cluster or its own Kubernetes provider.
+   * @default the kubeconfig that Pulumi's Kubernetes provider uses
    */
   kubeconfig?: Input<string>;
-  /** How many controllers stand by; one of them works. @default 2 */
+  /** Number of controller replicas. One is active, the others stand by. @default 2 */
   replicas?: Input<number>;
-  /** How many gateways carry traffic to ports of sandboxes; 0: none. @default 2 */
+  /** Number of gateways, which proxy traffic to sandbox ports. 0 installs none. @default 2 */
   gatewayReplicas?: Input<number>;
   /**
-   * IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach; `[]` lets them reach all.
+   * IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes cannot reach. `[]` allows access to all of them.
    * @default the private ranges: 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12 and 192.168.0.0/16
    */
   clusterRanges?: readonly Input<string>[];
-  /** Changes each object that is declared, for what no argument says. */
+  /** Changes the manifest of each declared object, for settings that have no argument. */
   transform?: { object?: (manifest: Manifest) => Manifest };
 }
 
@@ -56,23 +60,23 @@ type ProgramInstallOptions = InstallOptions<Input<string>, Input<number>>;
 
 interface Found {
   mode: "install" | "adopt";
-  /** What is declared, by kind and name. */
+  /** The declared objects, by kind and name. */
   objects: Record<string, CustomResource>;
 }
 
-/** Ramet's controllers and gateways in a cluster: what all other resources need. */
+/** Ramet's controllers and gateways in a cluster. All other resources depend on them. */
 export class RametRuntime extends ComponentResource<Found> {
-  /** What was done: `install` or `adopt`. */
+  /** The mode in effect: `install` or `adopt`. */
   declare readonly mode: Output<"install" | "adopt">;
-  /** The objects that it stands for, by kind and name; none where the controllers were adopted. */
+  /** The declared objects, by kind and name. Empty if the controllers are adopted. */
   declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
 
-  /** A state has no room for a function, so `initialize` is not given it; it is there once that has awaited something. */
+  /** A function cannot be part of the state, so `initialize` does not receive it. It is set after the first await there. */
   readonly #transform: RametRuntimeArgs["transform"];
 
   constructor(name: string, args: RametRuntimeArgs, opts: ComponentResourceOptions = {}) {
     const { transform, kubeconfig, ...inputs } = args;
-    // What `initialize` gets is written into the state.
+    // The arguments of `initialize` are written into the state.
     const kept = kubeconfig === undefined ? {} : { kubeconfig: secret(kubeconfig) };
     super("ramet:index:RametRuntime", name, { ...inputs, ...kept, name }, opts);
     this.#transform = transform;
@@ -82,16 +86,16 @@ export class RametRuntime extends ComponentResource<Found> {
     this.registerOutputs({ mode: this.mode });
   }
 
-  /** Whoever depends on the component waits for this. */
+  /** Resources that depend on the component wait for this. */
   protected override async initialize(args: RametRuntimeArgs & { name: string }): Promise<Found> {
-    // Once it has its URN, what it depends on is there: the controllers that it is to adopt, say.
+    // The URN resolves after the dependencies exist, for example controllers to adopt.
     await new Promise((resolve) => this.urn.apply(resolve));
     const owners = await ownersOf(this, args.name);
     const { mode = "auto", kubeconfig } = args;
     const facts = await inspectCluster(this, {
       find: findRuntime,
       kubeconfig,
-      without: "whether controllers run is not known",
+      assumption: "it is unknown whether controllers run",
     });
     const planned = facts === undefined ? unseen(args) : withRunError(() => planRuntime(mode, facts, owners));
     return { mode: planned, objects: planned === "install" ? this.#install(args, owners[0]) : {} };
@@ -107,14 +111,14 @@ export class RametRuntime extends ComponentResource<Found> {
   }
 }
 
-/** What a preview shows of a cluster that it cannot see: who gives what an installation needs, means to have one. */
+/** The mode that a preview assumes for an unreachable cluster: `install` if all arguments for an installation are set. */
 function unseen({ mode = "auto", image, cellImage, store }: RametRuntimeArgs): Found["mode"] {
   if (mode !== "auto") return mode;
   const isEnough = image !== undefined && cellImage !== undefined && installedStore(store) !== undefined;
   return isEnough ? "install" : "adopt";
 }
 
-/** @throws RunError naming what is missing */
+/** @throws RunError naming the missing arguments */
 function installOptions(
   { image, cellImage, replicas = 2, gatewayReplicas = 2, store, clusterRanges = privateRanges }: RametRuntimeArgs,
   owner: string,
@@ -122,8 +126,8 @@ function installOptions(
   const place = installedStore(store);
   if (image === undefined || cellImage === undefined || place === undefined) {
     const why =
-      "No controllers run in this cluster, and to install them image, cellImage and a store are needed: a bucket, or store.directory with store.claim";
-    const hint = "Or start them otherwise, on one machine with ramet local up; then they are adopted";
+      "Cannot install the controllers: image, cellImage and a store (a bucket, or store.directory with store.claim) are required, and no controllers run in this cluster";
+    const hint = "Set these arguments, or start controllers to adopt, on one machine with: ramet local up";
     throw runError(new RametError("InvalidArgument", why, { hint }));
   }
   return {

@@ -5,84 +5,87 @@ import type { MountedStore } from "../src/install/install-options.ts";
 import { accessFields, type RemoteStore } from "../src/install/remote-store.ts";
 import { validatedField, runError, withRunError } from "./run-error.ts";
 
-/** Where checkpoints are kept: in one of these. On a cluster sandboxes can be checkpointed with a bucket alone. */
+/** The store of checkpoints. Set exactly one of the kinds. On a cluster, checkpoints need a bucket. */
 export interface RametStore {
-  /** A bucket of S3, or of a store that speaks its protocol. */
+  /** An S3 bucket, or a bucket of an S3-compatible store. */
   s3?: S3Store;
-  /** A bucket of Google Cloud Storage. */
+  /** A Google Cloud Storage bucket. */
   gcs?: GcsStore;
-  /** A container of Azure Blob. */
+  /** An Azure Blob container. */
   azure?: AzureStore;
-  /** A folder, which the controllers and on one machine all cells have. */
+  /** The absolute path of a directory. On one machine, controllers and cells share it. */
   directory?: Input<string>;
-  /** To install: the PersistentVolumeClaim of the namespace `ramet-system` that is mounted at the directory. */
+  /** For an installation: the PersistentVolumeClaim in the namespace `ramet-system` that is mounted at `directory`. */
   claim?: Input<string>;
 }
 
-/** A place in S3, and how the controllers get at it. */
+/** A location in S3, and how the controllers access it. */
 export interface S3Store {
-  /** The bucket's name. It must exist. */
+  /** The name of an existing bucket. */
   bucket: Input<string>;
-  /** Below which keys checkpoints are kept, such as `ramet/production`. @default the whole bucket */
+  /** The key prefix for checkpoints, such as `ramet/production`. @default the whole bucket */
   prefix?: Input<string>;
-  /** The bucket's region. @default what the controllers have in their environment; `us-east-1` with an `endpoint` */
+  /** The bucket's region. @default the region in the controllers' environment; `us-east-1` with an `endpoint` */
   region?: Input<string>;
-  /** Where the store is that is not Amazon's, such as `https://minio.example.com:9000`. @default Amazon's */
+  /** The URL of an S3-compatible store, such as `https://minio.example.com:9000`. @default Amazon S3 */
   endpoint?: Input<string>;
   /**
-   * An IAM role for the controllers' service account (IRSA). It must allow s3:GetObject, s3:PutObject and s3:DeleteObject on what is
-   * below the prefix, and s3:ListBucket on the bucket. @default none, as EKS Pod Identity needs none
+   * The ARN of an IAM role for the controllers' service account (IRSA). It must allow s3:GetObject, s3:PutObject and
+   * s3:DeleteObject below the prefix, and s3:ListBucket on the bucket. @default none; EKS Pod Identity does not need it
    */
   roleArn?: Input<string>;
-  /** A Secret of the namespace `ramet-system` with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. @default none */
+  /** A Secret in the namespace `ramet-system` with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. @default none */
   secret?: Input<string>;
 }
 
-/** A place in Google Cloud Storage, and how the controllers get at it. */
+/** A location in Google Cloud Storage, and how the controllers access it. */
 export interface GcsStore {
-  /** The bucket's name. It must exist. */
+  /** The name of an existing bucket. */
   bucket: Input<string>;
-  /** Below which keys checkpoints are kept, such as `ramet/production`. @default the whole bucket */
+  /** The key prefix for checkpoints, such as `ramet/production`. @default the whole bucket */
   prefix?: Input<string>;
-  /** Where the store is that is not Google's, as an emulator is. @default Google's */
+  /** The URL of another server, such as an emulator. @default Google Cloud Storage */
   endpoint?: Input<string>;
   /**
-   * The email of a Google service account for which the controllers' Kubernetes service account stands on GKE. It must have
-   * roles/storage.objectUser on the bucket, and roles/iam.serviceAccountTokenCreator on itself, because it signs what cells are given.
-   * @default what the controllers find in their environment
+   * The email of the Google service account that the controllers impersonate on GKE. It needs roles/storage.objectUser
+   * on the bucket, and roles/iam.serviceAccountTokenCreator on itself, because it signs the grants for cells. @default
+   * the credentials in the controllers' environment
    */
   serviceAccount?: Input<string>;
 }
 
-/** A place in Azure Blob, and how the controllers get at it. */
+/** A location in Azure Blob, and how the controllers access it. */
 export interface AzureStore {
   /** The name of the storage account. */
   account: Input<string>;
-  /** The container's name. It must exist. */
+  /** The name of an existing container. */
   container: Input<string>;
-  /** Below which names checkpoints are kept, such as `ramet/production`. @default the whole container */
+  /** The name prefix for checkpoints, such as `ramet/production`. @default the whole container */
   prefix?: Input<string>;
-  /** The account's, such as `https://agents.blob.core.usgovcloudapi.net`. @default `https://<account>.blob.core.windows.net` */
+  /**
+   * The account's URL, such as `https://agents.blob.core.usgovcloudapi.net`.
+   * @default `https://<account>.blob.core.windows.net`
+   */
   endpoint?: Input<string>;
   /**
-   * The client id of a managed identity that the controllers' service account may take (AKS workload identity). It needs the role
-   * Storage Blob Data Contributor on the account. @default none
+   * The client id of a managed identity that the controllers' service account uses (AKS workload identity). It needs
+   * the role Storage Blob Data Contributor on the account. @default none
    */
   clientId?: Input<string>;
-  /** The id of the identity's tenant. @default the cluster's */
+  /** The tenant id of the identity. @default the cluster's tenant */
   tenantId?: Input<string>;
-  /** A Secret of the namespace `ramet-system` with AZURE_STORAGE_KEY, the account's key. @default none */
+  /** A Secret in the namespace `ramet-system` with AZURE_STORAGE_KEY, the account's key. @default none */
   secret?: Input<string>;
 }
 
-/** `undefined` where it is not said, or only a part of it. @throws RunError when it is said twice */
+/** Returns the store to install with, or undefined if it is incomplete. @throws RunError if more than one is set */
 export function installedStore({
   directory,
   claim,
   ...remote
 }: RametStore): MountedStore<Input<string>> | RemoteStore<Input<string>> | undefined {
   const mounted = directory ?? claim;
-  if ([mounted, ...Object.values(remote)].filter((each) => each !== undefined).length > 1) throw twoNamed();
+  if ([mounted, ...Object.values(remote)].filter((each) => each !== undefined).length > 1) throw ambiguousStore();
   if (remote.s3 !== undefined) {
     const { roleArn, secret, ...location } = remote.s3;
     return remoteStore(output({ driver: "s3" as const, ...location }), { roleArn, secret });
@@ -113,7 +116,7 @@ function remoteStore(
   return store;
 }
 
-function twoNamed(): Error {
-  const hint = "Leave out all members of store but one; store.directory and store.claim go together";
-  return runError(new RametError("InvalidArgument", "Checkpoints are kept in one store, and two are named", { hint }));
+function ambiguousStore(): Error {
+  const hint = "Set one of s3, gcs, azure, or directory with claim";
+  return runError(new RametError("InvalidArgument", "The argument store sets more than one kind of store", { hint }));
 }

@@ -19,7 +19,7 @@ it("copies a text file of at most 256 KiB", () => {
   expect(copy(file("a.py", "print(1)\n"), "/a.py")).toEqual({ copy: { path: "/a.py", content: "print(1)\n" } });
 });
 
-it("refuses in one line what it cannot copy", () => {
+it("rejects unreadable, large and binary files with a single line", () => {
   const refused = (path: string): unknown => {
     try {
       return copy(path, "/a");
@@ -34,11 +34,9 @@ it("refuses in one line what it cannot copy", () => {
   ];
   expect(all.map((error) => RunError.isInstance(error))).toEqual([true, true, true]);
   expect(all.map(String)).toEqual([
-    expect.stringMatching(
-      /^\S+: The file that a step copies cannot be read: ENOENT.*missing\.py.*the program's folder/,
-    ),
-    expect.stringMatching(/large is no text of at most 256 KiB/),
-    expect.stringMatching(/b is no text of at most 256 KiB/),
+    expect.stringMatching(/^\S+: Cannot read the file of a copy step: ENOENT.*missing\.py.*the program's directory/),
+    expect.stringMatching(/large is not a text file of at most 256 KiB/),
+    expect.stringMatching(/b is not a text file of at most 256 KiB/),
   ]);
 });
 

@@ -3,7 +3,7 @@ import type { Input } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
 import { runError } from "./run-error.ts";
 
-/** One step of a recipe; made by the functions of this file. */
+/** A step of a recipe. Created by the functions of this module. */
 export interface RecipeStepArgs {
   run?: Input<string>;
   copy?: CopyArgs;
@@ -17,52 +17,51 @@ export interface RecipeStepArgs {
 }
 
 export interface CommandOptions {
-  /** The folder in which it runs. @default that of the last `workdir` step, else the image's */
+  /** The working directory of the command. @default the directory of the last `workdir` step, else the image's */
   cwd?: Input<string>;
-  /** Variables for this command only. */
+  /** Environment variables for this command only. */
   env?: Input<Record<string, Input<string>>>;
-  /** Who runs it. @default that of the last `user` step, else the entrypoint's */
+  /** The user that runs the command. @default the user of the last `user` step, else the entrypoint's */
   user?: Input<string>;
 }
 
-/** What a file is made from: give one of `content`, `secret`, `url` with `sha256`, `configMapKeyRef` and `secretKeyRef`. */
+/** A file to write. Set exactly one of `content`, `secret`, `url` with `sha256`, `configMapKeyRef` and `secretKeyRef`. */
 export interface CopyArgs {
-  /** Where the file goes: an absolute path. */
+  /** The absolute path of the file in the sandbox. */
   path: Input<string>;
-  /** The file as text, at most 256 KiB. Whoever may read the NamedSnapshot can read it. */
+  /** The content as text, at most 256 KiB. Visible to everyone who can read the NamedSnapshot. */
   content?: Input<string>;
   /**
-   * The file as text that nobody may read but the sandboxes: it is kept in a Secret, and encrypted in the state. Every clone
-   * holds it.
+   * The content as secret text. It is stored in a Secret and encrypted in the state. Every clone contains it.
    */
   secret?: Input<string>;
-  /** An http or https URL that the controller fetches, from public addresses only. */
+  /** An http or https URL from which the controller downloads the file. Only public addresses are allowed. */
   url?: Input<string>;
-  /** Of the file at the URL: 64 hex digits. */
+  /** The SHA-256 digest of the file at `url`: 64 hex digits. */
   sha256?: Input<string>;
-  /** The file is a key of a ConfigMap of the namespace. */
+  /** A key of a ConfigMap in the same namespace. */
   configMapKeyRef?: Input<{ name: Input<string>; key: Input<string> }>;
-  /** The file is a key of a Secret of the namespace. */
+  /** A key of a Secret in the same namespace. */
   secretKeyRef?: Input<{ name: Input<string>; key: Input<string> }>;
-  /** Octal. @default "0644" */
+  /** The file mode, octal. @default "0644" */
   mode?: Input<string>;
-  /** Whose file it is. @default that of the last `user` step, else the entrypoint's */
+  /** The owner of the file. @default the user of the last `user` step, else the entrypoint's */
   user?: Input<string>;
 }
 
-/** Give one of `port`, `file` and `command`. */
+/** Set exactly one of `port`, `file` and `command`. */
 export interface WaitForArgs {
-  /** Until this TCP port takes connections from outside the sandbox. */
+  /** Wait until this TCP port accepts connections from outside the sandbox. */
   port?: Input<number>;
-  /** Until this exists. */
+  /** Wait until this file exists. */
   file?: Input<string>;
-  /** Until this command line ends with exit code 0. */
+  /** Wait until this command line exits with code 0. */
   command?: Input<string>;
-  /** How long to wait, in seconds. @default 60 */
+  /** Timeout in seconds. @default 60 */
   timeoutSeconds?: Input<number>;
 }
 
-/** Runs a command line, which must end with exit code 0. `timeoutSeconds` is 600 by default. */
+/** Runs a command line, which must exit with code 0. `timeoutSeconds` is 600 by default. */
 export function run(
   command: Input<string>,
   options: CommandOptions & { timeoutSeconds?: Input<number> } = {},
@@ -70,14 +69,14 @@ export function run(
   return { run: command, ...options };
 }
 
-/** Starts a command line that goes on running, and is in the memory of every clone. */
+/** Starts a command line that keeps running and is part of every clone's memory. */
 export function start(command: Input<string>, options: CommandOptions = {}): RecipeStepArgs {
   return { start: command, ...options };
 }
 
 /**
- * Writes a file into the sandbox: a text file of the program's folder, `copy("./prepare.py", "/data/prepare.py")`, or what the
- * arguments say, `copy({ path: "/etc/token", secret: config.requireSecret("token") })`.
+ * Writes a file into the sandbox: a text file from the program's directory, `copy("./prepare.py", "/data/prepare.py")`,
+ * or content from another source, `copy({ path: "/etc/token", secret: config.requireSecret("token") })`.
  */
 export function copy(from: string, path: Input<string>, options?: Pick<CopyArgs, "mode" | "user">): RecipeStepArgs;
 export function copy(args: CopyArgs): RecipeStepArgs;
@@ -95,28 +94,28 @@ export function waitFor(args: WaitForArgs): RecipeStepArgs {
   return { waitFor: args };
 }
 
-/** Sets variables for the steps that follow. */
+/** Sets environment variables for the following steps. */
 export function env(variables: Input<Record<string, Input<string>>>): RecipeStepArgs {
   return { env: variables };
 }
 
-/** Sets the folder of the steps that follow; it must exist. */
+/** Sets the working directory of the following steps. It must exist. */
 export function workdir(path: Input<string>): RecipeStepArgs {
   return { workdir: path };
 }
 
-/** Sets who runs the steps that follow, and owns what they copy. */
+/** Sets the user that runs the following steps and owns the files that they copy. */
 export function user(name: Input<string>): RecipeStepArgs {
   return { user: name };
 }
 
-/** @throws RunError saying why its content cannot be copied */
+/** @throws RunError if the file cannot be read, is too large or is not text */
 function textOf(path: string): string {
   const bytes = bytesOf(path);
   const text = bytes.toString("utf8");
   if (bytes.length <= mostBytes && Buffer.from(text).equals(bytes)) return text;
-  const why = `${path} is no text of at most 256 KiB, which is what a recipe can hold`;
-  const hint = "Put it where it can be fetched, and give copy its url and sha256; or into a ConfigMap";
+  const why = `${path} is not a text file of at most 256 KiB, the limit of a recipe`;
+  const hint = "Upload the file and pass its url and sha256 to copy, or put it into a ConfigMap";
   throw runError(new RametError("InvalidArgument", why, { hint }));
 }
 
@@ -125,8 +124,8 @@ function bytesOf(path: string): Buffer {
     return readFileSync(path);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    const hint = `A path is one in the program's folder, ${process.cwd()}, or an absolute one`;
-    throw runError(new RametError("InvalidArgument", `The file that a step copies cannot be read: ${why}`, { hint }));
+    const hint = `Use an absolute path or one relative to the program's directory, ${process.cwd()}`;
+    throw runError(new RametError("InvalidArgument", `Cannot read the file of a copy step: ${why}`, { hint }));
   }
 }
 

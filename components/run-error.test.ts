@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { RametError } from "../src/base/errors.ts";
 import { runError } from "./run-error.ts";
 
-it("stays one line, whatever Pulumi hangs on it and writes into it", () => {
+it("stays a single line when Pulumi changes its message or adds properties", () => {
   const refused = runError(new RametError("NotFound", "There is no cluster", { hint: "Start one" }));
   refused.message = `error serializing property "outputs": ${refused.message}`;
   Object.assign(refused, { promise: { all: "of the program" } });

@@ -3,23 +3,23 @@ import { type Input, output, type Output, RunError } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
 import { type InstallField, parseInstallField } from "../src/install/install-options.ts";
 
-/** The error with which a program ends, in one line. */
+/** An error that ends the program with a single line. */
 export function runError(error: unknown): RunError {
   const message = RametError.from(error).describe();
   const refused = new RunError(message);
-  // Pulumi puts before it which of its own properties it was about to write when it met the error.
+  // Pulumi would prefix the message with the property that it was serializing.
   Object.defineProperty(refused, "message", { get: () => message, set: () => undefined });
-  // And it prints the error in colors, for which Node 22 takes most of a minute with a stack through `node_modules/@pulumi`.
+  // Pulumi prints errors in color, which takes Node 22 most of a minute for a stack trace through `node_modules/@pulumi`.
   Object.defineProperty(refused, inspect.custom, { value: () => message });
   return refused;
 }
 
-/** An argument of an installation, judged when it is known. @throws RunError */
+/** An argument of an installation, validated as soon as it is known. @throws RunError */
 export function validatedField<T>(field: InstallField, value: Input<T>): Output<T> {
   return output(value).apply((known) => withRunError(() => parseInstallField(field, known) as T));
 }
 
-/** @throws RunError in place of what is thrown */
+/** Runs `validate` and converts what it throws. @throws RunError */
 export function withRunError<T>(validate: () => T): T {
   try {
     return validate();

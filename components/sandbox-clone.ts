@@ -4,27 +4,30 @@ import { NamedSnapshot } from "./named-snapshot.ts";
 import { ownerOf, placementBeside, type PlacementArgs } from "./placement.ts";
 
 export interface SandboxCloneArgs extends PlacementArgs {
-  /** A NamedSnapshot, or what names one: `python-data`, `python-data@7`, `python-data@sha256:…`, or a checkpoint id. */
+  /** A NamedSnapshot, or a reference: `python-data`, `python-data@7`, `python-data@sha256:…`, or a checkpoint id. */
   from: NamedSnapshot | Input<string>;
-  /** How long it lives: `"8 hours"`. A later `pulumi up` after a refresh makes it anew. @default for ever */
+  /**
+   * How long the clone lives, such as `"8 hours"`. After it expired, `pulumi refresh` and `pulumi up` create a new one.
+   * @default forever
+   */
   lifetime?: Input<string>;
-  /** Ports that are reachable at its address; `url` names the first. @default those that the recipe waits for */
+  /** Ports that are reachable at the clone's address. `url` uses the first. @default the ports that the recipe waits for */
   ports?: Input<Input<number>[]>;
-  /** How long it may take until it answers. @default "5 minutes" */
+  /** How long to wait until the clone is ready. @default "5 minutes" */
   timeout?: Input<string>;
 }
 
-/** A sandbox of its own, started from a named snapshot or a checkpoint. It keeps what it got when the snapshot moves on. */
+/** A sandbox that is started from a named snapshot or a checkpoint. Later versions of the snapshot do not change it. */
 export class SandboxClone extends dynamic.Resource {
   declare readonly name: Output<string>;
   declare readonly namespace: Output<string>;
-  /** Where it is reached, on its declared ports. */
+  /** The address of the clone's declared ports. */
   declare readonly address: Output<string>;
-  /** `http://<address>:<first port>`; undefined without ports. */
+  /** `http://<address>:<first port>`. Undefined without ports. */
   declare readonly url: Output<string | undefined>;
-  /** The checkpoint that it was made from. */
+  /** The id of the checkpoint that the clone was restored from. */
   declare readonly checkpointId: Output<string>;
-  /** When it is deleted, RFC 3339; undefined without a lifetime. */
+  /** When the clone is deleted (RFC 3339). Undefined without a lifetime. */
   declare readonly shutdownTime: Output<string | undefined>;
 
   constructor(name: string, args: SandboxCloneArgs, opts?: CustomResourceOptions) {
@@ -44,7 +47,7 @@ export class SandboxClone extends dynamic.Resource {
   }
 }
 
-/** By its name: it is looked up when the sandbox begins, and a version that moves later changes nothing. */
+/** Refers to the snapshot by name, which is resolved when the sandbox starts. A later version changes nothing. */
 function originOf({ name, ports, source }: NamedSnapshot) {
   return { from: name, ports, template: output(source).apply((found) => found?.["template"]) };
 }

@@ -11,28 +11,31 @@ import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxSetArgs extends PlacementArgs {
   /**
-   * What its sandboxes are made from: a SandboxTemplate, a NamedSnapshot, or what names one of those that are there already:
-   * `{ template: "python" }`, `"python-data"`, `"python-data@7"`, `"python-data@sha256:…"`, or a checkpoint id. It follows a
-   * NamedSnapshot without a version: when that moves, the set rolls.
+   * The source of the sandboxes: a SandboxTemplate, a NamedSnapshot, or a reference to an existing one: `{ template:
+   * "python" }`, `"python-data"`, `"python-data@7"`, `"python-data@sha256:…"`, or a checkpoint id. A set follows a
+   * NamedSnapshot without a version and rolls when its current version changes.
    */
   from: SandboxTemplate | NamedSnapshot | { template: Input<string> } | Input<string>;
-  /** How many ready sandboxes to hold that nobody has claimed. */
+  /** Number of ready, unclaimed sandboxes. */
   replicas: Input<number>;
-  /** How many fewer may be ready while it rolls: a number, or a percentage like `"20%"`. @default "20%" */
+  /** How many sandboxes may be unavailable while the set rolls: a number, or a percentage like `"20%"`. @default "20%" */
   maxUnavailable?: Input<number | string>;
-  /** How many may be on their way at once: a number or a percentage. @default all */
+  /** How many sandboxes may start at the same time: a number or a percentage. @default all */
   maxStarting?: Input<number | string>;
-  /** How long it may take until all are ready: `"30 minutes"`. @default what Pulumi's Kubernetes provider waits: ten minutes */
+  /**
+   * How long to wait until all sandboxes are ready, such as `"30 minutes"`.
+   * @default 10 minutes, the default of Pulumi's Kubernetes provider
+   */
   timeout?: Input<string>;
-  /** Changes what is declared, for what no argument says. */
+  /** Changes the declared manifest, for settings that have no argument. */
   transform?: ObjectTransform;
 }
 
-/** A pool: ready sandboxes that nobody has claimed, refilled when one is claimed. */
+/** A pool of ready, unclaimed sandboxes. A claimed sandbox is replaced. */
 export class SandboxSet extends ComponentResource {
   declare readonly name: Output<string>;
   declare readonly namespace: Output<string>;
-  /** The objects that it stands for. */
+  /** The declared objects. */
   declare readonly nodes: { set: apiextensions.CustomResource };
 
   constructor(name: string, args: SandboxSetArgs, opts: ComponentResourceOptions = {}) {
@@ -50,7 +53,7 @@ export class SandboxSet extends ComponentResource {
   }
 }
 
-/** A clone takes the template that was kept with its checkpoint. */
+/** Clones use the template that is stored with their checkpoint. */
 function originOf(from: SandboxSetArgs["from"]): Record<string, unknown> {
   if (from instanceof SandboxTemplate) return { templateRef: { name: from.name } };
   if (isTemplateName(from)) return { templateRef: { name: from.template } };
@@ -69,7 +72,10 @@ function strategiesOf({ maxUnavailable, maxStarting }: SandboxSetArgs): Record<s
   };
 }
 
-/** So that a preview shows that the set rolls, and `pulumi up` waits for it. It has no effect in the cluster. */
+/**
+ * An annotation that makes a preview show that the set rolls, and `pulumi up` wait for it. It has no effect in the
+ * cluster.
+ */
 function followed(from: SandboxSetArgs["from"]): Record<string, Output<string>> {
   if (from instanceof NamedSnapshot) return { [followedDigest]: from.digest };
   return from instanceof SandboxTemplate ? { [followedDigest]: from.spec.apply(digestOf) } : {};

@@ -7,21 +7,21 @@ import { type PlacementArgs, placementOf } from "./placement.ts";
 
 export interface SandboxTemplateArgs extends PlacementArgs, PodArgs {
   /**
-   * What is kept over a pause, and by default in a checkpoint: `memory`, `filesystem`, `ip`.
-   * @default what the controller takes
+   * What is kept during a pause and, by default, in a checkpoint: `memory`, `filesystem`, `ip`. @default the
+   * controller's default
    */
   persistentContents?: Input<Input<string>[]>;
-  /** Changes what is declared, for what no argument says. */
+  /** Changes the declared manifest, for settings that have no argument. */
   transform?: ObjectTransform;
 }
 
-/** What sandboxes are made from. */
+/** The template from which sandboxes are created. */
 export class SandboxTemplate extends ComponentResource {
   declare readonly name: Output<string>;
   declare readonly namespace: Output<string>;
-  /** The spec, as it stands in the cluster. */
+  /** The spec of the SandboxTemplate in the cluster. */
   declare readonly spec: Output<Record<string, unknown>>;
-  /** The objects that it stands for. */
+  /** The declared objects. */
   declare readonly nodes: { template: apiextensions.CustomResource };
 
   constructor(name: string, args: SandboxTemplateArgs, opts: ComponentResourceOptions = {}) {
@@ -37,7 +37,7 @@ export class SandboxTemplate extends ComponentResource {
     const metadata = { ...placement, annotations: deleteInBackground };
     const declared = declareKind(this, name, sandboxTemplateKind, { metadata, spec: declaredSpec, transform });
     const { object: template, spec } = declared;
-    // What is made from it waits until it is there.
+    // Resources that use this name wait until the object exists.
     this.name = template.metadata.name;
     this.namespace = placement.namespace;
     this.spec = spec;
@@ -46,26 +46,27 @@ export class SandboxTemplate extends ComponentResource {
   }
 }
 
-/** The Pod that a sandbox runs in, in the words that most need. */
+/** The most common settings of a sandbox's Pod. */
 export interface PodArgs {
-  /** The sandbox's image: its root filesystem. Pin it by digest: a tag that moves changes nothing that is built. */
+  /** The sandbox's image, its root file system. Pin it by digest: a moved tag does not trigger a rebuild. */
   image: Input<string>;
   /**
-   * The entrypoint, with whose end the sandbox ends. Most images' own ends at once without a terminal.
+   * The entrypoint. The sandbox ends when it exits. The default entrypoint of most images exits immediately without a
+   * terminal.
    * @default ["sleep", "infinity"]
    */
   command?: Input<Input<string>[]>;
-  /** The entrypoint's arguments. @default none */
+  /** Arguments of the entrypoint. @default none */
   args?: Input<Input<string>[]>;
-  /** Variables of the entrypoint and of everything that is started in the sandbox. */
+  /** Environment variables of the entrypoint and of all other processes in the sandbox. */
   env?: Input<Record<string, Input<string>>>;
   /** Ports that are reachable at the sandbox's address. */
   ports?: Input<Input<number>[]>;
-  /** What the sandbox may use, as Kubernetes writes it: `{ cpu: "1", memory: "512Mi" }`. @default no limit */
+  /** Resource limits of the sandbox as Kubernetes quantities: `{ cpu: "1", memory: "512Mi" }`. @default no limit */
   resources?: Input<{ cpu?: Input<string>; memory?: Input<string> }>;
 }
 
-/** A Kubernetes Pod template of one container. */
+/** Returns a Kubernetes Pod template with one container. */
 function podTemplate(args: PodArgs): Output<Record<string, unknown>> {
   const { image, command, args: parameters, env, ports, resources } = args;
   return output({ image, command, parameters, env, ports, resources }).apply((known): Record<string, unknown> => ({
@@ -74,7 +75,7 @@ function podTemplate(args: PodArgs): Output<Record<string, unknown>> {
         withoutUndefined({
           name: "sandbox",
           image: known.image,
-          command: known.command ?? stays,
+          command: known.command ?? sleepForever,
           args: known.parameters,
           env: known.env && Object.entries(known.env).map(([name, value]) => ({ name, value })),
           ports: known.ports?.map((containerPort) => ({ containerPort })),
@@ -85,7 +86,7 @@ function podTemplate(args: PodArgs): Output<Record<string, unknown>> {
   }));
 }
 
-const stays = ["sleep", "infinity"];
+const sleepForever = ["sleep", "infinity"];
 
 function withoutUndefined(values: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));

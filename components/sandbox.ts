@@ -7,21 +7,27 @@ import { placementBeside, type PlacementArgs } from "./placement.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxArgs extends PlacementArgs {
-  /** What it is made from: a SandboxTemplate, or the name of one. For one that begins with a snapshot, use a `SandboxClone`. */
+  /** The SandboxTemplate, or its name. To start from a snapshot, use a `SandboxClone`. */
   from: SandboxTemplate | Input<string>;
-  /** When it is deleted, RFC 3339. @default never */
+  /** When the sandbox is deleted (RFC 3339). @default never */
   shutdownTime?: Input<string>;
-  /** How long it may take until it is ready: `"5 minutes"`. @default what Pulumi's Kubernetes provider waits: ten minutes */
+  /**
+   * How long to wait until the sandbox is ready, such as `"5 minutes"`.
+   * @default 10 minutes, the default of Pulumi's Kubernetes provider
+   */
   timeout?: Input<string>;
-  /** Changes what is declared, for what no argument says. */
+  /** Changes the declared manifest, for settings that have no argument. */
   transform?: ObjectTransform;
 }
 
-/** One sandbox, booted from a template. When the template changes it runs on as it is, and takes the new one with a pause and resume. */
+/**
+ * A sandbox that boots from a template. If the template changes, the sandbox keeps running and uses the new template
+ * after a pause and resume.
+ */
 export class Sandbox extends ComponentResource {
   declare readonly name: Output<string>;
   declare readonly namespace: Output<string>;
-  /** The objects that it stands for. */
+  /** The declared objects. */
   declare readonly nodes: { sandbox: apiextensions.CustomResource };
 
   constructor(name: string, args: SandboxArgs, opts: ComponentResourceOptions = {}) {

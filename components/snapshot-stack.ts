@@ -37,23 +37,32 @@ interface Made {
   objects: Record<string, CustomResource>;
 }
 
-/** What snapshots of volumes need in a cluster: CRDs, a controller, classes. It looks before it declares anything. */
+/**
+ * The parts that volume snapshots need in a cluster: CRDs, a controller and classes. Reads the cluster before it
+ * declares anything.
+ */
 export class SnapshotStack extends ComponentResource<Made> {
-  /** What was found: before in a preview, afterwards in an update. Not known in a preview that cannot see the cluster. */
+  /**
+   * The state of the cluster: before the changes in a preview, after them in an update. Unknown in a preview that
+   * cannot read the cluster.
+   */
   declare readonly facts: Output<SnapshotStackFacts>;
-  /** The names of the classes that it declares. */
+  /** The names of the declared VolumeSnapshotClasses. */
   declare readonly classNames: Output<string[]>;
-  /** The store that the cloud was asked for, to be given to a `RametRuntime`; an empty one where none was. */
+  /**
+   * The store for checkpoints that the stack creates in the cloud, for the argument `store` of a `RametRuntime`. Empty
+   * if none is requested.
+   */
   declare readonly store: RametStore;
-  /** The resources that it stands for, by kind and name. */
+  /** The declared resources, by kind and name. */
   declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
 
-  /** A state has no room for a function, so `initialize` is not given it; it is there once that has awaited something. */
+  /** A function cannot be part of the state, so `initialize` does not receive it. It is set after the first await there. */
   readonly #transform: SnapshotStackArgs["transform"];
 
   constructor(name: string, args: SnapshotStackArgs, opts: ComponentResourceOptions = {}) {
     const { transform, kubeconfig, ...inputs } = args;
-    // What `initialize` gets is written into the state.
+    // The arguments of `initialize` are written into the state.
     const kept = kubeconfig === undefined ? {} : { kubeconfig: secret(kubeconfig) };
     super("ramet:index:SnapshotStack", name, { ...inputs, ...kept, name }, opts);
     this.#transform = transform;
@@ -66,9 +75,9 @@ export class SnapshotStack extends ComponentResource<Made> {
     this.registerOutputs({ facts: this.facts, classNames: this.classNames, store: this.store });
   }
 
-  /** Whoever depends on the component waits for this. */
+  /** Resources that depend on the component wait for this. */
   protected override async initialize(args: Args): Promise<Made> {
-    // Once it has its URN, what it depends on is there: a driver that is looked for, say.
+    // The URN resolves after the dependencies exist, for example a driver that the stack looks for.
     await new Promise((resolve) => this.urn.apply(resolve));
     const classes = classesFor(args);
     const request = stackRequestFor(await ownersOf(this, args.name), args, classes);
@@ -82,7 +91,7 @@ export class SnapshotStack extends ComponentResource<Made> {
   #look({ cloud, kubeconfig, controller }: Args): Promise<ObservedCluster | undefined> {
     const namespace = cloud === "generic" ? (controller?.namespace ?? controllerNamespace) : undefined;
     const find = (env: ClusterEnvironment) => findStack(env, namespace);
-    return inspectCluster(this, { find, kubeconfig, without: "it is taken to be empty" });
+    return inspectCluster(this, { find, kubeconfig, assumption: "the preview assumes that it is empty" });
   }
 
   #judge({ cloud }: Args, findings: readonly Finding[]): void {
@@ -100,7 +109,7 @@ export class SnapshotStack extends ComponentResource<Made> {
     { request, plan, classes }: { request: StackRequest; plan: StackPlan; classes: readonly DeclaredClass[] },
   ): Promise<Made["objects"]> {
     const annotations = { [ownerAnnotation]: request.owners[0] };
-    // They stay when the stack goes: with them all snapshots would.
+    // CRDs stay when the stack is destroyed: deleting them would delete all snapshots.
     const component = { name: args.name, transform: this.#transform, parent: this };
     const crds = declareAll(component, await crdManifests(plan, annotations), declareRetained);
     const installed = declareAll(component, installedManifests(plan.addons, annotations), declareRetained);
@@ -118,7 +127,7 @@ export class SnapshotStack extends ComponentResource<Made> {
     return { ...crds, ...installed, ...ofCloud, ...declareAll(component, others, declareObject, dependsOn) };
   }
 
-  /** After an update it is looked once more, at what has come of it. */
+  /** After an update the cluster is read again for the result. */
   #facts(
     args: Args,
     request: StackRequest,

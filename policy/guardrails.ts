@@ -8,14 +8,17 @@ import { recipeSecrets } from "./rules/recipe-secrets.ts";
 import { retention } from "./rules/retention.ts";
 
 export interface GuardrailOptions {
-  /** What a violation does. The policy configuration of a stack says otherwise for each rule. @default "mandatory" */
+  /** The effect of a violation. A stack's policy configuration can override it for each rule. @default "mandatory" */
   enforcementLevel?: EnforcementLevel;
-  /** Settings by the rule's name: `{ "ramet-bounded-replicas": { maxReplicas: 20 } }`. @default each rule's own */
+  /**
+   * Settings by the rule's name: `{ "ramet-bounded-replicas": { maxReplicas: 20 } }`.
+   * @default the defaults of each rule
+   */
   settings?: Partial<Record<RuleName, Readonly<Record<string, unknown>>>>;
 }
 
 /**
- * What Ramet asks of a program, as policies of a pack of yours:
+ * Returns Ramet's policies for a policy pack:
  * `new PolicyPack("platform", { policies: [...guardrails(), ...others] })`.
  */
 export function guardrails({
@@ -46,7 +49,7 @@ function policyOf(
   };
 }
 
-/** The command line fills in the defaults of the schema, so they are what the pack was given. */
+/** The Pulumi CLI applies the schema's defaults, so these are the settings of the pack. */
 function configSchemaOf({ settings }: Rule, given: Readonly<Record<string, unknown>>): PolicyConfigSchema {
   const { properties = {} } = z.toJSONSchema(settings, { io: "input" });
   return {
@@ -62,7 +65,7 @@ function configSchemaOf({ settings }: Rule, given: Readonly<Record<string, unkno
   };
 }
 
-/** What Ramet asks of a program. */
+/** All rules. */
 export const rules = [
   retention,
   privateStore,

@@ -4,7 +4,7 @@ import { kruise, namedSnapshotOf, specOf } from "./rule.ts";
 const set = { apiVersion: "agents.kruise.io/v1alpha1", kind: "SandboxSet", spec: { replicas: 1 } };
 const type = "kubernetes:agents.kruise.io/v1alpha1:SandboxSet";
 
-it("finds the spec of the kind that is asked for, and of no other", () => {
+it("returns the spec of the requested kind only", () => {
   expect(specOf({ type, name: "pool", inputs: set }, kruise, "SandboxSet")).toEqual({ replicas: 1 });
   expect(specOf({ type, name: "pool", inputs: set }, kruise, "Sandbox")).toBeUndefined();
   expect(
@@ -13,7 +13,7 @@ it("finds the spec of the kind that is asked for, and of no other", () => {
   expect(specOf({ type: "aws:s3/bucket:Bucket", name: "b", inputs: set }, kruise, "SandboxSet")).toBeUndefined();
 });
 
-it("finds named snapshots of Pulumi's dynamic resource and of a manifest", () => {
+it("finds named snapshots in dynamic resources and in manifests", () => {
   const inputs = { keepVersions: 5 };
   const dynamic = { type: "pulumi-nodejs:dynamic/ramet:NamedSnapshot", name: "data", inputs };
   expect(namedSnapshotOf(dynamic)).toEqual(inputs);
@@ -23,7 +23,7 @@ it("finds named snapshots of Pulumi's dynamic resource and of a manifest", () =>
   ).toEqual(inputs);
 });
 
-it("looks at no field that it does not need: it may be unknown yet", () => {
+it("reads only the fields that it needs, because others may be unknown", () => {
   const unknown = {
     ...set,
     get metadata(): never {

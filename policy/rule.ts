@@ -1,26 +1,26 @@
 import * as z from "zod";
 import { RametError } from "../src/base/errors.ts";
 
-/** A resource that a program declares, as Pulumi's engine shows it to policies before anything is made. */
+/** A resource of a program, as Pulumi's engine passes it to policies before anything is created. */
 export interface PolicyResource {
-  /** Its type token: `kubernetes:agents.kruise.io/v1alpha1:SandboxSet`. */
+  /** The type token: `kubernetes:agents.kruise.io/v1alpha1:SandboxSet`. */
   type: string;
-  /** Its name in the program. */
+  /** The name in the program. */
   name: string;
-  /** Its inputs. One that is not known in a preview throws when it is read, and Pulumi then says that the rule could not run. */
+  /** The inputs. Reading an unknown input in a preview throws, and Pulumi reports that the rule could not run. */
   inputs: Readonly<Record<string, unknown>>;
 }
 
-/** What is asked of resources: a pure function with settings, which knows nothing of Pulumi. */
+/** A rule for resources: a pure function with settings, independent of Pulumi. */
 export interface Rule<Name extends string = string> {
   name: Name;
   description: string;
-  /** What to do about a violation. */
+  /** How to fix a violation. */
   remedy: string;
   settings: z.ZodObject;
   /**
-   * What is wrong with a resource, each in a sentence; nothing for resources that the rule is not about.
-   * @throws RametError `InvalidArgument` when the settings are not legal
+   * Returns the violations of a resource, one sentence each. Empty for resources that the rule does not cover.
+   * @throws RametError `InvalidArgument` if the settings are invalid
    */
   validate: (resource: PolicyResource, settings: unknown, now: Date) => string[];
 }
@@ -33,64 +33,62 @@ interface RuleParts<Name extends string, Shape extends z.ZodRawShape> extends Pi
   validate: (resource: PolicyResource, settings: z.output<z.ZodObject<Shape>>, now: Date) => string[];
 }
 
-/** A rule, with the setting that every rule has. */
+/** Defines a rule and adds the setting `exempt`, which every rule has. */
 export function defineRule<Name extends string, Shape extends z.ZodRawShape>(
   parts: RuleParts<Name, Shape>,
 ): Rule<Name> {
-  const { settings: own, validate, ...violations } = parts;
+  const { settings: own, validate, ...description } = parts;
   const settings = z.strictObject({ ...own, exempt: Exempt });
   return {
-    ...violations,
+    ...description,
     settings,
     validate: (resource, given, now) => {
       const parsed = settings.safeParse(given);
       if (!parsed.success) {
-        const why = `The settings of ${violations.name} are not legal: ${z.prettifyError(parsed.error)}`;
+        const why = `Invalid settings of ${description.name}: ${z.prettifyError(parsed.error)}`;
         throw new RametError("InvalidArgument", why);
       }
-      // zod keeps the shape's types only where it knows the shape.
+      // zod loses the types of a generic shape.
       const known = parsed.data as z.output<z.ZodObject<Shape>> & { exempt: string[] };
-      return known.exempt.includes(resource.name) ? [] : legible(() => validate(resource, known, now));
+      return known.exempt.includes(resource.name) ? [] : reportUnreadable(() => validate(resource, known, now));
     },
   };
 }
 
-/** What the rule cannot read is told, and no reason to break off: the rule sees resources of every provider. */
-function legible(validate: () => string[]): string[] {
+/** Reports inputs that the rule cannot read instead of failing: a rule receives resources of every provider. */
+function reportUnreadable(validate: () => string[]): string[] {
   try {
     return validate();
   } catch (error) {
-    if (error instanceof z.ZodError) return [`it cannot be judged: ${z.prettifyError(error)}`];
-    if (error instanceof SyntaxError || error instanceof RametError) return [`it cannot be judged: ${error.message}`];
+    if (error instanceof z.ZodError) return [`its inputs cannot be validated: ${z.prettifyError(error)}`];
+    if (error instanceof SyntaxError || error instanceof RametError)
+      return [`its inputs cannot be validated: ${error.message}`];
     throw error;
   }
 }
 
-const Exempt = z
-  .array(z.string())
-  .default([])
-  .describe("Names of resources, as the program calls them, that the rule leaves alone.");
+const Exempt = z.array(z.string()).default([]).describe("Names of resources in the program that the rule skips.");
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The spec of an object of a kind, when the resource declares one with Pulumi's Kubernetes provider; else undefined. */
+/** The spec if the resource declares an object of the kind with Pulumi's Kubernetes provider, else undefined. */
 export function specOf({ type, inputs }: PolicyResource, group: string, kind: string): Fields | undefined {
   if (!type.startsWith("kubernetes:") || inputs["kind"] !== kind) return undefined;
   const { apiVersion, spec } = z.object({ apiVersion: z.string(), spec: AnyFields.default({}) }).parse(inputs);
   return apiVersion.startsWith(`${group}/`) ? spec : undefined;
 }
 
-/** The same of one of Ramet's dynamic resources: its inputs. */
+/** The inputs if the resource is a dynamic resource of Ramet of this class, else undefined. */
 export function dynamicInputsOf({ type, inputs }: PolicyResource, className: string): Fields | undefined {
   return type === `pulumi-nodejs:dynamic/ramet:${className}` ? inputs : undefined;
 }
 
-/** What a named snapshot is to be, whichever way the program declares it. */
+/** The spec of a named snapshot, whether declared as a dynamic resource or as a manifest. */
 export function namedSnapshotOf(resource: PolicyResource): Fields | undefined {
   return dynamicInputsOf(resource, "NamedSnapshot") ?? specOf(resource, "ramet.dev", "NamedSnapshot");
 }
 
 export const kruise = "agents.kruise.io";
 
-/** Passes objects on as they are: to look at each field would throw where one is not known yet. */
+/** Passes objects through: reading each field would throw if one is unknown. */
 const AnyFields = z.custom<Fields>((value) => typeof value === "object" && value !== null && !Array.isArray(value));

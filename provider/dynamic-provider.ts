@@ -2,11 +2,11 @@ import type { dynamic } from "@pulumi/pulumi";
 import type * as Entry from "./named-snapshot.ts";
 
 /**
- * The providers of our dynamic resources. Pulumi writes each into the state as text, and evaluates that text as CommonJS in
- * another process, where `configure` is called before anything else. So a provider is no more than one `require` of a subpath
- * that the package exports for good; it takes over all methods of the handler from there.
+ * The providers of the dynamic resources. Pulumi serialises each one into the state and evaluates that text as CommonJS
+ * in another process, where it calls `configure` first. So a provider is a single `require` of a subpath that the
+ * package must always export, and it copies all methods of the handler from there.
  *
- * `require` is that of the process which evaluates the text: nothing may be captured from here.
+ * `require` is the function of the evaluating process. Do not capture anything from this module.
  */
 export const namedSnapshotProvider = {
   configure(request: Configuration) {

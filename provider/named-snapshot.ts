@@ -2,7 +2,7 @@ import { type ResourceHandler, logToStdout, type StackConfiguration } from "./ha
 import { namedSnapshotHandler } from "./handlers/named-snapshot/handler.ts";
 import { withHints } from "./handlers/validate.ts";
 
-/** What the state of every stack with a NamedSnapshot asks for; see `dynamic-provider.ts`. */
+/** Loaded by the state of every stack with a NamedSnapshot; see `dynamic-provider.ts`. */
 export function provider(configuration: StackConfiguration): ResourceHandler {
-  return withHints(namedSnapshotHandler({ configuration, environment: process.env, say: logToStdout }));
+  return withHints(namedSnapshotHandler({ configuration, environment: process.env, log: logToStdout }));
 }

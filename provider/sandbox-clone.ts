@@ -2,7 +2,7 @@ import { type ResourceHandler, logToStdout, type StackConfiguration } from "./ha
 import { sandboxCloneHandler } from "./handlers/sandbox-clone/handler.ts";
 import { withHints } from "./handlers/validate.ts";
 
-/** What the state of every stack with a SandboxClone asks for; see `dynamic-provider.ts`. */
+/** Loaded by the state of every stack with a SandboxClone; see `dynamic-provider.ts`. */
 export function provider(configuration: StackConfiguration): ResourceHandler {
-  return withHints(sandboxCloneHandler({ configuration, environment: process.env, say: logToStdout }));
+  return withHints(sandboxCloneHandler({ configuration, environment: process.env, log: logToStdout }));
 }

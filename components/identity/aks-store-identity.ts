@@ -14,23 +14,23 @@ import { runError } from "../run-error.ts";
 import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
 
 export interface AksStoreIdentityArgs extends StoreIdentityArgs {
-  /** The id of the storage account: `/subscriptions/…/resourceGroups/…/providers/Microsoft.Storage/storageAccounts/…`. */
+  /**
+   * The resource id of the storage account:
+   * `/subscriptions/…/resourceGroups/…/providers/Microsoft.Storage/storageAccounts/…`.
+   */
   accountId: Input<string>;
-  /** The container's name. It must exist. */
+  /** The name of an existing container. */
   container: Input<string>;
-  /** Below which names checkpoints are kept, such as `ramet/production`. @default the whole container */
+  /** The name prefix for checkpoints, such as `ramet/production`. @default the whole container */
   prefix?: Input<string>;
-  /** Of the identity. */
-  resourceGroup: Input<string>;
-  /** Of the identity. */
-  location: Input<string>;
+  /** The resource group of the identity. */ resourceGroup: Input<string>;
+  /** The location of the identity. */ location: Input<string>;
   /** The cluster's OpenID Connect issuer (`oidcIssuerProfile.issuerUrl`). */
   issuerUrl: Input<string>;
-  /** Of the identity. */
-  tags?: Record<string, Input<string>>;
+  /** Tags of the identity. */ tags?: Record<string, Input<string>>;
 }
 
-/** On AKS: a managed identity that Ramet's controllers alone may take, with rights to a storage account that is there already. */
+/** For AKS: a managed identity, usable only by Ramet's controllers, with access to an existing storage account. */
 export class AksStoreIdentity extends StoreIdentity<AksStoreIdentityArgs> {
   constructor(name: string, args: AksStoreIdentityArgs, opts: ComponentResourceOptions = {}) {
     super("ramet:index:AksStoreIdentity", name, args, opts);
@@ -50,23 +50,23 @@ export class AksStoreIdentity extends StoreIdentity<AksStoreIdentityArgs> {
   }
 }
 
-/** @throws RunError when it is no id of a storage account */
+/** @throws RunError if the text is not the id of a storage account */
 function partsOf(id: string): { subscriptionId: string; account: string } {
   const pattern =
     /^\/subscriptions\/([^/]+)\/resourceGroups\/[^/]+\/providers\/Microsoft\.Storage\/storageAccounts\/([^/]+)$/i;
   const [, subscriptionId, account] = pattern.exec(id) ?? [];
   if (subscriptionId !== undefined && account !== undefined) return { subscriptionId, account };
-  const hint = "az storage account show --name ACCOUNT --query id has it";
+  const hint = "Get it with: az storage account show --name ACCOUNT --query id";
   throw runError(new RametError("InvalidArgument", `accountId is not the id of a storage account: ${id}`, { hint }));
 }
 
 type AksRights = Pick<AksStoreIdentityArgs, "resourceGroup" | "location" | "issuerUrl" | "tags"> & {
   subscriptionId: Input<string>;
-  /** The id of what it may use. */
+  /** The id of the resource that the identity may access. */
   scope: Input<string>;
 };
 
-/** The identity with which the controllers may use a storage account. */
+/** Creates the identity with which the controllers access a storage account. */
 export async function aksStoreRights(
   name: string,
   { resourceGroup: resourceGroupName, location, issuerUrl: issuer, subscriptionId, scope, tags = {} }: AksRights,
@@ -104,11 +104,14 @@ export async function aksStoreRights(
   return { [identityName]: identity, "FederatedIdentityCredential/store": credential, "RoleAssignment/store": right };
 }
 
-/** The built-in role "Storage Blob Data Contributor". On the account: to lend keys to sign with is a right of it, and not of containers. */
+/**
+ * The built-in role "Storage Blob Data Contributor". It is assigned on the account, because user delegation keys belong
+ * to the account, not to a container.
+ */
 const blobContributor = "ba92f5b4-2d11-453d-a403-e96b0029c9fe";
 const identityName = "UserAssignedIdentity/store";
 
-/** The store as the controllers are told of it. */
+/** The store for the argument `store` of a `RametRuntime`. */
 export function azureStore(
   place: Pick<AzureStore, "account" | "container" | "prefix">,
   made: Promise<Record<string, CustomResource>>,

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { knownValue } from "../await.ts";
 import { trust } from "./eks-store-identity.ts";
 
-it("lets one service account alone take a role by IRSA", async () => {
+it("lets a single service account assume a role with IRSA", async () => {
   const oidcProviderArn = "arn:aws:iam::1:oidc-provider/oidc.eks.eu-west-1.amazonaws.com/id/A";
   const account = { namespace: "kube-system", serviceAccount: "ebs-csi-controller-sa" };
   const text = await knownValue(trust({ identity: "irsa", oidcProviderArn }, account));

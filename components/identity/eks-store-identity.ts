@@ -20,21 +20,24 @@ import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored }
 export interface EksStoreIdentityArgs extends EksIdentity, StoreIdentityArgs {
   /** The name of the cluster. */
   clusterName: Input<string>;
-  /** The bucket's name. It must exist. */
+  /** The name of an existing bucket. */
   bucket: Input<string>;
   /** The bucket's region. */
   region: Input<string>;
-  /** Below which keys checkpoints are kept, such as `ramet/production`: the right to objects ends there. @default the whole bucket */
+  /**
+   * The key prefix for checkpoints, such as `ramet/production`. The controllers can access objects only below it.
+   * @default the whole bucket
+   */
   prefix?: Input<string>;
-  /** The key with which the bucket is encrypted. @default S3's own */
+  /** The ARN of the KMS key that encrypts the bucket. @default the key of S3 */
   kmsKeyArn?: Input<string>;
-  /** Of the role and its association. */
+  /** Tags of the role and its Pod Identity association. */
   tags?: Record<string, Input<string>>;
-  /** `aws-cn` in China. @default "aws" */
+  /** The AWS partition: `aws-cn` in China. @default "aws" */
   partition?: Input<string>;
 }
 
-/** On EKS: a role that Ramet's controllers alone may take, with rights to a bucket of S3 that is there already. */
+/** For EKS: an IAM role, usable only by Ramet's controllers, with access to an existing S3 bucket. */
 export class EksStoreIdentity extends StoreIdentity<EksStoreIdentityArgs> {
   constructor(name: string, args: EksStoreIdentityArgs, opts: ComponentResourceOptions = {}) {
     super("ramet:index:EksStoreIdentity", name, args, opts);
@@ -55,7 +58,10 @@ export class EksStoreIdentity extends StoreIdentity<EksStoreIdentityArgs> {
   }
 }
 
-/** As a store's address may have it: a bucket or a prefix that is none could be a pattern that allows more. @throws RunError */
+/**
+ * Validates bucket and prefix as parts of a store address. An invalid one could be a pattern that allows more.
+ * @throws RunError
+ */
 function validatedLocation({
   bucket,
   region,
@@ -71,13 +77,13 @@ function validatedLocation({
 export interface EksRights extends EksIdentity {
   clusterName: Input<string>;
   bucketArn: Input<string>;
-  /** Of the bucket's objects, or those below a prefix: a pattern. */
+  /** A pattern for the ARNs of the bucket's objects, or of those below a prefix. */
   objectsArn: Input<string>;
   kmsKeyArn?: Input<string>;
   tags?: Record<string, Input<string>>;
 }
 
-/** The role with which the controllers may use a bucket. */
+/** Creates the role with which the controllers access a bucket. */
 export async function eksStoreRights(
   name: string,
   args: EksRights,
@@ -111,7 +117,7 @@ function storePolicy({ bucketArn, objectsArn: Resource, kmsKeyArn }: EksRights):
   ]);
 }
 
-/** The store as the controllers are told of it; by Pod Identity they need not know their role. */
+/** The store for the argument `store` of a `RametRuntime`. With Pod Identity the controllers do not need the role's ARN. */
 export function s3Store(
   place: Pick<S3Store, "bucket" | "region" | "prefix">,
   identity: EksIdentity["identity"],
@@ -123,19 +129,19 @@ export function s3Store(
   return { s3: { ...place, bucket, ...(identity === "irsa" && { roleArn }) } };
 }
 
-/** How service accounts of a cluster of EKS get roles of IAM. */
+/** How service accounts of an EKS cluster get IAM roles. */
 export interface EksIdentity {
-  /** How they get them. IRSA needs `oidcProviderArn`. @default "podIdentity" */
+  /** EKS Pod Identity, or IAM roles for service accounts (IRSA), which needs `oidcProviderArn`. @default "podIdentity" */
   identity?: "podIdentity" | "irsa";
-  /** The cluster's OpenID Connect provider in IAM, for IRSA. */
+  /** The ARN of the cluster's OpenID Connect provider in IAM, for IRSA. */
   oidcProviderArn?: Input<string>;
 }
 
-/** @param path of the arguments, as the message names them: `eks.`, or nothing @throws RunError for what is missing */
+/** @param path prefix of the arguments in the message @throws RunError if an argument is missing */
 export function checkIdentity({ identity, oidcProviderArn }: EksIdentity, path: "eks." | "" = ""): void {
   if (identity !== "irsa" || oidcProviderArn !== undefined) return;
   const what = "the ARN of the cluster's OpenID Connect provider in IAM";
-  throw runError(new RametError("InvalidArgument", `${path}oidcProviderArn is missing: ${what}`));
+  throw runError(new RametError("InvalidArgument", `${path}oidcProviderArn is missing: IRSA needs ${what}`));
 }
 
 interface ServiceAccountRef {
@@ -143,7 +149,10 @@ interface ServiceAccountRef {
   serviceAccount: string;
 }
 
-/** Has the service account alone take a role: by IRSA the role says so, by Pod Identity the association with it. */
+/**
+ * A trust policy for a role that only the service account may assume. With Pod Identity the association names the
+ * account.
+ */
 export function trust(
   { identity = "podIdentity", oidcProviderArn }: EksIdentity,
   account: ServiceAccountRef,

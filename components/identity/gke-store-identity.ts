@@ -11,15 +11,15 @@ import type { GcsStore, RametStore } from "../ramet-store.ts";
 import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
 
 export interface GkeStoreIdentityArgs extends StoreIdentityArgs {
-  /** The bucket's name. It must exist. */
+  /** The name of an existing bucket. */
   bucket: Input<string>;
-  /** Below which keys checkpoints are kept, such as `ramet/production`. @default the whole bucket */
+  /** The key prefix for checkpoints, such as `ramet/production`. @default the whole bucket */
   prefix?: Input<string>;
   /** The id of the project with the cluster's workload identity pool. */
   project: Input<string>;
 }
 
-/** On GKE: a Google service account for which Ramet's controllers stand, with rights to a bucket that is there already. */
+/** For GKE: a Google service account that only Ramet's controllers impersonate, with access to an existing bucket. */
 export class GkeStoreIdentity extends StoreIdentity<GkeStoreIdentityArgs> {
   constructor(name: string, args: GkeStoreIdentityArgs, opts: ComponentResourceOptions = {}) {
     super("ramet:index:GkeStoreIdentity", name, args, opts);
@@ -37,7 +37,10 @@ export class GkeStoreIdentity extends StoreIdentity<GkeStoreIdentityArgs> {
   }
 }
 
-/** The account may use the bucket: with rights of its own the controllers' Kubernetes account could too, and had nobody to sign what cells are given. */
+/**
+ * Creates the Google service account. Granting access to the Kubernetes account directly would work too, but nothing
+ * could sign the grants for cells.
+ */
 export async function gkeStoreRights(
   name: string,
   { project, bucket }: Pick<GkeStoreIdentityArgs, "project" | "bucket">,
@@ -65,7 +68,7 @@ export async function gkeStoreRights(
 
 const accountName = "Account/store";
 
-/** The store as the controllers are told of it. */
+/** The store for the argument `store` of a `RametRuntime`. */
 export function gcsStore(
   place: Pick<GcsStore, "bucket" | "prefix">,
   made: Promise<Record<string, CustomResource>>,

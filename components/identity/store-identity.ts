@@ -11,24 +11,27 @@ import { controllerName, systemNamespace } from "../../src/api/names/system-name
 import { type CloudTransform, transformOptions } from "../cloud-package.ts";
 import type { RametStore } from "../ramet-store.ts";
 
-/** The service account of Ramet's controllers, which no other may stand for. */
+/** The Kubernetes service account of Ramet's controllers. */
 export const controllersAccount = { namespace: systemNamespace, serviceAccount: controllerName };
 
 export interface StoreIdentityArgs {
-  /** Changes what the cloud is asked for, for what no argument says. */
+  /** Changes the cloud resources, for settings that have no argument. */
   transform?: { cloud?: CloudTransform };
 }
 
 type Made = Record<string, CustomResource>;
 
-/** What a cloud is asked for so that Ramet's controllers may use a bucket that is there already. */
+/** The cloud resources that give Ramet's controllers access to an existing bucket. */
 export abstract class StoreIdentity<Args extends StoreIdentityArgs> extends ComponentResource<Made> {
-  /** The store and who uses it, to be given to a `RametRuntime`. It is known when all is there that the controllers need. */
+  /**
+   * The store with its identity, for the argument `store` of a `RametRuntime`. Known once all resources exist that the
+   * controllers need.
+   */
   declare readonly store: RametStore;
-  /** The resources that it stands for, by kind and name. */
+  /** The declared resources, by kind and name. */
   declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
 
-  /** A state has no room for a function, so `initialize` is not given it; it is there once that has awaited something. */
+  /** A function cannot be part of the state, so `initialize` does not receive it. It is set after the first await there. */
   readonly #transform: CloudTransform | undefined;
 
   constructor(type: string, name: string, { transform, ...args }: Args, opts: ComponentResourceOptions) {
@@ -49,15 +52,13 @@ export abstract class StoreIdentity<Args extends StoreIdentityArgs> extends Comp
   protected abstract describeStore(args: Omit<Args, "transform">, made: Promise<Made>): RametStore;
 }
 
-/** What is told of a store, known when everything of what was made is there that its users need: identity, rights, and the bucket. */
+/** A value of the store that is known once its identity, permissions and bucket exist. */
 export function whenStored<T>(
   made: Promise<Record<string, CustomResource>>,
-  describeStore: (resources: Record<string, CustomResource>) => Output<T>,
+  select: (resources: Record<string, CustomResource>) => Output<T>,
 ): Output<T> {
   return output(made).apply((resources) => {
     const ofStore = Object.keys(resources).filter((key) => key.includes("/store"));
-    return all([describeStore(resources), all(ofStore.map((key) => resources[key]?.id))]).apply(
-      ([known]) => known as T,
-    );
+    return all([select(resources), all(ofStore.map((key) => resources[key]?.id))]).apply(([known]) => known as T);
   });
 }

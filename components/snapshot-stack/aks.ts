@@ -3,11 +3,11 @@ import { cloudPackage } from "../cloud-package.ts";
 import { aksStoreRights, azureStore } from "../identity/aks-store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
-/** What Azure is asked for. The driver and its controller are AKS' own. */
+/** Azure resources of a snapshot stack. AKS manages the CSI driver and the snapshot controller. */
 export interface AksStackArgs {
-  /** A storage account for checkpoints, and the right to it for the controllers' service account. @default none */
+  /** Creates a storage account for checkpoints, with access for the controllers' service account. @default none */
   store?: {
-    /** The name of the storage account: 3 to 24 small letters and digits. */
+    /** The name of the storage account: 3 to 24 lower-case letters and digits. */
     account: Input<string>;
     resourceGroup: Input<string>;
     location: Input<string>;
@@ -20,7 +20,10 @@ export interface AksStackArgs {
 
 const containerName = "checkpoints";
 
-/** The account and its container, which stay when the stack goes because their data would go with them, and an identity that may use them. */
+/**
+ * Creates the account, its container, and an identity with access to them. Account and container are retained when the
+ * stack is destroyed, because they hold data.
+ */
 export async function aksResources(
   name: string,
   { store }: AksStackArgs,
@@ -54,7 +57,7 @@ export async function aksResources(
   return { "StorageAccount/store": kept, "BlobContainer/store": container, ...rights };
 }
 
-/** The store as the controllers are told of it. */
+/** The store for the argument `store` of a `RametRuntime`. */
 export function aksStore({ store }: AksStackArgs, made: Promise<Record<string, CustomResource>>): RametStore {
   return store === undefined ? {} : azureStore({ account: store.account, container: containerName }, made);
 }

@@ -9,32 +9,39 @@ import type { GkeStackArgs } from "./gke.ts";
 import type { SnapshotClassArgs } from "./snapshot-class.ts";
 
 export interface SnapshotStackArgs {
-  /** What the cluster is. A cluster of a cloud may also be treated as any other, with `generic`. */
+  /** The kind of cluster. `generic` also works for a cluster of a cloud. */
   cloud: Cloud;
   /**
-   * `auto` leaves to others what they own of CRDs, controller and add-ons, and declares the rest; `install` refuses what another manager
-   * owns; `adopt` declares none of them but what this stack has declared before. Classes and a cloud's store are declared in any case.
+   * How CRDs, controller and add-ons are declared. `auto` leaves those of other managers alone and declares the rest;
+   * `install` fails if another manager owns one; `adopt` declares only those that this stack declared before. Classes
+   * and the cloud's store are always declared.
    * @default "auto"
    */
   mode?: StackMode;
   /**
-   * The kubeconfig, as text, of the cluster to look at, for a program that makes its cluster or a provider of its own.
-   * @default as Pulumi's Kubernetes provider finds it by itself
+   * The kubeconfig of the cluster as text, for a program that creates its cluster or its own Kubernetes provider.
+   * @default the kubeconfig that Pulumi's Kubernetes provider uses
    */
   kubeconfig?: Input<string>;
-  /** @default for `eks`, `gke` and `aks` those of the cloud's block storage; else none */
+  /**
+   * The VolumeSnapshotClasses to declare.
+   * @default the classes of the cloud's block storage for `eks`, `gke` and `aks`, else none
+   */
   classes?: SnapshotClassArgs[];
-  /** Whether volumes are also snapshotted in groups, for drivers that can. @default false */
+  /** Whether to support volume group snapshots, for drivers that implement them. @default false */
   groupSnapshots?: boolean;
-  /** Needed for `eks`. */
+  /** Settings for `eks`. Required there. */
   eks?: EksStackArgs;
-  /** For `gke`. */
+  /** Settings for `gke`. */
   gke?: GkeStackArgs;
-  /** For `aks`. */
+  /** Settings for `aks`. */
   aks?: AksStackArgs;
-  /** The controller of a `generic` cluster. */
+  /** Settings of the snapshot controller of a `generic` cluster. */
   controller?: SnapshotControllerArgs;
-  /** Changes each object that is declared in the cluster (`object`), and what a cloud is asked for (`cloud`), for what no argument says. */
+  /**
+   * Changes each declared object of the cluster (`object`) or resource of the cloud (`cloud`), for settings that have
+   * no argument.
+   */
   transform?: {
     object?: (manifest: Manifest) => Manifest;
     cloud?: CloudTransform;
@@ -42,14 +49,14 @@ export interface SnapshotStackArgs {
 }
 
 export interface SnapshotControllerArgs {
-  /** @default the image of the version of the CRDs, from registry.k8s.io */
+  /** The image of the snapshot controller. @default the image from registry.k8s.io in the version of the CRDs */
   image?: Input<string>;
-  /** How many stand by; one of them works. @default 2 */
+  /** Number of replicas. One is active, the others stand by. @default 2 */
   replicas?: Input<number>;
-  /** How many snapshots it works on at once. @default 50 */
+  /** Number of snapshots that are processed in parallel. @default 50 */
   workers?: Input<number>;
-  /** How many requests a second it may send to the API server, and twice as many for a moment. @default 100 */
+  /** Maximum requests to the API server per second. Bursts may be twice as large. @default 100 */
   requestsPerSecond?: Input<number>;
-  /** @default "kube-system" */
+  /** The namespace of the controller. @default "kube-system" */
   namespace?: string;
 }

@@ -11,7 +11,7 @@ import { eksStore } from "./eks-bucket.ts";
 import { checkIdentity } from "../identity/eks-store-identity.ts";
 import { gkeResources, gkeStore } from "./gke.ts";
 
-/** What the cloud is asked for. @throws RunError for what is missing of its arguments, or its package */
+/** Declares the resources of the cloud. @throws RunError if an argument or the cloud's package is missing */
 export async function cloudResources(
   name: string,
   { args, addons, before }: { args: SnapshotStackArgs; addons: readonly string[]; before: readonly CustomResource[] },
@@ -31,7 +31,7 @@ export async function cloudResources(
   }
 }
 
-/** The store that a cloud is asked for, as `RametRuntime` takes it; an empty one where none is. */
+/** The store for the argument `store` of a `RametRuntime`. Empty if none is requested. */
 export function cloudStore(
   { cloud, eks, gke = {}, aks = {} }: SnapshotStackArgs,
   made: Promise<Record<string, CustomResource>>,
@@ -50,7 +50,7 @@ export function cloudStore(
   }
 }
 
-/** What of a cloud is ours, for the next look: an add-on cannot be annotated. */
+/** A ConfigMap that records which add-ons this stack installed, because add-ons cannot be annotated. */
 export function installedManifests(addons: readonly string[], annotations: Record<string, string>): Manifest[] {
   if (addons.length === 0) return [];
   const { namespace, name, key } = installedMap;

@@ -6,7 +6,7 @@ import { type Right, ruleOf } from "../../src/install/rights.ts";
 
 export interface ControllerOptions {
   namespace: string;
-  /** Who declares it. */
+  /** Annotations of each object, which name the declaring resource. */
   annotations: Record<string, string>;
   image: Input<string>;
   replicas: Input<number>;
@@ -15,7 +15,7 @@ export interface ControllerOptions {
   groupSnapshots: boolean;
 }
 
-/** The snapshot-controller, and what it may do. */
+/** The snapshot-controller with its RBAC objects. */
 export function snapshotControllerManifests(options: ControllerOptions): Manifest[] {
   const { namespace, annotations } = options;
   return [
@@ -60,7 +60,7 @@ function deployment(options: ControllerOptions): Manifest {
     spec: {
       replicas,
       selector: { matchLabels: labels },
-      // It ends itself when the CRDs are not served within 30 s: until then its being ready says nothing.
+      // The controller exits if the CRDs are not served within 30 s, so readiness means nothing before.
       minReadySeconds: 35,
       strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } },
       template: { metadata: { labels }, spec: pod(options) },
@@ -81,7 +81,8 @@ function pod({ image, workers, requestsPerSecond, groupSnapshots }: ControllerOp
         args: [
           "--leader-election=true",
           argument("worker-threads", workers),
-          // With its own 5 a second, eighty snapshots at once take minutes (external-snapshotter#1344).
+          // With the default of 5 requests per second, eighty simultaneous snapshots take minutes
+          // (external-snapshotter#1344).
           argument("kube-api-qps", requestsPerSecond),
           argument(
             "kube-api-burst",
@@ -108,86 +109,89 @@ const groups = "groupsnapshot.storage.k8s.io";
 const follow = ["get", "list", "watch"];
 const change = ["create", "update", "patch", "delete"];
 
-/** What external-snapshotter v8.6 needs in every namespace, after its own manifests (deploy/kubernetes/snapshot-controller). */
+/**
+ * Permissions of external-snapshotter v8.6 in all namespaces, from its manifests
+ * (deploy/kubernetes/snapshot-controller).
+ */
 const controllerRights: readonly Right[] = [
   {
-    why: "a snapshot is taken of the volume behind a claim",
+    why: "find the volume of a claim",
     apiGroups: [""],
     resources: ["persistentvolumes"],
     verbs: follow,
   },
   {
-    why: "a claim bears a finalizer while it is a snapshot's source",
+    why: "set a finalizer on a claim while it is the source of a snapshot",
     apiGroups: [""],
     resources: ["persistentvolumeclaims"],
     verbs: [...follow, "update"],
   },
   {
-    why: "transitions are told as events",
+    why: "report transitions as events",
     apiGroups: [""],
     resources: ["events"],
     verbs: ["list", "watch", "create", "update", "patch"],
   },
-  { why: "classes are read", apiGroups: [snapshots], resources: ["volumesnapshotclasses"], verbs: follow },
+  { why: "read classes", apiGroups: [snapshots], resources: ["volumesnapshotclasses"], verbs: follow },
   {
-    why: "the content of a snapshot is made, bound and released",
+    why: "create, bind and release the content of a snapshot",
     apiGroups: [snapshots],
     resources: ["volumesnapshotcontents"],
     verbs: [...follow, ...change],
   },
   {
-    why: "snapshots get their class, finalizers and binding; members of a group are made and deleted with it",
+    why: "set the class, finalizers and binding of snapshots; create and delete members of a group",
     apiGroups: [snapshots],
     resources: ["volumesnapshots"],
     verbs: [...follow, ...change],
   },
   {
-    why: "how a snapshot is, is told in its status",
+    why: "report the state of a snapshot",
     apiGroups: [snapshots],
     resources: ["volumesnapshots/status"],
     verbs: ["update", "patch"],
   },
   {
-    why: "that a content is to be deleted, is told in its status",
+    why: "mark a content for deletion",
     apiGroups: [snapshots],
     resources: ["volumesnapshotcontents/status"],
     verbs: ["patch"],
   },
 ];
 
-/** And for snapshots of groups. */
+/** Additional permissions for group snapshots. */
 const groupRights: readonly Right[] = [
-  { why: "classes of groups are read", apiGroups: [groups], resources: ["volumegroupsnapshotclasses"], verbs: follow },
+  { why: "read group classes", apiGroups: [groups], resources: ["volumegroupsnapshotclasses"], verbs: follow },
   {
-    why: "the content of a group is made, bound and released",
+    why: "create, bind and release the content of a group",
     apiGroups: [groups],
     resources: ["volumegroupsnapshotcontents"],
     verbs: [...follow, ...change],
   },
   {
-    why: "groups get their class, finalizers and binding",
+    why: "set the class, finalizers and binding of groups",
     apiGroups: [groups],
     resources: ["volumegroupsnapshots"],
     verbs: [...follow, "update", "patch"],
   },
   {
-    why: "how a group is, is told in its status",
+    why: "report the state of a group",
     apiGroups: [groups],
     resources: ["volumegroupsnapshots/status"],
     verbs: ["update", "patch"],
   },
   {
-    why: "that a group's content is to be deleted, is told in its status",
+    why: "mark a group's content for deletion",
     apiGroups: [groups],
     resources: ["volumegroupsnapshotcontents/status"],
     verbs: ["patch"],
   },
 ];
 
-/** In its own namespace. */
+/** Permissions in the controller's namespace. */
 const leaseRights: readonly Right[] = [
   {
-    why: "one of several controllers works: the one that holds the lease",
+    why: "elect the active controller",
     apiGroups: ["coordination.k8s.io"],
     resources: ["leases"],
     verbs: [...follow, "create", "update", "delete"],

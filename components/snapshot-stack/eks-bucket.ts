@@ -4,11 +4,11 @@ import { cloudPackage } from "../cloud-package.ts";
 import { type EksIdentity, eksStoreRights, s3Store } from "../identity/eks-store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
-/** A bucket for checkpoints. */
+/** An S3 bucket for checkpoints. */
 export interface EksStackStore {
-  /** The name of the bucket. */
+  /** The name of the bucket to create. */
   bucket: Input<string>;
-  /** The key with which it is encrypted. @default S3's own */
+  /** The ARN of the KMS key that encrypts the bucket. @default the key of S3 */
   kmsKeyArn?: Input<string>;
 }
 
@@ -18,7 +18,7 @@ export interface EksBucketArgs extends EksIdentity {
   tags?: Record<string, Input<string>>;
 }
 
-/** The bucket, which is not removed while it holds anything, and a role with which the controllers may use it. */
+/** Creates the bucket and a role with which the controllers access it. A bucket that is not empty is never deleted. */
 export async function eksBucketResources(
   name: string,
   { store, ...args }: EksBucketArgs,
@@ -68,7 +68,7 @@ export async function eksBucketResources(
 
 const bucketName = "Bucket/store";
 
-/** The store as the controllers are told of it. */
+/** The store for the argument `store` of a `RametRuntime`. */
 export function eksStore(
   { store, identity }: Pick<EksBucketArgs, "identity"> & { store?: EksStackStore },
   made: Promise<Record<string, CustomResource>>,

@@ -4,30 +4,30 @@ import { cloudPackage } from "../cloud-package.ts";
 import { policy, trust, type EksIdentity } from "../identity/eks-store-identity.ts";
 import { eksBucketResources, type EksStackStore } from "./eks-bucket.ts";
 
-/** What EKS is asked for. `identity` says how the driver and the controllers get their roles. */
+/** AWS resources of a snapshot stack. `identity` selects how the driver and the controllers get their roles. */
 export interface EksStackArgs extends EksIdentity {
   /** The name of the cluster. */
   clusterName: Input<string>;
   /**
-   * Whether the cluster is one of Auto Mode, which brings a driver of its own: then no add-on with a driver is asked for, and no role.
-   * @default false
+   * Whether the cluster uses EKS Auto Mode, which includes a CSI driver. Then neither the driver add-on nor its role is
+   * created. @default false
    */
   autoMode?: boolean;
   /**
-   * The managed policy of the driver's role. `account`: volumes and snapshots of all clusters of the account that bear the driver's tag
-   * (AmazonEBSCSIDriverPolicyV2). `cluster`: those of this cluster alone, which others cannot restore until they are tagged anew
-   * (AmazonEBSCSIDriverEKSClusterScopedPolicy). @default "account"
+   * The managed policy of the driver's role. `account` covers volumes and snapshots of all clusters in the account that
+   * have the driver's tag (AmazonEBSCSIDriverPolicyV2). `cluster` covers only those of this cluster, which other
+   * clusters cannot restore until they are tagged again (AmazonEBSCSIDriverEKSClusterScopedPolicy). @default "account"
    */
   scope?: "account" | "cluster";
-  /** Keys with which volumes and snapshots are encrypted, where that is not the account's own key of EBS. */
+  /** ARNs of the KMS keys that encrypt volumes and snapshots. @default the account's key for EBS */
   kmsKeyArns?: Input<string>[];
-  /** A bucket for checkpoints, and the right to it for the controllers' service account. @default none */
+  /** Creates a bucket for checkpoints, with access for the controllers' service account. @default none */
   store?: EksStackStore;
-  /** Of the roles, the add-ons, the bucket, and all volumes and snapshots that the driver makes. */
+  /** Tags of the roles, the add-ons, the bucket, and all volumes and snapshots that the driver creates. */
   tags?: Record<string, Input<string>>;
-  /** @default that which EKS takes for the cluster's version */
+  /** Versions of the add-ons. @default the versions that EKS selects for the cluster */
   versions?: { driver?: Input<string>; snapshotController?: Input<string> };
-  /** `aws-cn` in China. @default "aws" */
+  /** The AWS partition: `aws-cn` in China. @default "aws" */
   partition?: Input<string>;
 }
 
@@ -40,12 +40,12 @@ const account = { namespace: "kube-system", serviceAccount: "ebs-csi-controller-
 
 interface EksRequest {
   args: EksStackArgs;
-  /** The add-ons that are not there yet. */
+  /** The add-ons to install. */
   addons: readonly string[];
   before: readonly CustomResource[];
 }
 
-/** The add-ons that a plan has EKS install, the role of the driver, and the store. */
+/** Creates the add-ons of a plan, the role of the driver, and the store. */
 export async function eksResources(
   name: string,
   request: EksRequest,
@@ -66,10 +66,10 @@ async function addonResources(
   const shared = {
     clusterName,
     tags,
-    // What a deleted add-on leaves running is taken over by the next.
+    // Take over objects that a deleted add-on left running.
     resolveConflictsOnCreate: "OVERWRITE",
     resolveConflictsOnUpdate: "PRESERVE",
-    // Without an add-on its objects stay: with the CRDs all snapshots would go.
+    // Keep the objects of a deleted add-on: deleting the CRDs would delete all snapshots.
     preserve: true,
   };
   const addon = (addonName: string, given: object, dependsOn: CustomResource[]): CustomResource =>
@@ -90,7 +90,7 @@ async function addonResources(
       ? { serviceAccountRoleArn: arn }
       : { podIdentityAssociations: [{ roleArn: arn, serviceAccount: account.serviceAccount }] };
   const given = { ...identity, ...versionOf(versions.driver), configurationValues: driverConfiguration(args) };
-  // A driver that starts without the CRDs starts its snapshotter again and again.
+  // Without the CRDs the driver's snapshotter restarts repeatedly.
   const driver = addon(addonNames.driver, given, [...rights, ...Object.values(made)]);
   return { ...made, [`Addon/${addonNames.driver}`]: driver, ...resources };
 }
@@ -99,7 +99,7 @@ function versionOf(addonVersion: Input<string> | undefined): { addonVersion?: In
   return addonVersion === undefined ? {} : { addonVersion };
 }
 
-/** The settings of the add-on with the driver (its Helm chart's values). */
+/** The configuration of the driver add-on (its Helm chart's values). */
 function driverConfiguration({ clusterName, scope, tags = {} }: EksStackArgs): Output<string> {
   const controller = { extraVolumeTags: tags, ...(scope === "cluster" && { k8sTagClusterId: clusterName }) };
   return jsonStringify({ controller });
@@ -110,7 +110,8 @@ async function driverRole(name: string, args: EksStackArgs, options: CustomResou
   const { tags = {}, scope = "account", partition = "aws", kmsKeyArns = [], clusterName } = args;
   const role = new iam.Role(
     `${name}-ebs-csi`,
-    // Pod Identity tells of the cluster by itself; for IRSA the cluster's policy reads it from the role.
+    // The cluster-scoped policy reads the cluster's name from the session tags of Pod Identity, or with IRSA from the
+    // role's tags.
     {
       assumeRolePolicy: trust(args, account),
       tags: { ...tags, ...(scope === "cluster" && { "eks-cluster-name": clusterName }) },
@@ -131,13 +132,13 @@ async function driverRole(name: string, args: EksStackArgs, options: CustomResou
   return { arn: role.arn, rights: [attachment, ...keys], resources };
 }
 
-/** AWS's reference of managed policies gives their names and ARNs: neither has `service-role` in its path. */
+/** Names as in the AWS reference of managed policies. Neither ARN has `service-role` in its path. */
 const managedPolicies = {
   account: "AmazonEBSCSIDriverPolicyV2",
   cluster: "AmazonEBSCSIDriverEKSClusterScopedPolicy",
 } as const;
 
-/** What the managed policies leave out: a grant of a key goes to EBS alone. */
+/** Permissions for KMS keys, which the managed policies leave out. Grants are restricted to AWS resources such as EBS. */
 function keyPolicy(arns: Input<string>[]): Output<string> {
   return all(arns).apply((Resource) =>
     policy([

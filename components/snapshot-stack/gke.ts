@@ -3,23 +3,26 @@ import { cloudPackage } from "../cloud-package.ts";
 import { gcsStore, gkeStoreRights } from "../identity/gke-store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
-/** What Google Cloud is asked for. The driver and its controller are GKE's own. */
+/** Google Cloud resources of a snapshot stack. GKE manages the CSI driver and the snapshot controller. */
 export interface GkeStackArgs {
-  /** A bucket for checkpoints, and a Google service account for the controllers, which may use it. @default none */
+  /** Creates a bucket for checkpoints, and a Google service account with which the controllers access it. @default none */
   store?: GkeStackStore;
 }
 
 export interface GkeStackStore {
-  /** The name of the bucket. */
+  /** The name of the bucket to create. */
   bucket: Input<string>;
-  /** A region or multi-region, such as `us-central1`. */
+  /** The region or multi-region of the bucket, such as `us-central1`. */
   location: Input<string>;
   /** The id of the project with the cluster's workload identity pool. */
   project: Input<string>;
   labels?: Record<string, Input<string>>;
 }
 
-/** The bucket, which is not removed while it holds anything, and the service account with which the controllers may use it. */
+/**
+ * Creates the bucket and the service account with which the controllers access it. A bucket that is not empty is never
+ * deleted.
+ */
 export async function gkeResources(
   name: string,
   { store }: GkeStackArgs,
@@ -37,7 +40,7 @@ export async function gkeResources(
       labels,
       uniformBucketLevelAccess: true,
       publicAccessPrevention: "enforced",
-      // What Ramet removes is nobody's any more: kept for a week, which is the default, it would cost that long.
+      // Nothing needs deleted checkpoints. With the default of a week they would be billed that long.
       softDeletePolicy: { retentionDurationSeconds: 0 },
     },
     options,
@@ -46,7 +49,7 @@ export async function gkeResources(
   return { "Bucket/store": bucket, ...rights };
 }
 
-/** The store as the controllers are told of it. */
+/** The store for the argument `store` of a `RametRuntime`. */
 export function gkeStore({ store }: GkeStackArgs, made: Promise<Record<string, CustomResource>>): RametStore {
   return store === undefined ? {} : gcsStore({ bucket: store.bucket }, made);
 }

@@ -29,7 +29,7 @@ export async function crdManifests(plan: StackPlan, annotations: Record<string, 
     }));
 }
 
-/** The controller, where a plan declares one. */
+/** The manifests of the controller, if the plan declares one. */
 export async function controllerManifests(
   plan: StackPlan,
   { controller = {}, groupSnapshots = false }: SnapshotStackArgs,
@@ -50,21 +50,24 @@ export async function controllerManifests(
   });
 }
 
-/** The CRDs of external-snapshotter, as its Go module has them, and of which version they are. */
+/** The CRDs from the Go module of external-snapshotter, with its version. */
 interface UpstreamCrds {
   version: string;
   crds: Manifest[];
 }
 
-/** They are packed when this package is built (`scripts/snapshot-crds.mjs`). @throws RametError `NotFound` where they were not */
+/**
+ * Reads the CRDs that the build packed (`scripts/snapshot-crds.mjs`).
+ * @throws RametError `NotFound` if the build did not
+ */
 export async function upstreamCrds(): Promise<UpstreamCrds> {
-  // Beside the bundle, and from the sources.
+  // Relative to the bundle, and to the sources.
   for (const up of ["..", "../../dist"]) {
     const text = await read(join(import.meta.dirname, up, "external-snapshotter", "crds.json"));
     if (text !== undefined) return Packed.parse(JSON.parse(text));
   }
-  throw new RametError("NotFound", "The CRDs of external-snapshotter are not in this package", {
-    hint: "It was built from sources without Go or without a network: repeat npm run build with both",
+  throw new RametError("NotFound", "This package does not contain the CRDs of external-snapshotter", {
+    hint: "It was built without Go or without a network; run npm run build again with both",
   });
 }
 

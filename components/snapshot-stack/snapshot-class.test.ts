@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { knownValue } from "../await.ts";
 import { classesOf } from "./snapshot-class.ts";
 
-it("makes a class for each purpose, with options that may come later", async () => {
+it("creates a class for each purpose, with options that may be outputs", async () => {
   const zones = output(["eu-west-1a", "eu-west-1b"]);
   const classes = classesOf({ driver: "ebs.csi.aws.com", default: "clone-delete", ebs: { fastRestoreZones: zones } });
   expect(classes).toMatchObject([
@@ -15,8 +15,8 @@ it("makes a class for each purpose, with options that may come later", async () 
   });
 });
 
-it("refuses options of another driver", () => {
+it("rejects options of another driver", () => {
   expect(() => classesOf({ driver: "ebs.csi.aws.com", pd: { type: "images" } })).toThrow(
-    "The snapshot options pd are not for the driver ebs.csi.aws.com. Its options are given as ebs [InvalidArgument]",
+    "The snapshot options pd do not apply to the driver ebs.csi.aws.com. Use the options ebs [InvalidArgument]",
   );
 });

@@ -12,80 +12,83 @@ import {
 } from "../../provider/handlers/snapshot-stack/class-parameters.ts";
 import { defaultClassAnnotation } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 
-/** The VolumeSnapshotClasses for one CSI driver: one for each purpose, with the same options. */
+/** The VolumeSnapshotClasses of a CSI driver: one for each purpose, with the same options. */
 export interface SnapshotClassArgs {
   /** The name of the CSI driver, such as `ebs.csi.aws.com`. */
   driver: string;
-  /** What their names begin with; the purpose follows. @default after the driver: `ebs`, `pd`, `azure-disk`, … */
+  /**
+   * The prefix of the class names, followed by the purpose.
+   * @default derived from the driver: `ebs`, `pd`, `azure-disk`, …
+   */
   name?: string;
   /**
-   * `checkpoint-retain`: the data stays when its VolumeSnapshot is deleted. `clone-delete`: it goes with it. @default both
+   * `checkpoint-retain` keeps the data when its VolumeSnapshot is deleted, `clone-delete` deletes it. @default both
    */
   purposes?: Purpose[];
-  /** Which of them is the default of the driver. There may be one in a cluster. @default none */
+  /** The purpose whose class is the driver's default class. A cluster may have one per driver. @default none */
   default?: Purpose;
-  /** For `ebs.csi.aws.com` and `ebs.csi.eks.amazonaws.com`. */
+  /** Options for `ebs.csi.aws.com` and `ebs.csi.eks.amazonaws.com`. */
   ebs?: EbsSnapshotOptions;
-  /** For `pd.csi.storage.gke.io`. */
+  /** Options for `pd.csi.storage.gke.io`. */
   pd?: PdSnapshotOptions;
-  /** For `disk.csi.azure.com`. */
+  /** Options for `disk.csi.azure.com`. */
   azureDisk?: AzureDiskSnapshotOptions;
-  /** For `diskplugin.csi.alibabacloud.com`. */
+  /** Options for `diskplugin.csi.alibabacloud.com`. */
   alibabaDisk?: AlibabaDiskSnapshotOptions;
-  /** For any other driver: its parameters, as its documentation names them. */
+  /** Parameters for any other driver, as its documentation names them. */
   parameters?: Record<string, Input<string>>;
 }
 
 export interface EbsSnapshotOptions {
-  /** Tags of each snapshot. Values may hold what the driver fills in, such as `{{ .VolumeSnapshotNamespace }}`. */
+  /** Tags of each snapshot. Values may contain the driver's templates, such as `{{ .VolumeSnapshotNamespace }}`. */
   tags?: Record<string, Input<string>>;
   /**
-   * Availability zones in which volumes made from a snapshot are fast at once. Charged by the hour for each snapshot and zone; for few
+   * Availability zones with fast snapshot restore. Billed by the hour for each snapshot and zone, so use it for a few
    * snapshots that are cloned often.
    */
   fastRestoreZones?: Input<Input<string>[]>;
-  /** The Outpost on which the snapshots are kept. */
+  /** The ARN of the Outpost that stores the snapshots. */
   outpostArn?: Input<string>;
-  /** Keeps snapshots from being deleted. */
+  /** Locks snapshots against deletion. */
   lock?: {
     mode: Input<"governance" | "compliance">;
-    /** For how many days. */
+    /** Duration of the lock in days. */
     days?: Input<number>;
-    /** Until then, instead: ISO 8601. */
+    /** End of the lock (ISO 8601), instead of `days`. */
     until?: Input<string>;
-    /** For how many hours a lock of mode compliance can still be undone. */
+    /** Hours during which a lock of mode compliance can still be removed. */
     coolOffHours?: Input<number>;
   };
 }
 
 export interface PdSnapshotOptions {
-  /** A region or multi-region, such as `us-central1`. */
+  /** The region or multi-region of the snapshots, such as `us-central1`. */
   storageLocation?: Input<string>;
-  /** `images` are restored more often at once than a snapshot may be. @default "snapshots" */
+  /** `images` allow more parallel restores than `snapshots`. @default "snapshots" */
   type?: Input<"snapshots" | "images">;
-  /** With `images`. */
+  /** The image family, with type `images`. */
   imageFamily?: Input<string>;
   labels?: Record<string, Input<string>>;
-  /** By their ids: `tagKeys/…` to `tagValues/…`. */
+  /** Resource tags by id: `tagKeys/…` to `tagValues/…`. */
   resourceTags?: Record<string, Input<string>>;
 }
 
 export interface AzureDiskSnapshotOptions {
-  /** @default true */
+  /** Whether to take incremental snapshots. @default true */
   incremental?: Input<boolean>;
-  /** @default that of the cluster's nodes */
+  /** The resource group of the snapshots. @default the resource group of the cluster's nodes */
   resourceGroup?: Input<string>;
-  /** Another subscription; needs `incremental: false`. */
+  /** Another subscription for the snapshots. Requires `incremental: false`. */
   subscriptionId?: Input<string>;
   location?: Input<string>;
   tags?: Record<string, Input<string>>;
   dataAccessAuthMode?: Input<"None" | "AzureActiveDirectory">;
-  /** For how many minutes, 60 to 300, a snapshot of a Premium SSD v2 or Ultra disk can be restored before it is copied. */
+  /** Minutes, 60 to 300, during which a snapshot of a Premium SSD v2 or Ultra disk can be restored before it is copied. */
   instantAccessMinutes?: Input<number>;
 }
 
 export interface AlibabaDiskSnapshotOptions {
-  /** After how many days a snapshot goes by itself. @default never */
+  /** Days after which a snapshot is deleted automatically. @default never */
   retentionDays?: Input<number>;
   resourceGroupId?: Input<string>;
   tags?: Record<string, Input<string>>;
@@ -96,7 +99,7 @@ export interface DeclaredClass extends SnapshotClassRequest {
   parameters: Output<Record<string, string>>;
 }
 
-/** One class for each purpose. @throws RunError for options of another driver */
+/** Returns a class for each purpose. @throws RunError if options of another driver are set */
 export function classesOf(args: SnapshotClassArgs): DeclaredClass[] {
   const parameters = parametersOf(args);
   return (args.purposes ?? allPurposes).map((purpose) => ({
@@ -118,7 +121,7 @@ export function classManifest(
     metadata: { name, annotations: { ...annotations, ...(isDefault && { [defaultClassAnnotation]: "true" }) } },
     driver,
     deletionPolicy: purposes[purpose],
-    // An empty map in place of a full one becomes null in a server-side apply, and is refused.
+    // In a server-side apply, an empty map that replaces a full one becomes null and is rejected.
     parameters: parameters.apply((given) => (Object.keys(given).length === 0 ? undefined : given)),
   };
 }
@@ -127,8 +130,8 @@ function parametersOf(args: SnapshotClassArgs): Output<Record<string, string>> {
   const option = optionOf.get(args.driver) ?? "parameters";
   const wrong = allOptions.find((key) => key !== option && args[key] !== undefined);
   if (wrong !== undefined) {
-    const what = `The snapshot options ${wrong} are not for the driver ${args.driver}`;
-    throw runError(new RametError("InvalidArgument", what, { hint: `Its options are given as ${option}` }));
+    const what = `The snapshot options ${wrong} do not apply to the driver ${args.driver}`;
+    throw runError(new RametError("InvalidArgument", what, { hint: `Use the options ${option}` }));
   }
   return output(args[option] ?? {}).apply((options) => {
     try {

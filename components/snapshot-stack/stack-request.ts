@@ -8,7 +8,7 @@ import type { SnapshotStackArgs } from "./args.ts";
 import { addonNames, type EksStackArgs } from "./eks.ts";
 import { classesOf, type DeclaredClass, type SnapshotClassArgs } from "./snapshot-class.ts";
 
-/** @throws RunError for options of another driver */
+/** The classes of a stack. @throws RunError if options of another driver are set */
 export function classesFor({ cloud, classes, eks }: SnapshotStackArgs): DeclaredClass[] {
   const own = eks?.autoMode === true ? [{ driver: driverNames.ebsAutoMode }] : defaultClasses[cloud];
   return (classes ?? own).flatMap(classesOf);
@@ -28,7 +28,7 @@ export function stackRequestFor(
     controller: { namespace: controller?.namespace ?? controllerNamespace, name: controllerNames.controller },
     classes: classes.map(({ name: className, driver, isDefault }) => ({ name: className, driver, isDefault })),
     addons: cloud === "eks" ? eksAddons(args.eks) : [],
-    // What the stack depends on may bring a driver, and in a preview it has not come yet.
+    // A dependency of the stack may install a driver, which a preview cannot see yet.
     driversMayCome: cloud === "generic" && runtime.isDryRun(),
   };
 }
@@ -42,7 +42,7 @@ function eksAddons({ autoMode = false, identity }: Partial<EksStackArgs> = {}): 
   ];
 }
 
-/** Where upstream has its controller. */
+/** The namespace of the controller in upstream's manifests. */
 export const controllerNamespace = "kube-system";
 
 const defaultClasses: Readonly<Record<Cloud, SnapshotClassArgs[]>> = {

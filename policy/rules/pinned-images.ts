@@ -3,25 +3,25 @@ import { isPinned, parseImageReference } from "../../src/api/names/image-referen
 import { controllerName } from "../../src/api/names/system-names.ts";
 import { defineRule, kruise, type PolicyResource, specOf } from "../rule.ts";
 
-/** What is built from a tag that moves is not what was reviewed. */
+/** A moved tag would change the content after the review. */
 export const pinnedImages = defineRule({
   name: "ramet-pinned-images",
-  description: "Images of sandboxes and of the controllers are named by digest, or by a tag that is not latest.",
-  remedy: "Write the image as repository@sha256:…, or with the tag of a release.",
+  description: "Images of sandboxes and controllers must have a digest, or a tag other than latest.",
+  remedy: "Pin the image as repository@sha256:…, or use the tag of a release.",
   settings: {
-    digestOnly: z.boolean().default(false).describe("Whether a tag does not do."),
+    digestOnly: z.boolean().default(false).describe("Whether to require a digest."),
     allowed: z
       .array(z.string())
       .default([])
-      .describe("Images that need no tag, such as one that a machine brings along."),
+      .describe("Images that do not need a tag, such as images that are preinstalled on a machine."),
   },
   validate: (resource, { digestOnly, allowed }) =>
     imagesOf(resource)
       .filter((image) => !allowed.includes(image))
       .flatMap((image) => {
         const reference = parseImageReference(image);
-        if (reference === undefined) return [`${image} is no image's name`];
-        if (digestOnly && reference.digest === undefined) return [`${image} is not named by digest`];
+        if (reference === undefined) return [`${image} is not a valid image reference`];
+        if (digestOnly && reference.digest === undefined) return [`${image} has no digest`];
         return isPinned(reference) ? [] : [`${image} has neither a digest nor a tag other than latest`];
       }),
 });

@@ -1,22 +1,25 @@
 import * as z from "zod";
 import { defineRule, type PolicyResource } from "../rule.ts";
 
-/** A checkpoint is the memory of a sandbox: whoever reads the store reads every secret that was in it. */
+/** Checkpoints contain the memory of sandboxes, so read access to the store exposes every secret in them. */
 export const privateStore = defineRule({
   name: "ramet-private-store",
-  description: "No bucket or container of the stack can be read or written by everybody.",
-  remedy: "Grant to identities, not to everybody. A bucket that holds no checkpoints is named in exempt.",
+  description: "Buckets and containers of the stack must not be public.",
+  remedy: "Grant access to identities, not to everyone. Add a bucket without checkpoints to exempt.",
   settings: {},
   validate: (resource) => {
     const [cloud = "", module = "", name = ""] = resource.type.split(":");
     const found = validators.get(`${cloud} ${name}`) ?? validators.get(`${cloud} ${module} ${name}`);
-    return (found?.(resource.inputs) ?? []).map((what) => `everybody may use it: ${what}`);
+    return (found?.(resource.inputs) ?? []).map((what) => `it is public: ${what}`);
   },
 });
 
 type Validator = (inputs: PolicyResource["inputs"]) => string[];
 
-/** By provider and class; the module of a token has the version of the API in it with some, and is needed to tell classes apart with others. */
+/**
+ * By provider and class. The module is added only where it distinguishes classes, because with some providers it
+ * contains an API version.
+ */
 const validators: ReadonlyMap<string, Validator> = new Map<string, Validator>([
   // https://docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html: canned ACLs and predefined groups
   ["aws Bucket", validateAcl],
@@ -35,22 +38,22 @@ const validators: ReadonlyMap<string, Validator> = new Map<string, Validator>([
   // https://learn.microsoft.com/azure/storage/blobs/anonymous-read-access-configure
   [
     "azure-native StorageAccount",
-    ({ allowBlobPublicAccess }) => violations(allowBlobPublicAccess === true, "allowBlobPublicAccess"),
+    ({ allowBlobPublicAccess }) => violationIf(allowBlobPublicAccess === true, "allowBlobPublicAccess"),
   ],
   [
     "azure-native BlobContainer",
-    ({ publicAccess }) => violations(isWord(publicAccess) && publicAccess !== "None", "publicAccess"),
+    ({ publicAccess }) => violationIf(isWord(publicAccess) && publicAccess !== "None", "publicAccess"),
   ],
-  // The classic provider, with which blobs may be made public unless an account says that they may not.
+  // The classic provider, which allows public blobs unless the account forbids them.
   [
     "azure storage/account Account",
     ({ allowNestedItemsToBePublic }) =>
-      violations(allowNestedItemsToBePublic !== false, "allowNestedItemsToBePublic is not false"),
+      violationIf(allowNestedItemsToBePublic !== false, "allowNestedItemsToBePublic is not false"),
   ],
   [
     "azure storage/container Container",
     ({ containerAccessType }) =>
-      violations(isWord(containerAccessType) && containerAccessType !== "private", "containerAccessType"),
+      violationIf(isWord(containerAccessType) && containerAccessType !== "private", "containerAccessType"),
   ],
 ]);
 
@@ -60,28 +63,28 @@ function validateAcl(inputs: PolicyResource["inputs"]): string[] {
   const everybody = /^(?:public|authenticated)-?read/i;
   const grantees = [...ofBucket, ...(accessControlPolicy?.grants ?? []).map(({ grantee }) => grantee)];
   return [
-    ...violations(word !== undefined && everybody.test(word), `the ACL ${word ?? ""}`),
-    ...violations(
+    ...violationIf(word !== undefined && everybody.test(word), `the ACL ${word ?? ""}`),
+    ...violationIf(
       grantees.some((grantee) => /\/(?:AllUsers|AuthenticatedUsers)$/.test(grantee?.uri ?? "")),
       "a grant to a group of all users",
     ),
   ];
 }
 
-/** What is left out of a block is not blocked. */
+/** Missing settings of a block default to false. */
 function validateAccessBlock(inputs: PolicyResource["inputs"]): string[] {
   const all = ["blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"];
   return all.filter((key) => inputs[key] !== true).map((key) => `${key} is not true`);
 }
 
-/** A condition may bind it to an organisation or a network: such a policy is for people to judge. */
+/** A condition may restrict access to an organisation or a network, which only a person can assess. */
 function validateBucketPolicy({ policy }: PolicyResource["inputs"]): string[] {
   const { Statement } = BucketPolicy.parse(typeof policy === "string" ? JSON.parse(policy) : policy);
   const isOpen = [Statement].flat().some(({ Effect, Principal, Condition }) => {
     const principals = typeof Principal === "string" ? [Principal] : [Principal?.AWS ?? []].flat();
     return Effect === "Allow" && Condition === undefined && principals.includes("*");
   });
-  return violations(isOpen, 'a statement allows the principal "*" without a condition');
+  return violationIf(isOpen, 'a statement allows the principal "*" without a condition');
 }
 
 function validateMembers(inputs: PolicyResource["inputs"]): string[] {
@@ -96,7 +99,7 @@ function validateIamPolicy({ policyData }: PolicyResource["inputs"]): string[] {
   return bindings.flatMap(validateMembers);
 }
 
-function violations(isSo: boolean, what: string): string[] {
+function violationIf(isSo: boolean, what: string): string[] {
   return isSo ? [what] : [];
 }
 
@@ -108,7 +111,7 @@ const Grantee = z.object({ uri: z.string().optional() });
 const Acl = z.object({
   acl: z.string().optional(),
   predefinedAcl: z.string().optional(),
-  /** Of a bucket itself, as BucketV2 has them. */
+  /** Grants of the bucket itself, in BucketV2. */
   grants: z.array(Grantee).optional(),
   accessControlPolicy: z.object({ grants: z.array(z.object({ grantee: Grantee.optional() })).optional() }).optional(),
 });

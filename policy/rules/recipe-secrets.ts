@@ -1,16 +1,19 @@
 import * as z from "zod";
 import { defineRule, namedSnapshotOf } from "../rule.ts";
 
-/** Recipes are read by whoever may read the named snapshot, and stand in the state, in previews and in the memory of every clone. */
+/**
+ * Everyone who can read the named snapshot can read its recipe. It is also in the state, in previews and in the memory
+ * of every clone.
+ */
 export const recipeSecrets = defineRule({
   name: "ramet-recipe-secrets",
-  description: "Recipes hold no secrets in clear.",
-  remedy: 'Give it as a file that is kept in a Secret: copy({ path, secret: config.requireSecret("token") }).',
+  description: "Recipes must not contain secrets in clear text.",
+  remedy: 'Copy it as a file that is stored in a Secret: copy({ path, secret: config.requireSecret("token") }).',
   settings: {
     patterns: z
-      .array(z.string().refine(isPattern, "is no regular expression"))
+      .array(z.string().refine(isPattern, "is not a regular expression"))
       .default([])
-      .describe("Regular expressions of more that is secret."),
+      .describe("Additional regular expressions for secrets."),
   },
   validate: (resource, { patterns }) => {
     const snapshot = namedSnapshotOf(resource);
@@ -18,17 +21,17 @@ export const recipeSecrets = defineRule({
     const formats = [
       ...secretFormats,
       ...patterns.map((pattern, at) => ({
-        what: `what pattern ${at + 1} of the settings says`,
+        what: `a match of pattern ${at + 1} of the settings`,
         pattern: new RegExp(pattern),
       })),
     ];
     const { recipe } = WithRecipe.parse(snapshot);
-    // Pulumi's own mark: a value that came from a secret.
+    // Pulumi tracks values that come from a secret.
     const marked =
-      snapshot["recipeHoldsSecrets"] === true ? ["a step holds a value that the program marks as secret"] : [];
+      snapshot["recipeHoldsSecrets"] === true ? ["a step contains a value that the program marks as secret"] : [];
     return [
       ...marked,
-      ...recipe.flatMap((step, at) => validateStep(step).map((what) => `step ${at + 1} holds ${what}`)),
+      ...recipe.flatMap((step, at) => validateStep(step).map((what) => `step ${at + 1} contains ${what}`)),
     ];
 
     function validateStep(step: Step): string[] {
@@ -42,7 +45,7 @@ export const recipeSecrets = defineRule({
   },
 });
 
-/** All that a step says, but where a Secret or ConfigMap is. */
+/** All texts of a step, except references to Secrets and ConfigMaps. */
 function textsOf({ run, start, copy, waitFor, env = {} }: Step): string[] {
   const given = [run, start, copy?.content, copy?.url, waitFor?.command, ...Object.values(env)];
   return given.filter((text) => text !== undefined);
@@ -66,7 +69,7 @@ const Step = z.object({
 type Step = z.output<typeof Step>;
 const WithRecipe = z.object({ recipe: z.array(Step).default([]) });
 
-/** How credentials look that begin in a way of their own, so that they are found without guessing. */
+/** Credentials with a distinctive prefix, which can be detected reliably. */
 const secretFormats: readonly { what: string; pattern: RegExp }[] = [
   { what: "a private key", pattern: /-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/ },
   { what: "a password in a URL", pattern: /\b[a-z][a-z0-9+.-]*:\/\/[^\s/:@'"$]+:(?!\$)[^\s/@'"]+@/i },
@@ -85,5 +88,5 @@ const secretFormats: readonly { what: string; pattern: RegExp }[] = [
   { what: "a signed token (JWT)", pattern: /\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}/ },
 ];
 
-/** Names of variables that hold a secret, whatever it looks like. */
+/** Names of environment variables that hold secrets of any format. */
 const secretName = /(?:^|_)(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API_?KEY|PRIVATE_KEY|ACCESS_KEY|CREDENTIALS?)$/i;

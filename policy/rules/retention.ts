@@ -1,35 +1,35 @@
 import * as z from "zod";
 import { defineRule, kruise, namedSnapshotOf, specOf } from "../rule.ts";
 
-/** There is a version to go back to, nothing is lost with its name, and nothing is kept for ever unsaid. */
+/** Keeps a version for rollbacks, keeps versions when a name is deleted, and prevents unlimited retention by accident. */
 export const retention = defineRule({
   name: "ramet-retention",
   description:
-    "Named snapshots keep a bounded number of versions, also when they are removed, and checkpoints are kept for a time.",
+    "Named snapshots must keep a limited number of versions, also when they are deleted, and checkpoints must expire.",
   remedy: "Set keepVersions and deletionPolicy of the NamedSnapshot, or ttlAfterFinished of the Checkpoint.",
   settings: {
     minVersions: z
       .int()
       .min(1)
       .default(2)
-      .describe("How many versions a named snapshot keeps at least; with one, there is none to go back to."),
-    maxVersions: z.int().min(1).default(20).describe("How many versions a named snapshot keeps at most."),
-    allowDelete: z.boolean().default(false).describe("Whether versions may go with their named snapshot."),
+      .describe("Minimum number of versions of a named snapshot. With one version no rollback is possible."),
+    maxVersions: z.int().min(1).default(20).describe("Maximum number of versions of a named snapshot."),
+    allowDelete: z.boolean().default(false).describe("Whether deletionPolicy may be Delete."),
   },
   validate: (resource, { minVersions: fewest, maxVersions: most, allowDelete }) => {
     const checkpoint = specOf(resource, kruise, "Checkpoint");
     if (checkpoint !== undefined && checkpoint["ttlAfterFinished"] === undefined) {
-      return ["ttlAfterFinished is not set, so the checkpoint is kept for ever"];
+      return ["ttlAfterFinished is not set, so the checkpoint is kept forever"];
     }
     const snapshot = namedSnapshotOf(resource);
     if (snapshot === undefined) return [];
-    // What is not set has the default of the API, which is within reason.
+    // Unset fields have the API's default, which is fine.
     const { keepVersions, deletionPolicy } = snapshot;
     const isOutside = typeof keepVersions === "number" && (keepVersions < fewest || keepVersions > most);
     return [
-      ...(isOutside ? [`keepVersions is ${keepVersions}; it may be from ${fewest} to ${most}`] : []),
+      ...(isOutside ? [`keepVersions is ${keepVersions}; it must be from ${fewest} to ${most}`] : []),
       ...(deletionPolicy === "Delete" && !allowDelete
-        ? ["deletionPolicy is Delete, so all versions go with the name"]
+        ? ["deletionPolicy is Delete, so all versions are deleted with the named snapshot"]
         : []),
     ];
   },

@@ -24,7 +24,7 @@ function object(kind: string, spec: object, apiVersion = "agents.kruise.io/v1alp
 }
 
 describe.each(rules.map((rule) => [rule.name, rule] as const))("%s", (_, rule) => {
-  it("says nothing of what it is not about", () => {
+  it("ignores resources that it does not cover", () => {
     expect(validate(rule, { type: "random:index/randomId:RandomId", name: "id", inputs: { byteLength: 8 } })).toEqual(
       [],
     );
@@ -34,41 +34,41 @@ describe.each(rules.map((rule) => [rule.name, rule] as const))("%s", (_, rule) =
     );
   });
 
-  it("refuses settings that it does not know", () => {
-    expect(() => validate(rule, snapshot({}), { mostReplica: 1 })).toThrow(
-      `The settings of ${rule.name} are not legal`,
-    );
+  it("rejects unknown settings", () => {
+    expect(() => validate(rule, snapshot({}), { mostReplica: 1 })).toThrow(`Invalid settings of ${rule.name}`);
   });
 });
 
-it("leaves alone what is exempt", () => {
+it("skips exempt resources", () => {
   expect(validate(retention, snapshot({ keepVersions: 1 }))).toHaveLength(1);
   expect(validate(retention, snapshot({ keepVersions: 1 }), { exempt: ["data"] })).toEqual([]);
 });
 
-it("says of what it cannot read that it cannot", () => {
+it("reports inputs that it cannot read", () => {
   expect(validate(recipeSecrets, snapshot({ recipe: "run" }))).toEqual([
-    expect.stringContaining("it cannot be judged"),
+    expect.stringContaining("its inputs cannot be validated"),
   ]);
 });
 
 describe("retention", () => {
-  it("wants versions to go back to, and not too many", () => {
+  it("limits the number of versions", () => {
     expect(validate(retention, snapshot({}))).toEqual([]);
     expect(validate(retention, snapshot({ keepVersions: 20 }))).toEqual([]);
-    expect(validate(retention, snapshot({ keepVersions: 21 }))).toEqual(["keepVersions is 21; it may be from 2 to 20"]);
-    expect(validate(retention, snapshot({ keepVersions: 1 }))).toEqual(["keepVersions is 1; it may be from 2 to 20"]);
+    expect(validate(retention, snapshot({ keepVersions: 21 }))).toEqual([
+      "keepVersions is 21; it must be from 2 to 20",
+    ]);
+    expect(validate(retention, snapshot({ keepVersions: 1 }))).toEqual(["keepVersions is 1; it must be from 2 to 20"]);
     expect(validate(retention, snapshot({ keepVersions: 5 }), { maxVersions: 4 })).toHaveLength(1);
     expect(validate(retention, object("NamedSnapshot", { keepVersions: 1 }, "ramet.dev/v1alpha1"))).toHaveLength(1);
   });
 
-  it("wants versions to outlive their name", () => {
+  it("requires that versions outlive their name", () => {
     expect(validate(retention, snapshot({ deletionPolicy: "Retain" }))).toEqual([]);
     expect(validate(retention, snapshot({ deletionPolicy: "Delete" }))).toHaveLength(1);
     expect(validate(retention, snapshot({ deletionPolicy: "Delete" }), { allowDelete: true })).toEqual([]);
   });
 
-  it("wants an end of checkpoints", () => {
+  it("requires that checkpoints expire", () => {
     expect(validate(retention, object("Checkpoint", { podName: "a" }))).toHaveLength(1);
     expect(validate(retention, object("Checkpoint", { podName: "a", ttlAfterFinished: "30d" }))).toEqual([]);
   });
@@ -78,7 +78,7 @@ describe("pinned images", () => {
   const withImage = (image: string, kind = "SandboxTemplate") =>
     object(kind, { template: { spec: { containers: [{ name: "sandbox", image }] } } });
 
-  it.each(["SandboxTemplate", "SandboxSet", "Sandbox"])("looks at those of a %s", (kind) => {
+  it.each(["SandboxTemplate", "SandboxSet", "Sandbox"])("checks the images of a %s", (kind) => {
     expect(validate(pinnedImages, withImage("a/python", kind))).toEqual([
       "a/python has neither a digest nor a tag other than latest",
     ]);
@@ -87,7 +87,7 @@ describe("pinned images", () => {
     expect(validate(pinnedImages, withImage(`a/python@${digest}`, kind))).toEqual([]);
   });
 
-  it("looks at init containers and image volumes too", () => {
+  it("checks init containers and image volumes", () => {
     const spec = {
       initContainers: [{ image: "a" }],
       volumes: [{ name: "v", image: { reference: "b" } }, { name: "e" }],
@@ -95,7 +95,7 @@ describe("pinned images", () => {
     expect(validate(pinnedImages, object("Sandbox", { template: { spec } }))).toHaveLength(2);
   });
 
-  it("looks at the controllers' image and the cell's, and at no other Deployment", () => {
+  it("checks the images of controller and cell, but of no other Deployment", () => {
     const spec = {
       template: { spec: { containers: [{ image: "ramet:1", args: ["controller", "--cell-image", "cell"] }] } },
     };
@@ -105,13 +105,11 @@ describe("pinned images", () => {
     expect(validate(pinnedImages, object("Deployment", spec, "apps/v1"))).toEqual([]);
   });
 
-  it("says nothing of a set that is warmed from a snapshot, and takes settings", () => {
+  it("ignores a set that starts from a snapshot, and applies settings", () => {
     expect(validate(pinnedImages, object("SandboxSet", { template: { metadata: { annotations: {} } } }))).toEqual([]);
     expect(validate(pinnedImages, withImage("python"), { allowed: ["python"] })).toEqual([]);
-    expect(validate(pinnedImages, withImage("python:3"), { digestOnly: true })).toEqual([
-      "python:3 is not named by digest",
-    ]);
-    expect(validate(pinnedImages, withImage("Not an image"))).toEqual(["Not an image is no image's name"]);
+    expect(validate(pinnedImages, withImage("python:3"), { digestOnly: true })).toEqual(["python:3 has no digest"]);
+    expect(validate(pinnedImages, withImage("Not an image"))).toEqual(["Not an image is not a valid image reference"]);
   });
 });
 
@@ -133,8 +131,8 @@ describe("recipe secrets", () => {
     ["an API key that begins with sk-", { run: `call sk-proj-${"h".repeat(40)}` }],
     ["a signed token (JWT)", { run: `curl -H eyJ${"i".repeat(20)}.eyJ${"j".repeat(20)}.${"k".repeat(20)}` }],
     ["a value of the variable DB_PASSWORD", { run: "migrate", env: { DB_PASSWORD: "x" } }],
-  ])("finds %s, and does not repeat it", (what, step) => {
-    expect(inStep(step)).toEqual([`step 2 holds ${what}`]);
+  ])("finds %s without repeating it", (what, step) => {
+    expect(inStep(step)).toEqual([`step 2 contains ${what}`]);
   });
 
   it.each([
@@ -143,26 +141,24 @@ describe("recipe secrets", () => {
     { copy: { path: "/etc/token", secretKeyRef: { name: "s", key: "token" } } },
     { env: { TOKENIZERS_PARALLELISM: "false", SECRET_FILE: "/etc/token", API_KEY: "" } },
     { run: "echo sk-learn; echo task-0123456789abcdef0123456789abcdef01" },
-  ])("says nothing of %j", (step) => {
+  ])("accepts %j", (step) => {
     expect(inStep(step)).toEqual([]);
   });
 
-  it("finds what the program marks as secret, and what settings name", () => {
+  it("finds values that the program marks as secret and matches of configured patterns", () => {
     expect(validate(recipeSecrets, snapshot({ recipe: [], recipeHoldsSecrets: true }))).toHaveLength(1);
     expect(inStep({ run: "login acme-12345" }, { patterns: ["acme-\\d+"] })).toEqual([
-      "step 2 holds what pattern 1 of the settings says",
+      "step 2 contains a match of pattern 1 of the settings",
     ]);
-    expect(() => inStep({ run: "a" }, { patterns: ["("] })).toThrow("is no regular expression");
+    expect(() => inStep({ run: "a" }, { patterns: ["("] })).toThrow("is not a regular expression");
   });
 });
 
 describe("bounded replicas", () => {
-  it.each(["SandboxSet", "SandboxClaim"])("bounds those of a %s", (kind) => {
+  it.each(["SandboxSet", "SandboxClaim"])("limits the replicas of a %s", (kind) => {
     expect(validate(boundedReplicas, object(kind, { replicas: 100 }))).toEqual([]);
     expect(validate(boundedReplicas, object(kind, {}))).toEqual([]);
-    expect(validate(boundedReplicas, object(kind, { replicas: 101 }))).toEqual([
-      "replicas is 101; it may be up to 100",
-    ]);
+    expect(validate(boundedReplicas, object(kind, { replicas: 101 }))).toEqual(["replicas is 101; the maximum is 100"]);
     expect(validate(boundedReplicas, object(kind, { replicas: 3 }), { maxReplicas: 2 })).toHaveLength(1);
   });
 });
@@ -174,20 +170,20 @@ describe("bounded lifetimes", () => {
     inputs: { ...inputs },
   });
 
-  it("wants a lifetime of clones, and not too long a one", () => {
-    expect(validate(boundedLifetimes, clone({}))).toEqual(["lifetime is not set; it may be up to 7 days"]);
+  it("requires a limited lifetime of clones", () => {
+    expect(validate(boundedLifetimes, clone({}))).toEqual(["lifetime is not set; the maximum is 7 days"]);
     expect(validate(boundedLifetimes, clone({ lifetime: "8 hours" }))).toEqual([]);
     expect(validate(boundedLifetimes, clone({ lifetime: "8 days" }))).toEqual([
-      "lifetime is 8 days; it may be up to 7 days",
+      "lifetime is 8 days; the maximum is 7 days",
     ]);
     expect(validate(boundedLifetimes, clone({ lifetime: "2h" }), { maxLifetime: "1 hour" })).toHaveLength(1);
     expect(validate(boundedLifetimes, clone({ lifetime: "soon" }))).toEqual([
-      expect.stringContaining("cannot be judged"),
+      expect.stringContaining("cannot be validated"),
     ]);
     expect(() => validate(boundedLifetimes, clone({}), { maxLifetime: "soon" })).toThrow("maxLifetime");
   });
 
-  it.each(["Sandbox", "SandboxClaim"])("wants an end of a %s", (kind) => {
+  it.each(["Sandbox", "SandboxClaim"])("requires a shutdown time of a %s", (kind) => {
     expect(validate(boundedLifetimes, object(kind, {}))).toHaveLength(1);
     expect(validate(boundedLifetimes, object(kind, { shutdownTime: "2030-01-07T00:00:00Z" }))).toEqual([]);
     expect(validate(boundedLifetimes, object(kind, { shutdownTime: "2030-01-09T00:00:00Z" }))).toHaveLength(1);
@@ -226,9 +222,9 @@ describe("private store", () => {
     ["azure:storage/container:Container", { containerAccessType: "blob" }],
     ["azure-native:storage:StorageAccount", { allowBlobPublicAccess: true }],
     ["azure-native:storage/v20230101:BlobContainer", { publicAccess: "Container" }],
-  ])("refuses a %s of %j", (type, inputs) => {
+  ])("rejects a %s of %j", (type, inputs) => {
     expect(validate(privateStore, { type, name: "store", inputs })).toEqual([
-      expect.stringMatching(/^everybody may use it: ./),
+      expect.stringMatching(/^it is public: ./),
     ]);
   });
 
@@ -250,7 +246,7 @@ describe("private store", () => {
     ["azure:cosmosdb/account:Account", {}],
     ["azure-native:storage:StorageAccount", { allowBlobPublicAccess: false }],
     ["azure-native:storage:BlobContainer", { publicAccess: "None" }],
-  ])("lets a %s of %j be", (type, inputs) => {
+  ])("accepts a %s of %j", (type, inputs) => {
     expect(validate(privateStore, { type, name: "store", inputs })).toEqual([]);
   });
 });

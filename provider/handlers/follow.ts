@@ -4,28 +4,28 @@ import { type WaitOptions, waitUntil } from "../../src/kube/wait-until.ts";
 import type { Values } from "./handler.ts";
 
 export interface FollowOptions<T extends KubeObject> extends WaitOptions<T> {
-  /** What is waited for, for the message of a timeout: `the snapshot a`. */
+  /** Names the object in the message of a timeout: `the snapshot a`. */
   what: string;
 }
 
 /**
- * Follows one object until it is as wished, and answers it as it was then. Broken connections are taken up again.
- * @throws RametError `Timeout`; `Unauthorized` or `Forbidden` when the credentials are accepted no longer
+ * Follows an object until a condition holds and returns its state at that time. Reconnects broken connections.
+ * @throws RametError `Timeout`; `Unauthorized` or `Forbidden` if the credentials are no longer accepted
  */
 export async function follow<T extends KubeObject>({ what, ...wait }: FollowOptions<T>): Promise<T | undefined> {
   try {
     return await waitUntil(wait);
   } catch (error) {
     if (RametError.from(error).code !== "Timeout") throw error;
-    const problem = `Waiting for ${what} took too long: more than ${wait.timeoutMilliseconds / 1000} s`;
-    const hint = "The cluster goes on with it; run pulumi up again to follow it";
+    const problem = `Waiting for ${what} timed out after ${wait.timeoutMilliseconds / 1000} s`;
+    const hint = "The operation continues in the cluster; run pulumi up again to wait for it";
     throw new RametError("Timeout", problem, { hint, cause: error });
   }
 }
 
 /**
- * Thrown when an object is in the cluster and did not come to be what was wished: Pulumi keeps it in its state, with the reason,
- * and the next `pulumi up` goes on with it.
+ * Thrown if an object was created but did not reach the requested state. Pulumi keeps it in the state with the reason,
+ * and the next `pulumi up` continues with it.
  */
 export class InitFailed extends Error {
   override readonly name = "InitFailed";

@@ -1,16 +1,16 @@
 import { canonicalJson } from "../../src/base/canonical-json.ts";
 
 /**
- * What one sort of resource does at each step of its life, without Pulumi: `provider/*.ts` hands it to Pulumi's process for
- * dynamic resources. All values are plain JSON; secrets are in clear here, and go no further than where they belong.
+ * The lifecycle of one type of resource, independent of Pulumi. `provider/*.ts` passes it to Pulumi's process for
+ * dynamic resources. All values are plain JSON and contain secrets in clear text: never log them.
  */
 export interface ResourceHandler {
-  /** Judges what the program wishes, and adds what follows from it. Called in previews too, with unknown values. */
+  /** Validates the program's inputs and adds derived ones. Also called in previews, with unknown values. */
   check(olds: Values, news: Values): Promise<CheckResult>;
-  /** @param olds what the state holds: what `create`, `update` or `read` answered */
+  /** @param olds the state: the last result of `create`, `update` or `read` */
   diff(id: string, olds: Values, news: Values): Promise<DiffResult>;
   create(inputs: Values): Promise<{ id: string; outs: Values }>;
-  /** An empty id: it is gone. */
+  /** Returns an empty id if the object does not exist. */
   read(id: string, props: Values): Promise<{ id: string; props: Values; inputs?: Values }>;
   update(id: string, olds: Values, news: Values): Promise<{ outs: Values }>;
   delete(id: string, props: Values): Promise<void>;
@@ -29,28 +29,28 @@ export interface DiffResult {
   deleteBeforeReplace: boolean;
 }
 
-/** The configuration of the stack, all namespaces, as Pulumi's process hands it over. */
+/** The configuration of the stack with all namespaces, from Pulumi's process. */
 export interface StackConfiguration {
   get(key: string): string | undefined;
 }
 
-/** What a handler is made from. */
+/** The dependencies of a handler. */
 export interface HandlerContext {
   configuration: StackConfiguration;
   environment: Readonly<Record<string, string | undefined>>;
-  /** Tells a person what is going on, one line at a time. */
-  say: (line: string) => void;
+  /** Shows one line of progress to the user. */
+  log: (line: string) => void;
 }
 
-/** Lines on the standard output of Pulumi's process for dynamic resources are shown to the user while the resource is made. */
+/** Pulumi shows the standard output of its process for dynamic resources to the user during an operation. */
 export function logToStdout(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** What a change of each property of a resource means. */
+/** The effect of changing each property of a resource. */
 export type DiffTable = Readonly<Record<string, "immutable" | "mutable" | "ignored">>;
 
-/** The properties that differ, by the table; what stands in no table is the state's own and means nothing. */
+/** The properties that differ. Properties outside the table belong to the state and are ignored. */
 export function changedProperties(table: DiffTable, olds: Values, news: Values): string[] {
   return Object.entries(table)
     .filter(([property, meaning]) => meaning !== "ignored" && differ(olds[property], news[property]))
@@ -58,8 +58,8 @@ export function changedProperties(table: DiffTable, olds: Values, news: Values):
 }
 
 /**
- * What has to be done about it. Under another name the new object is made first, so that what refers to the old one can
- * follow; under the same name the old one has to go first.
+ * Returns the required operation. An object with a new name is created before the old one is deleted, so that objects
+ * that refer to it can follow. With the same name the old one is deleted first.
  */
 export function diffByTable(table: DiffTable, olds: Values, news: Values): DiffResult {
   const changed = changedProperties(table, olds, news);

@@ -20,12 +20,12 @@ beforeAll(async () => {
 
 afterAll(() => rm(directory, { recursive: true }));
 
-it("merges the files of KUBECONFIG, of which some may be missing, and goes by the context that is asked for", async () => {
+it("merges the files of KUBECONFIG, ignores missing ones, and uses the configured context", async () => {
   expect(await servers({})).toEqual(["https://a.example", "team-a"]);
   expect(await servers({ "kubernetes:context": "two" })).toEqual(["https://b.example", "default"]);
 });
 
-it("takes kubernetes:cluster in the place of the context's, and kubernetes:namespace before its namespace", async () => {
+it("prefers kubernetes:cluster and kubernetes:namespace to those of the context", async () => {
   expect(await servers({ "kubernetes:cluster": "b" })).toEqual(["https://b.example", "team-a"]);
   expect(await servers({ "kubernetes:namespace": "team-b", "kubernetes:cluster": "" })).toEqual([
     "https://a.example",
@@ -33,13 +33,13 @@ it("takes kubernetes:cluster in the place of the context's, and kubernetes:names
   ]);
 });
 
-it("takes a text for a kubeconfig, and no environment variable for a context", async () => {
+it("accepts the kubeconfig as text, and ignores environment variables for the context", async () => {
   const config = { clusters: [cluster("c")], contexts: [context("three", "c", "team-c")], "current-context": "three" };
   const configuration = { "kubernetes:kubeconfig": JSON.stringify(config) };
   expect(await servers(configuration, { PULUMI_K8S_CONTEXT: "two" })).toEqual(["https://c.example", "team-c"]);
 });
 
-/** The server that is spoken to, and the namespace of what names none. */
+/** The server and the default namespace. */
 async function servers(configuration: Record<string, string>, environment = {}): Promise<string[]> {
   const files = ["missing", "clusters", "contexts", "current"].map((name) => join(directory, name));
   const env = {

@@ -9,10 +9,13 @@ import { connectionFromKubeconfig, namespaceFromKubeconfig } from "../../src/kub
 import type { ResourceRef } from "../../src/kube/resource-ref.ts";
 import type { HandlerContext } from "./handler.ts";
 
-/** Where a cluster is found. */
+/** The settings that select a cluster. */
 export type ClusterEnvironment = Pick<HandlerContext, "configuration" | "environment">;
 
-/** Runs `use` with the cluster that Pulumi's Kubernetes provider would use by itself. @throws as `connectionOf` */
+/**
+ * Runs `use` with a client of the cluster that Pulumi's Kubernetes provider uses by default.
+ * @throws like `connectionOf`
+ */
 export async function withCluster<T>(env: ClusterEnvironment, use: (client: KubeClient) => Promise<T>): Promise<T> {
   const client = new KubeClient(await connectionOf(env), { userAgent: "ramet-pulumi", connections: 4 });
   try {
@@ -22,7 +25,7 @@ export async function withCluster<T>(env: ClusterEnvironment, use: (client: Kube
   }
 }
 
-/** The namespace in which Pulumi's Kubernetes provider puts what names none. */
+/** The default namespace of Pulumi's Kubernetes provider. */
 export async function defaultNamespace(env: ClusterEnvironment): Promise<string> {
   const configured = given(env, "namespace");
   if (configured !== undefined) return configured;
@@ -32,18 +35,18 @@ export async function defaultNamespace(env: ClusterEnvironment): Promise<string>
 }
 
 /**
- * The connection that Pulumi's Kubernetes provider would use by itself: that of the stack's `kubernetes:kubeconfig` (a path, or
- * the text itself), `kubernetes:context` and `kubernetes:cluster`, else of `KUBECONFIG`, `~/.kube/config`, or the Pod's own service
- * account. A provider object that a program makes and hands on is not seen here: dynamic resources are told of none.
+ * The connection that Pulumi's Kubernetes provider uses by default: from the stack's `kubernetes:kubeconfig` (a path or
+ * the text), `kubernetes:context` and `kubernetes:cluster`, else from `KUBECONFIG`, `~/.kube/config`, or the Pod's
+ * service account. A provider object that the program creates is not visible here: dynamic resources do not receive it.
  *
- * @throws RametError `NotFound` when no kubeconfig is there
+ * @throws RametError `NotFound` if there is no kubeconfig
  */
 export async function connectionOf(env: ClusterEnvironment): Promise<Connection> {
   const source = await sourceOf(env);
   if (source !== undefined) return connectionFromKubeconfig({ ...source, ...choiceOf(env) });
   if (isInCluster(env)) return inCluster(env);
-  throw new RametError("NotFound", `No cluster is known: ${defaultPaths(env).join(" and ")} does not exist`, {
-    hint: "Name a kubeconfig by KUBECONFIG or with: pulumi config set kubernetes:kubeconfig PATH",
+  throw new RametError("NotFound", `No kubeconfig found: ${defaultPaths(env).join(" and ")} does not exist`, {
+    hint: "Set KUBECONFIG, or run: pulumi config set kubernetes:kubeconfig PATH",
   });
 }
 
@@ -52,7 +55,7 @@ function choiceOf(env: ClusterEnvironment): { context?: string; cluster?: string
   return { ...(context !== undefined && { context }), ...(cluster !== undefined && { cluster }) };
 }
 
-/** Undefined where there is no kubeconfig. */
+/** Undefined if there is no kubeconfig. */
 async function sourceOf(env: ClusterEnvironment): Promise<KubeconfigSource | undefined> {
   const kubeconfig = given(env, "kubeconfig");
   if (kubeconfig !== undefined && isText(kubeconfig)) return { text: kubeconfig };
@@ -65,7 +68,7 @@ function defaultPaths({ environment }: ClusterEnvironment): string[] {
   return kubeconfigPaths(environment, environment["HOME"] ?? homedir());
 }
 
-/** As the provider reads its configuration, in which what is empty is not given. */
+/** Reads a setting as the provider does: an empty value counts as unset. */
 function given({ configuration }: ClusterEnvironment, key: string): string | undefined {
   const value = configuration.get(`kubernetes:${key}`);
   return value === "" ? undefined : value;
@@ -83,15 +86,18 @@ function isText(kubeconfig: string): boolean {
   return kubeconfig.includes("\n") || kubeconfig.trimStart().startsWith("{");
 }
 
-/** Where the API server has the objects of one of Ramet's kinds. */
+/** The API resource of one of Ramet's kinds. */
 export function refOf({ kind, plural, group }: KindNames & { group: string }): ResourceRef {
   return { group, version, plural, kind, namespaced: true };
 }
 
-/** Reads what `look` reads of the cluster that `withCluster` knows. @throws RametError `Timeout` when it has not answered in time */
+/**
+ * Reads from the cluster of `withCluster` within a time limit.
+ * @throws RametError `Timeout` if the cluster does not respond in time
+ */
 export function readCluster<Seen>(
   env: ClusterEnvironment,
-  look: (client: KubeClient, signal: AbortSignal) => Promise<Seen>,
+  read: (client: KubeClient, signal: AbortSignal) => Promise<Seen>,
   { withinMilliseconds = 10_000 } = {},
 ): Promise<Seen> {
   return withCluster(env, async (client) => {
@@ -100,7 +106,7 @@ export function readCluster<Seen>(
       over.abort();
     });
     try {
-      return await look(client, over.signal);
+      return await read(client, over.signal);
     } catch (error) {
       throw over.signal.aborted ? unanswered(withinMilliseconds, error) : error;
     } finally {
@@ -111,6 +117,6 @@ export function readCluster<Seen>(
 
 function unanswered(milliseconds: number, cause: unknown): RametError {
   const what = `The cluster did not answer within ${milliseconds / 1000} s`;
-  const hint = "Check that the address in the kubeconfig can be reached from here";
+  const hint = "Check that the server in the kubeconfig is reachable from here";
   return new RametError("Timeout", what, { hint, retryable: true, cause });
 }

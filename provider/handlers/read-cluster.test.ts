@@ -11,7 +11,7 @@ afterEach(() => {
   server?.close();
 });
 
-it("says of a server that takes connections and never answers that it did not answer", async () => {
+it("times out if the server accepts connections but never responds", async () => {
   const kubeconfig = await kubeconfigOfSilentServer();
   const configuration = { get: (key: string) => (key === "kubernetes:kubeconfig" ? kubeconfig : undefined) };
   const seen = readCluster(

@@ -2,8 +2,8 @@ import { parseDuration } from "../../src/base/duration.ts";
 import { RametError } from "../../src/base/errors.ts";
 
 /**
- * A span of time as a program writes it, in milliseconds: `8 hours`, `30 minutes`, `1 day`, or the short form `8h`.
- * @param field what the text is, for the message
+ * Parses a duration into milliseconds: `8 hours`, `30 minutes`, `1 day`, or the short form `8h`.
+ * @param field the field's name, for the error message
  * @throws RametError `InvalidArgument`
  */
 export function parseTimeSpan(text: string, field: string): number {
@@ -11,7 +11,7 @@ export function parseTimeSpan(text: string, field: string): number {
   const unit = unitMilliseconds.get(words?.[2] ?? "");
   const milliseconds = unit === undefined ? parseDuration(text, field) : Number(words?.[1]) * unit;
   if (milliseconds > 0) return milliseconds;
-  throw new RametError("InvalidArgument", `${field} must be longer than nothing: ${JSON.stringify(text)}`);
+  throw new RametError("InvalidArgument", `${field} must be greater than zero: ${JSON.stringify(text)}`);
 }
 
 const unitMilliseconds: ReadonlyMap<string, number> = new Map([

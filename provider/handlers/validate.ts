@@ -3,8 +3,8 @@ import { RametError } from "../../src/base/errors.ts";
 import type { CheckResult, ResourceHandler, Values } from "./handler.ts";
 
 /**
- * What is wrong with the values, by the schema. What is said of a value that is not known yet, or of one that holds such a
- * value, is left out: it is judged when it is known.
+ * Validates the values against the schema. Errors of unknown values, or of values that contain unknown ones, are left
+ * out until the values are known.
  */
 export function validate(schema: z.ZodType, values: Values): CheckResult["failures"] {
   const result = schema.safeParse(values);
@@ -14,7 +14,7 @@ export function validate(schema: z.ZodType, values: Values): CheckResult["failur
   );
 }
 
-/** The value at the path, or as far along it as there is one. */
+/** The value at the path, or the last existing value on the way. */
 function closest(values: unknown, path: readonly PropertyKey[]): unknown {
   let found = values;
   for (const key of path) {
@@ -32,32 +32,32 @@ function printed(path: readonly PropertyKey[]): string {
 }
 
 /**
- * What stands for a value that a preview does not know yet. The process for dynamic resources passes it on as it comes over
- * the wire (`unknownValue` in `@pulumi/pulumi/runtime/rpc`).
+ * Represents a value that a preview does not know yet. The process for dynamic resources passes it on unchanged
+ * (`unknownValue` in `@pulumi/pulumi/runtime/rpc`).
  */
 export const unknownValue = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
 
-/** Whether the value, or anything in it, is not known yet. */
+/** Whether the value is unknown or contains an unknown value. */
 export function hasUnknown(value: unknown): boolean {
   if (value === unknownValue) return true;
   return typeof value === "object" && value !== null && Object.values(value).some(hasUnknown);
 }
 
-/** Pulumi shows the message of an error alone: so what to do about it, and the code, go into that. */
+/** Pulumi shows only the message of an error, so this adds the hint and the code to the message. */
 export function withHints(handler: ResourceHandler): ResourceHandler {
   return {
-    check: (...values) => told(handler.check(...values)),
-    diff: (...values) => told(handler.diff(...values)),
-    create: (...values) => told(handler.create(...values)),
-    read: (...values) => told(handler.read(...values)),
-    update: (...values) => told(handler.update(...values)),
-    delete: (...values) => told(handler.delete(...values)),
+    check: (...values) => describeErrors(handler.check(...values)),
+    diff: (...values) => describeErrors(handler.diff(...values)),
+    create: (...values) => describeErrors(handler.create(...values)),
+    read: (...values) => describeErrors(handler.read(...values)),
+    update: (...values) => describeErrors(handler.update(...values)),
+    delete: (...values) => describeErrors(handler.delete(...values)),
   };
 }
 
-async function told<T>(answer: Promise<T>): Promise<T> {
+async function describeErrors<T>(result: Promise<T>): Promise<T> {
   try {
-    return await answer;
+    return await result;
   } catch (error) {
     throw error instanceof RametError ? new Error(error.describe(), { cause: error }) : error;
   }

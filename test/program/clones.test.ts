@@ -5,7 +5,7 @@ import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
-/** Clones of what a program knows by name alone, and what an update of one leaves as it is. */
+/** Clones of snapshots that the program knows only by name, and what an update keeps. */
 const namespace = "default";
 const template = {
   template: { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "infinity"] }] } },
@@ -38,7 +38,7 @@ afterAll(async () => {
   await cluster.remove();
 });
 
-it("opens its ports whatever it is made from, and names the first in its url", async () => {
+it("opens its ports for every kind of source, and uses the first in its url", async () => {
   const source = { snapshot: { digest: data.outputs["digest"] } };
   await world.up("namedSnapshot", requestFor("child", { from: { snapshot: { name: "data" } }, source, recipe: [] }));
   for (const from of ["data", "data@1", "child", data.outputs["checkpointId"]]) {
@@ -48,14 +48,14 @@ it("opens its ports whatever it is made from, and names the first in its url", a
   }
 });
 
-it("says what there is no template of to which a port could be added", async () => {
+it("rejects a source without a template to add the ports to", async () => {
   const nothing = world.up("sandboxClone", cloneRequest("none", { from: "nothing" }));
-  await expect(nothing).rejects.toThrow(/Neither a checkpoint nor a named snapshot of default is called nothing/);
+  await expect(nothing).rejects.toThrow(/No checkpoint or named snapshot nothing exists in the namespace default/);
   const later = world.up("sandboxClone", cloneRequest("none", { from: "data@7" }));
   await expect(later).rejects.toThrow(/data has no version data@7.*Kept are: 1/);
 });
 
-it("keeps its template and its ports when its lifetime and its stack's name change, whatever the program's template is by then", async () => {
+it("keeps its template and ports when its lifetime and its stack's name change, even if the program's template changed", async () => {
   const dev = await world.up("sandboxClone", cloneRequest("dev", { template, portsFollow: true }));
   const before = await sandbox("dev");
   const later = { template: { spec: { containers: [{ name: "main", image: "another" }] } } };
@@ -76,7 +76,7 @@ it("keeps its template and its ports when its lifetime and its stack's name chan
   await world.delete(updated);
 });
 
-it("shows that somebody has changed when it ends, and takes that back", async () => {
+it("detects a changed shutdown time and reverts it", async () => {
   const request = cloneRequest("dev", { lifetime: "8 hours" });
   const dev = await world.up("sandboxClone", request);
   expect((await world.refresh(dev))?.outputs).toEqual(dev.outputs);

@@ -10,7 +10,10 @@ import type { RunResult } from "../engine/engine.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { refs, StackWorld } from "./stack-world.ts";
 
-/** The examples for each cloud, on an API server that is made to look like that cloud's; in place of the clouds stand-ins that make nothing. */
+/**
+ * The example of each cloud, on an API server that imitates that cloud. Stand-ins replace the clouds and create
+ * nothing. The tests share one cluster and depend on their order, so run the whole file.
+ */
 let world: StackWorld;
 const opened: ProgramWorld[] = [];
 let onEks: ProgramWorld;
@@ -24,15 +27,15 @@ afterAll(async () => {
   await world.close();
 });
 
-it("verifies ACS, and says what it lacks", async () => {
+it("checks ACS and reports missing parts", async () => {
   await look({ "alibabacloud.com/nodepool-id": "np1" });
   const { engine } = await example("acs", {});
   const preview = await engine.preview();
   expect(preview.succeeded).toBe(false);
-  expect(preview.text).toMatch(/CRDs Sandbox and Checkpoint .* is not there.*ACS console/);
+  expect(preview.text).toMatch(/CRDs Sandbox and Checkpoint .* does not exist.*ACS console/);
 });
 
-it("has EKS install its add-ons, in order, with a role for the driver alone", async () => {
+it("installs the EKS add-ons in order, with a role only for the driver", async () => {
   await look({ "eks.amazonaws.com/nodegroup": "default" });
   onEks = await example("eks", eksOptions);
   const preview = await onEks.engine.preview();
@@ -57,9 +60,9 @@ it("has EKS install its add-ons, in order, with a role for the driver alone", as
   expect(made(preview).filter((one) => order.includes(one))).toEqual(order);
 });
 
-it("goes on with EKS where an interrupted update has left off, and still knows what is its own", async () => {
+it("continues an interrupted update on EKS and recognizes its own objects", async () => {
   const { engine } = onEks;
-  // The stand-in brings no CRDs, so the classes cannot be made.
+  // The stand-in installs no CRDs, so the classes cannot be created.
   const first = await engine.up();
   expect(first.text).toMatch(/error: .*VolumeSnapshotClass/);
   const { namespace, name } = installedMap;
@@ -92,7 +95,7 @@ it("goes on with EKS where an interrupted update has left off, and still knows w
   });
 });
 
-it("previews a stack for a cluster that is still to be made, and looks at it when it is there", async () => {
+it("previews a stack for a cluster that does not exist yet, and reads the cluster once it exists", async () => {
   const { kubeconfigPath: path } = world.plane;
   const configuration = { "program:kubeconfig": path };
   const program = await openProgram("test/program/programs/new-cluster", { kubeconfig: path, configuration });
@@ -105,22 +108,22 @@ it("previews a stack for a cluster that is still to be made, and looks at it whe
   const up = await engine.up();
   expect(up.text).not.toMatch(/error/);
   expect(up.outputs).toMatchObject({ drivers: ["ebs.csi.aws.com"] });
-  // It has the name of the one before, and its classes have no parameters any more.
+  // It has the name of the previous stack, and its classes no longer have parameters.
   const [retain] = (await world.client.resource(refs.classes).list()).items;
   expect(retain).not.toHaveProperty("parameters");
   expect(await program.state()).not.toMatch(/client-key-data|certificate-authority-data/);
 });
 
-it("does not write over what another stack has made", async () => {
+it("does not overwrite objects of another stack", async () => {
   const { engine } = await example("eks", eksOptions, "other");
   const preview = await engine.preview();
   expect(preview.succeeded).toBe(false);
   expect(preview.text).toMatch(
-    /ebs-checkpoint-retain is there and belongs to the Pulumi resource organization\/program\/test\/snapshots/,
+    /ebs-checkpoint-retain exists and belongs to the Pulumi resource organization\/program\/test\/snapshots/,
   );
 });
 
-it("verifies GKE, and declares classes, a bucket, who may use it, and controllers that do", async () => {
+it("checks GKE and declares classes, a bucket, its permissions, and controllers that use it", async () => {
   await look({ "cloud.google.com/gke-nodepool": "default" });
   const { engine, state } = await example("gke", {
     project: "p",
@@ -128,7 +131,9 @@ it("verifies GKE, and declares classes, a bucket, who may use it, and controller
     ...images,
   });
   const without = await engine.preview();
-  expect(without.text).toMatch(/driver pd\.csi\.storage\.gke\.io, which is not there; there is ebs\.csi\.aws\.com/);
+  expect(without.text).toMatch(
+    /driver pd\.csi\.storage\.gke\.io, which is not installed; installed drivers: ebs\.csi\.aws\.com/,
+  );
   await world.driver("pd.csi.storage.gke.io");
   await leads(controllerLease);
   const up = await engine.up();
@@ -156,7 +161,7 @@ it("verifies GKE, and declares classes, a bucket, who may use it, and controller
     { bucket: "p-ramet-checkpoints", role: "roles/storage.objectUser", member: `serviceAccount:${email}` },
   ]);
   const accounts = inputsOf("kubernetes:core/v1:ServiceAccount").map((account) => Account.parse(account).metadata);
-  // Gateways reach no store.
+  // Gateways do not access the store.
   expect(Object.fromEntries(accounts.map(({ name, annotations }) => [name, annotations]))).toEqual({
     "ramet-controller": { "iam.gke.io/gcp-service-account": email },
     "ramet-gateway": undefined,
@@ -164,7 +169,7 @@ it("verifies GKE, and declares classes, a bucket, who may use it, and controller
   expect(await state()).toContain("gs://p-ramet-checkpoints");
 });
 
-it("treats a cluster of any cloud as any other, and leaves its CRDs to whom they belong", async () => {
+it("supports a cluster of a cloud as generic, and keeps the CRDs of its manager", async () => {
   await world.driver("diskplugin.csi.alibabacloud.com");
   const { engine } = await example("generic", { driver: "diskplugin.csi.alibabacloud.com" });
   const preview = await engine.preview();
@@ -173,7 +178,7 @@ it("treats a cluster of any cloud as any other, and leaves its CRDs to whom they
   expect(made(preview).filter((one) => one.startsWith("customresourcedefinition"))).toEqual([]);
 });
 
-it("verifies AKS, and declares classes, an account, an identity that may use it, and controllers that do", async () => {
+it("checks AKS and declares classes, an account, an identity with access to it, and controllers that use it", async () => {
   await look({ "kubernetes.azure.com/cluster": "nodes" });
   await world.driver("disk.csi.azure.com");
   const named = { storageAccount: "agents", resourceGroup: "agents", location: "westeurope", ...images };
@@ -206,10 +211,10 @@ it("verifies AKS, and declares classes, an account, an identity that may use it,
   );
 });
 
-it("tells ACS' CRDs from those that Ramet's controllers have left, and declares its classes", async () => {
+it("distinguishes the CRDs of ACS from Ramet's, and declares its classes", async () => {
   await look({ "alibabacloud.com/nodepool-id": "np1" });
   const { engine } = await example("acs", {});
-  expect((await engine.preview()).text).toMatch(/CRDs Sandbox and Checkpoint .* of ACS is not there/);
+  expect((await engine.preview()).text).toMatch(/CRDs Sandbox and Checkpoint .* of ACS does not exist/);
   await leads("f57b9a68.kruise.io");
   await leads(controllerLease);
   const up = await engine.up();
@@ -221,7 +226,7 @@ it("tells ACS' CRDs from those that Ramet's controllers have left, and declares 
   ]);
 });
 
-/** What no argument says of the storage account. */
+/** A setting of the storage account without an argument. */
 const locallyRedundant = `({ type, inputs }) =>
   type === "azure-native:storage:StorageAccount" ? { ...inputs, sku: { name: "Standard_LRS" } } : inputs`;
 const eksOptions = {
@@ -236,7 +241,7 @@ function withoutRamet(steps: string[]): string[] {
   return steps.filter((one) => !/ ramet-[A-Z]/.test(one));
 }
 
-/** What stands in the cluster of the controllers: who they are, and what they are started with. */
+/** The service account and the Pod template of the controllers. */
 async function controllers() {
   const name = { namespace: systemNamespace, name: controllerName };
   const account = await world.client.resource(serviceAccounts).get(name);
@@ -264,14 +269,14 @@ const Deployment = z.object({
   }),
 });
 
-/** The node by which the cluster shows what it is. */
+/** Creates the node from which the cloud is detected. */
 async function look(labels: Record<string, string>): Promise<void> {
   const nodes = world.client.resource(coreResources.nodes);
   await nodes.delete({ name: "one" });
   await world.apply(coreResources.nodes, { apiVersion: "v1", kind: "Node", metadata: { name: "one", labels } });
 }
 
-/** As a controller does that the cloud runs where nobody sees it. */
+/** Renews a lease, like a controller that the cloud runs outside the cluster. */
 async function leads(name: string): Promise<void> {
   const spec = { holderIdentity: "somebody", leaseDurationSeconds: 15, renewTime: microTime(new Date()) };
   const metadata = { namespace: "kube-system", name };
@@ -306,7 +311,7 @@ async function example(name: string, values: Record<string, string>, stack = "te
   return program;
 }
 
-/** What the steps make: kind and name. */
+/** Kind and name of the created resources. */
 function made({ steps }: RunResult): string[] {
   return steps
     .filter(({ operation, type }) => operation === "create" && !/^(pulumi|ramet):/.test(type))

@@ -18,7 +18,7 @@ const template = {
 
 let cluster: TestCluster;
 let world: ProviderWorld;
-/** What the state of a stack would keep. */
+/** The state of the resources in a stack. */
 let data: Kept;
 let dev: Kept;
 /** The checkpoint of the first version. */
@@ -43,12 +43,12 @@ afterAll(async () => {
   await cluster.remove();
 });
 
-it("fails with the step, its exit code and what it printed last, and tells nobody the secret that it printed", async () => {
+it("fails with the step, its exit code and its last output, without showing a printed secret", async () => {
   const failed = world.up("namedSnapshot", requestFor("data", [secretFile, { run: "cat /etc/token; exit 3" }]));
   const error = await failed.catch((one: unknown) => one as Error & { reasons: string[]; outputs: Kept["outputs"] });
   expect(error).toMatchObject({ name: "InitError", id: "default/data" });
   const { message, reasons, outputs } = error as Error & { reasons: string[]; outputs: Kept["outputs"] };
-  expect(message).toMatch(/The snapshot data was not built, and no version serves yet: .*[Ss]tep 2.*3.*\[secret\]/s);
+  expect(message).toMatch(/The snapshot data was not built \(there is no version yet\): .*[Ss]tep 2.*3.*\[secret\]/s);
   expect([message, ...reasons, ...world.lines].join("\n")).not.toContain(token);
   const inputs = { digestKey: outputs["digestKey"] };
   data = await world.up("namedSnapshot", requestFor("data", [secretFile, { run: "true" }]), {
@@ -60,7 +60,7 @@ it("fails with the step, its exit code and what it printed last, and tells nobod
   retained = data.outputs["checkpointId"];
 });
 
-it("sees that a version was moved by hand, and says that no program moves it back", async () => {
+it("reports a version that was pinned by hand", async () => {
   const recipe = [secretFile, { run: "echo 2" }];
   data = await world.up("namedSnapshot", requestFor("data", recipe), data);
   expect(data.outputs["version"]).toBe(2);
@@ -72,7 +72,7 @@ it("sees that a version was moved by hand, and says that no program moves it bac
     changes: true,
     replaces: [],
   });
-  expect(world.lines.join("\n")).toMatch(/^data: digest .*; it is pinned to version 1, .*ramet snapshot unpin data$/);
+  expect(world.lines.join("\n")).toMatch(/^data: digest .*; pinned to version 1, .*ramet snapshot unpin data$/);
   await (await snapshots()).mergePatch({ namespace, name: "data" }, { spec: { pinnedVersion: null, keepVersions: 2 } });
   await until("data", ({ status }) => status?.version === 2);
   const edited = await world.refresh(data);
@@ -83,7 +83,7 @@ it("sees that a version was moved by hand, and says that no program moves it bac
   expect(world.lines).toEqual(["data: keepVersions changes"]);
 });
 
-it("is replaced for another name or namespace alone, and a clone under its own name only after it has gone", async () => {
+it("is replaced only for another name or namespace; a clone is deleted before its replacement", async () => {
   const before = { changes: true, deleteBeforeReplace: false };
   expect(await world.preview("namedSnapshot", requestFor("other", []), data)).toEqual({
     ...before,
@@ -104,7 +104,7 @@ it("is replaced for another name or namespace alone, and a clone under its own n
   expect(another).toEqual({ changes: true, replaces: ["from"], deleteBeforeReplace: true });
 });
 
-it("goes on with a clone whose process was killed, and knows when one has gone", async () => {
+it("continues with a clone whose process was killed, and detects a deleted one", async () => {
   killOnce(/^lost: /);
   await expect(world.up("sandboxClone", cloneRequest("lost", "data"))).rejects.toMatchObject(killed);
   await world.restart();
@@ -113,20 +113,20 @@ it("goes on with a clone whose process was killed, and knows when one has gone",
   expect((await (await sandboxes()).get({ namespace, name: "lost" })).metadata.uid).toBe(uid);
   await (await sandboxes()).delete({ namespace, name: "lost" });
   await expect.poll(() => world.refresh(lost)).toBeUndefined();
-  // What is gone already is deleted.
+  // Deleting a missing object succeeds.
   await world.delete(lost);
 });
 
-it("is not removed while somebody else refers to it, and says who; what is retained is not built again", async () => {
+it("is not deleted while another object refers to it, and names that object; a retained version is not rebuilt", async () => {
   const { apiVersion, kind } = sandboxSetKind;
   const annotations = { "ramet.dev/restore-from": "data" };
   const spec = { replicas: 0, template: { metadata: { annotations } } };
   const sets = (await cluster.client()).resource(refOf(sandboxSetKind));
   await sets.create({ apiVersion, kind, metadata: { name: "theirs", namespace }, spec });
   await expect(world.delete(data)).rejects.toThrow(
-    /Cannot delete data yet: SandboxSet theirs refer to it.*run the same again/,
+    /Cannot delete data yet: SandboxSet theirs refer to it.*run the command again/,
   );
-  // Whoever wants it back has to wait for that too.
+  // Creating it again waits for the deletion too.
   world.onLine = (line) => {
     if (line.includes("theirs")) void sets.delete({ namespace, name: "theirs" });
   };
@@ -136,7 +136,7 @@ it("is not removed while somebody else refers to it, and says who; what is retai
   data = again;
 });
 
-it("takes its versions with it where it says so, and a clone goes on", async () => {
+it("deletes its versions with deletionPolicy Delete, while a clone keeps running", async () => {
   data = await world.up(
     "namedSnapshot",
     { ...requestFor("data", [secretFile, { run: "echo 2" }]), deletionPolicy: "Delete" },
@@ -151,7 +151,7 @@ it("takes its versions with it where it says so, and a clone goes on", async () 
   expect(await world.refresh(dev)).toBeUndefined();
 });
 
-it("goes on with a build whose process was killed before its state knew of it", async () => {
+it("continues with a build whose process was killed before the state was written", async () => {
   killOnce(/Step 1 of 2/);
   const recipe = [{ run: "sleep 2" }, { run: "true" }];
   await expect(world.up("namedSnapshot", requestFor("slow", recipe))).rejects.toMatchObject(killed);
@@ -177,7 +177,7 @@ function cloneRequest(name: string, from: string): Kept["inputs"] {
   return { name, namespace, owner, from, template, ports: [8000], timeout: "2 minutes" };
 }
 
-/** Kills the process as soon as it says this. */
+/** Kills the process when it logs a matching line. */
 function killOnce(pattern: RegExp): void {
   world.onLine = (line) => {
     if (!pattern.test(line)) return;

@@ -6,7 +6,7 @@ import { Deployment, type ResourceRequest } from "../engine/deployment.ts";
 import type { ResourceProvider } from "../engine/resource-provider.ts";
 import { StateFile } from "../engine/state-file.ts";
 
-/** In which order the stand-in engine asks for what. Who is asked is a stand-in here, and makes nothing. */
+/** The order of the stand-in engine's operations, recorded by a provider that creates nothing. */
 let directory: string;
 let asked: string[];
 
@@ -17,26 +17,26 @@ beforeEach(async () => {
 
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-it("makes what replaces another before that is deleted, and lets go first what depends on it", async () => {
+it("creates a replacement before it deletes the old resource, and updates dependents in between", async () => {
   await run([thing("base", { at: "a" }), thing("user", { uses: "a" }, ["base"])]);
   await run([thing("base", { at: "b" }), thing("user", { uses: "b" }, ["base"])]);
   expect(asked).toEqual(["create base a", "create user", "create base b", "update user", "delete base a"]);
 });
 
-it("deletes before it replaces where the name must be free", async () => {
+it("deletes before it replaces if the name must be free", async () => {
   await run([thing("base", { at: "a", keepsName: true })]);
   await run([thing("base", { at: "b", keepsName: true })]);
   expect(asked).toEqual(["create base a", "delete base a", "create base b"]);
 });
 
-it("deletes what depends on something before it, whichever was made first", async () => {
+it("deletes dependents first, regardless of the order of creation", async () => {
   await run([thing("early", {})]);
   await run([thing("late", {}), thing("early", { changed: 1 }, ["late"])]);
   await run([]);
   expect(asked.slice(-2)).toEqual(["delete early", "delete late"]);
 });
 
-it("deletes in the next run what an interrupted one has replaced", async () => {
+it("deletes a replaced resource of an interrupted run in the next run", async () => {
   await run([thing("base", { at: "a" })]);
   await run([thing("base", { at: "b" })], { untilEnd: false });
   expect(asked).toEqual(["create base a", "create base b"]);
@@ -47,7 +47,7 @@ it("deletes in the next run what an interrupted one has replaced", async () => {
   expect(asked.at(-1)).toBe("delete base b");
 });
 
-it("takes up under another name what an alias says that it was", async () => {
+it("recognizes a renamed resource by its alias", async () => {
   await run([thing("before", {})]);
   const { steps } = await run([
     { ...thing("after", {}), inputs: { name: "before" }, aliases: ["urn:pulumi:s::p::t::before"] },
@@ -56,7 +56,7 @@ it("takes up under another name what an alias says that it was", async () => {
   expect((await run([thing("after", {})])).steps.map(({ operation }) => operation)).toEqual(["update"]);
 });
 
-/** One run of a program; not to its end: as when it is killed before anything is deleted. */
+/** Runs a program. With `untilEnd: false` it stops before anything is deleted, like a killed run. */
 async function run(wishes: ResourceRequest[], { untilEnd = true } = {}): Promise<Deployment> {
   const state = new StateFile(join(directory, "state.json"), "a passphrase");
   const parts = { providerOf: () => recording, analyze: () => Promise.resolve() };

@@ -16,7 +16,7 @@ import { providerTexts } from "./provider-texts.ts";
 import { openProgram } from "./program-world.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
-/** An API server where nobody acts on what is declared. */
+/** An API server without controllers. */
 let plane: TestControlPlane;
 let client: KubeClient;
 let world: ProviderWorld;
@@ -36,8 +36,8 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-it("says how to get Ramet's kinds where the cluster has none", async () => {
-  const hint = /Ramet's CRDs are not there\. Let this depend on a RametRuntime.*ramet local up/;
+it("explains how to install Ramet's CRDs if they are missing", async () => {
+  const hint = /Ramet's CRDs are not installed\. Add a RametRuntime.*to dependsOn.*ramet local up/;
   await expect(world.up("namedSnapshot", requestFor("data"))).rejects.toThrow(hint);
   await expect(world.up("sandboxClone", cloneRequest("dev"))).rejects.toThrow(hint);
   await expect(world.up("sandboxClone", { ...cloneRequest("dev"), ports: [8000] })).rejects.toThrow(hint);
@@ -46,7 +46,7 @@ it("says how to get Ramet's kinds where the cluster has none", async () => {
   await expect(world.up("namedSnapshot", elsewhere)).rejects.toThrow(/namespaces "nowhere" not found/);
 });
 
-it("refuses what is made from something in another namespace, which it would wait for in vain", async () => {
+it("rejects a source in another namespace", async () => {
   const program = await openProgram("test/program/programs/apart", { kubeconfig: plane.kubeconfigPath });
   try {
     const kubeconfig = await program.unreachable(plane.kubeconfigPath);
@@ -54,14 +54,16 @@ it("refuses what is made from something in another namespace, which it would wai
       const configuration = { "program:kind": kind };
       const preview = await program.engine.with({ kubeconfig, configuration }).preview();
       expect(preview.succeeded).toBe(false);
-      expect(preview.text).toMatch(/apart would be in the namespace b, and what it is made from is in a\. Give both/);
+      expect(preview.text).toMatch(
+        /apart is in the namespace b, but its source is in the namespace a\. Use the same namespace/,
+      );
     }
   } finally {
     await program.remove();
   }
 });
 
-it("makes sets and sandboxes from what is there by name, changed as the program wishes, and waits no longer than it says", async () => {
+it("creates sets and sandboxes from existing objects by name, applies transforms, and respects the timeout", async () => {
   const program = await openProgram("test/program/programs/by-name", { kubeconfig: plane.kubeconfigPath });
   try {
     expect((await program.engine.up()).succeeded).toBe(false);
@@ -79,7 +81,7 @@ it("makes sets and sandboxes from what is there by name, changed as the program 
   }
 });
 
-it("previews a program in which everything is known later, on a cluster that nobody can reach", async () => {
+it("previews a program with unknown values on an unreachable cluster", async () => {
   const program = await openProgram("test/program/programs/unknowns", { kubeconfig: plane.kubeconfigPath });
   try {
     const kubeconfig = await program.unreachable(plane.kubeconfigPath);
@@ -97,34 +99,38 @@ it("previews a program in which everything is known later, on a cluster that nob
   }
 });
 
-it("refuses what another stack declares under the same name, and leaves it alone", async () => {
+it("rejects an object that another stack declares, and keeps it", async () => {
   const kept = await declared("mine", "organization/program/theirs/mine");
   await expect(world.up("namedSnapshot", requestFor("mine"))).rejects.toThrow(
-    /NamedSnapshot default\/mine is declared by organization\/program\/theirs\/mine\. Give this one another name/,
+    /NamedSnapshot default\/mine is declared by organization\/program\/theirs\/mine\. Use another name/,
   );
-  await expect(world.up("sandboxClone", cloneRequest("box"))).rejects.toThrow(/took too long/);
+  await expect(world.up("sandboxClone", cloneRequest("box"))).rejects.toThrow(/timed out after/);
   await expect(
     world.up("sandboxClone", { ...cloneRequest("box"), owner: "organization/other/test/box" }),
   ).rejects.toThrow(/Sandbox default\/box is declared by organization\/program\/test\/box/);
-  // What it does not declare, it does not remove.
+  // It does not delete what it does not declare.
   await world.delete(kept);
-  expect(world.lines.join("\n")).toMatch(/mine: it stays, as organization\/program\/theirs\/mine declares it by now/);
+  expect(world.lines.join("\n")).toMatch(
+    /mine: not deleted, because it is now declared by organization\/program\/theirs\/mine/,
+  );
   expect(await client.resource(refOf(namedSnapshotKind)).find({ namespace: "default", name: "mine" })).toBeDefined();
 });
 
-it("says that a token has expired, and goes by the state in a preview", async () => {
+it("reports an expired token, and uses the state in a preview", async () => {
   await world.restart({ kubeconfig: await kubeconfigWith({ token: "expired" }) });
   const kept = stateOf("data");
   await expect(world.refresh(kept)).rejects.toThrow(/Unauthorized.*they may have expired\. \[Unauthorized\]/s);
   expect(await world.preview("namedSnapshot", requestFor("data", [{ run: "false" }]), kept)).toMatchObject({
     changes: true,
   });
-  expect(world.lines.join("\n")).toMatch(/rebuilds from step 1 of 1; as the state has it: .*Unauthorized/);
+  expect(world.lines.join("\n")).toMatch(
+    /rebuilds from step 1 of 1; according to the state, because the cluster is unreadable: .*Unauthorized/,
+  );
 });
 
-it("has the program of the kubeconfig renew a token that has expired, and says why it cannot", async () => {
+it("renews an expired token with the kubeconfig's credential program, and reports its failure", async () => {
   const token = await newToken("renewing");
-  const script = await scriptThatSays([credential("expired"), credential(token)]);
+  const script = await scriptThatPrints([credential("expired"), credential(token)]);
   await world.restart({
     configuration: { "kubernetes:kubeconfig": await readFile(await kubeconfigWith({ exec: exec(script) }), "utf8") },
   });
@@ -137,14 +143,14 @@ it("has the program of the kubeconfig renew a token that has expired, and says w
   );
 });
 
-it("ends a wait when its credentials are accepted no longer, and says so", async () => {
+it("stops waiting when its credentials are no longer accepted", async () => {
   const accounts = client.resource(serviceAccounts);
   await world.restart({ kubeconfig: await kubeconfigWith({ token: await newToken("leaving") }) });
   const waiting = world.up("namedSnapshot", requestFor("waits"));
   const ended = expect(waiting).rejects.toThrow(/Unauthorized.*they may have expired/s);
   await expect.poll(() => world.lines).toContain("waits: waiting for the controller");
   await accounts.delete({ namespace: "default", name: "leaving" });
-  // It is asked again who this is only when the connection is made anew.
+  // Credentials are checked again only on a new connection.
   await plane.restartApiServer();
   await ended;
 });
@@ -165,7 +171,7 @@ function stateOf(name: string): Kept {
   return { id: `default/${name}`, inputs, outputs: { ...inputs, contents: ["memory", "filesystem"] } };
 }
 
-/** An object that somebody else has declared. */
+/** An object that another stack declares. */
 async function declared(name: string, owner: string): Promise<Kept> {
   const { apiVersion } = namedSnapshotKind;
   const { from, recipe } = requestFor(name);
@@ -180,14 +186,14 @@ async function declared(name: string, owner: string): Promise<Kept> {
   return stateOf(name);
 }
 
-/** The kubeconfig of the API server, for another user. */
+/** A kubeconfig of the API server with another user. */
 async function kubeconfigWith(user: object): Promise<string> {
   const path = join(directory, `kubeconfig-${randomUUID()}`);
   await writeKubeconfig(path, { like: plane.kubeconfigPath, user });
   return path;
 }
 
-/** Of a service account that may do everything. */
+/** A token of a service account with the role cluster-admin. */
 async function newToken(name: string): Promise<string> {
   const metadata = { name, namespace: "default" };
   await client.resource(serviceAccounts).create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
@@ -202,8 +208,8 @@ async function newToken(name: string): Promise<string> {
   return tokenOf(client, metadata);
 }
 
-/** A login program that says one after the other, and the last one for ever. It counts how often it was run. */
-async function scriptThatSays(answers: readonly string[]): Promise<string> {
+/** A credential program that prints one answer per run, and then repeats the last one. It counts its runs. */
+async function scriptThatPrints(answers: readonly string[]): Promise<string> {
   const path = join(directory, "login");
   const cases = answers.map(
     (answer, index) => `${index === answers.length - 1 ? "*" : index + 1}) echo '${answer}' ;;`,
@@ -218,7 +224,7 @@ function exec(command: string): object {
   return { apiVersion: "client.authentication.k8s.io/v1", command, interactiveMode: "Never" };
 }
 
-/** It says of itself that it is good for long: what has expired, only the API server knows. */
+/** The credential claims to be valid for an hour. Only the API server knows that it has expired. */
 function credential(token: string): string {
   const expirationTimestamp = new Date(Date.now() + 3_600_000).toISOString();
   return JSON.stringify({ ...exec(""), kind: "ExecCredential", status: { token, expirationTimestamp } });

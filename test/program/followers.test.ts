@@ -10,7 +10,7 @@ import { startControlPlane, type TestControlPlane } from "../setup/control-plane
 import { providerTexts } from "./provider-texts.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
-/** An API server without controllers: the test says what they would. */
+/** An API server without controllers: the test writes their status. */
 const at = { namespace: "default", name: "data" };
 const pool = { namespace: "default", name: "pool" };
 const checkpointId = "some-checkpoint";
@@ -36,7 +36,7 @@ afterAll(async () => {
   await plane.stop();
 });
 
-it("ends only when the sets that follow a snapshot have heard of its version", async () => {
+it("ends only after the sets that follow a snapshot have observed its version", async () => {
   const { apiVersion, kind } = sandboxSetKind;
   const template = { metadata: { annotations: { "ramet.dev/restore-from": at.name } } };
   const set = await sets.create({ apiVersion, kind, metadata: pool, spec: { replicas: 1, template } });
@@ -47,8 +47,8 @@ it("ends only when the sets that follow a snapshot have heard of its version", a
   });
   await expect.poll(() => snapshots.find(at)).toBeDefined();
   await built();
-  await expect.poll(() => world.lines).toContain("data: version 1 serves");
-  // What does not wait has ended before the same process answers to this.
+  await expect.poll(() => world.lines).toContain("data: version 1 is current");
+  // Without a wait, the update would end before this call.
   const outputs = { ...requestFor(), __provider: providerTexts.namedSnapshot };
   await world.refresh({ id: "default/data", inputs: requestFor(), outputs });
   expect(hasEnded).toBe(false);
@@ -64,7 +64,7 @@ function requestFor(): Kept["inputs"] {
   return { ...at, owner: "organization/program/test/data", from: source, source, recipe: [], timeout: "2 minutes" };
 }
 
-/** As the controller says it. */
+/** Writes the status of a finished build. */
 async function built(): Promise<void> {
   const { metadata } = await snapshots.get(at);
   const digest = metadata.annotations?.["ramet.dev/wanted-digest"];

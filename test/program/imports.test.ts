@@ -8,31 +8,31 @@ import { chosenEngine } from "./program-world.ts";
 import { hasPnpm, installAsNpm, installWithPnpm, packPackage } from "./installed-package.ts";
 import { providerTexts } from "./provider-texts.ts";
 
-/** The package that would be published, in programs of every sort. No cluster is needed: nothing is carried out. */
+/** The published package in programs of each module system. The programs are only previewed, without a cluster. */
 let home: string;
 let tarball: string;
 
 beforeAll(async () => {
   home = await mkdtemp(join(tmpdir(), "ramet-imports-"));
   tarball = await packPackage(home);
-  await writeFile(join(home, "kubeconfig"), kubeconfigOfNobody);
+  await writeFile(join(home, "kubeconfig"), unreachableKubeconfig);
 });
 
 afterAll(() => rm(home, { recursive: true, force: true }));
 
-it("is required by a program of CommonJS", async () => {
+it("is required by a CommonJS program", async () => {
   const program = await write("cjs", { "index.js": asRequires(text) }, { main: "index.js" });
   await installAsNpm(tarball, program);
   expectSame(await preview(program));
 });
 
-it("is imported by a program of ES modules, by the one that Node strips of its types too", async () => {
+it("is imported by an ES module program in TypeScript that Node runs directly", async () => {
   const program = await write("esm", { "index.ts": text }, { main: "index.ts", type: "module" });
   await installAsNpm(tarball, program);
   expectSame(await preview(program));
 });
 
-it("is imported by a program that ts-node compiles, and its types fit", async () => {
+it("is imported by a program that ts-node compiles and type-checks", async () => {
   const program = await write("ts-node", { "index.ts": text }, { main: "index.ts" });
   await installAsNpm(tarball, program);
   expectSame(await preview(program, { typescript: true }));
@@ -47,8 +47,8 @@ it("is imported by a program that ts-node compiles, and its types fit", async ()
   expect(refused.text).toMatch(/'string' is not assignable to type 'Input<number>'/);
 });
 
-it("is imported where pnpm has installed it, and found by the process for dynamic resources", async (context) => {
-  if (!(await hasPnpm())) context.skip("pnpm cannot be had: there is no registry");
+it("is found by a program and by the process for dynamic resources if pnpm installed it", async (context) => {
+  if (!(await hasPnpm())) context.skip("pnpm is unavailable: no registry is reachable");
   const dependencies = { ramet: `file:${tarball}`, ...pulumi };
   const program = await write("pnpm", { "index.js": asRequires(text) }, { main: "index.js", dependencies });
   await installWithPnpm(program);
@@ -66,7 +66,7 @@ export const digest = data.digest;
 export const names = [pool.name, dev.name];
 `;
 
-/** The same program without modules of the language. */
+/** The same program as CommonJS. */
 function asRequires(program: string): string {
   return program
     .replace(/^import (.*) from "(.*)";$/m, 'const $1 = require("$2");')
@@ -97,7 +97,7 @@ async function preview(program: string, options: { typescript?: boolean } = {}):
 
 let digest: unknown;
 
-/** Of whatever sort a program is, the same file is loaded, and the same is wished. */
+/** Programs of all module systems load the same file and declare the same resources. */
 function expectSame({ succeeded, outputs, steps, text: printed }: RunResult): void {
   expect(printed).not.toMatch(/error/i);
   expect(succeeded).toBe(true);
@@ -108,8 +108,8 @@ function expectSame({ succeeded, outputs, steps, text: printed }: RunResult): vo
   expect(texts.toSorted()).toEqual([providerTexts.namedSnapshot, providerTexts.sandboxClone]);
 }
 
-/** The port "discard": nothing listens there. */
-const kubeconfigOfNobody = `
+/** Nothing listens on this port. */
+const unreachableKubeconfig = `
 apiVersion: v1
 kind: Config
 current-context: nobody

@@ -34,7 +34,10 @@ const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
 
 const deployments = { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
 
-/** On an API server that knows Deployments, where nobody acts on them: what is declared, and whether its rights suffice. */
+/**
+ * What is declared, and whether its permissions suffice, on an API server without the Deployment controller. The tests
+ * depend on their order.
+ */
 let plane: TestControlPlane;
 let world: ProgramWorld;
 let client: KubeClient;
@@ -54,18 +57,18 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-it("previews an installation for a cluster that is not reached", async () => {
+it("previews an installation on an unreachable cluster", async () => {
   const kubeconfig = await world.unreachable(plane.kubeconfigPath);
   const preview = await world.engine.with({ kubeconfig }).preview();
-  expect(preview.text).toMatch(/cannot be looked at, so whether controllers run is not known/);
+  expect(preview.text).toMatch(/Cannot read the cluster, so it is unknown whether controllers run/);
   expect(preview).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
   expect(preview.steps.map(({ type }) => type)).toContain("kubernetes:apps/v1:Deployment");
 });
 
-it("looks at the cluster of the program's own provider, once what it depends on is there", async () => {
+it("reads the cluster of the program's own provider after its dependencies exist", async () => {
   const { kubeconfigPath: path } = plane;
   const configuration = { "program:kubeconfig": path };
-  // What it finds by itself is not the cluster that its objects go to.
+  // The default cluster is not the one of its objects.
   const own = await openProgram("test/program/programs/own-provider", {
     kubeconfig: await world.unreachable(path),
     configuration,
@@ -73,22 +76,22 @@ it("looks at the cluster of the program's own provider, once what it depends on 
   try {
     const run = (configured: Record<string, string>) =>
       own.engine.with({ configuration: { ...configuration, ...configured } }).preview();
-    expect((await run({})).text).toMatch(/the argument kubeconfig too \[InvalidArgument\]/);
+    expect((await run({})).text).toMatch(/also as the argument kubeconfig \[InvalidArgument\]/);
     const usual = { "program:tell": "true", "program:usual": "true" };
-    expect((await run(usual)).text).toMatch(/the objects would go to https:\/\/127\.0\.0\.1:9,/);
+    expect((await run(usual)).text).toMatch(/would declare the objects in https:\/\/127\.0\.0\.1:9/);
     expect(await run({ "program:tell": "true" })).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
     const reached = own.engine.with({ kubeconfig: path });
     const up = await reached
       .with({ configuration: { ...configuration, "program:tell": "true", "program:wait": "true" } })
       .up();
-    expect(up.text).toMatch(/already: the cluster on one machine with the node machine/);
+    expect(up.text).toMatch(/already run in this cluster: the cluster on one machine with the node machine/);
     await reached.destroy();
   } finally {
     await own.remove();
   }
 });
 
-it("declares the controllers where there are none, and goes on to declare them", async () => {
+it("declares the controllers if there are none, and keeps declaring them", async () => {
   const up = await world.engine.up();
   expect(up.text).not.toMatch(/error/);
   expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
@@ -101,7 +104,7 @@ it("declares the controllers where there are none, and goes on to declare them",
   expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
 });
 
-it("gives the controllers the rights that they need", async () => {
+it("gives the controllers the permissions that they need", async () => {
   const kubeconfig = await asAccount(controllerName);
   const controller = spawn(process.execPath, [
     ramet,
@@ -120,7 +123,7 @@ it("gives the controllers the rights that they need", async () => {
   try {
     await log.until(/the controllers run/);
     await makeOneOfEach();
-    await untilTold("sandboxes", "sandboxsets", "checkpoints", "sandboxclaims", "namedsnapshots");
+    await untilReconciled("sandboxes", "sandboxsets", "checkpoints", "sandboxclaims", "namedsnapshots");
     expect(log.text.split("\n").filter((line) => /forbidden/i.test(line))).toEqual([]);
   } finally {
     controller.kill("SIGTERM");
@@ -128,7 +131,7 @@ it("gives the controllers the rights that they need", async () => {
   }
 });
 
-it("gives the gateways the rights that they need, and no more of the keys than their own", async () => {
+it("gives the gateways the permissions that they need, and no other key than their own", async () => {
   const kubeconfig = await asAccount(gatewayName);
   const gateway = spawn(process.execPath, [
     ramet,
@@ -150,7 +153,7 @@ it("gives the gateways the rights that they need, and no more of the keys than t
     };
     expect(await asked("stranger")).toBe(403);
     await allowToReach(client, "default", { namespace: "default", name: "caller" });
-    // Nothing of that name is there; who may ask is told so.
+    // The sandbox does not exist, which an authorized client is told.
     expect(await asked("caller")).toBe(502);
     expect(log.text.split("\n").filter((line) => /is forbidden/i.test(line))).toEqual([]);
   } finally {
@@ -170,7 +173,7 @@ it("gives the gateways the rights that they need, and no more of the keys than t
   await own.close();
 });
 
-it("removes nothing when somebody has deleted the Deployment, and brings it back after a refresh", async () => {
+it("deletes nothing if the Deployment was deleted, and creates it again after a refresh", async () => {
   const at = { namespace: systemNamespace, name: controllerName };
   await client.resource(deployments).delete(at);
   const up = await world.engine.up();
@@ -181,12 +184,12 @@ it("removes nothing when somebody has deleted the Deployment, and brings it back
   expect(await client.resource(deployments).find(at)).toBeDefined();
 });
 
-it("refuses to go on under another name, and does with an alias", async () => {
+it("rejects another name, and accepts it with an alias", async () => {
   await world.edit('new RametRuntime("ramet"', 'new RametRuntime("renamed"');
   const refused = await world.engine.preview();
   expect(refused.succeeded).toBe(false);
   expect(refused.text).toContain(
-    "declared by organization/program/test/ramet, and this is organization/program/test/renamed",
+    "declared by organization/program/test/ramet, not by organization/program/test/renamed",
   );
   const aliases = '{ aliases: ["urn:pulumi:test::program::ramet:index:RametRuntime::ramet"] }';
   await world.edit(`${transform},\n}`, `${transform},\n}, ${aliases}`);
@@ -200,26 +203,26 @@ it("refuses to go on under another name, and does with an alias", async () => {
   });
 });
 
-it("refuses to adopt what it has declared", async () => {
+it("refuses to adopt its own controllers", async () => {
   await world.edit(transform, `mode: "adopt", ${transform}`);
   const refused = await world.engine.up();
   await world.edit(`mode: "adopt", ${transform}`, transform);
   expect(refused.succeeded).toBe(false);
-  expect(refused.text).toMatch(/adopting them would remove them/);
+  expect(refused.text).toMatch(/adopting would delete them/);
 });
 
-it("leaves CRDs and the namespace when it is removed, and installs again after that", async () => {
+it("keeps CRDs and the namespace when it is destroyed, and can be installed again", async () => {
   expect((await world.engine.destroy()).succeeded).toBe(true);
   const crds = await client.resource(coreResources.crds).list();
   expect(crds.items).toHaveLength(kinds.length);
   expect((await client.resource(deployments).list()).items).toEqual([]);
   expect((await world.engine.preview()).outputs).toMatchObject({ mode: "install" });
   await world.edit(transform, `mode: "adopt", ${transform}`);
-  expect((await world.engine.preview()).text).toMatch(/nothing to adopt/);
+  expect((await world.engine.preview()).text).toMatch(/Cannot adopt: no Ramet controllers run/);
   await world.edit(`mode: "adopt", ${transform}`, transform);
 });
 
-it("adopts controllers that have no Deployment by the lease that one renews, and not by that of a killed one", async () => {
+it("adopts controllers without a Deployment if one renews the lease, but not after it was killed", async () => {
   const stop = new AbortController();
   const renewing = renewUntil(stop.signal);
   expect((await world.engine.preview()).outputs).toMatchObject({ mode: "adopt" });
@@ -228,13 +231,13 @@ it("adopts controllers that have no Deployment by the lease that one renews, and
   expect((await world.engine.preview()).outputs).toMatchObject({ mode: "install" });
 });
 
-it("adopts those that a machine brings", async () => {
+it("adopts the controllers of a cluster on one machine", async () => {
   const metadata = { name: "machine", labels: localNodeLabels };
   await client.resource(coreResources.nodes).create({ apiVersion: "v1", kind: "Node", metadata });
   expect((await world.engine.preview()).outputs).toMatchObject({ mode: "adopt" });
 });
 
-/** Holds the lease as controllers do that run without a Deployment, and keeps it in the end, as one does that is killed. */
+/** Renews the lease like a controller without a Deployment, and leaves it like a killed one. */
 async function renewUntil(signal: AbortSignal): Promise<void> {
   const leases = client.resource(coreResources.leases);
   const at = { namespace: systemNamespace, name: controllersLease };
@@ -246,13 +249,13 @@ async function renewUntil(signal: AbortSignal): Promise<void> {
 
 const transform = "transform: { object: notAwaited }";
 
-/** Which objects a run has removed. */
+/** The objects that a run deleted. */
 function removed({ steps }: RunResult): string[] {
   const objects = steps.filter(({ type }) => type.startsWith("kubernetes:"));
   return objects.filter(({ operation }) => /delete|retain|replace/.test(operation)).map(({ name }) => name);
 }
 
-/** A kubeconfig with a token of a service account that is installed. */
+/** A kubeconfig with a token of an installed service account. */
 async function asAccount(name: string): Promise<string> {
   const account = { namespace: systemNamespace, name };
   const path = join(directory, `${name}.kubeconfig`);
@@ -272,7 +275,7 @@ async function makeOneOfEach(): Promise<void> {
   await create("Sandbox", "one", { template, volumeClaimTemplates });
   await create("SandboxSet", "pool", { replicas: 1, template });
   await create("SandboxClaim", "claim", { templateName: "pool" });
-  await create("Checkpoint", "cut", { podName: "one" });
+  await create("Checkpoint", "captured", { podName: "one" });
   const secret = { metadata: { name: "s", namespace: "default" }, stringData: { a: "b" } };
   await client.resource(coreResources.secrets).create({ apiVersion: "v1", kind: "Secret", ...secret });
   const recipe = [{ copy: { path: "/s", secretKeyRef: { name: "s", key: "a" } } }];
@@ -286,8 +289,8 @@ async function create(kind: string, name: string, spec: object): Promise<void> {
     .create({ apiVersion: refOf(kind).group === "ramet.dev" ? "ramet.dev/v1alpha1" : apiVersion, ...manifest });
 }
 
-/** Until the controllers have written a status to each object of these. */
-async function untilTold(...plurals: string[]): Promise<void> {
+/** Waits until the controllers have written a status to each object. */
+async function untilReconciled(...plurals: string[]): Promise<void> {
   for (const plural of plurals) {
     const found = kinds.find((kind) => kind.plural === plural);
     const resource = client.resource(refOf(found?.kind ?? ""), (value) => WithStatus.parse(value));
@@ -309,7 +312,7 @@ function refOf(kind: string) {
   return { group: found.group, version: "v1alpha1", plural: found.plural, kind, namespaced: true };
 }
 
-/** What a process says, as it comes. */
+/** The output of a process. */
 class Log {
   text = "";
   readonly #child: ChildProcess;

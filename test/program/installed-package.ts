@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** The package as it would be published, of what is built. Answers the path of the tarball. */
+/** Packs the built package as for publishing. Returns the path of the tarball. */
 export async function packPackage(directory: string): Promise<string> {
   await run("tsc", ["-p", "tsconfig.pulumi-types.json"], { cwd: root });
   const { stdout } = await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", directory], {
@@ -17,7 +17,7 @@ export async function packPackage(directory: string): Promise<string> {
   return join(directory, packed?.filename ?? "");
 }
 
-/** As `npm install` of the tarball would leave it, with the packages that this repository has. */
+/** Installs the tarball as `npm install` does, with the packages of this repository. */
 export async function installAsNpm(tarball: string, program: string): Promise<void> {
   const modules = join(program, "node_modules");
   await mkdir(join(modules, "ramet"), { recursive: true });
@@ -27,10 +27,10 @@ export async function installAsNpm(tarball: string, program: string): Promise<vo
   }
 }
 
-/** In exactly this version: another one may lay its folders otherwise. */
+/** Pinned, because other versions may use another directory layout. */
 const pnpm = "pnpm@12.21.0";
 
-/** Whether pnpm can be had: it is fetched when it is needed, as no one else here needs it. */
+/** Whether pnpm can be downloaded. Only these tests need it. */
 export async function hasPnpm(): Promise<boolean> {
   return run("npx", ["--yes", pnpm, "--version"], { timeout: 60_000 }).then(
     () => true,
@@ -38,7 +38,7 @@ export async function hasPnpm(): Promise<boolean> {
   );
 }
 
-/** What `package.json` in the folder of the program asks for, as pnpm lays it out: a store of its own, and links. */
+/** Installs the dependencies of the program with pnpm, in its own store with links. */
 export async function installWithPnpm(program: string): Promise<void> {
   const store = join(program, "..", "pnpm-store");
   await run("npx", ["--yes", pnpm, "install", "--ignore-scripts", "--store-dir", store], { cwd: program });

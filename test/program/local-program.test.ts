@@ -9,7 +9,10 @@ import { TestCluster } from "../cluster/local-cluster.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { providerTexts } from "./provider-texts.ts";
 
-/** The program of the first page, on a cluster on one machine, through the stand-in for Pulumi's engine. */
+/**
+ * The program of the README, on a cluster on one machine, with the stand-in for Pulumi's engine. The tests depend on
+ * their order.
+ */
 let cluster: TestCluster;
 let world: ProgramWorld;
 
@@ -17,7 +20,7 @@ beforeAll(async () => {
   cluster = await TestCluster.create();
   await cluster.up();
   world = await openProgram("examples/local", { kubeconfig: cluster.directory.kubeconfig });
-  // Ten tell no more than three.
+  // Three replicas are enough for the test.
   await world.edit("replicas: 10", "replicas: 3");
 });
 
@@ -26,14 +29,14 @@ afterAll(async () => {
   await cluster.remove();
 });
 
-it("is what the first page and the guide show", async () => {
+it("matches the program in the README and the guide", async () => {
   const [program = "", ...pages] = await Promise.all(
     ["examples/local/index.ts", "README.md", "docs/tasks/pulumi.md"].map((path) => readFile(join(root, path), "utf8")),
   );
   for (const page of pages) expect(page).toContain(`\`\`\`ts\n${program}\`\`\`\n`);
 });
 
-it("is previewed with its digest before anything is there", async () => {
+it("shows the digest in the first preview", async () => {
   const preview = await world.engine.preview();
   expect(preview.text).not.toMatch(/error/i);
   expect(preview.succeeded).toBe(true);
@@ -41,7 +44,7 @@ it("is previewed with its digest before anything is there", async () => {
   expect(preview.outputs["digest"]).toMatch(/^sha256:[0-9a-f]{64}$/);
 });
 
-it("is carried out: the snapshot is built, the pool filled, and the clone answers at its URL", async () => {
+it("builds the snapshot, fills the pool, and starts a clone that responds at its URL", async () => {
   const up = await world.engine.up();
   expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
   expect(up.text).toMatch(/python-data: Step 2 of 4: run python3/);
@@ -50,7 +53,7 @@ it("is carried out: the snapshot is built, the pool filled, and the clone answer
   expect(await pool()).toMatchObject({ replicas: 3, availableReplicas: 3 });
 });
 
-it("keeps of each provider the short text that states have had from the first", async () => {
+it("serialises each provider as the pinned text", async () => {
   const state = await world.state();
   const texts = new Set([...state.matchAll(/"__provider": ?("(?:[^"\\]|\\.)*")/g)].map(([, text = ""]) => text));
   const { namedSnapshot, sandboxClone } = providerTexts;
@@ -58,12 +61,12 @@ it("keeps of each provider the short text that states have had from the first", 
   expect(sandboxClone.length).toBeLessThan(1000);
 });
 
-it("changes nothing when nothing has changed", async () => {
+it("changes nothing if the program did not change", async () => {
   const again = await world.engine.up();
   expect(again).toMatchObject({ succeeded: true, text: "" });
 });
 
-it("says in the preview of a changed step what is rebuilt and what rolls, and does it", async () => {
+it("previews which step is rebuilt and which set rolls, and applies it", async () => {
   await world.edit("--rows 100000", "--rows 200000");
   const preview = await world.engine.preview();
   expect(preview.text).toMatch(
@@ -79,7 +82,7 @@ it("says in the preview of a changed step what is rebuilt and what rolls, and do
   expect(await pool()).toMatchObject({ availableReplicas: 3, updatedAvailableReplicas: 3 });
 });
 
-it("builds nothing when the change is reverted", async () => {
+it("builds nothing if the change is reverted", async () => {
   await world.edit("--rows 200000", "--rows 100000");
   const preview = await world.engine.preview();
   expect(preview.text).toMatch(/digest is kept as version 1: no rebuild; pool rolls 3 sandboxes/);
@@ -88,17 +91,17 @@ it("builds nothing when the change is reverted", async () => {
   expect(up.text).not.toMatch(/Step|Starting/);
 });
 
-it("says what the state knows where the cluster cannot be reached", async () => {
+it("previews from the state if the cluster is unreachable", async () => {
   await world.edit("--rows 100000", "--rows 200000");
   const kubeconfig = await world.unreachable(cluster.directory.kubeconfig);
   const preview = await world.engine.with({ kubeconfig }).preview();
   await world.edit("--rows 200000", "--rows 100000");
   expect(preview.text).toMatch(/digest is kept as version 2: no rebuild/);
-  expect(preview.text).toMatch(/The cluster cannot be looked at/);
+  expect(preview.text).toMatch(/Cannot read the cluster/);
   expect(preview.succeeded).toBe(true);
 });
 
-it("is destroyed, and the versions of the snapshot stay", async () => {
+it("is destroyed and keeps the versions of the snapshot", async () => {
   const destroyed = await world.engine.destroy();
   expect(destroyed.succeeded).toBe(true);
   const order = destroyed.steps.map(({ name }) => name);
@@ -121,7 +124,7 @@ async function pool() {
   return found.status;
 }
 
-/** Of each step of the latest build, whether it came from the cache. */
+/** Whether each step of the latest build came from the cache. */
 async function cachedSteps(): Promise<(boolean | undefined)[]> {
   const client = await cluster.client();
   const found = await client

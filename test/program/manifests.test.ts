@@ -13,7 +13,7 @@ import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts"
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
-/** `ramet manifests`, beside the component that installs the same. */
+/** Compares `ramet manifests` with the component that installs the same objects. The tests depend on their order. */
 const images = ["--image", "registry.example/ramet:1", "--cell-image", "registry.example/ramet-cell:1"];
 const directory = '{ directory: "/var/lib/ramet", claim: "checkpoints" }';
 let plane: TestControlPlane;
@@ -63,7 +63,7 @@ it("is what RametRuntime declares with a store in S3, which is not said to be of
   const illegal = await world.engine.preview();
   expect(illegal.text).toContain("the store in S3: bucket must be a bucket's name [InvalidArgument]");
   await world.edit('{ s3: { bucket: "Checkpoints"', '{ directory: "/var/lib/ramet", s3: { bucket: "checkpoints"');
-  expect((await world.engine.preview()).text).toContain("Checkpoints are kept in one store, and two are named");
+  expect((await world.engine.preview()).text).toContain("The argument store sets more than one kind of store");
   await world.edit(s3.replace("{ s3", '{ directory: "/var/lib/ramet", s3'), directory);
 });
 

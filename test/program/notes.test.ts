@@ -33,13 +33,13 @@ afterAll(async () => {
   await cluster.remove();
 });
 
-it("keeps a secret out of the state, the snapshot and all that is said", async () => {
+it("keeps a secret out of the state, the snapshot and all output", async () => {
   const up = await world.engine.up();
   expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
   const again = await world.engine.preview();
   expect(again).toMatchObject({ text: "", outputs: { digest: up.outputs["digest"] } });
   const shown = [up.text, again.text, await world.state(), await everyObject(), await everyLog()].join("\n");
-  // It was really looked at: the object, what its steps printed, and the controller's log.
+  // Make sure that the object, the output of its steps and the controller's log were searched.
   const found = [/notes-log-/, /the controllers run/, /started a Pod/].map((pattern) => pattern.test(shown));
   expect(found).toEqual([true, true, true]);
   expect([token, Buffer.from(token).toString("base64")].filter((text) => shown.includes(text))).toEqual([]);
@@ -48,14 +48,14 @@ it("keeps a secret out of the state, the snapshot and all that is said", async (
   expect(JSON.stringify(secret)).toContain(Buffer.from(token).toString("base64"));
 });
 
-it("has the provider in the state that states have had from the first, and Pulumi's process has just run it", async () => {
+it("serialises the provider as the pinned text", async () => {
   const { resources } = stateIn(JSON.parse(await world.state()));
   const texts = new Set(resources.flatMap(({ inputs }) => inputs.__provider ?? []));
   expect([...texts]).toEqual([providerTexts.namedSnapshot]);
   expect(providerTexts.namedSnapshot.length).toBeLessThan(1000);
 });
 
-it("knows in a preview that another secret builds anew, also what is built from it", async () => {
+it("previews that another secret rebuilds the snapshot and its child", async () => {
   const configuration = { "program:token": "another one" };
   const preview = await world.engine.with({ configuration }).preview();
   expect(preview.text).toMatch(/notes: secrets changes; digest .*; rebuilds from step 1 of 3/);
@@ -63,7 +63,7 @@ it("knows in a preview that another secret builds anew, also what is built from 
   expect(preview.text).not.toMatch(/another one/);
 });
 
-it("shows that a set rolls whose template changes, and waits for that", async () => {
+it("previews that a set with a changed template rolls, and waits for it", async () => {
   const engine = world.engine.with({ configuration: { "program:token": token, "program:who": "me" } });
   const sets = (await cluster.client()).resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
   const before = await sets.get({ namespace: "default", name: "pool" });
@@ -75,25 +75,25 @@ it("shows that a set rolls whose template changes, and waits for that", async ()
   await world.engine.up();
 });
 
-it("refuses a secret where everybody could read it", async () => {
+it("rejects a secret that everyone could read", async () => {
   const configuration = { "program:token": token, "program:leak": "true" };
   const preview = await world.engine.with({ configuration }).preview();
   expect(preview.succeeded).toBe(false);
-  expect(preview.text).toMatch(/error: notes: recipe: a secret stands in it/);
+  expect(preview.text).toMatch(/error: notes: recipe: contains a secret/);
   expect(preview.text).not.toContain(token);
 });
 
-it("fails with the step that failed, and the old version serves on", async () => {
+it("reports the failed step and keeps the old version", async () => {
   const configuration = { "program:token": token, "program:command": "echo broken; exit 3" };
   const failed = await world.engine.with({ configuration }).up();
   expect(failed.succeeded).toBe(false);
-  expect(failed.text).toMatch(/error: notes: .*version 1 goes on serving: .*[Ss]tep 3.*3/s);
+  expect(failed.text).toMatch(/error: notes: .*version 1 stays current\): .*[Ss]tep 3.*3/s);
   expect(failed.text).toMatch(/broken/);
-  const mended = await world.engine.up();
-  expect(mended).toMatchObject({ succeeded: true, outputs: { version: 1 } });
+  const repaired = await world.engine.up();
+  expect(repaired).toMatchObject({ succeeded: true, outputs: { version: 1 } });
 });
 
-it("goes on where a run that was killed has left off", async () => {
+it("continues where a killed run stopped", async () => {
   const configuration = { "program:token": token, "program:command": "sleep 2; echo slept" };
   const killed = await world.engine
     .with({
@@ -110,7 +110,7 @@ it("goes on where a run that was killed has left off", async () => {
   expect((await world.engine.up()).succeeded).toBe(true);
 });
 
-it("makes it anew under another name before the old one goes, and what is built from it follows", async () => {
+it("creates a renamed snapshot before it deletes the old one, and updates its child", async () => {
   const configuration = { "program:token": token, "program:name": "renamed" };
   const renamed = await world.engine.with({ configuration }).up();
   expect(renamed.succeeded).toBe(true);
@@ -126,10 +126,10 @@ it("makes it anew under another name before the old one goes, and what is built 
   expect((await names()).toSorted()).toEqual(["child", "notes"]);
 });
 
-it("tells another stack who declares what it wants", async () => {
+it("names the declaring stack to another stack", async () => {
   const other = await world.engine.with({ stack: "other" }).up();
   expect(other.succeeded).toBe(false);
-  // Pulumi's own plugin refuses the template first, which is there already and says nothing of its owner.
+  // Pulumi's plugin rejects the existing template first, without naming its owner.
   expect(other.text).toMatch(
     world.engine instanceof PulumiEngine
       ? /"base" already exists/
@@ -137,7 +137,7 @@ it("tells another stack who declares what it wants", async () => {
   );
 });
 
-it("finds what was removed and what was changed elsewhere", async () => {
+it("detects objects that were deleted or changed outside the program", async () => {
   const client = await cluster.client();
   await client.resource(snapshots).delete({ namespace: "default", name: "child" });
   await client.resource(snapshots).mergePatch({ namespace: "default", name: "notes" }, { spec: { keepVersions: 2 } });
@@ -168,7 +168,7 @@ it("is destroyed with its Secret", async () => {
   ).toBeUndefined();
 });
 
-/** What is updated. A component bears the name of its object, and only some engines tell of both. */
+/** The updated resources. A component has the name of its object, and only some engines report both. */
 function updated({ steps }: RunResult): string[] {
   const found = steps.filter(({ operation }) => operation === "update").map(({ name }) => name);
   return [...new Set(found)].toSorted();
@@ -179,7 +179,7 @@ async function names(): Promise<string[]> {
   return items.map(({ metadata }) => metadata.name);
 }
 
-/** All objects of all kinds that Ramet has to do with, but the Secrets. */
+/** All objects of Ramet's kinds, Pods, ConfigMaps and Events. */
 async function everyObject(): Promise<string> {
   const client = await cluster.client();
   const { pods, configMaps, events } = coreResources;
@@ -187,10 +187,10 @@ async function everyObject(): Promise<string> {
   return JSON.stringify(await Promise.all(lists));
 }
 
-/** What the parts of the cluster, and the cells, have written. */
+/** The logs of the cluster's processes and of the cells. */
 async function everyLog(): Promise<string> {
   const { path } = cluster.directory;
-  // Cells end meanwhile, and their folders go with them.
+  // Cells may end meanwhile, which removes their directories.
   const names = await vi.waitFor(() => readdir(path, { recursive: true }), { timeout: 20_000 });
   const logs = names.filter((name) => name.endsWith(".log"));
   return (await Promise.all(logs.map((name) => readFile(join(path, name), "utf8").catch(() => "")))).join("\n");
@@ -199,7 +199,7 @@ async function everyLog(): Promise<string> {
 const Anything = z.looseObject({
   metadata: z.looseObject({ name: z.string(), uid: z.string(), resourceVersion: z.string() }),
 });
-/** Pulumi keeps the state in an envelope. */
+/** Pulumi wraps the state. */
 function stateIn(file: unknown): z.infer<typeof State> {
   const Envelope = z
     .object({ checkpoint: z.object({ latest: State }) })

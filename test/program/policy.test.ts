@@ -7,7 +7,10 @@ import { PolicyPackProcess } from "../engine/policy-pack-process.ts";
 import { nowhere } from "../setup/nowhere.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
-/** The pack of the examples, as Pulumi's process for packs loads it; no cluster is needed to judge a program. */
+/**
+ * The policy pack of the examples, loaded by Pulumi's process for packs. No cluster is needed. The last test changes
+ * the pack's settings.
+ */
 const policyPack = fileURLToPath(new URL("../../examples/review/policy", import.meta.url));
 let directory: string;
 let world: ProgramWorld;
@@ -27,7 +30,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-it("is loaded by Pulumi, and shows what may be set", async () => {
+it("is loaded by Pulumi and describes its settings", async () => {
   const { name, policies } = await pack.describe();
   expect(name).toBe("platform");
   expect(policies).toEqual([
@@ -40,7 +43,7 @@ it("is loaded by Pulumi, and shows what may be set", async () => {
   ]);
 });
 
-it("fails a preview, and says all that is wrong without repeating a secret", async () => {
+it("fails a preview and reports all violations without repeating a secret", async () => {
   const { succeeded, lines, text } = await world.engine.with({ policyPack }).preview();
   expect(succeeded).toBe(false);
   const found = lines.flatMap((line) => /^error: (\S+): \[(\S+)\]/.exec(line)?.slice(1, 3).join(" ") ?? []);
@@ -52,20 +55,20 @@ it("fails a preview, and says all that is wrong without repeating a secret", asy
     "python ramet-pinned-images",
     "store ramet-private-store",
   ]);
-  expect(text).toContain("replicas is 51; it may be up to 50");
-  expect(text).toContain("lifetime is not set; it may be up to 24 hours");
-  expect(text).toContain("step 2 holds a password in a URL");
+  expect(text).toContain("replicas is 51; the maximum is 50");
+  expect(text).toContain("lifetime is not set; the maximum is 24 hours");
+  expect(text).toContain("step 2 contains a password in a URL");
   expect(lines.filter((line) => line.includes("[ramet-")).join("\n")).not.toContain("hunter22");
 });
 
-it("stops an update before anything is made", async () => {
+it("stops an update before anything is created", async () => {
   const { succeeded, lines } = await world.engine.with({ policyPack }).up();
   expect(succeeded).toBe(false);
   expect(lines.join("\n")).toContain("error: pool: [ramet-bounded-replicas]");
   await expect(world.state()).rejects.toThrow("ENOENT");
 });
 
-it("takes the settings of a stack, and says what it cannot know yet", async () => {
+it("applies the settings of a stack and reports unknown inputs", async () => {
   const pool = {
     urn: "urn:pulumi:s::p::t::pool",
     type: "kubernetes:agents.kruise.io/v1alpha1:SandboxSet",
@@ -84,8 +87,8 @@ it("takes the settings of a stack, and says what it cannot know yet", async () =
   expect(unsure).toMatchObject({ policy: "ramet-bounded-replicas", isMandatory: false });
   expect(unsure?.message).toContain("during preview");
   await pack.configure({ "ramet-bounded-replicas": { mandatory: true, settings: { mostReplica: 5 } } });
-  await expect(pack.analyze(asking(50))).rejects.toThrow("The settings of ramet-bounded-replicas are not legal");
+  await expect(pack.analyze(asking(50))).rejects.toThrow("Invalid settings of ramet-bounded-replicas");
 });
 
-/** Pulumi's mark of a value that a preview does not know (`sdk/nodejs/runtime/rpc.ts`). */
+/** Pulumi's placeholder for a value that a preview does not know (`sdk/nodejs/runtime/rpc.ts`). */
 const unknownValue = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";

@@ -9,7 +9,7 @@ import { coreResources } from "../../src/kube/resource-ref.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import { killed, ProviderWorld, type Kept } from "./provider-world.ts";
 
-/** What makes a named snapshot be built anew, and whether an update ends with that build and no other. */
+/** Which changes rebuild a named snapshot, and whether an update waits for the right build. */
 const namespace = "default";
 const template = {
   template: { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "infinity"] }] } },
@@ -30,7 +30,7 @@ afterAll(async () => {
   await cluster.remove();
 });
 
-it("ends with the build that another secret alone leads to, and not with the version before it", async () => {
+it("waits for the build that a changed secret causes", async () => {
   const first = await world.up("namedSnapshot", withSecret("one"));
   expect(first.outputs).toMatchObject({ version: 1, digest: first.inputs["digest"] });
   const changed = await world.up("namedSnapshot", withSecret("two"), first);
@@ -39,19 +39,19 @@ it("ends with the build that another secret alone leads to, and not with the ver
   expect(back.outputs).toMatchObject({ version: 1, digest: first.outputs["digest"] });
 });
 
-it("says so when the cluster has other inputs than the program", async () => {
+it("reports inputs in the cluster that differ from the program's", async () => {
   const first = await world.up("namedSnapshot", requestFor("drifted", [{ run: "true" }]));
   await applyTemplate({ ...template, persistentContents: ["filesystem"] });
   await until("drifted", ({ status }) => status?.version === 2);
   await expect(world.up("namedSnapshot", requestFor("drifted", [{ run: "true" }]), first)).rejects.toThrow(
-    /drifted serves version 2, which was built from other inputs than the program's.*pulumi refresh/,
+    /Version 2 of the snapshot drifted was built from other inputs than the program's.*pulumi refresh/,
   );
   await applyTemplate(template);
-  const mended = await world.up("namedSnapshot", requestFor("drifted", [{ run: "true" }]), first);
-  expect(mended.outputs).toMatchObject({ version: 1, digest: first.outputs["digest"] });
+  const repaired = await world.up("namedSnapshot", requestFor("drifted", [{ run: "true" }]), first);
+  expect(repaired.outputs).toMatchObject({ version: 1, digest: first.outputs["digest"] });
 });
 
-it("asks for another try also where only the cluster knows all inputs", async () => {
+it("retries a failed build even if only the cluster knows all inputs", async () => {
   await cluster.createSandbox("running", "import time\ntime.sleep(3600)");
   const request = {
     ...requestFor("opaque", [{ run: "exit 3" }]),
@@ -67,7 +67,7 @@ it("asks for another try also where only the cluster knows all inputs", async ()
   expect(again?.startedAt).not.toBe(build?.startedAt);
 });
 
-it("shows that the Secret of a recipe was edited or removed, and puts it right", async () => {
+it("detects an edited or deleted recipe Secret and restores it", async () => {
   const request = withSecret("one", "drifting");
   const kept = await world.up("namedSnapshot", request);
   expect((await world.refresh(kept))?.outputs).toEqual(kept.outputs);
@@ -86,7 +86,7 @@ it("shows that the Secret of a recipe was edited or removed, and puts it right",
   }
 });
 
-it("is updated under the name that its stack, its project or it has got since, and taken from nobody else", async () => {
+it("is updated after a rename of stack, project or resource, and not taken from another owner", async () => {
   const kept = await world.up("namedSnapshot", withSecret("one", "renamed"));
   const request = { ...withSecret("two", "renamed"), owner: "organization/program/prod/other" };
   await expect(world.up("namedSnapshot", request)).rejects.toThrow(
@@ -99,7 +99,7 @@ it("is updated under the name that its stack, its project or it has got since, a
   await expect.poll(() => world.refresh(moved)).toBeUndefined();
 });
 
-it("goes on with a build with secrets whose first run was killed before its state knew of it", async () => {
+it("continues with a build with secrets whose first run was killed before the state was written", async () => {
   const request = withSecret("one", "killed");
   const slow = { ...request, recipe: [...(request["recipe"] as object[]), { run: "sleep 2" }] };
   world.onLine = (line) => {
@@ -111,7 +111,7 @@ it("goes on with a build with secrets whose first run was killed before its stat
   const next = await world.up("namedSnapshot", slow);
   expect(next.outputs).toMatchObject({ version: 1, digest: next.inputs["digest"] });
   expect(world.lines.join("\n")).not.toMatch(/Starting the sandbox/);
-  // Of somebody else's Secret nothing is taken.
+  // Another owner's Secret is not used.
   const theirs = { ...slow, owner: "organization/other/test/killed" };
   await expect(world.up("namedSnapshot", theirs)).rejects.toThrow(/is declared by/);
 });

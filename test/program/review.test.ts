@@ -21,7 +21,10 @@ const policyPack = join(example, "policy");
 const name = "snapshot-previewer";
 const namespace = "default";
 
-/** Who reviews sees all, and can change nothing. Nobody builds here: the test writes the status that controllers would. */
+/**
+ * A reviewer sees everything and can change nothing. There are no controllers: the test writes their status. The tests
+ * depend on their order.
+ */
 let plane: TestControlPlane;
 let world: ProgramWorld;
 let client: KubeClient;
@@ -48,25 +51,25 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-it("shows in a pull request what will be, and passes the policies", async () => {
+it("previews a pull request and passes the policies", async () => {
   const preview = await world.engine.with({ kubeconfig: previewer, policyPack }).preview();
   expect(preview.text).not.toMatch(/error|warning/i);
   expect(preview.succeeded).toBe(true);
   expect(preview.outputs["digest"]).toMatch(/^sha256:/);
 });
 
-it("fails in a pull request that breaks a rule, and says which", async () => {
+it("fails a pull request that violates a rule and names the rule", async () => {
   await world.edit("replicas: 3", "replicas: 51");
   const preview = await world.engine.with({ kubeconfig: previewer, policyPack }).preview();
   await world.edit("replicas: 51", "replicas: 3");
   expect(preview.succeeded).toBe(false);
   expect(preview.text).toContain(
-    "\nerror: pool: [ramet-bounded-replicas] Sets and claims ask for no more sandboxes than are allowed.\n" +
-      "replicas is 51; it may be up to 50. Ask for fewer, or have the bound raised.",
+    "\nerror: pool: [ramet-bounded-replicas] Sets and claims must not exceed the maximum number of sandboxes.\n" +
+      "replicas is 51; the maximum is 50. Reduce the replicas, or ask for a higher maximum.",
   );
 });
 
-it("stops an update that breaks a rule before anything is made, whoever's rights it has", async () => {
+it("stops an update that violates a rule before anything is created, regardless of permissions", async () => {
   await world.edit("replicas: 3", "replicas: 51");
   const up = await world.engine.with({ policyPack }).up();
   await world.edit("replicas: 51", "replicas: 3");
@@ -77,13 +80,13 @@ it("stops an update that breaks a rule before anything is made, whoever's rights
   }
 });
 
-it("cannot carry it out with the previewer's rights", async () => {
+it("cannot apply changes with the previewer's permissions", async () => {
   const up = await world.engine.with({ kubeconfig: previewer }).up();
   expect(up.succeeded).toBe(false);
   expect(up.text).toMatch(/forbidden|may not/i);
 });
 
-it("says in a pull request that changes a step what is rebuilt and what rolls", async () => {
+it("previews which steps are rebuilt and which sets roll", async () => {
   const { outputs } = await world.engine.preview();
   const [up] = await Promise.all([world.engine.up(), serve(String(outputs["digest"]))]);
   expect(up).toMatchObject({ succeeded: true, outputs: { version: 1 } });
@@ -92,7 +95,7 @@ it("says in a pull request that changes a step what is rebuilt and what rolls", 
   expect(preview.text).toContain("rebuilds from step 2 of 4; pool rolls 3 sandboxes");
 });
 
-it("runs it for pull requests of the repository alone, with files that are there", async () => {
+it("runs only for pull requests of the repository, with existing files", async () => {
   const workflow = Workflow.parse(parse(await readFile(join(example, ".github/workflows/preview.yaml"), "utf8")));
   expect(Object.keys(workflow.on)).toEqual(["pull_request"]);
   expect(workflow.permissions).toEqual({ contents: "read", "pull-requests": "write" });
@@ -102,7 +105,7 @@ it("runs it for pull requests of the repository alone, with files that are there
   await access(join(policyPack, "PulumiPolicy.yaml"));
 });
 
-/** A stand-in for the controllers: it says that the snapshot is built and the set is full. */
+/** A stand-in for the controllers: writes the status of a built snapshot and a full set. */
 async function serve(digest: string): Promise<void> {
   const lastTransitionTime = "2030-01-01T00:00:00Z";
   const condition = (type: string, status: string, reason: string) => ({

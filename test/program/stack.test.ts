@@ -9,7 +9,10 @@ import { coreResources } from "../../src/kube/resource-ref.ts";
 import { microTime } from "../../src/kube/lease.ts";
 import { refs, StackWorld } from "./stack-world.ts";
 
-/** The generic stack: what it declares, what it leaves to others, and what it refuses. Each test goes on from the one before. */
+/**
+ * The generic stack: what it declares, what it leaves to other managers, and what it rejects. The tests depend on their
+ * order.
+ */
 let world: StackWorld;
 const hostpath = "hostpath.csi.k8s.io";
 const generic: SnapshotStackArgs = { cloud: "generic", classes: [{ driver: hostpath }] };
@@ -24,25 +27,25 @@ afterAll(async () => {
   await world.close();
 });
 
-it("previews what it can of a cluster that is not reached", async () => {
+it("previews a stack on an unreachable cluster", async () => {
   const preview = await world.previewUnreachable(generic);
-  expect(preview.text).toMatch(/cannot be looked at, so it is taken to be empty/);
+  expect(preview.text).toMatch(/Cannot read the cluster, so the preview assumes that it is empty/);
   expect(preview).toMatchObject({ succeeded: true, outputs: { classNames: classes } });
   expect(names(preview.steps, "CustomResourceDefinitionPatch")).toEqual(crdNames.core);
   expect(names(preview.steps, "Deployment")).toEqual(["snapshot-controller"]);
   expect(JSON.stringify(preview.outputs["facts"])).not.toMatch(/server/);
 });
 
-it("declares nothing when a class is for a driver that is not there", async () => {
+it("declares nothing if a class uses a missing driver", async () => {
   const up = await world.up(generic);
   expect(up.succeeded).toBe(false);
   expect(up.text).toMatch(
-    /^The snapshot stack for generic cannot be declared: .*driver hostpath\.csi\.k8s\.io, which is not there.*Install the driver first/ms,
+    /^Cannot declare the snapshot stack for generic: .*driver hostpath\.csi\.k8s\.io, which is not installed.*Install the driver first/ms,
   );
   expect((await world.look()).crds).toEqual([]);
 });
 
-it("declares CRDs, controller and classes, and says afterwards what is there", async () => {
+it("declares CRDs, controller and classes, and reports the result", async () => {
   await world.driver(hostpath);
   const up = await world.up(generic);
   expect(up.text).not.toMatch(/error/);
@@ -52,14 +55,14 @@ it("declares CRDs, controller and classes, and says afterwards what is there", a
     crds: crdNames.core.map((name) => ({ name, served: ["v1"], manager: `the Pulumi resource ${owner}` })),
     controllers: [{ namespacedName: "kube-system/snapshot-controller", isAvailable: false }],
     classes: classes.map((name) => ({ name, driver: hostpath, isDefault: false })),
-    // Nobody runs Pods here.
+    // Pods do not run here.
     findings: [
       { problem: expect.stringMatching(/no Pod of the Deployment kube-system\/snapshot-controller/) as string },
     ],
   });
   const again = await world.up(generic);
   expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
-  // Under another name it would take its own for another's, and Pulumi would remove that.
+  // Under another name it would mistake its own objects for another stack's, and Pulumi would delete them.
   const renamed = planStack(
     requestFor({ owners: ["organization/program/test/renamed"], classes: [] }),
     await world.look(),
@@ -69,14 +72,14 @@ it("declares CRDs, controller and classes, and says afterwards what is there", a
   ]);
 });
 
-it("has upstream's CRDs judge snapshots", async () => {
+it("validates snapshots with upstream's CRDs", async () => {
   const source = { persistentVolumeClaimName: "data", volumeSnapshotContentName: "content" };
   const made = world.client.resource(refs.snapshots).create(snapshot("two-sources", source));
   await expect(made).rejects.toThrow(/exactly one of volumeSnapshotContentName and persistentVolumeClaimName/);
   await world.client.resource(refs.snapshots).create(snapshot("kept", { persistentVolumeClaimName: "data" }));
 });
 
-it("leaves CRDs and snapshots when it is destroyed, and takes them up again", async () => {
+it("keeps CRDs and snapshots when it is destroyed, and declares them again", async () => {
   expect((await world.destroy()).succeeded).toBe(true);
   const seen = await world.look();
   expect(seen.crds.map(({ name }) => name)).toEqual(crdNames.core);
@@ -85,7 +88,7 @@ it("leaves CRDs and snapshots when it is destroyed, and takes them up again", as
   expect(planStack(requestFor({}), seen)).toMatchObject({ crds: true, controller: true, findings: [] });
 });
 
-it("leaves to another manager what it owns, and names it where it would have to own that", async () => {
+it("leaves objects to their manager, and names the manager of objects that it would have to own", async () => {
   const [first = ""] = crdNames.core;
   const release = { "meta.helm.sh/release-name": "snapshots", "meta.helm.sh/release-namespace": "storage" };
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: null, ...release });
@@ -101,7 +104,7 @@ it("leaves to another manager what it owns, and names it where it would have to 
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: owner });
 });
 
-it("names all that a controller of others has left, as none of it can be made again", async () => {
+it("lists all objects that a removed controller left", async () => {
   const metadata = { name: "snapshot-controller", namespace: "kube-system" };
   const account = { group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true };
   const role = { group: "rbac.authorization.k8s.io", version: "v1", plural: "clusterroles", kind: "ClusterRole" };
@@ -112,7 +115,7 @@ it("names all that a controller of others has left, as none of it can be made ag
   const { findings } = planStack(requestFor({}), await world.look());
   expect(findings).toMatchObject([
     {
-      hint: `Remove it first: kubectl delete --namespace kube-system serviceaccount/snapshot-controller clusterrole/${name}`,
+      hint: `Delete them first: kubectl delete --namespace kube-system serviceaccount/snapshot-controller clusterrole/${name}`,
       severity: "error",
     },
   ]);
@@ -120,7 +123,7 @@ it("names all that a controller of others has left, as none of it can be made ag
   await world.client.resource(roles).delete({ name });
 });
 
-it("sees a controller by its lease, as long as it is renewed", async () => {
+it("detects a controller by its lease while it is renewed", async () => {
   const at = { namespace: "kube-system", name: "snapshot-controller-leader" };
   const lease = (renewTime: Date) => ({
     apiVersion: "coordination.k8s.io/v1",
@@ -137,7 +140,7 @@ it("sees a controller by its lease, as long as it is renewed", async () => {
   expect(planStack(requestFor({}), await world.look()).findings).toEqual([]);
 });
 
-it("refuses what would break on the way from an older version", async () => {
+it("rejects an upgrade that would break", async () => {
   const group = "snapshot.storage.k8s.io";
   const webhooks = [
     {
@@ -184,7 +187,7 @@ it("refuses what would break on the way from an older version", async () => {
   await world.client.resource(refs.webhooks).delete({ name: webhook.metadata.name });
 });
 
-it("says that two classes are the default of one driver, and does not make a second one", async () => {
+it("warns about two default classes of a driver, and does not create a second one", async () => {
   const annotations = { "snapshot.storage.kubernetes.io/is-default-class": "true" };
   const mine = { name: classes[0] ?? "", driver: hostpath, isDefault: true };
   for (const name of ["fast", "slow"]) {
@@ -208,7 +211,7 @@ it("says that two classes are the default of one driver, and does not make a sec
   ]);
 });
 
-it("names the snapshots that the rules of its CRDs would refuse", async () => {
+it("lists snapshots that violate the rules of its CRDs", async () => {
   const name = "volumesnapshots.snapshot.storage.k8s.io";
   const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
   const versions = [{ name: "v1", served: true, storage: true, schema }];
@@ -228,26 +231,26 @@ it("names the snapshots that the rules of its CRDs would refuse", async () => {
   const seen = await world.look();
   expect(seen.breakingRules).toEqual(["volumesnapshot/default/broken"]);
   expect(planStack(requestFor({}), seen).findings.find(({ severity }) => severity === "error")).toMatchObject({
-    problem: expect.stringMatching(/could not change any more: volumesnapshot\/default\/broken$/) as string,
+    problem: expect.stringMatching(/could no longer be changed: volumesnapshot\/default\/broken$/) as string,
   });
 });
 
-it("refuses an option that a driver does not know, in a preview too", async () => {
+it("rejects an unknown option of a driver in a preview", async () => {
   const ebs = { encrypted: "true" } as EbsSnapshotOptions;
   const preview = await world.preview({ cloud: "generic", classes: [{ driver: "ebs.csi.aws.com", ebs }] });
   expect(preview.succeeded).toBe(false);
   expect(preview.text).toMatch(
-    /^The snapshot options for the driver ebs.* Unrecognized key: "encrypted". It knows tags/m,
+    /^Invalid snapshot options for the driver ebs.* Unrecognized key: "encrypted". Supported options: tags/m,
   );
 });
 
-it("refuses a cluster of another cloud, in a preview too", async () => {
+it("rejects a cluster of another cloud in a preview", async () => {
   const labels = { "kubernetes.azure.com/cluster": "nodes" };
   await world.apply(coreResources.nodes, { apiVersion: "v1", kind: "Node", metadata: { name: "one", labels } });
   const preview = await world.preview({ cloud: "local" });
   expect(preview.succeeded).toBe(false);
   expect(preview.text).toMatch(
-    /is one of aks: a node has the label kubernetes.azure.com\/cluster, and cloud is "local"/,
+    /cloud is "local", but the cluster belongs to aks \(a node has the label kubernetes.azure.com\/cluster\)/,
   );
 });
 

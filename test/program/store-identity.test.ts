@@ -7,7 +7,7 @@ import { identityClientId } from "../engine/cloud-resources.ts";
 import type { RunResult } from "../engine/engine.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
-/** The right of the controllers to a bucket that is there already. In place of the clouds there are stand-ins, and no cluster is asked. */
+/** Access of the controllers to an existing bucket. Stand-ins replace the clouds, and no cluster is needed. */
 let world: ProgramWorld;
 let directory: string;
 
@@ -23,13 +23,13 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
-it("refuses a prefix that could allow more, and IRSA without its provider", async () => {
+it("rejects a prefix that could allow more, and IRSA without its provider", async () => {
   expect((await up({ "program:prefix": "*" })).text).toMatch(/prefix must be names with slashes between them/);
   expect((await up({ "program:identity": "irsa" })).text).toMatch(/oidcProviderArn is missing/);
   expect((await up({ "program:account": "a/b" })).text).toMatch(/accountId is not the id of a storage account/);
 });
 
-it("asks each cloud for an identity of the controllers with rights to the bucket, and says how they use it", async () => {
+it("declares an identity with access to the bucket in each cloud, and outputs the store", async () => {
   const { succeeded, text, outputs } = await up({});
   expect(text).not.toMatch(/error/);
   const account = "stand-in@project.iam.gserviceaccount.com";
@@ -60,7 +60,7 @@ it("asks each cloud for an identity of the controllers with rights to the bucket
   ]);
 });
 
-/** The port "discard": nothing listens there. */
+/** Nothing listens on this port. */
 const nowhere = {
   apiVersion: "v1",
   kind: "Config",

@@ -8,8 +8,8 @@ import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { upgradeOptions } from "./upgrade-options.ts";
 
 /**
- * A state that an earlier version of the package has left goes on with this one: nothing is replaced or built because the package
- * is another. `states/keep.ts` keeps one of each version.
+ * A state that an earlier version of the package has left goes on with this one: nothing is replaced or built because
+ * the package is another. `states/keep.ts` keeps one of each version.
  */
 const states = join(import.meta.dirname, "states");
 const versions = (await readdir(states))
@@ -32,21 +32,23 @@ afterAll(async () => {
   await plane.stop();
 });
 
-it("has states to go on with", () => {
+it("has kept states", () => {
   expect(versions).toContain("0.1.0");
 });
 
-it.each(versions)("changes nothing of a state of %s, and knows what a change of the program does", async (version) => {
+it.each(versions)("changes nothing in a state of %s, and previews a change of the program", async (version) => {
   const world = await open(version);
   const engine = world.engine.with({ kubeconfig: await world.unreachable(plane.kubeconfigPath) });
   expect(await engine.preview()).toMatchObject({ succeeded: true, text: "" });
   await world.edit("echo one", "echo two");
   const preview = await engine.preview();
-  expect(preview.text).toMatch(/data: recipe\[1\] .* => .*; rebuilds from step 2 of 3; as the state has it: /);
+  expect(preview.text).toMatch(
+    /data: recipe\[1\] .* => .*; rebuilds from step 2 of 3; according to the state, because the cluster is unreadable: /,
+  );
   expect(preview.steps.filter(({ operation }) => operation === "replace")).toEqual([]);
 });
 
-it.each(versions)("finds that what a state of %s has is gone, and that it may be removed twice", async (version) => {
+it.each(versions)("handles missing objects of a state of %s, and destroys twice", async (version) => {
   const world = await open(version);
   const destroyed = await world.engine.destroy();
   expect(destroyed.text).not.toMatch(/error/i);

@@ -3,7 +3,7 @@ import { TestCluster } from "../cluster/local-cluster.ts";
 import { killIn, PulumiEngine } from "../engine/pulumi-engine.ts";
 import { openProgram, type ProgramWorld } from "../program/program-world.ts";
 
-/** What `pulumi` itself does when a run does not come to its end. The program needs no plugin but that for dynamic resources. */
+/** How `pulumi` handles interrupted runs. The program needs only the plugin for dynamic resources. */
 let cluster: TestCluster;
 let world: ProgramWorld;
 
@@ -19,21 +19,21 @@ afterAll(async () => {
   await world.remove();
 });
 
-it("ends what is under way after Ctrl-C, begins nothing more, and goes on in the next run", async () => {
+it("finishes pending operations after Ctrl-C, starts nothing new, and continues in the next run", async () => {
   const interrupted = new AbortController();
   const onLine = (line: string): void => {
     if (line.includes("Step 2 of 2")) interrupted.abort();
   };
   const first = await world.engine.with({ ...command("sleep 3"), signal: interrupted.signal, onLine }).up();
   expect(first.succeeded).toBe(false);
-  expect(first.text).toMatch(/data: version 1 serves\n.*canceled/s);
+  expect(first.text).toMatch(/data: version 1 is current\n.*canceled/s);
   expect(first.text).not.toMatch(/dev: /);
   const next = await world.engine.with(command("sleep 3")).up();
   expect(next.text).not.toMatch(/data: /);
   expect(next).toMatchObject({ succeeded: true, outputs: { version: 1 } });
 });
 
-it("goes on with what a pulumi that was killed has begun to make, once its lock is taken away", async () => {
+it("continues the work of a killed pulumi after its lock is removed", async () => {
   const renamed = command("sleep 4", { "program:name": "renamed" });
   const onLine = (line: string): void => {
     if (line.includes("Step 2 of 2")) void killIn(world.program);
@@ -48,7 +48,7 @@ it("goes on with what a pulumi that was killed has begun to make, once its lock 
   const next = await world.engine.with(renamed).up();
   expect(next).toMatchObject({ succeeded: true, outputs: { version: 1 } });
   expect(next.text).toMatch(/NamedSnapshot::data, interrupted while creating/);
-  expect(next.text).toMatch(/renamed: version 1 serves/);
+  expect(next.text).toMatch(/renamed: version 1 is current/);
   expect(next.text).not.toMatch(/Starting the sandbox renamed/);
 });
 

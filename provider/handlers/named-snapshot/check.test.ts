@@ -17,7 +17,7 @@ const requested: Values = {
   owner: "o/p/s/data",
 };
 
-it("adds the digest that the controller computes, and the ports that the recipe waits for", () => {
+it("adds the controller's digest and the ports that the recipe waits for", () => {
   const { inputs, failures } = checkNamedSnapshot({}, requested);
   expect(failures).toEqual([]);
   const contents = ["memory" as const, "filesystem" as const];
@@ -25,14 +25,14 @@ it("adds the digest that the controller computes, and the ports that the recipe 
   expect(inputs).toMatchObject({ digest, ports: [8000], keepVersions: 5, deletionPolicy: "Retain" });
 });
 
-it("leaves the digest open while an input is not known, and out where only the cluster knows it", () => {
+it("leaves the digest unknown while an input is unknown, and omits it if only the cluster knows it", () => {
   const open = checkNamedSnapshot({}, { ...requested, source: { template: unknownValue } });
   expect(open).toMatchObject({ failures: [], inputs: { digest: unknownValue } });
   const ofSandbox = { ...requested, from: { sandbox: { name: "a" } }, source: null };
   expect(checkNamedSnapshot({}, ofSandbox).inputs).not.toHaveProperty("digest");
 });
 
-it("names what the API server would refuse", () => {
+it("names each field that the API server would reject", () => {
   const refusals = (change: Values): string =>
     checkNamedSnapshot({}, { ...requested, ...change })
       .failures.map(({ property, reason }) => `${property}: ${reason}`)
@@ -45,13 +45,13 @@ it("names what the API server would refuse", () => {
   expect(refusals({ timeout: "soon" })).toMatch(/^timeout: it is no duration/);
 });
 
-it("refuses a secret in the recipe itself", () => {
+it("rejects a secret in the recipe itself", () => {
   const { failures } = checkNamedSnapshot({}, { ...requested, recipeHoldsSecrets: true });
   expect(failures.map(({ property }) => property)).toEqual(["recipe"]);
   expect(failures[0]?.reason).toMatch(/copy\(\{ path, secret \}\)/);
 });
 
-it("hashes secrets with a key that it makes once", () => {
+it("hashes secrets with a key that is created once", () => {
   const copied = { copy: { path: "/token", secretKeyRef: { name: "data-recipe", key: "token" } } };
   const withSecret = (token: string): Values => ({ ...requested, recipe: [copied], secrets: { token }, digestKey: "" });
   const first = checkNamedSnapshot({}, withSecret("one")).inputs;
@@ -65,7 +65,7 @@ it("hashes secrets with a key that it makes once", () => {
   expect(elsewhere["digest"]).not.toBe(first["digest"]);
 });
 
-it("replaces for another name or namespace, updates for all else, and lets the timeout be", () => {
+it("replaces the object for another name or namespace, updates it for other changes, and ignores the timeout", () => {
   const { inputs } = checkNamedSnapshot({}, requested);
   const diff = (change: Values) => diffByTable(namedSnapshotDiff, inputs, { ...inputs, ...change });
   expect(diff({})).toEqual({ changes: false, replaces: [], deleteBeforeReplace: false });

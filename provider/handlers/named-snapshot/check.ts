@@ -11,8 +11,8 @@ import { manifestOf, NamedSnapshotInputs } from "./inputs.ts";
 import { contentDigest, newDigestKey, recipeSecretName } from "./recipe-secret.ts";
 
 /**
- * Judges a named snapshot as the API server would, and adds its digest, so that a preview shows whether it is built.
- * @param keptKey the key of the digest, where the state has none and it is kept elsewhere
+ * Validates a named snapshot as the API server would and adds its digest, so that a preview shows whether it is rebuilt.
+ * @param keptKey the digest key from the recipe's Secret, if the state has none
  */
 export function checkNamedSnapshot(olds: Values, news: Values, keptKey?: string): CheckResult {
   const inputs = withDigestKey(
@@ -25,7 +25,7 @@ export function checkNamedSnapshot(olds: Values, news: Values, keptKey?: string)
   return { inputs: { ...inputs, ports: portsOf(inputs), ...(digest !== undefined && { digest }) }, failures };
 }
 
-/** What the API server would fill in stands in the state, so that what it has is equal to what is wished. */
+/** The API server's defaults, which are also kept in the state so that it compares equal to the object. */
 const specDefaults = {
   contents: NamedSnapshotSpec.shape.contents.parse(undefined),
   keepVersions: NamedSnapshotSpec.shape.keepVersions.parse(undefined),
@@ -35,7 +35,7 @@ const specDefaults = {
 
 function validateManifest(inputs: Values): CheckResult["failures"] {
   return validate(NamedSnapshotManifest, { ...manifestOf(inputs) }).map(({ property, reason }) => ({
-    // What is said of the whole object is said of its name.
+    // Report an error of the whole object for its name.
     property: property === "" ? "name" : property.replace(/^(spec|metadata)\./, ""),
     reason,
   }));
@@ -43,7 +43,7 @@ function validateManifest(inputs: Values): CheckResult["failures"] {
 
 function validateSecrets({ recipeHoldsSecrets }: Values): CheckResult["failures"] {
   if (recipeHoldsSecrets !== true) return [];
-  const reason = `a secret stands in it, where whoever may read the NamedSnapshot could read it; give it to a step as a file: copy({ path, secret })`;
+  const reason = `contains a secret, which everyone who can read the NamedSnapshot could read; pass it to a step as a file: copy({ path, secret })`;
   return [{ property: "recipe", reason }];
 }
 
@@ -57,7 +57,7 @@ function validateTimeout({ timeout }: Values): CheckResult["failures"] {
   }
 }
 
-/** Made once, and kept in the state for good: with another key, the digest would be another. */
+/** Created once and kept in the state forever: another key would change the digest. */
 function withDigestKey(olds: Values, news: Values): Values {
   if (news["secrets"] === undefined) return news;
   const known = olds["digestKey"];
@@ -68,7 +68,7 @@ function isOpen({ source, recipe, secrets, contents }: Values): boolean {
   return hasUnknown([source, recipe, secrets, contents]);
 }
 
-/** The ports that the recipe waits for: there something answers in every clone. */
+/** The ports that the recipe waits for. A process listens on them in every clone. */
 function portsOf({ recipe }: Values): number[] {
   const steps = Array.isArray(recipe) ? (recipe as { waitFor?: { port?: unknown } }[]) : [];
   const ports = steps.map((step) => step.waitFor?.port).filter((port) => typeof port === "number");
@@ -79,7 +79,7 @@ function withoutNulls(values: Values): Values {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null && value !== undefined));
 }
 
-/** The digest of a named snapshot, by the function that the controller uses; undefined where only the cluster knows all inputs. */
+/** Computes the digest with the controller's function. Returns undefined if only the cluster knows all inputs. */
 export function digestOfInputs(values: Values): SnapshotDigest | undefined {
   const { data: inputs } = NamedSnapshotInputs.safeParse(values);
   if (inputs?.source === undefined || hasUnknown([inputs.source, inputs.recipe, inputs.secrets])) return undefined;
@@ -89,12 +89,15 @@ export function digestOfInputs(values: Values): SnapshotDigest | undefined {
   return snapshotDigest({ from: resolved(inputs.source), recipe, copied, contents });
 }
 
-/** As the API server has it, with what it fills in. */
+/** Adds the API server's defaults. */
 function resolved(source: NonNullable<NamedSnapshotInputs["source"]>): ResolvedSource {
   return "template" in source ? { template: SandboxTemplateSpec.parse(source.template) } : source;
 }
 
-/** What stands for the files that steps take from other objects; undefined when one of them is not this program's. */
+/**
+ * The digests of files that steps copy from other objects. Undefined if one of the objects is not declared by this
+ * program.
+ */
 function copiedContents(inputs: NamedSnapshotInputs): Map<number, CopiedContent> | undefined {
   const { recipe, name, secrets, digestKey } = inputs;
   const declared =

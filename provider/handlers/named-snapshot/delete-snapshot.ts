@@ -10,20 +10,20 @@ import type { NamedSnapshotInputs } from "./inputs.ts";
 import { snapshotClient } from "./lookup.ts";
 import { recipeSecretName } from "./recipe-secret.ts";
 
-/** Removes the object, and then the Secret of its recipe. What another resource declares by now stays. */
+/** Deletes the object, then the Secret of its recipe. Keeps objects that another resource declares by now. */
 export async function deleteSnapshot(
   client: KubeClient,
   inputs: Pick<NamedSnapshotInputs, "name" | "namespace" | "owner" | "secrets">,
-  say: HandlerContext["say"],
+  log: HandlerContext["log"],
 ): Promise<void> {
   const { name, namespace, owner, secrets } = inputs;
   const snapshots = snapshotClient(client);
   const found = await snapshots.find({ namespace, name });
   if (found !== undefined && ownerOf(found, owner) !== owner) {
-    say(`${name}: it stays, as ${ownerOf(found, owner)} declares it by now`);
+    log(`${name}: not deleted, because it is now declared by ${ownerOf(found, owner)}`);
   } else if (found !== undefined) {
     await snapshots.delete({ namespace, name }, { uid: found.metadata.uid });
-    await waitUntilDeleted(snapshots, found, say);
+    await waitUntilDeleted(snapshots, found, log);
   }
   if (secrets === undefined) return;
   const at = { namespace, name: recipeSecretName(name) };
@@ -33,37 +33,43 @@ export async function deleteSnapshot(
 }
 
 /**
- * Waits until a named snapshot that is being removed is gone: not long where the controller says who refers to it.
- * @throws RametError `Conflict` naming who does
+ * Waits until a named snapshot is deleted. The wait is short if the controller reports references to it.
+ * @throws RametError `Conflict` naming the references
  */
 export async function waitUntilDeleted(
   snapshots: ResourceClient<NamedSnapshot>,
   found: NamedSnapshot,
-  say: HandlerContext["say"],
+  log: HandlerContext["log"],
 ): Promise<void> {
   const { name } = found.metadata;
-  let said: string | undefined;
-  const isGone = (seen: NamedSnapshot | undefined): boolean => {
+  let lastMessage: string | undefined;
+  const isDeleted = (seen: NamedSnapshot | undefined): boolean => {
     const message = seen?.status?.conditions?.find(({ reason }) => reason === "Deleting")?.message;
-    if (message !== undefined && message !== said) say(`${name}: ${message}`);
-    said = message;
+    if (message !== undefined && message !== lastMessage) log(`${name}: ${message}`);
+    lastMessage = message;
     return seen === undefined;
   };
-  const what = `the removal of the snapshot ${name}`;
+  const what = `the deletion of the snapshot ${name}`;
   const wait = { resource: snapshots, what };
-  const isTold = (seen: NamedSnapshot | undefined): boolean => isGone(seen) || said !== undefined;
-  const from = await follow({ ...wait, from: found, until: isTold, timeoutMilliseconds: removalMilliseconds });
+  const isDeletedOrReferenced = (seen: NamedSnapshot | undefined): boolean =>
+    isDeleted(seen) || lastMessage !== undefined;
+  const from = await follow({
+    ...wait,
+    from: found,
+    until: isDeletedOrReferenced,
+    timeoutMilliseconds: deletionMilliseconds,
+  });
   if (from === undefined) return;
   try {
-    await follow({ ...wait, from, until: isGone, timeoutMilliseconds: referredMilliseconds });
+    await follow({ ...wait, from, until: isDeleted, timeoutMilliseconds: referencedMilliseconds });
   } catch (error) {
-    throw new RametError("Conflict", said ?? `The snapshot ${name} is not removed yet`, {
-      hint: "It goes as soon as nobody refers to it; then run the same again",
+    throw new RametError("Conflict", lastMessage ?? `The snapshot ${name} is not deleted yet`, {
+      hint: "It is deleted when nothing refers to it; run the command again then",
       cause: error,
     });
   }
 }
 
-const removalMilliseconds = 120_000;
-/** What the program itself removes before it is gone by then. */
-const referredMilliseconds = 20_000;
+const deletionMilliseconds = 120_000;
+/** Enough for references that the same program deletes. */
+const referencedMilliseconds = 20_000;

@@ -8,12 +8,12 @@ import { annotations } from "../../../src/api/names/labels.ts";
 import type { DiffTable, Values } from "../handler.ts";
 import { ownerAnnotation } from "../owner.ts";
 
-/** What the state of a stack keeps of a named snapshot: what the program wishes, and what follows from it. */
+/** The state of a named snapshot in a stack: the program's inputs and derived values. */
 export const NamedSnapshotInputs = z.looseObject({
   ...NamedSnapshotSpec.omit({ suspend: true, pinnedVersion: true }).shape,
   name: z.string(),
   namespace: z.string(),
-  /** What `from` stands for, with every reference followed; absent: only the cluster knows it. */
+  /** The resolved `from`. Absent if only the cluster knows it. */
   source: z
     .union([
       z.object({ template: z.record(z.string(), z.unknown()) }),
@@ -21,22 +21,22 @@ export const NamedSnapshotInputs = z.looseObject({
       z.object({ checkpoint: z.object({ id: z.string() }) }),
     ])
     .optional(),
-  /** Files that steps copy and nobody may read here, by the key under which they stand in a Secret. */
+  /** Secret files that steps copy, by their key in the Secret. */
   secrets: z.record(z.string(), z.string()).optional(),
-  /** Of the hash that stands for them in the digest. */
+  /** The key of the HMAC that represents the secrets in the digest. */
   digestKey: z.string().optional(),
-  /** Whether a secret of the program stands in the recipe itself, where everybody could read it. */
+  /** Whether the recipe itself contains a secret of the program, where everyone could read it. */
   recipeHoldsSecrets: z.boolean().optional(),
-  /** How long a build is waited for: `30 minutes`. */
+  /** How long to wait for a build, such as `30 minutes`. */
   timeout: z.string(),
-  /** Which resource of which stack this is. */
+  /** Identifies the declaring resource and its stack. */
   owner: z.string(),
-  /** Of all inputs; absent where only the cluster can compute it. */
+  /** The digest of all inputs. Absent if only the cluster can compute it. */
   digest: z.string().optional(),
 });
 export type NamedSnapshotInputs = z.infer<typeof NamedSnapshotInputs>;
 
-/** What a change of each input means. The digest says whether anything is built. */
+/** The effect of changing each input. The digest decides whether anything is built. */
 export const namedSnapshotDiff: DiffTable = {
   name: "immutable",
   namespace: "immutable",
@@ -55,10 +55,10 @@ export const namedSnapshotDiff: DiffTable = {
   owner: "ignored",
 };
 
-/** The inputs that stand in the object's spec as they are. */
+/** The inputs that are copied to the object's spec. */
 export const specProperties = ["from", "recipe", "contents", "keepVersions", "deletionPolicy", "stepCache"] as const;
 
-/** The object that is applied. */
+/** The manifest to apply. */
 export function manifestOf(inputs: Values): NamedSnapshotManifest {
   const spec = Object.fromEntries(
     specProperties.flatMap((property) => (inputs[property] == null ? [] : [[property, inputs[property]]])),
@@ -77,7 +77,7 @@ export function manifestOf(inputs: Values): NamedSnapshotManifest {
   } as unknown as NamedSnapshotManifest;
 }
 
-/** Asks for another try of a build that has failed. */
+/** A patch that requests another attempt of a failed build. */
 export function retryPatch(now: Date): object {
   return { metadata: { annotations: { [annotations.buildRequest]: now.toISOString() } } };
 }

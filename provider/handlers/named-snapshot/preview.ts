@@ -1,25 +1,60 @@
-import { canonicalJson } from "../../../src/base/canonical-json.ts";
 import { describeStep, type RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { unchangedSteps, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
+import { canonicalJson } from "../../../src/base/canonical-json.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import { changedProperties, diffByTable, type DiffResult, type HandlerContext, type Values } from "../handler.ts";
+import { withCluster } from "../open-cluster.ts";
+import { digestOfInputs } from "./check.ts";
+import { namedSnapshotDiff, type NamedSnapshotInputs } from "./inputs.ts";
+import { lookUp } from "./lookup.ts";
 
-/** A named snapshot before and after a change, as far as it is known. */
+/** Compares state and inputs, and logs in one line what an update would do. */
+export async function diffNamedSnapshot(context: HandlerContext, olds: Values, news: Values): Promise<DiffResult> {
+  // If only the cluster can compute the digest, the other inputs decide whether anything changes.
+  const inputs = news["digest"] === undefined ? { ...news, digest: olds["digest"] } : news;
+  const result = diffByTable(namedSnapshotDiff, olds, inputs);
+  if (result.changes && result.replaces.length === 0) context.log(await describe(context, olds, inputs));
+  return result;
+}
+
+async function describe(context: HandlerContext, olds: Values, news: Values): Promise<string> {
+  const { name, namespace } = news as { name: string; namespace: string };
+  const known = (olds["versions"] ?? []) as { version: number; digest: string }[];
+  // Without the cluster, a preview uses the state.
+  const current = await withCluster(context, (client) =>
+    lookUp(client, { name, namespace }, AbortSignal.timeout(lookUpMilliseconds)),
+  ).catch((error: unknown) => ({ kept: known, followers: [], unreadable: RametError.from(error).message }));
+  const recipe = (values: Values): NamedSnapshotInputs["recipe"] => (values["recipe"] ?? []) as never;
+  const text = describeChange({
+    before: { recipe: recipe(olds), digest: digestOfInputs(olds), current: olds["digest"] as string | undefined },
+    after: { recipe: recipe(news), digest: digestOfInputs(news) },
+    ...current,
+  });
+  const others = changedProperties(namedSnapshotDiff, olds, news).filter((one) => one !== "recipe" && one !== "digest");
+  return `${name}: ${[...others.map((one) => `${one} changes`), text].filter((one) => one !== "").join("; ")}`;
+}
+
+const lookUpMilliseconds = 5_000;
+
+/** A named snapshot before and after a change. */
 export interface SnapshotChange {
-  before: { recipe: readonly RecipeStep[]; digest: SnapshotDigest | undefined; served: string | undefined };
+  before: { recipe: readonly RecipeStep[]; digest: SnapshotDigest | undefined; current: string | undefined };
   after: { recipe: readonly RecipeStep[]; digest: SnapshotDigest | undefined };
-  /** The versions that are kept. */
+  /** The kept versions. */
   kept: readonly { version: number; digest: string }[];
-  /** Why the version does not move, and what has to be done for that; undefined: it moves. */
+  /** Why the current version does not change, and how to release it. Undefined if it changes. */
   held?: string;
-  /** Why the cluster could not be asked, so that only the state is known. */
-  unseen?: string;
-  /** Sets that follow the name, and how many sandboxes each holds. */
+  /** Why the cluster could not be read. Then only the state is known. */
+  unreadable?: string;
+  /** Sets that follow the name, with their number of sandboxes. */
   followers: readonly { name: string; replicas: number }[];
 }
 
-/** What a change does, in one line: which steps, which digest, what is built from where on, and what rolls. */
+/** Describes a change in one line: the changed steps, the digest, the first step to rebuild, and the sets that roll. */
 export function describeChange(change: SnapshotChange): string {
-  const { unseen } = change;
-  const source = unseen === undefined ? [] : [`as the state has it: ${unseen}`];
+  const { unreadable } = change;
+  const source =
+    unreadable === undefined ? [] : [`according to the state, because the cluster is unreadable: ${unreadable}`];
   return [...recipeChanges(change), ...effect(change), ...source].join("; ");
 }
 
@@ -37,16 +72,16 @@ const mostSteps = 3;
 
 function stepChange(index: number, before: RecipeStep | undefined, after: RecipeStep | undefined): string | undefined {
   const where = `recipe[${index}]`;
-  if (before === undefined) return after && `${where} is added: ${describeStep(after)}`;
-  if (after === undefined) return `${where} is removed: ${describeStep(before)}`;
+  if (before === undefined) return after && `${where} added: ${describeStep(after)}`;
+  if (after === undefined) return `${where} removed: ${describeStep(before)}`;
   if (canonicalJson(before) === canonicalJson(after)) return undefined;
   const [old, now] = [describeStep(before), describeStep(after)];
-  if (old === now) return `${where} ${now}: another content or setting`;
+  if (old === now) return `${where} ${now}: content or settings change`;
   const same = commonWords(old, now);
   return `${where} "${shortened(old, same)}" => "${shortened(now, same)}"`;
 }
 
-/** How many characters at the beginning are the same, up to the end of a word, less the last word of them. */
+/** The length of the common prefix, cut at a word boundary and without its last word. */
 function commonWords(a: string, b: string): number {
   let length = 0;
   while (length < a.length && a[length] === b[length]) length++;
@@ -60,10 +95,10 @@ function shortened(text: string, from: number): string {
 
 function effect({ before, after, kept, held, followers }: SnapshotChange): string[] {
   const wanted = after.digest?.digest;
-  if (wanted === undefined) return ["its digest is known when its inputs are"];
-  if (wanted === before.served) return [];
+  if (wanted === undefined) return ["digest unknown until its inputs are known"];
+  if (wanted === before.current) return [];
   const rolls = followers.map(({ name, replicas }) => `${name} rolls ${replicas} sandboxes`);
-  const digests = `digest ${short(before.served)} => ${short(wanted)}`;
+  const digests = `digest ${short(before.current)} => ${short(wanted)}`;
   if (held !== undefined) return [digests, held];
   const found = kept.find(({ digest }) => digest === wanted);
   if (found !== undefined) return [digests, `digest is kept as version ${found.version}: no rebuild`, ...rolls];
@@ -72,7 +107,7 @@ function effect({ before, after, kept, held, followers }: SnapshotChange): strin
 
 function rebuild(before: SnapshotDigest | undefined, { digest, recipe }: SnapshotChange["after"]): string {
   const unchanged = unchangedSteps(before?.steps ?? [], digest?.steps ?? []);
-  if (unchanged === recipe.length) return "captures anew after its last step";
+  if (unchanged === recipe.length) return "captures again after the last step";
   return `rebuilds from step ${unchanged + 1} of ${recipe.length}`;
 }
 

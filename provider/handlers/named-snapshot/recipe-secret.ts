@@ -1,37 +1,49 @@
 import { createHmac, randomBytes } from "node:crypto";
-import { canonicalJson } from "../../../src/base/canonical-json.ts";
+import * as z from "zod";
 import { contentDigestAnnotation } from "../../../src/api/snapshot/snapshot-inputs.ts";
-import type { KubeManifest } from "../../../src/kube/object.ts";
-import { ownerAnnotation } from "../owner.ts";
+import { canonicalJson } from "../../../src/base/canonical-json.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import { type KubeManifest, ObjectMeta } from "../../../src/kube/object.ts";
+import { coreResources } from "../../../src/kube/resource-ref.ts";
+import type { HandlerContext, Values } from "../handler.ts";
+import { readCluster } from "../open-cluster.ts";
+import { applyOptionsFor, explainApplyError, ownerAnnotation, ownerOf } from "../owner.ts";
+import { unknownValue } from "../validate.ts";
 import type { NamedSnapshotInputs } from "./inputs.ts";
 
-/** The Secret that holds what the recipe of a named snapshot copies and nobody may read in it. */
+/** The name of the Secret with the secret files that a named snapshot's recipe copies. */
 export function recipeSecretName(snapshot: string): string {
   return `${snapshot}-recipe`;
 }
 
 /**
- * What stands for the secrets in the digest: a hash with a key that is in the stack's encrypted state, so that a preview
- * knows it and nobody can find a short secret by trying (docs/decisions/0006).
+ * Represents the secrets in the digest: an HMAC whose key is in the stack's encrypted state. A preview can compute it, but short
+ * secrets cannot be guessed from it (docs/decisions/0006).
  */
 export function contentDigest(secrets: Readonly<Record<string, string>>, key: string): string {
   return `hmac-sha256:${createHmac("sha256", Buffer.from(key, "hex")).update(canonicalJson(secrets)).digest("hex")}`;
 }
 
-/** Where the key stands in the Secret, for a run that follows one that was killed; a file of that name takes its place. */
-export const digestKeyEntry = ".digest-key";
-
 export function newDigestKey(): string {
   return randomBytes(32).toString("hex");
 }
 
-export function recipeSecret({
-  name,
-  namespace,
-  owner,
-  secrets = {},
-  digestKey = "",
-}: NamedSnapshotInputs): KubeManifest {
+/** Writes the Secret of the recipe. @param formerOwner the resource's name when its state was written */
+export async function applyRecipeSecret(
+  client: KubeClient,
+  inputs: NamedSnapshotInputs,
+  formerOwner?: string,
+): Promise<void> {
+  const secrets = client.resource(coreResources.secrets);
+  const at = { namespace: inputs.namespace, name: recipeSecretName(inputs.name) };
+  const applyOptions = applyOptionsFor(await secrets.find(at), inputs.owner, formerOwner);
+  await secrets.apply(recipeSecret(inputs), applyOptions).catch((error: unknown) => {
+    throw explainApplyError(error, "Secret", at);
+  });
+}
+
+function recipeSecret({ name, namespace, owner, secrets = {}, digestKey = "" }: NamedSnapshotInputs): KubeManifest {
   return {
     apiVersion: "v1",
     kind: "Secret",
@@ -48,3 +60,59 @@ export function recipeSecret({
     ),
   };
 }
+
+/** The Secret's key for the digest key. A file with the same name would replace it. */
+const digestKeyEntry = ".digest-key";
+
+/**
+ * Reads the program's secrets as they are in the cluster, so that an edited or deleted one shows as a change. Returns undefined if the
+ * program has no secrets, or if reading them is forbidden.
+ */
+export async function readRecipeSecrets(
+  client: KubeClient,
+  { name, namespace, secrets }: { name: string; namespace: string; secrets?: Record<string, string> | undefined },
+): Promise<Record<string, string> | undefined> {
+  if (secrets === undefined) return undefined;
+  const resource = client.resource(coreResources.secrets, (value) => Secret.parse(value));
+  try {
+    const data = (await resource.find({ namespace, name: recipeSecretName(name) }))?.data ?? {};
+    const keys = Object.keys(secrets).filter((key) => Object.hasOwn(data, key));
+    return Object.fromEntries(keys.map((key) => [key, Buffer.from(data[key] ?? "", "base64").toString()]));
+  } catch (error) {
+    if (RametError.from(error).code !== "Forbidden") throw error;
+    return undefined;
+  }
+}
+
+/**
+ * Recovers the digest key of a run that ended before its state was written, from the Secret of that run. A new key would change the
+ * digest and rebuild everything. Returns undefined if the state has a key, if none is needed, if the Secret belongs to another
+ * resource, or if the cluster cannot be read.
+ */
+export async function recoverDigestKey(
+  context: HandlerContext,
+  { digestKey }: Values,
+  { name, namespace, owner, secrets }: Values,
+): Promise<string | undefined> {
+  if (secrets === undefined || (typeof digestKey === "string" && digestKey !== "")) return undefined;
+  if (!isKnown(name) || !isKnown(namespace) || !isKnown(owner)) return undefined;
+  const at = { namespace, name: recipeSecretName(name) };
+  const find = (client: KubeClient, signal: AbortSignal) =>
+    client.resource(coreResources.secrets, (value) => KeyedSecret.parse(value)).find(at, { signal });
+  const found = await readCluster(context, find, { withinMilliseconds: 5_000 }).catch(() => undefined);
+  return found !== undefined && ownerOf(found, "") === owner ? found.data?.[digestKeyEntry] : undefined;
+}
+
+function isKnown(value: unknown): value is string {
+  return typeof value === "string" && value !== unknownValue;
+}
+
+const Secret = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).optional() });
+const Key = z
+  .string()
+  .transform((base64) => Buffer.from(base64, "base64").toString())
+  .pipe(z.string().regex(/^[0-9a-f]{64}$/));
+const KeyedSecret = z.looseObject({
+  metadata: ObjectMeta,
+  data: z.looseObject({ [digestKeyEntry]: Key.optional() }).optional(),
+});

@@ -7,32 +7,32 @@ import { follow } from "../follow.ts";
 
 export interface BuildWait {
   snapshots: ResourceClient<NamedSnapshot>;
-  /** As it was answered to the write that wishes for the build. */
+  /** The response to the write that requested the build. */
   from: NamedSnapshot;
-  /** Of the inputs; undefined where only the controller can compute it. */
+  /** The digest of the inputs. Undefined if only the controller can compute it. */
   digest: string | undefined;
-  /** The `ramet.dev/build-request` that must have been heard of, if one was made. */
-  request?: string;
+  /** The value of `ramet.dev/build-request` that the controller must have observed, if one was written. */
+  retryRequest?: string;
   timeoutMilliseconds: number;
-  say: (line: string) => void;
+  log: (line: string) => void;
 }
 
 /**
- * Waits until a named snapshot serves what is wanted, and tells each step.
- * @throws RametError saying why it cannot be built: of a step, its number, its exit code and what it printed last
+ * Waits until the current version was built from the inputs, and logs each step.
+ * @throws RametError with the reason of a failed build; for a step its number, exit code and last output
  */
 export async function waitForBuild(build: BuildWait): Promise<NamedSnapshot> {
   const { snapshots, from, timeoutMilliseconds } = build;
   const { clock } = snapshots.client;
-  const begun = clock.monotonicMilliseconds();
-  const tell = onChange(build.say);
+  const started = clock.monotonicMilliseconds();
+  const logChange = onChange(build.log);
   const found = await follow({
     resource: snapshots,
     from,
     what: `the snapshot ${from.metadata.name}`,
     until: (seen) => {
-      tell(describe(build, seen));
-      return hasEnded(build, seen, clock.monotonicMilliseconds() - begun);
+      logChange(describe(build, seen));
+      return hasEnded(build, seen, clock.monotonicMilliseconds() - started);
     },
     requeueAfterMilliseconds: settlingMilliseconds,
     timeoutMilliseconds,
@@ -40,7 +40,7 @@ export async function waitForBuild(build: BuildWait): Promise<NamedSnapshot> {
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) throw removed(from.metadata.name);
   const building = findCondition(found.status?.conditions, "Building");
   if (building === undefined || !harmless.has(building.reason)) throw notBuilt(found, building?.message ?? "");
-  if (building.reason === "Built" && !isWanted(build, found.status?.digest)) throw ofOtherInputs(found);
+  if (building.reason === "Built" && !hasDigest(build, found.status?.digest)) throw builtFromOtherInputs(found);
   return found;
 }
 
@@ -48,21 +48,21 @@ function hasEnded(build: BuildWait, seen: NamedSnapshot | undefined, waited: num
   if (seen === undefined || seen.metadata.deletionTimestamp !== undefined) return true;
   const building = findCondition(seen.status?.conditions, "Building");
   if (building?.status !== "False" || !isOf(build.from, seen.status)) return false;
-  // What was made or changed a moment ago may not be known to the controller yet.
-  return isHeard(build, seen.status ?? {}, building.reason) ?? waited >= settlingMilliseconds;
+  // The controller may not have observed recent changes of other objects yet.
+  return isObserved(build, seen.status ?? {}, building.reason) ?? waited >= settlingMilliseconds;
 }
 
-/** Whether the status tells of this wish; undefined where it does not and may never do. */
-function isHeard(build: BuildWait, status: NamedSnapshotStatus, reason: string): boolean | undefined {
+/** Whether the status is about these inputs. Undefined if it is not and may never be. */
+function isObserved(build: BuildWait, status: NamedSnapshotStatus, reason: string): boolean | undefined {
   if (reason === "InputMissing") return undefined;
-  if (reason === "Built") return isWanted(build, status.digest) || undefined;
+  if (reason === "Built") return hasDigest(build, status.digest) || undefined;
   if (!failures.has(reason)) return true;
-  if (!isWanted(build, status.build?.digest)) return undefined;
-  return build.request === undefined || status.build?.request === build.request;
+  if (!hasDigest(build, status.build?.digest)) return undefined;
+  return build.retryRequest === undefined || status.build?.request === build.retryRequest;
 }
 
-/** Inputs that stand in other objects change without the spec, so the generation alone does not tell. */
-function isWanted({ digest }: BuildWait, found: string | undefined): boolean {
+/** Inputs in other objects change without the spec, so the generation alone is not enough. */
+function hasDigest({ digest }: BuildWait, found: string | undefined): boolean {
   return digest === undefined || found === digest;
 }
 
@@ -71,40 +71,40 @@ function isOf({ metadata }: NamedSnapshot, status: NamedSnapshot["status"]): boo
 }
 
 function removed(name: string): RametError {
-  return new RametError("Conflict", `The snapshot ${name} was removed while it was waited for`);
+  return new RametError("Conflict", `The snapshot ${name} was deleted during the build`);
 }
 
 function notBuilt({ metadata: { name }, status }: NamedSnapshot, why: string): RametError {
-  const serves = status?.version === undefined ? "no version serves yet" : `version ${status.version} goes on serving`;
-  return new RametError("StepFailed", `The snapshot ${name} was not built, and ${serves}: ${why}`, {
-    hint: `Correct the recipe, or run pulumi up again to try it once more; ramet snapshot logs ${name} prints all of it`,
+  const current = status?.version === undefined ? "there is no version yet" : `version ${status.version} stays current`;
+  return new RametError("StepFailed", `The snapshot ${name} was not built (${current}): ${why}`, {
+    hint: `Correct the recipe, or run pulumi up again to retry; show the whole log with: ramet snapshot logs ${name}`,
   });
 }
 
-function ofOtherInputs({ metadata: { name }, status }: NamedSnapshot): RametError {
-  const what = `The snapshot ${name} serves version ${status?.version ?? "?"}, which was built from other inputs than the program's`;
-  return new RametError("Conflict", `${what}: something that it is built from has been changed in the cluster`, {
-    hint: "Run pulumi refresh, and then pulumi up again; if that changes nothing, see whether the controllers run",
+function builtFromOtherInputs({ metadata: { name }, status }: NamedSnapshot): RametError {
+  const what = `Version ${status?.version ?? "?"} of the snapshot ${name} was built from other inputs than the program's`;
+  return new RametError("Conflict", `${what}: an object that it is built from was changed in the cluster`, {
+    hint: "Run pulumi refresh, then pulumi up; if that does not help, check that the controllers run",
   });
 }
 
 function describe(build: BuildWait, seen: NamedSnapshot | undefined): string {
-  // What it says of an earlier wish is no news.
-  if (seen === undefined || !isOf(build.from, seen.status)) return unheard;
+  // Ignore the status of earlier inputs.
+  if (seen === undefined || !isOf(build.from, seen.status)) return waiting;
   const { conditions, version = "?", digest, progress } = seen.status ?? {};
   const building = findCondition(conditions, "Building");
-  if (building === undefined) return unheard;
-  if (building.reason === "Built") return isWanted(build, digest) ? `version ${version} serves` : unheard;
+  if (building === undefined) return waiting;
+  if (building.reason === "Built") return hasDigest(build, digest) ? `version ${version} is current` : waiting;
   const done = progress === undefined ? "" : ` (${progress} steps done)`;
   return `${building.message.split("\n")[0] ?? ""}${done}`;
 }
 
-const unheard = "waiting for the controller";
+const waiting = "waiting for the controller";
 
-function onChange(say: (line: string) => void): (line: string) => void {
+function onChange(log: (line: string) => void): (line: string) => void {
   let last: string | undefined;
   return (line) => {
-    if (line !== last) say(line);
+    if (line !== last) log(line);
     last = line;
   };
 }

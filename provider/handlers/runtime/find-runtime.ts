@@ -16,26 +16,26 @@ import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.
 import { readCluster, type ClusterEnvironment } from "../open-cluster.ts";
 import { declaredBy } from "../owner.ts";
 
-/** What there is of Ramet's runtime in a cluster. */
+/** The parts of Ramet's runtime that exist in a cluster. */
 export interface RuntimeFacts {
-  /** What shows that controllers run here, or are about to: `the Deployment ramet-system/ramet-controller`. */
+  /** Evidence that controllers run or will run: `the Deployment ramet-system/ramet-controller`. */
   sign?: string;
-  /** What of the controllers' objects a program declares. */
+  /** The program that declares the controllers, if any. */
   declared?: Declared;
-  /** The CRDs that are not there. */
+  /** CRDs that do not exist. */
   missingCrds: string[];
-  /** The CRDs that are there and lack something that this version needs. */
+  /** CRDs that lack something that this version needs. */
   otherCrds: string[];
 }
 
 export interface Declared {
-  /** Which resource of which stack does. */
+  /** The declaring resource and its stack. */
   by: string;
-  /** The object that says so, as `kubectl` is told of it. */
+  /** Arguments for `kubectl` that name the annotated object. */
   object: string;
 }
 
-/** Looks, and changes nothing. @throws RametError when the cluster cannot be reached or may not be read */
+/** Reads the cluster and changes nothing. @throws RametError if the cluster is unreachable or reading is forbidden */
 export async function findRuntime(env: ClusterEnvironment): Promise<RuntimeFacts> {
   const facts = await readCluster(env, async (client, signal): Promise<RuntimeFacts> => {
     const deployment = await controllersDeployment(client, signal);
@@ -52,19 +52,19 @@ export async function findRuntime(env: ClusterEnvironment): Promise<RuntimeFacts
   return holder === undefined ? facts : { ...facts, sign: `the holder of the Lease ${keyOf(leaseAt)}, ${holder}` };
 }
 
-/** In whatever namespace. A cluster on one machine serves no Deployments. */
+/** In any namespace. A cluster on one machine does not serve Deployments. */
 async function controllersDeployment(client: KubeClient, signal: AbortSignal): Promise<KubeObject | undefined> {
   const [deployment] = await listed(client, deployments, { labelSelector: selectorOf(controllerLabels), signal });
   return deployment;
 }
 
-/** The machine that brings controllers of its own. */
+/** A cluster on one machine, which runs its own controllers. */
 async function machineOf(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
   const [node] = await listed(client, coreResources.nodes, { labelSelector: selectorOf(localNodeLabels), signal });
   return node && `the cluster on one machine with the node ${node.metadata.name}`;
 }
 
-/** By the Deployment, and where somebody has deleted that, by what has stayed. */
+/** From the Deployment or, if it was deleted, from the ClusterRole. */
 async function declaredOf(
   client: KubeClient,
   deployment: KubeObject | undefined,
@@ -98,7 +98,7 @@ async function crdsIn(
   };
 }
 
-/** None where the API server does not serve them. */
+/** Empty if the API server does not serve the resource. */
 async function listed(
   client: KubeClient,
   ref: ResourceRef,
@@ -131,10 +131,10 @@ const clusterRoles = {
 const leaseAt = { namespace: systemNamespace, name: controllersLease };
 
 /**
- * Who renews the lease of Ramet's controllers. It takes up to `watchMilliseconds` to tell, as a holder that was killed has left a lease that
- * looks like a living one's: it has to be seen renewed.
+ * The holder that renews the lease of Ramet's controllers. The check takes up to `watchMilliseconds`: a killed holder
+ * leaves a lease that looks valid, so a renewal must be observed.
  *
- * @throws RametError when the cluster cannot be reached or may not be read
+ * @throws RametError if the cluster is unreachable or reading is forbidden
  */
 function liveHolder(env: ClusterEnvironment): Promise<string | undefined> {
   return readCluster(
@@ -153,15 +153,15 @@ function liveHolder(env: ClusterEnvironment): Promise<string | undefined> {
   );
 }
 
-/** Undefined where nobody holds it. */
+/** Undefined if the lease has no holder. */
 async function read(client: KubeClient, signal: AbortSignal): Promise<{ holder: string; renewed: number } | undefined> {
   const leases = client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
   const { holderIdentity: holder, renewTime } = (await leases.find(leaseAt, { signal }))?.spec ?? {};
   return holder && renewTime ? { holder, renewed: Date.parse(renewTime) } : undefined;
 }
 
-/** What was not renewed for so long is not watched: clocks that differ by more are not reckoned with. */
+/** A lease that is older counts as abandoned. This tolerates smaller clock differences. */
 const staleMilliseconds = 60_000;
-/** A holder renews it every 5 s, and gives it up where it could not for 10. */
+/** A holder renews its lease every 5 s and gives it up after 10 s without success. */
 const watchMilliseconds = 12_000;
 const pauseMilliseconds = 500;

@@ -5,11 +5,11 @@ import type { Declared, RuntimeFacts } from "./find-runtime.ts";
 export type RuntimeMode = "auto" | "install" | "adopt";
 
 /**
- * Whether this program declares the controllers or takes those that run: a pure function of what was found. What a program has
- * declared and declares no more is removed; so whoever may have declared the controllers under an earlier name adopts them only
- * when told to, and what is its own it never does.
- * @param owners which resource of which stack asks, and under which names it did before
- * @throws RametError saying why neither can be
+ * Decides whether this program declares the controllers or adopts running ones: a pure function of the cluster's state.
+ * Pulumi deletes objects that a program no longer declares. So a resource never adopts its own controllers, and adopts
+ * those that it may have declared under an earlier name only with `mode: "adopt"`.
+ * @param owners the resource under its current name, followed by its earlier names
+ * @throws RametError if neither is possible
  */
 export function planRuntime(
   mode: RuntimeMode,
@@ -32,34 +32,38 @@ export function planRuntime(
 }
 
 function nothingThere(): RametError {
-  return new RametError("NotFound", "No controllers of Ramet run in this cluster, so there is nothing to adopt", {
-    hint: 'Set mode to "install", or start them: ramet local up for one machine',
+  return new RametError("NotFound", "Cannot adopt: no Ramet controllers run in this cluster", {
+    hint: 'Set mode to "install", or start controllers; on one machine with: ramet local up',
   });
 }
 
 function itsOwn(): RametError {
-  const what = "This resource has declared the controllers in this cluster, and adopting them would remove them";
-  const hint = `Leave mode out. To give them to another, first take them out of this stack's state (pulumi state delete), and the annotation ${ownerAnnotation} from them`;
+  const what = "Cannot adopt: this resource declares the controllers in this cluster, and adopting would delete them";
+  const hint = `Remove the argument mode. To hand the controllers over, first delete them from this stack's state (pulumi state delete) and remove their annotation ${ownerAnnotation}`;
   return new RametError("Conflict", what, { hint });
 }
 
 function ofAnother({ by, object }: Declared, owner: string): RametError {
-  const what = `Controllers of Ramet in this cluster are declared by ${by}, and this is ${owner}`;
+  const what = `The Ramet controllers in this cluster are declared by ${by}, not by ${owner}`;
   return new RametError("AlreadyExists", what, { hint: ownerConflictHint(owner, object) });
 }
 
 function runsAlready(sign: string): RametError {
-  return new RametError("AlreadyExists", `Controllers of Ramet run in this cluster already: ${sign}`, {
-    hint: 'Two would work against each other: set mode to "adopt", or remove them first',
+  return new RametError("AlreadyExists", `Ramet controllers already run in this cluster: ${sign}`, {
+    hint: 'Set mode to "adopt", or remove them first, because two installations would conflict',
   });
 }
 
 function otherVersion({ missingCrds, otherCrds }: RuntimeFacts): RametError {
   const what = [
     ...(missingCrds.length > 0 ? [`lack ${missingCrds.join(", ")}`] : []),
-    ...(otherCrds.length > 0 ? [`have another ${otherCrds.join(", ")}`] : []),
+    ...(otherCrds.length > 0 ? [`use another version of ${otherCrds.join(", ")}`] : []),
   ].join(" and ");
-  return new RametError("NeedNotMet", `The controllers in this cluster are of another version of Ramet: they ${what}`, {
-    hint: "Bring them and this package to the same version",
-  });
+  return new RametError(
+    "NeedNotMet",
+    `The controllers in this cluster belong to another version of Ramet: they ${what}`,
+    {
+      hint: "Use the same version of the controllers and of this package",
+    },
+  );
 }

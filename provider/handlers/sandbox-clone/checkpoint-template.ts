@@ -12,9 +12,9 @@ import { controllerOf } from "../../../src/kube/object.ts";
 import { refOf } from "../open-cluster.ts";
 
 /**
- * The template that was kept with the checkpoint that a clone is to start from.
+ * Reads the template that is stored with the checkpoint of a clone.
  * @param from a checkpoint id, or a named snapshot with or without a version
- * @throws RametError `NotFound`, `CheckpointNotReady`, or `InvalidArgument` for a text that can name neither
+ * @throws RametError `NotFound`, `CheckpointNotReady`, or `InvalidArgument` for an invalid reference
  */
 export async function checkpointTemplate(
   client: KubeClient,
@@ -27,16 +27,12 @@ export async function checkpointTemplate(
     const found = await templates.find({ namespace, name });
     if (found !== undefined && controllerOf(found)?.uid === metadata.uid) return found.spec;
   }
-  throw new RametError(
-    "NotFound",
-    `No template was kept with the checkpoint ${metadata.name}, so no port can be added`,
-    {
-      hint: "Leave ports out, or start from a checkpoint of a sandbox whose template declares them",
-    },
-  );
+  throw new RametError("NotFound", `Cannot add ports: no template is stored with the checkpoint ${metadata.name}`, {
+    hint: "Remove the argument ports, or use a checkpoint of a sandbox whose template declares them",
+  });
 }
 
-/** An id goes before a name, as it does for the controller. */
+/** An id takes precedence over a name, as in the controller. */
 async function checkpointOf(client: KubeClient, namespace: string, from: string): Promise<Checkpoint> {
   const checkpoints = client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
   const { items } = await checkpoints.list({ namespace });
@@ -46,7 +42,7 @@ async function checkpointOf(client: KubeClient, namespace: string, from: string)
   const snapshots = client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
   const snapshot = await snapshots.find({ namespace, name: reference.name });
   if (snapshot === undefined) {
-    throw new RametError("NotFound", `Neither a checkpoint nor a named snapshot of ${namespace} is called ${from}`, {
+    throw new RametError("NotFound", `No checkpoint or named snapshot ${from} exists in the namespace ${namespace}`, {
       hint: `List them with: ramet checkpoint ls -n ${namespace}, and ramet snapshot ls -n ${namespace}`,
     });
   }

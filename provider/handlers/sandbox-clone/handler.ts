@@ -13,7 +13,7 @@ import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
 import { checkpointTemplate } from "./checkpoint-template.ts";
 import { hasEnded, waitUntilReady } from "./wait-until-ready.ts";
 
-/** Clones as resources of a program. */
+/** Manages clones as resources of a program. */
 export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {
   return {
     check: (_olds, news) => Promise.resolve(check(news)),
@@ -53,8 +53,8 @@ function validateSpan(inputs: Values, property: string): CheckResult["failures"]
 }
 
 /**
- * Makes the clone, and waits until it answers. A repeat finds what the first try did.
- * @param olds what the state holds of it
+ * Creates the clone and waits until it is ready. A repeated call continues what an earlier one started. @param olds the
+ * clone's state
  */
 async function apply(
   context: HandlerContext,
@@ -66,26 +66,26 @@ async function apply(
     const sandboxes = sandboxClient(client);
     const at = { namespace: requested.namespace, name: requested.name };
     const before = await sandboxes.find(at);
-    const claim = applyOptionsFor(before, requested.owner, olds?.owner);
-    // One that has ended keeps its name until it is removed.
-    const living = before !== undefined && hasEnded(before) ? undefined : before;
-    if (before !== undefined && living === undefined) await deleteSandbox(sandboxes, before);
-    const inputs = living === undefined || olds === undefined ? requested : { ...requested, ports: olds.ports };
+    const applyOptions = applyOptionsFor(before, requested.owner, olds?.owner);
+    // A clone that has ended keeps its name until it is deleted.
+    const existing = before !== undefined && hasEnded(before) ? undefined : before;
+    if (before !== undefined && existing === undefined) await deleteSandbox(sandboxes, before);
+    const inputs = existing === undefined || olds === undefined ? requested : { ...requested, ports: olds.ports };
     const declare = async (): Promise<Sandbox> => {
-      const template = await templateOf(client, inputs, living);
-      return applyWithShutdownTime(inputs, { living, now: client.clock.now() }, (end) =>
-        sandboxes.apply(manifestOf(inputs, { ...template, ...end }), claim),
+      const template = await templateOf(client, inputs, existing);
+      return applyWithShutdownTime(inputs, { existing, now: client.clock.now() }, (end) =>
+        sandboxes.apply(manifestOf(inputs, { ...template, ...end }), applyOptions),
       );
     };
     const from = await declare().catch((error: unknown) => {
       throw explainApplyError(error, "Sandbox", at);
     });
-    const say = (line: string): void => {
-      context.say(`${inputs.name}: ${line}`);
+    const log = (line: string): void => {
+      context.log(`${inputs.name}: ${line}`);
     };
     try {
       const timeoutMilliseconds = parseTimeSpan(inputs.timeout, "timeout");
-      return outputs(inputs, await waitUntilReady({ sandboxes, from, timeoutMilliseconds, say }));
+      return outputs(inputs, await waitUntilReady({ sandboxes, from, timeoutMilliseconds, log }));
     } catch (error) {
       const last = await sandboxes.find(at).catch(() => undefined);
       throw new InitFailed(id, outputs(inputs, last), RametError.from(error));
@@ -112,7 +112,7 @@ function host(address: string): string {
 async function read(context: HandlerContext, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
   const [namespace, name = ""] = id.split("/");
   const found = await withCluster(context, (client) => sandboxClient(client).find({ namespace, name }));
-  // One that has ended is of no use any more, and its name is needed for the next.
+  // A clone that has ended counts as deleted, so that the next one can use its name.
   if (found === undefined || hasEnded(found)) return { id: "", props: {} };
   return { id, props: outputs(observedLifetime(SandboxCloneInputs.parse(props), found), found) };
 }
@@ -132,9 +132,9 @@ async function deleteSandbox(sandboxes: ResourceClient<Sandbox>, from: Sandbox):
   await follow({
     resource: sandboxes,
     from,
-    what: `the removal of the sandbox ${metadata.name}`,
+    what: `the deletion of the sandbox ${metadata.name}`,
     until: (seen) => seen === undefined,
-    timeoutMilliseconds: removalMilliseconds,
+    timeoutMilliseconds: deletionMilliseconds,
   });
 }
 
@@ -142,21 +142,21 @@ function sandboxClient(client: KubeClient): ResourceClient<Sandbox> {
   return client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
 }
 
-const removalMilliseconds = 120_000;
+const deletionMilliseconds = 120_000;
 
 /**
- * What a clone says of its Pod template: its checkpoint's, with its ports. Without ports it says nothing, and the controller takes
- * that template itself.
- * @param living the clone, where it is there: it keeps what it was made with, as a resume would compare it with the checkpoint
- * @throws RametError `NotFound` or `CheckpointNotReady` when no template can be found to which the ports could be added
+ * The Pod template of a clone: its checkpoint's template with the requested ports. Without ports the spec has no
+ * template, and the controller uses the checkpoint's.
+ * @param existing the existing clone, if any. It keeps its template, which a resume compares with the checkpoint
+ * @throws RametError `NotFound` or `CheckpointNotReady` if there is no template to add the ports to
  */
 async function templateOf(
   client: KubeClient,
   { namespace, from, template, ports = [] }: SandboxCloneInputs,
-  living: Sandbox | undefined,
+  existing: Sandbox | undefined,
 ): Promise<Pick<SandboxManifest["spec"], "template" | "volumeClaimTemplates">> {
   if (ports.length === 0) return {};
-  const spec = living?.spec ?? template ?? (await checkpointTemplate(client, namespace, from));
+  const spec = existing?.spec ?? template ?? (await checkpointTemplate(client, namespace, from));
   const { volumeClaimTemplates } = spec as Sandbox["spec"];
   return {
     template: withPorts(parsePodTemplate(spec.template), ports),
@@ -164,7 +164,7 @@ async function templateOf(
   };
 }
 
-/** Only declared ports are reachable at the Pod's address; a restore does not compare them. */
+/** Only declared ports are reachable at the Pod's address. A restore does not compare them. */
 function withPorts(template: PodTemplateSpec, ports: readonly number[]): PodTemplateSpec {
   const [main, ...others] = template.spec.containers;
   if (main === undefined) return template;
@@ -175,29 +175,32 @@ function withPorts(template: PodTemplateSpec, ports: readonly number[]): PodTemp
 }
 
 /**
- * Declares a clone that ends a lifetime after the API server made it. That time is not known beforehand, and clocks differ: one that turns out to
- * end at another time is declared once more.
- * @param living the clone, where it is there
+ * Applies a clone with a shutdown time relative to its creation by the API server. The creation time is unknown
+ * beforehand and clocks differ, so the clone is applied again if the first shutdown time was wrong.
+ * @param existing the existing clone, if any
  */
 export async function applyWithShutdownTime(
   inputs: SandboxCloneInputs,
-  { living, now }: { living: Sandbox | undefined; now: Date },
+  { existing, now }: { existing: Sandbox | undefined; now: Date },
   declare: (end: { shutdownTime?: string }) => Promise<Sandbox>,
 ): Promise<Sandbox> {
-  const expected = shutdownTimeOf(inputs, living?.metadata.creationTimestamp ?? now);
+  const expected = shutdownTimeOf(inputs, existing?.metadata.creationTimestamp ?? now);
   const declared = await declare(expected);
   const exact = shutdownTimeOf(inputs, declared.metadata.creationTimestamp);
   return exact.shutdownTime === expected.shutdownTime ? declared : declare(exact);
 }
 
-/** When a clone that was made then is deleted, RFC 3339, as its object says it; one without a lifetime says nothing. */
+/** The shutdown time (RFC 3339) of a clone that was created at `madeAt`. Absent without a lifetime. */
 function shutdownTimeOf({ lifetime }: SandboxCloneInputs, madeAt: Date | string): { shutdownTime?: string } {
   if (lifetime === undefined) return {};
   const ends = new Date(madeAt).getTime() + parseTimeSpan(lifetime, "lifetime");
   return { shutdownTime: new Date(ends).toISOString().replace(/\.\d+Z$/, "Z") };
 }
 
-/** With the lifetime that somebody else has given it since. Of one that is paused, the controller has moved the end. */
+/**
+ * Returns the inputs with the lifetime that was set in the cluster since. The controller moves the shutdown time of a
+ * paused clone.
+ */
 export function observedLifetime(inputs: SandboxCloneInputs, { metadata, spec }: Sandbox): SandboxCloneInputs {
   const { shutdownTime: declared } = shutdownTimeOf(inputs, metadata.creationTimestamp);
   const { shutdownTime: seen, paused } = spec;

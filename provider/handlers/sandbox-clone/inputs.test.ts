@@ -11,7 +11,7 @@ const clone = {
 };
 const nothing = { changes: false, replaces: [], deleteBeforeReplace: false };
 
-it("keeps the ports of the recipe that it was made from, and is replaced for ports of the program's choice", () => {
+it("keeps the ports of its recipe, and is replaced if the program sets other ports", () => {
   const following = { ...clone, portsFollow: true };
   expect(diffSandboxClone(following, { ...following, ports: [9000] })).toEqual(nothing);
   const chosen = { ...clone, portsFollow: false };
@@ -20,7 +20,7 @@ it("keeps the ports of the recipe that it was made from, and is replaced for por
   expect(diffSandboxClone(chosen, { ...following, ports: [9000] })).toMatchObject({ replaces: ["ports"] });
 });
 
-it("takes the ports of a state that does not say whose they are for the recipe's", () => {
+it("treats the ports of a state without portsFollow as the recipe's", () => {
   expect(diffSandboxClone(clone, { ...clone, portsFollow: true, ports: [9000] })).toEqual(nothing);
   expect(diffSandboxClone(clone, { ...clone, portsFollow: false })).toEqual(nothing);
 });

@@ -6,7 +6,7 @@ import { ownerAnnotation } from "../owner.ts";
 
 const Port = z.int().min(1).max(65_535);
 
-/** What the state of a stack keeps of a clone. */
+/** The state of a clone in a stack. */
 export const SandboxCloneInputs = z.looseObject({
   name: z
     .string()
@@ -17,20 +17,20 @@ export const SandboxCloneInputs = z.looseObject({
   namespace: z.string().min(1),
   /** A checkpoint id, or a named snapshot with or without a version. */
   from: z.string().min(1),
-  /** The SandboxTemplate's spec that the snapshot was built from, where the program knows it. */
+  /** The spec of the SandboxTemplate that the snapshot was built from, if the program knows it. */
   template: z.looseObject({ template: z.record(z.string(), z.unknown()).optional() }).optional(),
-  /** Reachable at the sandbox's address; the first is that of the URL. */
+  /** Ports that are reachable at the sandbox's address. The URL uses the first. */
   ports: z.array(Port).optional(),
-  /** Whether the ports are those that the recipe of the snapshot waits for, and not of the program's own choice. */
+  /** Whether the ports come from the snapshot's recipe rather than from the program. */
   portsFollow: z.boolean().optional(),
-  /** After which the sandbox is deleted: `8 hours`. */
+  /** The time after which the sandbox is deleted, such as `8 hours`. */
   lifetime: z.string().optional(),
   timeout: z.string(),
   owner: z.string(),
 });
 export type SandboxCloneInputs = z.infer<typeof SandboxCloneInputs>;
 
-/** A clone keeps what it was made from: for anything else another one is made. */
+/** A clone keeps its source: any other source requires a replacement. */
 const sandboxCloneDiff: DiffTable = {
   name: "immutable",
   namespace: "immutable",
@@ -43,14 +43,14 @@ const sandboxCloneDiff: DiffTable = {
   owner: "ignored",
 };
 
-/** It keeps the ports of the recipe that it was made from, too, when that waits for others. */
+/** A clone also keeps the ports of its recipe when the recipe changes. */
 export function diffSandboxClone(olds: Values, news: Values): DiffResult {
-  // A state from before that was told apart is taken to follow.
+  // A state without `portsFollow`, from an earlier version, is assumed to follow.
   const follows = news["portsFollow"] === true && olds["portsFollow"] !== false;
   return diffByTable(sandboxCloneDiff, olds, follows ? { ...news, ports: olds["ports"] } : news);
 }
 
-/** The object that is applied. */
+/** The manifest to apply. */
 export function manifestOf(inputs: SandboxCloneInputs, spec: SandboxManifest["spec"]): SandboxManifest {
   const { name, namespace, from, owner } = inputs;
   return {

@@ -14,7 +14,7 @@ const inputs = SandboxCloneInputs.parse({
 const madeAt = "2026-01-01T10:00:01Z";
 const rightEnd = "2026-01-01T18:00:01Z";
 
-/** As an API server answers: it says when the object was made, whatever the clock of whoever asks. */
+/** A stand-in for the API server, which sets the creation time independently of the client's clock. */
 function server() {
   const asked: (string | undefined)[] = [];
   const declare = (end: { shutdownTime?: string }): Promise<Sandbox> => {
@@ -36,24 +36,27 @@ function sandbox(spec: object): Sandbox {
 it.each([
   ["a second late", "2026-01-01T10:00:00.999Z"],
   ["an hour fast", "2026-01-01T11:00:01Z"],
-])("ends a lifetime after it was made, also by a clock that is %s, and a look finds it unchanged", async (_, now) => {
-  const { asked, declare } = server();
-  const made = await applyWithShutdownTime(inputs, { living: undefined, now: new Date(now) }, declare);
-  expect(made.spec.shutdownTime).toBe(rightEnd);
-  expect(asked).toHaveLength(2);
-  expect(observedLifetime(inputs, made)).toEqual(inputs);
-});
+])(
+  "sets the shutdown time relative to the creation with a clock that is %s, and reads it back unchanged",
+  async (_, now) => {
+    const { asked, declare } = server();
+    const made = await applyWithShutdownTime(inputs, { existing: undefined, now: new Date(now) }, declare);
+    expect(made.spec.shutdownTime).toBe(rightEnd);
+    expect(asked).toHaveLength(2);
+    expect(observedLifetime(inputs, made)).toEqual(inputs);
+  },
+);
 
-it("is declared once where the time was right, where it is there already, and where it has no lifetime", async () => {
+it("applies once if the time was right, if the clone exists, or without a lifetime", async () => {
   const { asked, declare } = server();
-  const there = await applyWithShutdownTime(inputs, { living: undefined, now: new Date(madeAt) }, declare);
-  await applyWithShutdownTime(inputs, { living: there, now: new Date("2026-01-01T12:00:00Z") }, declare);
+  const there = await applyWithShutdownTime(inputs, { existing: undefined, now: new Date(madeAt) }, declare);
+  await applyWithShutdownTime(inputs, { existing: there, now: new Date("2026-01-01T12:00:00Z") }, declare);
   const { lifetime: _, ...endless } = inputs;
-  await applyWithShutdownTime(endless, { living: undefined, now: new Date("2026-01-01T12:00:00Z") }, declare);
+  await applyWithShutdownTime(endless, { existing: undefined, now: new Date("2026-01-01T12:00:00Z") }, declare);
   expect(asked).toEqual([rightEnd, rightEnd, undefined]);
 });
 
-it("sees a lifetime that somebody has changed, and not that a pause has moved the end", () => {
+it("observes a changed lifetime, but ignores a shutdown time that a pause moved", () => {
   const shutdownTime = "2026-01-01T11:00:01Z";
   expect(observedLifetime(inputs, sandbox({ shutdownTime }))).toMatchObject({ lifetime: "3600 seconds" });
   expect(observedLifetime(inputs, sandbox({ shutdownTime, paused: true }))).toEqual(inputs);

@@ -8,14 +8,13 @@ export interface CloneWait {
   sandboxes: ResourceClient<Sandbox>;
   from: Sandbox;
   timeoutMilliseconds: number;
-  say: (line: string) => void;
+  log: (line: string) => void;
 }
 
 /**
- * Waits until a clone answers under its own identity.
- * @throws RametError saying why it cannot
+ * Waits until a clone is ready, with its own identity. @throws RametError with the reason if it fails
  */
-export async function waitUntilReady({ sandboxes, from, timeoutMilliseconds, say }: CloneWait): Promise<Sandbox> {
+export async function waitUntilReady({ sandboxes, from, timeoutMilliseconds, log }: CloneWait): Promise<Sandbox> {
   const { name } = from.metadata;
   let last: string | undefined;
   const found = await follow({
@@ -24,20 +23,20 @@ export async function waitUntilReady({ sandboxes, from, timeoutMilliseconds, say
     what: `the sandbox ${name}`,
     until: (seen) => {
       const state = `${seen?.status?.phase ?? "waiting for the controller"}${reasonOf(seen)}`;
-      if (state !== last) say(state);
+      if (state !== last) log(state);
       last = state;
       return seen === undefined || isReady(seen) || hasEnded(seen);
     },
     timeoutMilliseconds,
   });
   if (found !== undefined && isReady(found)) return found;
-  if (found === undefined) throw new RametError("Conflict", `The sandbox ${name} was removed while it was waited for`);
+  if (found === undefined) throw new RametError("Conflict", `The sandbox ${name} was deleted before it was ready`);
   throw new RametError("SandboxNotReady", `The sandbox ${name} did not start${reasonOf(found)}`, {
-    hint: `See: ramet sandbox get ${name}`,
+    hint: `Run: ramet sandbox get ${name}`,
   });
 }
 
-/** Whether there will never be an answer from it. */
+/** Whether the sandbox will never become ready. */
 export function hasEnded({ metadata, status }: Sandbox): boolean {
   return metadata.deletionTimestamp !== undefined || status?.phase === "Failed" || status?.phase === "Succeeded";
 }

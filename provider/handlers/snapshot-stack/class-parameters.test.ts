@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { classNameFor, classParameters, driverNames } from "./class-parameters.ts";
 
-it("gives each driver the parameters that it knows, all of them texts", () => {
+it("converts options to the string parameters of each driver", () => {
   const lock = { mode: "compliance", days: 30, coolOffHours: 24 };
   expect(
     classParameters(driverNames.ebs, { tags: { team: "a", env: "prod" }, fastRestoreZones: ["a", "b"], lock }),
@@ -41,17 +41,20 @@ it.each([
   [driverNames.pd, { imageFamily: "golden" }, /only an image has an imageFamily/],
   [driverNames.ebs, { lock: { mode: "governance", days: 1, until: "2030-01-01T00:00:00Z" } }, /either days or until/],
   ["hostpath.csi.k8s.io", { number: 1 }, /number: Invalid input/],
-])("refuses for %s the options %o", (driver, options, why) => {
+])("rejects for %s the options %o", (driver, options, why) => {
   expect(() => classParameters(driver, options)).toThrow(why);
 });
 
-it("says which options a driver knows", () => {
+it("lists the supported options of a driver", () => {
   expect(() => classParameters(driverNames.alibabaDisk, { ttl: 1 })).toThrow(
-    expect.objectContaining({ code: "InvalidArgument", hint: "It knows retentionDays, resourceGroupId, tags" }),
+    expect.objectContaining({
+      code: "InvalidArgument",
+      hint: "Supported options: retentionDays, resourceGroupId, tags",
+    }),
   );
 });
 
-it("names classes after driver and purpose", () => {
+it("derives class names from driver and purpose", () => {
   expect(classNameFor({ driver: driverNames.ebsAutoMode }, "checkpoint-retain")).toBe("ebs-auto-checkpoint-retain");
   expect(classNameFor({ driver: "rbd.csi.ceph.com" }, "clone-delete")).toBe("rbd-csi-ceph-com-clone-delete");
   expect(classNameFor({ driver: driverNames.pd, name: "golden" }, "clone-delete")).toBe("golden-clone-delete");

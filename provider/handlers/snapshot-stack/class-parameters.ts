@@ -1,18 +1,18 @@
 import * as z from "zod";
 import { RametError } from "../../../src/base/errors.ts";
 
-/** What a class is for, and what becomes of a snapshot's data when its VolumeSnapshot is deleted. */
+/** The purposes of a class, with its deletion policy. */
 export const purposes = { "checkpoint-retain": "Retain", "clone-delete": "Delete" } as const;
 export type Purpose = keyof typeof purposes;
 
-/** How a class is called: `ebs-checkpoint-retain`. */
+/** The name of a class, such as `ebs-checkpoint-retain`. */
 export function classNameFor({ driver, name }: { driver: string; name?: string }, purpose: Purpose): string {
   return `${name ?? known.get(driver)?.short ?? driver.replaceAll(/[^a-z0-9]+/g, "-")}-${purpose}`;
 }
 
 /**
- * The parameters of a class, as its driver takes them.
- * @param options as the interfaces `…SnapshotOptions` have them; of a driver that is not known here, the parameters themselves
+ * Converts options to the parameters of the driver.
+ * @param options as in the interfaces `…SnapshotOptions`; for an unknown driver, the parameters themselves
  * @throws RametError `InvalidArgument` naming the option
  */
 export function classParameters(driver: string, options: unknown): Record<string, string> {
@@ -20,8 +20,8 @@ export function classParameters(driver: string, options: unknown): Record<string
   const result = schema.safeParse(options);
   if (result.success) return render(result.data);
   const why = result.error.issues.map(({ path, message }) => [...path.map(String), message].join(": ")).join("; ");
-  const legal = schema instanceof z.ZodObject ? `It knows ${Object.keys(schema.shape).join(", ")}` : "";
-  throw new RametError("InvalidArgument", `The snapshot options for the driver ${driver} are not legal: ${why}`, {
+  const legal = schema instanceof z.ZodObject ? `Supported options: ${Object.keys(schema.shape).join(", ")}` : "";
+  throw new RametError("InvalidArgument", `Invalid snapshot options for the driver ${driver}: ${why}`, {
     ...(legal !== "" && { hint: legal }),
   });
 }
@@ -80,7 +80,7 @@ function ebsParameters({ tags = {}, fastRestoreZones, outpostArn, lock }: z.infe
   };
 }
 
-/** https://github.com/kubernetes-sigs/gcp-compute-persistent-disk-csi-driver: unknown keys fail each snapshot. */
+/** https://github.com/kubernetes-sigs/gcp-compute-persistent-disk-csi-driver: unknown keys make each snapshot fail. */
 const Pd = z
   .strictObject({
     storageLocation: z.string().optional(),
@@ -103,7 +103,10 @@ function pdParameters({ storageLocation, type, imageFamily, labels, resourceTags
   };
 }
 
-/** https://github.com/kubernetes-sigs/azuredisk-csi-driver/blob/master/docs/driver-parameters.md: unknown keys fail each snapshot. */
+/**
+ * https://github.com/kubernetes-sigs/azuredisk-csi-driver/blob/master/docs/driver-parameters.md: unknown keys make each
+ * snapshot fail.
+ */
 const AzureDisk = z
   .strictObject({
     incremental: z.boolean().optional(),

@@ -16,18 +16,18 @@ interface Plan {
   addons: readonly string[];
 }
 
-/** Whether exactly one controller works, as far as that can be seen, and whether it goes with the CRDs; on ACS that of sandboxes too. */
+/** Checks that exactly one controller is visible and fits the CRDs. On ACS also checks the sandbox controller. */
 export function controllerFindings(request: Wish, plan: Plan, observed: ObservedCluster): Finding[] {
   return [...snapshotFindings(request, plan, observed), ...(request.cloud === "acs" ? sandboxFindings(observed) : [])];
 }
 
-/** Where the CRDs are not ACS' either, that is told by itself. */
+/** If the CRDs of ACS are missing too, another finding reports that. */
 function sandboxFindings({ crds, hasSandboxController }: ObservedCluster): Finding[] {
   const areThere = crds.some(({ name, isRamets }) => crdNames.sandboxes.includes(name) && !isRamets);
   if (hasSandboxController || !areThere) return [];
-  const problem = "no controller of sandboxes is seen, by its lease, and without one checkpoints wait for ever";
+  const problem = "no sandbox controller renews its lease; without one, checkpoints wait forever";
   const hint =
-    "See in the ACS console whether the component for agent sandboxes runs; ACS may run it where nobody sees it";
+    "Check in the ACS console that the component for agent sandboxes runs; ACS may run it outside the cluster";
   return [{ code: "NotFound", problem, hint, severity: "warning" }];
 }
 
@@ -54,61 +54,64 @@ function deploymentFindings(
 }
 
 function idle({ namespace, name }: ObservedController): Finding {
-  const problem = `no Pod of the Deployment ${namespace}/${name} is available, and snapshots wait for one`;
-  const hint = `See why: kubectl describe pods --namespace ${namespace} --selector app.kubernetes.io/name=snapshot-controller`;
+  const problem = `no Pod of the Deployment ${namespace}/${name} is available, so snapshots wait`;
+  const hint = `Find the cause with: kubectl describe pods --namespace ${namespace} --selector app.kubernetes.io/name=snapshot-controller`;
   return { code: "Unavailable", problem, hint, severity: "warning" };
 }
 
 function second({ namespace, name, manager }: ObservedController): Finding {
-  const problem = `the Deployment ${namespace}/${name} of ${manager} is a second snapshot-controller, and two work against each other`;
+  const problem = `the Deployment ${namespace}/${name} of ${manager} is a second snapshot-controller; two controllers conflict`;
   return { code: "Conflict", problem, hint: "Remove one of the two", severity: "warning" };
 }
 
-/** Before v8.2 groups were of the version v1alpha1, which the CRDs of v8.6 have no more; else an old one works beside new CRDs. */
+/**
+ * Before v8.2 group snapshots had the version v1alpha1, which the CRDs of v8.6 no longer have. Otherwise an old
+ * controller works with new CRDs.
+ */
 function older({ namespace, name, manager, image }: ObservedController, groupSnapshots: boolean): Finding[] {
   const [, major = "", minor = ""] = /:v(\d+)\.(\d+)/.exec(image) ?? [];
   const isOld = major !== "" && Number(major) < 8;
   const isBeforeGroups = isOld || (major === "8" && Number(minor) < 2);
   if (!isOld && !(groupSnapshots && isBeforeGroups)) return [];
-  const problem = `the Deployment ${namespace}/${name} of ${manager} runs ${image}, older than the CRDs of v8.6 beside it`;
+  const problem = `the Deployment ${namespace}/${name} of ${manager} runs ${image}, which is older than the CRDs of v8.6`;
   return [
     {
       code: "NeedNotMet",
       problem,
-      hint: "Have that manager bring it to v8",
+      hint: "Upgrade it to v8 with that manager",
       severity: groupSnapshots ? "error" : "warning",
     },
   ];
 }
 
-/** Two would work against each other, and one that was removed a moment ago looks the same. */
+/** Two controllers conflict. A controller that was just removed looks the same. */
 function hidden({ namespace, holder }: { namespace: string; holder: string }): Finding {
-  const problem = `a controller that cannot be seen holds the lease ${namespace}/${controllerLease} (${holder})`;
-  const hint = 'If it was removed just now, repeat in a minute; else set mode to "adopt"';
+  const problem = `a controller without a visible Deployment holds the lease ${namespace}/${controllerLease} (${holder})`;
+  const hint = 'If it was just removed, try again in a minute; otherwise set mode to "adopt"';
   return { code: "AlreadyExists", problem, hint, severity: "error" };
 }
 
 function none(cloud: Cloud): Finding {
   const problem =
-    "no snapshot-controller is seen, by its Deployment or its lease, and without one snapshots wait for ever";
+    "no snapshot-controller is visible (neither a Deployment nor a lease); without one, snapshots wait forever";
   const hint =
     cloud === "generic" || cloud === "eks"
-      ? "Have whoever brought the CRDs of snapshots bring the controller too"
-      : `${installationHints[cloud]}; if it is on, the cloud runs it where nobody sees it`;
+      ? "Install the controller with the manager that installed the snapshot CRDs"
+      : `${installationHints[cloud]}; if it is enabled, the cloud runs it outside the cluster`;
   return { code: "NotFound", problem, hint, severity: "warning" };
 }
 
-/** The names of what a snapshot-controller is installed with: upstream's, which its charts and add-ons have as well. */
+/** The names of a snapshot-controller's objects in upstream's manifests, charts and add-ons. */
 export const controllerNames = {
-  /** Of the Deployment, its account, its Pods and their disruption budget. */
+  /** Deployment, service account, Pods and PodDisruptionBudget. */
   controller: "snapshot-controller",
   clusterRole: "snapshot-controller-runner",
   clusterRoleBinding: "snapshot-controller-role",
-  /** Of the Role for the lease, and its binding. */
+  /** The Role for the lease and its binding. */
   lease: "snapshot-controller-leaderelection",
 } as const;
 
-/** What a stack would make for a controller in a namespace, beside CRDs and classes. */
+/** The objects that a stack creates for a controller, without CRDs and classes. */
 export function controllerObjects(namespace: string): { ref: ResourceRef; namespace?: string; name: string }[] {
   const { controller, clusterRole, clusterRoleBinding, lease } = controllerNames;
   return [

@@ -12,7 +12,7 @@ it.each([
   ["local", node("node.kubernetes.io/instance-type", "ramet-local")],
   ["eks", { drivers: ["ebs.csi.eks.amazonaws.com"] }],
   ["generic", { server: "v1.33.4", drivers: ["ebs.csi.aws.com"] }],
-])("knows %s", (cloud, observed) => {
+])("detects %s", (cloud, observed) => {
   expect(detectCloud({ ...emptyCluster, ...observed })).toMatchObject({ cloud });
 });
 
@@ -22,6 +22,6 @@ it.each<[Cloud, Cloud, string[]]>([
   ["gke", "eks", ["error"]],
   ["generic", "local", ["error"]],
   ["aks", "generic", ["warning"]],
-])("judges cloud %s of a cluster of %s", (requested, cloud, weights) => {
-  expect(cloudFindings(requested, { cloud, evidence: "" }).map(({ severity }) => severity)).toEqual(weights);
+])("compares the requested cloud %s with a cluster of %s", (requested, cloud, severities) => {
+  expect(cloudFindings(requested, { cloud, evidence: "" }).map(({ severity }) => severity)).toEqual(severities);
 });

@@ -46,31 +46,31 @@ import {
 } from "./observed-cluster.ts";
 
 /**
- * Looks, and changes nothing.
- * @param namespace where a controller would be installed; undefined: nowhere
- * @throws RametError when the cluster cannot be reached
+ * Reads the cluster and changes nothing.
+ * @param namespace the namespace of a controller to install. Undefined if none would be installed
+ * @throws RametError if the cluster is unreachable
  */
 export function findStack(env: ClusterEnvironment, namespace: string | undefined): Promise<ObservedCluster> {
   return readCluster(env, async (client, signal) => {
     const unread: string[] = [];
-    const look = new Look(client, signal, unread);
-    // The first one alone, and tried again by the client: an unreachable cluster is told of once.
-    const crds = await look.crds();
+    const reader = new ClusterReader(client, signal, unread);
+    // The first request is sent alone, so that an unreachable cluster is reported once.
+    const crds = await reader.crds();
     const server = await client.version(signal);
     const [controllers, controllerObjects, leases, hasSandboxController, drivers, classes] = await Promise.all([
-      look.controllers(),
-      look.controllerObjects(namespace),
-      look.leases(),
-      look.hasSandboxController(),
-      look.drivers(),
-      look.classes(),
+      reader.controllers(),
+      reader.controllerObjects(namespace),
+      reader.leases(),
+      reader.hasSandboxController(),
+      reader.drivers(),
+      reader.classes(),
     ]);
     const [webhooks, breakingRules, nodes, daemonSets, installed] = await Promise.all([
-      look.webhooks(),
-      look.breakingRules(crds),
-      look.nodes(),
-      look.daemonSets(),
-      look.installed(),
+      reader.webhooks(),
+      reader.breakingRules(crds),
+      reader.nodes(),
+      reader.daemonSets(),
+      reader.installed(),
     ]);
     return {
       server,
@@ -91,7 +91,7 @@ export function findStack(env: ClusterEnvironment, namespace: string | undefined
   });
 }
 
-class Look {
+class ClusterReader {
   readonly #client: KubeClient;
   readonly #signal: AbortSignal;
   readonly #unread: string[];
@@ -108,7 +108,7 @@ class Look {
     return found.filter((crd) => crd !== undefined).map(observeCrd);
   }
 
-  /** By the labels of upstream's manifests before and since v7, and of its charts. */
+  /** Finds controllers by the labels of upstream's charts and of its manifests before and since v7. */
   async controllers(): Promise<ObservedController[]> {
     const selectors = ["app.kubernetes.io/name=snapshot-controller", "app=snapshot-controller"];
     const lists = await Promise.all(
@@ -165,7 +165,7 @@ class Look {
     return found.map(observeWebhook).filter((webhook) => webhook !== undefined);
   }
 
-  /** All are read only where a stack would bring the rules: there may be tens of thousands. */
+  /** Reads all snapshots only if the stack would add the rules: there may be tens of thousands. */
   async breakingRules(crds: readonly ObservedCrd[]): Promise<string[]> {
     const refs = oldSnapshots.filter(({ plural, group }) =>
       crds.some(
@@ -182,7 +182,7 @@ class Look {
     return found.flat();
   }
 
-  /** A few say where the cluster is. */
+  /** A few nodes are enough to detect the cloud. */
   async nodes(): Promise<ObservedNode[]> {
     const page = await this.#page(coreResources.nodes, Named, { limit: 5 });
     return page.map(({ metadata }) => ({ labels: metadata.labels ?? {} }));
@@ -223,7 +223,7 @@ class Look {
     return found === undefined ? [] : (Page.parse(found).items ?? []).map((item) => schema.parse(item));
   }
 
-  /** What the cluster does not serve is not there; what may not be read is noted. */
+  /** Treats resources that are not served as missing, and records those that may not be read. */
   async #tolerant<T>(ref: ResourceRef, read: () => Promise<T>): Promise<T | undefined> {
     try {
       return await read();
@@ -242,5 +242,5 @@ interface Place {
   name: string;
 }
 
-/** It is renewed every 5 s and good for 15; clocks may differ. */
+/** A lease is renewed every 5 s and valid for 15 s. The rest tolerates clock differences. */
 const freshMilliseconds = 60_000;

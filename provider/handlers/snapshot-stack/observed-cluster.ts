@@ -1,42 +1,45 @@
-/** What there is in a cluster of what snapshots of volumes need. */
+/** The objects of a cluster that matter for volume snapshots. */
 export interface ObservedCluster {
-  /** The version of the API server, as it gives it: `v1.33.4-eks-99d6cc0`. */
+  /** The version that the API server reports: `v1.33.4-eks-99d6cc0`. */
   server: string;
   /** The CRDs of external-snapshotter, and those of sandboxes and their checkpoints. */
   crds: ObservedCrd[];
   controllers: ObservedController[];
-  /** Of what a stack would install a controller with, what is there. */
+  /** Existing objects with the names that a stack would use for its controller. */
   controllerObjects: ObservedObject[];
-  /** Leases that a controller has renewed a moment ago: also one whose Deployment cannot be seen has one. */
+  /** Leases that a controller renewed recently. A controller whose Deployment is not visible has one too. */
   leases: ObservedLease[];
-  /** Whether a controller of sandboxes that is not Ramet's shows itself in the same way. */
+  /** Whether another sandbox controller than Ramet's renews its lease. */
   hasSandboxController: boolean;
   /** The names of the CSI drivers. */
   drivers: string[];
   classes: ObservedClass[];
-  /** Webhooks that judge snapshots. */
+  /** Webhooks that validate snapshots. */
   webhooks: ObservedWebhook[];
-  /** Where CRDs of a stack have no rules yet: what there is that those of v8 refuse, as `kind/name` or `kind/namespace/name`. */
+  /**
+   * Existing objects that violate the validation rules of v8, if the stack's CRDs have no rules yet: `kind/name` or
+   * `kind/namespace/name`.
+   */
   breakingRules: string[];
   nodes: ObservedNode[];
-  /** Of those of EKS' add-ons that are DaemonSets, which are there. */
+  /** Existing DaemonSets of EKS add-ons. */
   daemonSets: string[];
-  /** What a snapshot stack has had a cloud install into this cluster, and which resource of which stack that was. */
+  /** The add-ons that a snapshot stack installed into this cluster, and the stack's resource. */
   installed: Installed | undefined;
-  /** What could not be read for want of rights. */
+  /** Resources (plural names) that could not be read because of missing permissions. */
   unread: string[];
 }
 
 export interface ObservedCrd {
   name: string;
-  /** The versions that are served. */
+  /** The served versions. */
   served: string[];
   /** The versions in which objects may still be stored. */
   stored: string[];
   hasConversionWebhook: boolean;
-  /** Whether its schema has rules beside types, as those of snapshots and their contents since v8. */
+  /** Whether the schema has validation rules, as the CRDs of snapshots and contents have since v8. */
   hasRules: boolean;
-  /** Whether it is as this version of Ramet brings it. */
+  /** Whether this version of Ramet installs the same CRD. */
   isRamets: boolean;
   manager: string;
   declaredBy: string | undefined;
@@ -63,7 +66,7 @@ export interface ObservedObject {
 
 export interface ObservedWebhook {
   name: string;
-  /** Whether it is external-snapshotter's own, which there is none of since v8.2. */
+  /** Whether it belongs to external-snapshotter, which has no webhook since v8.2. */
   isUpstreams: boolean;
 }
 
@@ -117,16 +120,16 @@ export const crdNames = {
   sandboxes: ["sandboxes.agents.kruise.io", "checkpoints.agents.kruise.io"],
 };
 
-/** Of the ConfigMap in which a stack says what it has had a cloud install: add-ons of a cloud cannot be annotated. */
+/** The ConfigMap in which a stack records the add-ons that it installed, because add-ons cannot be annotated. */
 export const installedMap = { namespace: "kube-system", name: "ramet-snapshot-stack", key: "addons" };
 
-/** The DaemonSet by which Pods of EKS get the roles that are associated with their service accounts. */
+/** The DaemonSet that gives Pods on EKS the roles of their service accounts. */
 export const podIdentityAgent = "eks-pod-identity-agent";
 
-/** The name of the Lease by which one of several controllers works (external-snapshotter, cmd/snapshot-controller). */
+/** The Lease for leader election of snapshot controllers (external-snapshotter, cmd/snapshot-controller). */
 export const controllerLease = "snapshot-controller-leader";
 
-/** The names of the Leases by which OpenKruise Agents' controller and manager work, which are ACS' (its config and cmd folders). */
+/** The Leases of the OpenKruise Agents controller and manager, which ACS runs (directories config and cmd there). */
 export const sandboxLeases = ["f57b9a68.kruise.io", "sandbox-manager-primary"];
 
 export const defaultClassAnnotation = "snapshot.storage.kubernetes.io/is-default-class";

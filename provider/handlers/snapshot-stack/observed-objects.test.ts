@@ -13,7 +13,7 @@ it.each([
   ["kubectl", { managedFields: [{ manager: "kubectl-client-side-apply" }] }],
   ["another Pulumi program", { managedFields: [{ manager: "pulumi-kubernetes-1a2b" }] }],
   ["snapshot-operator", { managedFields: [{ manager: "snapshot-operator" }] }],
-  ["somebody who left no name", {}],
-])("finds %s", (manager, metadata) => {
+  ["an unknown manager", {}],
+])("detects %s", (manager, metadata) => {
   expect(managerOf({ name, ...metadata })).toBe(manager);
 });

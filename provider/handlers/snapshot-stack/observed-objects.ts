@@ -5,7 +5,7 @@ import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { ownerAnnotation } from "../owner.ts";
 import type { ObservedController, ObservedCrd, ObservedWebhook } from "./observed-cluster.ts";
 
-/** The metadata by which tools say that an object is theirs. */
+/** The metadata with which tools mark their objects. */
 const ManagedMetadata = z.looseObject({
   name: z.string(),
   namespace: z.string().optional(),
@@ -17,18 +17,18 @@ const ManagedMetadata = z.looseObject({
 });
 type ManagedMetadata = z.infer<typeof ManagedMetadata>;
 
-/** Who looks after an object, in words: what the tools themselves leave on it, else the field manager that wrote it. */
+/** Describes the manager of an object: from the marks of known tools, else from the field managers. */
 export function managerOf({ labels = {}, annotations = {}, managedFields = [] }: ManagedMetadata): string {
   const marked = byMark(labels, annotations);
   if (marked !== undefined) return marked;
   const writer = managedFields.find(({ manager, subresource }) => subresource === undefined && manager !== undefined);
-  return writer?.manager === undefined ? "somebody who left no name" : byFieldManager(writer.manager);
+  return writer?.manager === undefined ? "an unknown manager" : byFieldManager(writer.manager);
 }
 
 function byMark(labels: Record<string, string>, annotations: Record<string, string>): string | undefined {
-  const found = marks.flatMap(({ from, key, says }) => {
+  const found = marks.flatMap(({ from, key, describe }) => {
     const value = (from === "label" ? labels : annotations)[key];
-    return value === undefined ? [] : [says(value, annotations)];
+    return value === undefined ? [] : [describe(value, annotations)];
   });
   return found[0];
 }
@@ -36,21 +36,25 @@ function byMark(labels: Record<string, string>, annotations: Record<string, stri
 interface Mark {
   from: "label" | "annotation";
   key: string;
-  says: (value: string, annotations: Record<string, string>) => string;
+  describe: (value: string, annotations: Record<string, string>) => string;
 }
 
 const marks: readonly Mark[] = [
-  { from: "annotation", key: ownerAnnotation, says: (owner) => `the Pulumi resource ${owner}` },
-  { from: "annotation", key: "argocd.argoproj.io/tracking-id", says: (id) => `Argo CD (${id.split(":")[0] ?? id})` },
-  { from: "label", key: "kustomize.toolkit.fluxcd.io/name", says: (name) => `Flux (Kustomization ${name})` },
-  { from: "label", key: "helm.toolkit.fluxcd.io/name", says: (name) => `Flux (HelmRelease ${name})` },
+  { from: "annotation", key: ownerAnnotation, describe: (owner) => `the Pulumi resource ${owner}` },
+  {
+    from: "annotation",
+    key: "argocd.argoproj.io/tracking-id",
+    describe: (id) => `Argo CD (${id.split(":")[0] ?? id})`,
+  },
+  { from: "label", key: "kustomize.toolkit.fluxcd.io/name", describe: (name) => `Flux (Kustomization ${name})` },
+  { from: "label", key: "helm.toolkit.fluxcd.io/name", describe: (name) => `Flux (HelmRelease ${name})` },
   {
     from: "annotation",
     key: "meta.helm.sh/release-name",
-    says: (name, all) => `the Helm release ${all["meta.helm.sh/release-namespace"] ?? "default"}/${name}`,
+    describe: (name, all) => `the Helm release ${all["meta.helm.sh/release-namespace"] ?? "default"}/${name}`,
   },
-  { from: "label", key: "olm.managed", says: () => "the Operator Lifecycle Manager" },
-  { from: "label", key: "addonmanager.kubernetes.io/mode", says: () => "the cluster's add-on manager" },
+  { from: "label", key: "olm.managed", describe: () => "the Operator Lifecycle Manager" },
+  { from: "label", key: "addonmanager.kubernetes.io/mode", describe: () => "the cluster's add-on manager" },
 ];
 
 function byFieldManager(manager: string): string {
@@ -71,7 +75,7 @@ export function observeCrd({ metadata, spec, status }: Crd): ObservedCrd {
   };
 }
 
-/** Its fields are OpenKruise Agents', and more. */
+/** Ramet's CRDs have the fields of OpenKruise Agents and more. */
 function isRamets({ metadata, spec }: Pick<Crd, "metadata" | "spec">): boolean {
   const own = renderCrds().find((crd) => crd.metadata.name === metadata.name);
   return own !== undefined && covers(spec, own.spec);
@@ -91,7 +95,7 @@ export function observeController({ metadata, spec, status }: Deployment): Obser
   };
 }
 
-/** Undefined: it judges no snapshots. */
+/** Undefined if it does not validate snapshots. */
 export function observeWebhook({ metadata: { name }, webhooks = [] }: Webhooks): ObservedWebhook | undefined {
   const matching = webhooks.filter(({ rules = [] }) =>
     rules.some(({ apiGroups }) => apiGroups.some((group) => group.endsWith("snapshot.storage.k8s.io"))),
@@ -101,7 +105,7 @@ export function observeWebhook({ metadata: { name }, webhooks = [] }: Webhooks):
   return { name, isUpstreams: [name, ...services].some((each) => upstreamsWebhook.test(each)) };
 }
 
-/** In upstream's manifests and its charts: of the configuration, and of the service behind it. */
+/** Names of the configuration and its service in upstream's manifests and charts. */
 const upstreamsWebhook = /^validation-webhook\.snapshot\.storage\.k8s\.io$|snapshot-validation-(service|webhook)/;
 
 export function managementOf(metadata: ManagedMetadata): { manager: string; declaredBy: string | undefined } {

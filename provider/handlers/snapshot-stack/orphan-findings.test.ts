@@ -5,7 +5,7 @@ const snapshot = (spec: object) => ({ kind: "VolumeSnapshot", spec });
 const content = (spec: object) => ({ kind: "VolumeSnapshotContent", spec });
 const volumeSnapshotRef = { name: "a", namespace: "b" };
 
-it("knows which snapshots the rules since v8 refuse", () => {
+it("detects snapshots that violate the rules of v8", () => {
   expect(breaksRules(snapshot({ source: { persistentVolumeClaimName: "data" } }))).toBe(false);
   expect(breaksRules(snapshot({ source: { volumeSnapshotContentName: "x" }, volumeSnapshotClassName: "c" }))).toBe(
     false,
@@ -18,7 +18,7 @@ it("knows which snapshots the rules since v8 refuse", () => {
   );
 });
 
-it("knows which contents they refuse", () => {
+it("detects contents that violate the rules of v8", () => {
   expect(breaksRules(content({ source: { volumeHandle: "v" }, volumeSnapshotRef }))).toBe(false);
   expect(breaksRules(content({ source: { volumeHandle: "v", snapshotHandle: "s" }, volumeSnapshotRef }))).toBe(true);
   expect(breaksRules(content({ source: { volumeHandle: "v" }, volumeSnapshotRef: { name: "a" } }))).toBe(true);

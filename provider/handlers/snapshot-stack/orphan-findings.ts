@@ -3,8 +3,8 @@ import type { Finding } from "./finding.ts";
 import type { ObservedObject } from "./observed-cluster.ts";
 
 /**
- * What another has left of a controller that is no more: Pulumi's Kubernetes provider refuses to make an object that is there, and the
- * first of them would end the update.
+ * Reports objects of a removed controller. Pulumi's Kubernetes provider fails to create an object that exists, which
+ * would abort the update.
  */
 export function orphanFindings(
   { owners }: { owners: readonly string[] },
@@ -14,11 +14,11 @@ export function orphanFindings(
   const others = objects.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
   if (!plan.controller || others.length === 0) return [];
   const managers = [...new Set(others.map(({ manager }) => manager))].join(" and ");
-  const problem = `what a controller is installed with is there already and belongs to ${managers}: ${others.map(asText).join(", ")}`;
-  return [{ code: "AlreadyExists", problem, hint: `Remove it first: ${removal(others)}`, severity: "error" }];
+  const problem = `objects of a snapshot-controller already exist and belong to ${managers}: ${others.map(asText).join(", ")}`;
+  return [{ code: "AlreadyExists", problem, hint: `Delete them first: ${removal(others)}`, severity: "error" }];
 }
 
-/** The command that removes them all. */
+/** The command that deletes all objects. */
 export function removal(objects: readonly ObservedObject[]): string {
   const namespace = objects.find((one) => one.namespace !== undefined)?.namespace;
   return [
@@ -33,8 +33,8 @@ function asText({ kind, name }: ObservedObject): string {
 }
 
 /**
- * Whether a VolumeSnapshot or a VolumeSnapshotContent is such as the rules in external-snapshotter's CRDs since v8 refuse: what is there
- * already then stays, and can be changed no more.
+ * Whether a VolumeSnapshot or VolumeSnapshotContent violates the validation rules of external-snapshotter's CRDs since
+ * v8. Existing objects that do stay, but cannot be changed.
  */
 export function breaksRules(object: unknown): boolean {
   const { kind, spec } = Old.parse(object);
@@ -49,7 +49,7 @@ export function breaksRules(object: unknown): boolean {
   );
 }
 
-/** The rules ask whether a field is there, whatever it holds. */
+/** The rules check whether a field is set, not its value. */
 function isThere(field: string | undefined): boolean {
   return field !== undefined;
 }

@@ -22,27 +22,27 @@ const request: StackRequest = {
 };
 const empty: ObservedCluster = { ...emptyCluster, server: "v1.36.3" };
 
-it("declares what is not there and what it has declared, and nothing else", () => {
+it("declares missing parts and its own parts, and nothing else", () => {
   const all = { crds: true, controller: true, addons: [], findings: [] };
   expect(planStack(request, empty)).toMatchObject({ ...all, groupCrds: false });
   expect(planStack({ ...request, groupSnapshots: true }, empty)).toMatchObject({ ...all, groupCrds: true });
   expect(planStack(request, { ...empty, crds: crds(crdNames.core, { declaredBy: "me" }) })).toMatchObject(all);
   const others = crds(crdNames.core, { manager: "kubectl" });
   expect(planStack(request, { ...empty, crds: others })).toMatchObject({ crds: false, controller: true, findings: [] });
-  // Of three that belong together one alone is not declared.
+  // CRDs that belong together are declared together or not at all.
   const part = planStack(request, { ...empty, crds: others.slice(0, 1) });
   expect(part).toMatchObject({ crds: false, findings: [{ severity: "error" }] });
   expect(part.findings[0]?.problem).toBe(
-    "kubectl has brought volumesnapshotclasses.snapshot.storage.k8s.io and not " +
+    "kubectl installed volumesnapshotclasses.snapshot.storage.k8s.io without " +
       "volumesnapshotcontents.snapshot.storage.k8s.io, volumesnapshots.snapshot.storage.k8s.io, which belong together",
   );
   const onGke = planStack({ ...request, cloud: "gke" }, { ...empty, server: "v1.33.4-gke.1", crds: others.slice(1) });
   expect(onGke.findings.filter(({ severity }) => severity === "error")).toMatchObject([
-    { problem: expect.stringMatching(/and not volumesnapshotclasses/) as string },
+    { problem: expect.stringMatching(/without volumesnapshotclasses/) as string },
   ]);
 });
 
-it("goes on with what it has declared under an earlier name, and leaves nothing to that", () => {
+it("keeps what it declared under an earlier name", () => {
   const crdsOf = (declaredBy: string) => crds(crdNames.core, { declaredBy });
   const running = (declaredBy: string) => ({
     ...empty,
@@ -54,7 +54,7 @@ it("goes on with what it has declared under an earlier name, and leaves nothing 
   expect(findings).toMatchObject([
     {
       problem:
-        "A snapshot-controller is there and belongs to the Pulumi resource you (Deployment kube-system/snapshot-controller)",
+        "A snapshot-controller exists and belongs to the Pulumi resource you (Deployment kube-system/snapshot-controller)",
       hint: expect.stringMatching(/aliases.*kubectl annotate --overwrite deployment snapshot-controller/) as string,
       severity: "error",
     },
@@ -67,7 +67,7 @@ it("goes on with what it has declared under an earlier name, and leaves nothing 
   expect(hows(refused)).toMatch(/kubectl annotate --overwrite configmap ramet-snapshot-stack --namespace kube-system/);
 });
 
-it("keeps its controller when a second one comes, and tells of that", () => {
+it("keeps its controller and warns about a second one", () => {
   const controllers = [
     controller({ declaredBy: "me" }),
     controller({ name: "csi-snapshot-controller", manager: "kubectl" }),
@@ -79,7 +79,7 @@ it("keeps its controller when a second one comes, and tells of that", () => {
   );
 });
 
-it("says what has to go before a controller of others can be declared", () => {
+it("lists the objects to delete before a controller of another manager can be declared", () => {
   const kubectl = { manager: "kubectl", declaredBy: undefined };
   const account = { kind: "ServiceAccount", namespace: "kube-system", name: "snapshot-controller", ...kubectl };
   const observed = { ...empty, controllers: [controller(kubectl)], controllerObjects: [account] };
@@ -90,41 +90,41 @@ it("says what has to go before a controller of others can be declared", () => {
   );
 });
 
-it("adopts only what is there", () => {
+it("adopts only existing parts", () => {
   const { findings } = planStack({ ...request, mode: "adopt" }, empty);
   expect(findings.map(({ problem }) => problem)).toEqual([
-    "The set of CRDs of volume snapshots is not there",
-    "A snapshot-controller is not there",
+    "The set of CRDs of volume snapshots does not exist",
+    "A snapshot-controller does not exist",
   ]);
 });
 
-it("says all that is in the way at once", () => {
+it("reports all errors together", () => {
   const { findings } = planStack({ ...request, cloud: "gke" }, { ...empty, server: "v1.33.4-eks-1" });
   expect(() => {
     throwOnErrors("gke", findings);
   }).toThrow(
-    /is one of eks: its API server is v1\.33\.4-eks-1.*Besides: The set of CRDs of volume snapshots is not there/,
+    /belongs to eks \(its API server is v1\.33\.4-eks-1\).*Also: The set of CRDs of volume snapshots does not exist/,
   );
 });
 
-it("makes no second controller beside one that it cannot see, and says when there is none", () => {
+it("creates no second controller next to one without a visible Deployment, and warns if there is none", () => {
   const leases = [{ namespace: "kube-system", holder: "pod-1" }];
   expect(hows(planStack(request, { ...empty, leases }).findings)).toMatch(
-    /repeat in a minute; else set mode to "adopt"/,
+    /try again in a minute; otherwise set mode to "adopt"/,
   );
   const there = { ...empty, leases, crds: crds(crdNames.core, { manager: "kubectl" }) };
   expect(planStack({ ...request, mode: "adopt" }, there)).toMatchObject({ controller: false, findings: [] });
   const addons = [{ addon: "snapshot-controller" }];
   const without = { ...there, leases: [], server: "v1.33.4-eks-1" };
   const { findings } = planStack({ ...request, cloud: "eks", addons }, without);
-  expect(findings).toMatchObject([{ problem: expect.stringMatching(/^no snapshot-controller is seen/) as string }]);
+  expect(findings).toMatchObject([{ problem: expect.stringMatching(/^no snapshot-controller is visible/) as string }]);
 });
 
-it("names how each managed cloud is had to bring what is missing", () => {
+it("explains how to enable missing parts in each managed cloud", () => {
   const hows = (["gke", "aks", "acs"] as const).map((cloud) => planStack({ ...request, cloud }, empty).findings);
   expect(hows.map((findings) => findings.find(({ severity }) => severity === "error")?.hint)).toEqual([
-    expect.stringMatching(/^Turn on .* gcloud container clusters update/),
-    expect.stringMatching(/^Turn on .* az aks update .* --enable-snapshot-controller/),
+    expect.stringMatching(/^Enable .* gcloud container clusters update/),
+    expect.stringMatching(/^Enable .* az aks update .* --enable-snapshot-controller/),
     expect.stringMatching(/^Install the disk plugin/),
   ]);
   expect(planStack({ ...request, cloud: "local" }, empty)).toMatchObject({
@@ -134,7 +134,7 @@ it("names how each managed cloud is had to bring what is missing", () => {
   });
 });
 
-it("verifies driver and controller of a managed cluster, also for a stack without classes", () => {
+it("checks driver and controller of a managed cluster, also for a stack without classes", () => {
   const gke: StackRequest = { ...request, cloud: "gke" };
   const there = {
     ...empty,
@@ -142,38 +142,38 @@ it("verifies driver and controller of a managed cluster, also for a stack withou
     crds: crds(crdNames.core, { manager: "the cluster's add-on manager" }),
   };
   expect(planStack(gke, there).findings).toMatchObject([
-    { problem: "the driver pd.csi.storage.gke.io is not there", hint: expect.stringMatching(/^Turn on/) as string },
-    { problem: expect.stringMatching(/^no snapshot-controller is seen/) as string, severity: "warning" },
+    { problem: "the driver pd.csi.storage.gke.io is not installed", hint: expect.stringMatching(/^Enable/) as string },
+    { problem: expect.stringMatching(/^no snapshot-controller is visible/) as string, severity: "warning" },
   ]);
   const leases = [{ namespace: "kube-system", holder: "pod-1" }];
   expect(planStack(gke, { ...there, leases, drivers: ["pd.csi.storage.gke.io"] }).findings).toEqual([]);
 });
 
-it("does not take Ramet's own CRDs for those of ACS", () => {
+it("does not mistake Ramet's own CRDs for those of ACS", () => {
   const acs: StackRequest = { ...request, cloud: "acs" };
   const core = crds(crdNames.core, { manager: "kubectl" });
   const own = crds(crdNames.sandboxes, { isRamets: true });
   const there = { ...empty, server: "v1.33.4-aliyun.1", drivers: ["diskplugin.csi.alibabacloud.com"] };
   const cluster = { ...there, leases: [{ namespace: "kube-system", holder: "pod-1" }], crds: [...core, ...own] };
   expect(planStack(acs, cluster).findings).toMatchObject([
-    { problem: expect.stringMatching(/Sandbox and Checkpoint .* of ACS is not there/) as string, severity: "error" },
+    { problem: expect.stringMatching(/Sandbox and Checkpoint .* of ACS does not exist/) as string, severity: "error" },
   ]);
   expect(planStack(acs, { ...cluster, hasSandboxController: true }).findings).toEqual([]);
   const theirs = { ...cluster, crds: [...core, ...crds(crdNames.sandboxes, {})] };
   expect(planStack(acs, theirs).findings).toMatchObject([
-    { problem: expect.stringMatching(/^no controller of sandboxes is seen/) as string, severity: "warning" },
+    { problem: expect.stringMatching(/^no sandbox controller renews its lease/) as string, severity: "warning" },
   ]);
 });
 
-it("says on EKS that there are no snapshots of groups", () => {
+it("rejects group snapshots on EKS", () => {
   const eks = { ...request, cloud: "eks", groupSnapshots: true } as const;
   const { findings } = planStack(eks, { ...empty, server: "v1.33.4-eks-1" });
   expect(findings).toMatchObject([
-    { hint: expect.stringMatching(/^Leave groupSnapshots out/) as string, severity: "error" },
+    { hint: expect.stringMatching(/^Remove groupSnapshots/) as string, severity: "error" },
   ]);
 });
 
-it("has EKS install the add-ons that nobody else has, and goes on to", () => {
+it("declares the EKS add-ons that no other manager installed, and keeps declaring them", () => {
   const addons = [
     { addon: "snapshot-controller" },
     { addon: "eks-pod-identity-agent", daemonSet: "eks-pod-identity-agent" },
@@ -197,28 +197,30 @@ it("has EKS install the add-ons that nobody else has, and goes on to", () => {
   const others = { ...after, installed: { declaredBy: "you", addons: names } };
   const refused = planStack({ ...eks, mode: "install" }, others).findings;
   expect(refused.map(({ problem }) => problem)).toEqual([
-    "What the add-on snapshot-controller brings is there and belongs to an EKS add-on",
-    "What the add-on eks-pod-identity-agent brings is there and belongs to you",
-    "What the add-on aws-ebs-csi-driver brings is there and belongs to you",
+    "The content of the add-on snapshot-controller exists and belongs to an EKS add-on",
+    "The content of the add-on eks-pod-identity-agent exists and belongs to you",
+    "The content of the add-on aws-ebs-csi-driver exists and belongs to you",
   ]);
 });
 
-it("refuses what would break on the way from an older version, and says how to go on", () => {
+it("rejects upgrades that would break, and explains how to fix them", () => {
   const ours = { declaredBy: "me" };
   const group = crds(crdNames.group, { ...ours, stored: ["v1alpha1", "v1beta1"] });
   const old = planStack({ ...request, groupSnapshots: true }, { ...empty, crds: group }).findings;
   expect(old).toHaveLength(3);
-  expect(old[0]?.problem).toMatch(/may be stored as v1alpha1, which v8.6 does not have/);
+  expect(old[0]?.problem).toMatch(/may be stored as v1alpha1, which v8.6 no longer has/);
   const converting = crds(crdNames.core, { ...ours, hasConversionWebhook: true });
   expect(hows(planStack(request, { ...empty, crds: converting }).findings)).toMatch(
     /kubectl patch crd .* --type merge -p/,
   );
   expect(hows(planStack(request, { ...empty, server: "v1.24.17" }).findings)).toMatch(/newer version/);
   const unserved = crds(crdNames.core, { manager: "kubectl", served: ["v1beta1"] });
-  expect(hows(planStack(request, { ...empty, crds: unserved }).findings)).toMatch(/Have that manager bring it/);
+  expect(hows(planStack(request, { ...empty, crds: unserved }).findings)).toMatch(
+    /Upgrade it to a newer version with that manager/,
+  );
 });
 
-it("refuses upstream's webhook, and only tells of another's", () => {
+it("rejects upstream's webhook, and warns about another webhook", () => {
   const webhooks = [
     { name: "validation-webhook.snapshot.storage.k8s.io", isUpstreams: true },
     { name: "kyverno", isUpstreams: false },
@@ -227,7 +229,7 @@ it("refuses upstream's webhook, and only tells of another's", () => {
   expect(findings.map(({ severity }) => severity)).toEqual(["error", "warning"]);
 });
 
-it("says what the rules of v8 would break, and what its controller does otherwise", () => {
+it("reports objects that violate the rules of v8, and the changed default of its controller", () => {
   const old = crds(crdNames.core, { declaredBy: "me", hasRules: false });
   expect(planStack(request, { ...empty, crds: old }).findings).toMatchObject([
     { hint: expect.stringMatching(/allow-volume-mode-change=true/) as string, severity: "warning" },
@@ -239,7 +241,7 @@ it("says what the rules of v8 would break, and what its controller does otherwis
   ]);
 });
 
-it("tells of an older controller beside its CRDs, and refuses it and older CRDs for groups", () => {
+it("warns about an older controller, and rejects it and older CRDs for group snapshots", () => {
   const v6 = controller({ manager: "kubectl", image: "snapshot-controller:v6.3.3" });
   const observed = { ...empty, controllers: [v6] };
   expect(planStack(request, observed)).toMatchObject({
@@ -255,12 +257,12 @@ it("tells of an older controller beside its CRDs, and refuses it and older CRDs 
   const { findings } = planStack(groups, { ...empty, crds: alpha });
   expect(findings).toHaveLength(3);
   expect(findings[0]).toMatchObject({
-    problem: expect.stringMatching(/of kubectl serves v1alpha1, and snapshots are taken as v1 or v1beta2/) as string,
+    problem: expect.stringMatching(/of kubectl serves v1alpha1, but v1 or v1beta2 is required/) as string,
     severity: "error",
   });
 });
 
-it("tells what it could not read", () => {
+it("warns about resources that it could not read", () => {
   const { findings } = planStack(request, { ...empty, unread: ["nodes"] });
   expect(findings).toMatchObject([{ code: "Forbidden", severity: "warning" }]);
 });

@@ -8,7 +8,7 @@ import { driverFindings, managedDriver, type Part, partsOf } from "./stack-parts
 import { bringsController, type SnapshotClassRequest, type StackRequest } from "./stack-request.ts";
 import { upgradeFindings } from "./upgrade-findings.ts";
 
-/** What a program declares, of what it found. */
+/** What a program declares, and the findings. */
 export interface StackPlan {
   crds: boolean;
   groupCrds: boolean;
@@ -18,7 +18,7 @@ export interface StackPlan {
 }
 
 /**
- * What is declared, and what is in the way: a pure function. Of what another looks after, nothing is declared.
+ * Plans what to declare and reports conflicts: a pure function. Parts with another manager are not declared.
  */
 export function planStack(request: StackRequest, observed: ObservedCluster): StackPlan {
   const parts = partsOf(request, observed);
@@ -48,20 +48,20 @@ export function planStack(request: StackRequest, observed: ObservedCluster): Sta
 }
 
 function choose({ mode, owners }: StackRequest, part: Part): { declare: boolean; findings: Finding[] } {
-  const { problem, isThere, isOurs, manager, marked, isOffered, hint, handoverSteps } = part;
+  const { title, isThere, isOurs, manager, marked, isOffered, hint, handoverSteps } = part;
   if (isThere && !isOurs) {
     const mayBeOurs = mode === "auto" && marked !== undefined;
     if (!isOffered || (mode !== "install" && !mayBeOurs)) return { declare: false, findings: [] };
     const toDo =
       marked === undefined
-        ? `Set mode to "auto" to leave it there, or ${handoverSteps}`
+        ? `Set mode to "auto" to keep it, or ${handoverSteps}`
         : ownerConflictHint(owners[0], marked);
-    return refused({ code: "AlreadyExists", problem: `${problem} is there and belongs to ${manager}`, hint: toDo });
+    return refused({ code: "AlreadyExists", problem: `${title} exists and belongs to ${manager}`, hint: toDo });
   }
   if (isOffered && (isOurs || mode !== "adopt")) return { declare: true, findings: [] };
   return isThere
     ? { declare: false, findings: [] }
-    : refused({ code: "NotFound", problem: `${problem} is not there`, hint });
+    : refused({ code: "NotFound", problem: `${title} does not exist`, hint });
 }
 
 function refused(finding: Omit<Finding, "severity">): { declare: false; findings: Finding[] } {
@@ -69,18 +69,23 @@ function refused(finding: Omit<Finding, "severity">): { declare: false; findings
 }
 
 function unreadFinding(plural: string): Finding {
-  const problem = `${plural} could not be read, so what they would show is not known`;
-  return { code: "Forbidden", problem, hint: `Grant "list" on ${plural} to whoever runs pulumi`, severity: "warning" };
+  const problem = `reading ${plural} is forbidden, so their state is unknown`;
+  return {
+    code: "Forbidden",
+    problem,
+    hint: `Grant "list" on ${plural} to the user that runs pulumi`,
+    severity: "warning",
+  };
 }
 
-/** Whether CRDs that another looks after are all there, and in a version by which snapshots can be taken. */
+/** Checks that the CRDs of another manager are complete and serve a version with which snapshots can be taken. */
 function crdFindings(
   request: StackRequest,
   plan: { crds: boolean; groupCrds: boolean; controller: boolean; addons: readonly string[] },
   { crds }: Pick<ObservedCluster, "crds">,
 ): Finding[] {
-  const brought = request.addons.some((each) => bringsController(each) && plan.addons.includes(each.addon));
-  if (request.cloud === "local" || brought) return [];
+  const installed = request.addons.some((each) => bringsController(each) && plan.addons.includes(each.addon));
+  if (request.cloud === "local" || installed) return [];
   const sets = [
     ...(plan.crds ? [] : [coreSet]),
     ...(plan.groupCrds || !request.groupSnapshots
@@ -93,40 +98,40 @@ function crdFindings(
   });
 }
 
-/** Versions of which one has to be served. */
+/** CRDs that belong together, and the versions of which one must be served. */
 interface CrdSet {
   names: readonly string[];
   versions: readonly string[];
   severity: Finding["severity"];
 }
 
-/** Until v4 external-snapshotter had v1beta1 alone. */
+/** Until v4 external-snapshotter had only v1beta1. */
 const coreSet: CrdSet = { names: crdNames.core, versions: ["v1"], severity: "error" };
-/** What there was before v8.4 is of another shape. */
+/** Versions before v8.4 have another schema. */
 const groupSet = { names: crdNames.group, versions: ["v1", "v1beta2"] };
 
-/** They belong together: a controller that finds one of them only does not start. */
+/** A controller does not start unless all CRDs exist. */
 function partFindings(names: readonly string[], found: readonly ObservedCrd[]): Finding[] {
   const missing = names.filter((name) => !found.some((crd) => crd.name === name));
   if (found.length === 0 || missing.length === 0) return [];
   const managers = [...new Set(found.map(({ manager }) => manager))].join(" and ");
-  const problem = `${managers} has brought ${found.map(({ name }) => name).join(", ")} and not ${missing.join(", ")}, which belong together`;
-  return [{ code: "NeedNotMet", problem, hint: "Have that manager bring them all", severity: "error" }];
+  const problem = `${managers} installed ${found.map(({ name }) => name).join(", ")} without ${missing.join(", ")}, which belong together`;
+  return [{ code: "NeedNotMet", problem, hint: "Install all of them with that manager", severity: "error" }];
 }
 
 function servedFindings({ versions, severity }: CrdSet, { name, served, manager }: ObservedCrd): Finding[] {
   if (versions.some((version) => served.includes(version))) return [];
-  const problem = `the CRD ${name} of ${manager} serves ${served.join(", ") || "nothing"}, and snapshots are taken as ${versions.join(" or ")}`;
-  return [{ code: "NeedNotMet", problem, hint: "Have that manager bring it to a newer version", severity }];
+  const problem = `the CRD ${name} of ${manager} serves ${served.join(", ") || "no version"}, but ${versions.join(" or ")} is required`;
+  return [{ code: "NeedNotMet", problem, hint: "Upgrade it to a newer version with that manager", severity }];
 }
 
 type Wish = Pick<StackRequest, "cloud" | "owners" | "classes" | "addons" | "driversMayCome">;
 
-/** What is in the way of the classes that are wished, and of those that are there. */
+/** Reports conflicts of requested and existing classes. */
 function classFindings({ cloud, classes, owners, addons, driversMayCome }: Wish, observed: ObservedCluster): Finding[] {
-  const brought = addons.flatMap(({ driver }) => driver ?? []);
+  const installed = addons.flatMap(({ driver }) => driver ?? []);
   const absent = [...new Set(classes.map(({ driver }) => driver))]
-    .filter((driver) => ![...observed.drivers, ...brought].includes(driver))
+    .filter((driver) => ![...observed.drivers, ...installed].includes(driver))
     .filter(() => !observed.unread.includes("csidrivers"));
   const others = observed.classes.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
   return [
@@ -140,19 +145,19 @@ function classFindings({ cloud, classes, owners, addons, driversMayCome }: Wish,
 }
 
 function absentDriver(driver: string, cloud: Cloud, drivers: readonly string[]): Omit<Finding, "severity"> {
-  const known = drivers.length === 0 ? "no CSI driver at all" : drivers.join(", ");
-  const problem = `a class is for the driver ${driver}, which is not there; there is ${known}`;
+  const known = drivers.length === 0 ? "none" : drivers.join(", ");
+  const problem = `a class uses the driver ${driver}, which is not installed; installed drivers: ${known}`;
   const managed = managedDriver(cloud);
-  const hint = managed?.name === driver ? managed.hint : "Install the driver first, or leave the class out";
+  const hint = managed?.name === driver ? managed.hint : "Install the driver first, or remove the class";
   return { code: "NotFound", problem, hint };
 }
 
 function takenName({ name, manager }: ObservedClass): Finding {
-  const problem = `the VolumeSnapshotClass ${name} is there and belongs to ${manager}`;
-  return { code: "AlreadyExists", problem, hint: "Give the class another name", severity: "error" };
+  const problem = `the VolumeSnapshotClass ${name} exists and belongs to ${manager}`;
+  return { code: "AlreadyExists", problem, hint: "Use another name for the class", severity: "error" };
 }
 
-/** With two defaults for one driver, the controller refuses every snapshot that names no class. */
+/** If a driver has two default classes, the controller rejects every snapshot without a class. */
 function defaultFindings(requested: readonly SnapshotClassRequest[], others: readonly ObservedClass[]): Finding[] {
   const drivers = new Set([...requested, ...others].map(({ driver }) => driver));
   return [...drivers].flatMap((driver): Finding[] => {
@@ -160,11 +165,11 @@ function defaultFindings(requested: readonly SnapshotClassRequest[], others: rea
     const there = others.filter((one) => one.driver === driver && one.isDefault).map(({ name }) => name);
     const names = [...there, ...own];
     if (names.length < 2) return [];
-    const problem = `${driver} would have ${names.length} default classes (${names.join(", ")}), and then no snapshot without a class can be taken`;
+    const problem = `${driver} would have ${names.length} default classes (${names.join(", ")}), and snapshots without a class would fail`;
     const hint =
       own.length > 0
-        ? "Let one class alone be the default of a driver"
-        : `Take the annotation snapshot.storage.kubernetes.io/is-default-class from all but one`;
+        ? "Set only one default class for a driver"
+        : `Remove the annotation snapshot.storage.kubernetes.io/is-default-class from all but one`;
     return [{ code: "Conflict", problem, hint, severity: own.length > 0 ? "error" : "warning" }];
   });
 }

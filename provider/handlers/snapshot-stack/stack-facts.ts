@@ -2,27 +2,27 @@ import { detectCloud, type Cloud } from "./detect-cloud.ts";
 import type { Finding } from "./finding.ts";
 import type { ObservedController, ObservedCrd, ObservedCluster } from "./observed-cluster.ts";
 
-/** What a snapshot stack found in the cluster, for people and programs to read. */
+/** The state of volume snapshots in a cluster, as a snapshot stack found it. */
 export interface SnapshotStackFacts {
   /** The version of the API server. */
   server: string;
-  /** What the cluster shows itself to be, and by what. */
+  /** The detected kind of cluster, and the evidence. */
   cloud: { name: Cloud; evidence: string };
-  /** Those CRDs that are there, and who looks after each. */
+  /** The existing CRDs with their managers. */
   crds: { name: string; served: string[]; stored: string[]; manager: string }[];
-  /** The controllers whose Deployments can be seen; a cloud may run one that cannot. */
+  /** The controllers with a visible Deployment. A cloud may run one outside the cluster. */
   controllers: {
     namespacedName: string;
     image: string;
-    /** Feature gates that its arguments name. */
+    /** Feature gates in the controller's arguments. */
     featureGates: Record<string, boolean>;
     isAvailable: boolean;
     manager: string;
   }[];
-  /** The CSI drivers. */
+  /** The names of the CSI drivers. */
   drivers: string[];
   classes: { name: string; driver: string; deletionPolicy: string; isDefault: boolean; manager: string }[];
-  /** What is missing or amiss, each with the sentence that says what to do. */
+  /** Missing or conflicting parts, each with a hint. */
   findings: { problem: string; hint: string }[];
 }
 
@@ -60,7 +60,7 @@ function controllerFacts(observed: ObservedController): SnapshotStackFacts["cont
   };
 }
 
-/** `--feature-gates=A=true,B=false`, as Kubernetes programs take them. */
+/** Parses `--feature-gates=A=true,B=false`. */
 function gatesIn(given: readonly string[]): Record<string, boolean> {
   const prefix = /^--?feature-gates=/;
   const pairs = given

@@ -12,15 +12,15 @@ import {
 import { removal } from "./orphan-findings.ts";
 import type { AddonRequest, StackRequest } from "./stack-request.ts";
 
-/** The driver of block storage that a cloud brings, and how it is turned on. */
+/** The block storage driver that a cloud manages, and how to enable it. */
 const managedDrivers = {
   gke: {
     name: driverNames.pd,
-    hint: "Turn on the Compute Engine persistent disk CSI driver: gcloud container clusters update CLUSTER --update-addons=GcePersistentDiskCsiDriver=ENABLED",
+    hint: "Enable the Compute Engine persistent disk CSI driver: gcloud container clusters update CLUSTER --update-addons=GcePersistentDiskCsiDriver=ENABLED",
   },
   aks: {
     name: driverNames.azureDisk,
-    hint: "Turn on the disk driver: az aks update --name CLUSTER --resource-group GROUP --enable-disk-driver",
+    hint: "Enable the disk driver: az aks update --name CLUSTER --resource-group GROUP --enable-disk-driver",
   },
   acs: {
     name: driverNames.alibabaDisk,
@@ -28,39 +28,39 @@ const managedDrivers = {
   },
 } as const;
 
-/** Undefined of a cloud that brings none by itself. */
+/** Undefined if the cloud does not manage a driver. */
 export function managedDriver(cloud: Cloud): { name: string; hint: string } | undefined {
   return (managedDrivers as Partial<Record<Cloud, { name: string; hint: string }>>)[cloud];
 }
 
-/** Where no class asks for the cloud's driver, it is said that it is off; where one does, that is refused. */
+/** Warns if the cloud's driver is missing and no class uses it. A class that uses it causes an error elsewhere. */
 export function driverFindings({ cloud, classes }: StackRequest, { drivers, unread }: ObservedCluster): Finding[] {
   const managed = managedDriver(cloud);
   if (managed === undefined || drivers.includes(managed.name) || unread.includes("csidrivers")) return [];
   if (classes.some(({ driver }) => driver === managed.name)) return [];
-  const problem = `the driver ${managed.name} is not there`;
+  const problem = `the driver ${managed.name} is not installed`;
   return [{ code: "NotFound", problem, hint: managed.hint, severity: "warning" }];
 }
 
-/** One thing that snapshots need, of which there is one in a cluster. */
+/** A part that snapshots need and that exists once in a cluster. */
 export interface Part {
   name: "crds" | "groupCrds" | "controller" | "addon" | "managed";
-  problem: string;
+  title: string;
   isThere: boolean;
   isOurs: boolean;
   manager: string;
-  /** Where another resource of a program declares it, and it would go with that: the object that says so, as `kubectl` is told of it. */
+  /** If another resource of a program declares it: arguments for `kubectl` that name the annotated object. */
   marked?: string | undefined;
-  /** Whether this package can declare it. */
+  /** Whether this package can declare the part. */
   isOffered: boolean;
   addon?: string;
-  /** What has to be done before a program can declare what is another's: the rest of a sentence. */
+  /** What to do before a program can declare a part of another manager: the rest of a sentence. */
   handoverSteps: string;
-  /** How it is got where this package cannot declare it. */
+  /** How to install the part if this package cannot declare it. */
   hint: string;
 }
 
-/** What a wish needs of the cluster, and who looks after each. */
+/** The parts that a request needs, with their managers. */
 export function partsOf(request: StackRequest, observed: ObservedCluster): Part[] {
   const core = crdsPart("crds", crdNames.core, request, observed);
   const groups = request.groupSnapshots ? [crdsPart("groupCrds", crdNames.group, request, observed)] : [];
@@ -89,19 +89,19 @@ function crdsPart(
   const others = found.filter((crd) => !isOf(owners, crd));
   return {
     name,
-    problem: name === "crds" ? "The set of CRDs of volume snapshots" : "The set of CRDs of volume group snapshots",
-    // Of a part of them that is another's, none is declared: they belong together.
+    title: name === "crds" ? "The set of CRDs of volume snapshots" : "The set of CRDs of volume group snapshots",
+    // The CRDs belong together, so if another manager owns one, none is declared.
     isThere: found.length > 0,
     isOurs: found.length > 0 && others.length === 0,
     manager: others[0]?.manager ?? "",
     isOffered: cloud === "generic",
-    handoverSteps: `have that manager give it up, and then say whose it is: kubectl annotate --overwrite crd ${names.join(" ")} ${ownerAnnotation}=${owners[0]}`,
+    handoverSteps: `release them from that manager, then run: kubectl annotate --overwrite crd ${names.join(" ")} ${ownerAnnotation}=${owners[0]}`,
     hint: name === "groupCrds" && cloud !== "generic" ? noGroups : installationHints[cloud],
   };
 }
 
 const noGroups =
-  "Leave groupSnapshots out: the drivers of block storage of EKS, GKE and AKS take none; else have whoever brings a driver that can bring the CRDs";
+  "Remove groupSnapshots, which the block storage drivers of EKS, GKE and AKS do not support; for another driver, install the CRDs with it";
 
 function controllerPart(
   { owners, cloud, mode }: StackRequest,
@@ -110,26 +110,26 @@ function controllerPart(
   const other = controllers.find((observed) => !isOf(owners, observed));
   return {
     name: "controller",
-    problem: "A snapshot-controller",
+    title: "A snapshot-controller",
     isThere: controllers.length > 0 || (mode === "adopt" && leases.length > 0),
-    // One that has come beside it is told of; ours goes on.
+    // A second controller is reported, and ours is kept.
     isOurs: controllers.some((observed) => isOf(owners, observed)),
     manager: other === undefined ? "" : `${other.manager} (Deployment ${other.namespace}/${other.name})`,
     marked: other?.declaredBy === undefined ? undefined : `deployment ${other.name} --namespace ${other.namespace}`,
     isOffered: true,
-    handoverSteps: `have that manager remove it with all that it was installed with, while snapshots wait. By hand: ${removal(withRights(other, controllerObjects))}`,
+    handoverSteps: `remove it and its objects with that manager (snapshots wait meanwhile); by hand: ${removal(withRights(other, controllerObjects))}`,
     hint: installationHints[cloud],
   };
 }
 
-/** A Deployment, and what is there of the rights of a controller. */
+/** A Deployment and the other existing objects of a controller. */
 function withRights(controller: ObservedController | undefined, objects: readonly ObservedObject[]): ObservedObject[] {
   if (controller === undefined) return [...objects];
   const rest = objects.filter(({ kind, name }) => kind !== "Deployment" || name !== controller.name);
   return [{ ...controller, kind: "Deployment" }, ...rest];
 }
 
-/** The add-on with the controller brings the CRDs too, and owns them. */
+/** The add-on with the controller also installs and owns the CRDs. */
 function eksParts({ owners, addons }: StackRequest, observed: ObservedCluster): Part[] {
   const { installed } = observed;
   const isOurs = installed !== undefined && isOf(owners, installed);
@@ -139,13 +139,13 @@ function eksParts({ owners, addons }: StackRequest, observed: ObservedCluster): 
     return {
       name: "addon",
       addon,
-      problem: `What the add-on ${addon} brings`,
+      title: `The content of the add-on ${addon}`,
       isOffered: true,
       isThere,
       isOurs: isThere && isOurs && installed.addons.includes(addon),
       manager,
       marked: !isOurs && installed?.addons.includes(addon) ? marked : undefined,
-      handoverSteps: `have EKS give it up first, which leaves it running: aws eks delete-addon --preserve --cluster-name CLUSTER --addon-name ${addon}`,
+      handoverSteps: `release it from EKS first, which keeps it running: aws eks delete-addon --preserve --cluster-name CLUSTER --addon-name ${addon}`,
       hint: `Install the EKS add-on ${addon}, or set mode to "auto"`,
     };
   });
@@ -159,38 +159,38 @@ function addonSeen(
   { driver, daemonSet }: AddonRequest,
   observed: ObservedCluster,
 ): { isThere: boolean; manager: string } {
-  const somebody = observed.installed?.declaredBy ?? "somebody else than this program";
-  if (driver !== undefined) return { isThere: observed.drivers.includes(driver), manager: somebody };
-  if (daemonSet !== undefined) return { isThere: observed.daemonSets.includes(daemonSet), manager: somebody };
+  const manager = observed.installed?.declaredBy ?? "another manager than this program";
+  if (driver !== undefined) return { isThere: observed.drivers.includes(driver), manager: manager };
+  if (daemonSet !== undefined) return { isThere: observed.daemonSets.includes(daemonSet), manager: manager };
   const found = observed.controllers[0] ?? observed.crds.find(({ name }) => crdNames.core.includes(name));
   return { isThere: found !== undefined, manager: found?.manager ?? "" };
 }
 
 const marked = `configmap ${installedMap.name} --namespace ${installedMap.namespace}`;
 
-/** Ramet's own CRDs have the same names, and say nothing of ACS. */
+/** Ramet's own CRDs have the same names, so they are no evidence of ACS. */
 function sandboxPart({ crds, hasSandboxController }: ObservedCluster): Part {
   const found = crds.filter(
     ({ name, isRamets }) => crdNames.sandboxes.includes(name) && (!isRamets || hasSandboxController),
   );
   return {
     name: "managed",
-    problem: "The set of CRDs Sandbox and Checkpoint (agents.kruise.io) of ACS",
+    title: "The set of CRDs Sandbox and Checkpoint (agents.kruise.io) of ACS",
     isThere: found.length === crdNames.sandboxes.length,
     isOurs: false,
     manager: found[0]?.manager ?? "",
     isOffered: false,
     handoverSteps: "",
-    hint: "Install the component for agent sandboxes in the ACS console: it brings them and their controller",
+    hint: "Install the component for agent sandboxes in the ACS console, with the CRDs and their controller",
   };
 }
 
-/** How the CRDs and the controller are got. */
+/** How to install the CRDs and the controller. */
 export const installationHints: Readonly<Record<Cloud, string>> = {
-  generic: 'Set mode to "auto" to have them installed',
+  generic: 'Set mode to "auto" to install them',
   eks: "Install the EKS add-on snapshot-controller",
   gke: managedDrivers.gke.hint,
-  aks: "Turn on the snapshot controller: az aks update --name CLUSTER --resource-group GROUP --enable-snapshot-controller",
+  aks: "Enable the snapshot controller: az aks update --name CLUSTER --resource-group GROUP --enable-snapshot-controller",
   acs: managedDrivers.acs.hint,
-  local: "A cluster on one machine has no volumes that could be snapshotted",
+  local: "A cluster on one machine does not support volume snapshots",
 };

@@ -2,19 +2,19 @@ import type { Cloud } from "./detect-cloud.ts";
 
 export type StackMode = "auto" | "install" | "adopt";
 
-/** What a program wishes of a snapshot stack. */
+/** The snapshot stack that a program requests. */
 export interface StackRequest {
   cloud: Cloud;
   mode: StackMode;
   groupSnapshots: boolean;
-  /** Which resource of which stack asks, and under which names it did before. */
+  /** The declaring resource under its current name, followed by its earlier names. */
   owners: readonly [string, ...string[]];
-  /** Where the controller is to stand. */
+  /** Namespace and name of the controller's Deployment. */
   controller: { namespace: string; name: string };
   classes: readonly SnapshotClassRequest[];
-  /** The add-ons that EKS is asked for, in this order. */
+  /** The EKS add-ons, in order of installation. */
   addons: readonly AddonRequest[];
-  /** Whether a driver that is not there may still come before the classes do. */
+  /** Whether a missing driver may be installed before the classes are created. */
   driversMayCome: boolean;
 }
 
@@ -27,13 +27,13 @@ export interface SnapshotClassRequest {
 
 export interface AddonRequest {
   addon: string;
-  /** The CSI driver that it brings. */
+  /** The CSI driver that the add-on installs. */
   driver?: string;
-  /** The DaemonSet that it is. */
+  /** The DaemonSet that the add-on installs. */
   daemonSet?: string;
 }
 
-/** Whether it is the add-on with the controller, which brings the CRDs too. */
+/** Whether the add-on installs the controller and the CRDs. */
 export function bringsController({ driver, daemonSet }: AddonRequest): boolean {
   return driver === undefined && daemonSet === undefined;
 }

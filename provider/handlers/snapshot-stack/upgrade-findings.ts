@@ -2,8 +2,8 @@ import type { Finding } from "./finding.ts";
 import { crdNames, type ObservedCrd, type ObservedCluster, type ObservedWebhook } from "./observed-cluster.ts";
 
 /**
- * What stands in the way of external-snapshotter v8.6 where an older one was: taken from the changelogs of v7.0 to v8.6. Nothing
- * here is repaired silently, because each repair deletes something or ends somebody else's service.
+ * Reports what prevents an upgrade of external-snapshotter to v8.6, from the changelogs of v7.0 to v8.6. Nothing is
+ * repaired automatically, because each repair deletes something or interrupts a service.
  */
 export function upgradeFindings(
   { controller }: { controller: { namespace: string; name: string } },
@@ -23,58 +23,58 @@ export function upgradeFindings(
   ];
 }
 
-const refuse = { code: "Conflict", severity: "error" } as const;
+const conflict = { code: "Conflict", severity: "error" } as const;
 
-/** Their validation rules are of a language that API servers understand since 1.25. */
+/** The validation rules need Kubernetes 1.25. */
 function serverFindings(server: string): Finding[] {
   const [, major = "1", minor = "99"] = /^v?(\d+)\.(\d+)/.exec(server) ?? [];
   if (Number(major) > 1 || Number(minor) >= 25) return [];
-  const problem = `the API server is ${server}, and the CRDs of external-snapshotter v8 need Kubernetes 1.25`;
-  return [{ ...refuse, problem, hint: "Bring the cluster to a newer version first" }];
+  const problem = `the API server has the version ${server}, but the CRDs of external-snapshotter v8 need Kubernetes 1.25`;
+  return [{ ...conflict, problem, hint: "Upgrade the cluster to a newer version first" }];
 }
 
-/** An API server refuses a CRD without a version in which objects may still be stored. */
+/** An API server rejects a CRD that lacks a stored version. */
 function storedFindings({ name, stored }: ObservedCrd): Finding[] {
-  const gone = stored.filter((version) => !isStillThere(name, version));
-  if (gone.length === 0) return [];
-  const problem = `objects of ${name} may be stored as ${gone.join(", ")}, which v8.6 does not have any more`;
-  const hint = `Where there are no such objects, kubectl delete crd ${name}; else write each anew with a version that is still served, and then take ${gone.join(", ")} out of the CRD's status.storedVersions`;
-  return [{ ...refuse, problem, hint }];
+  const missing = stored.filter((version) => !isSupported(name, version));
+  if (missing.length === 0) return [];
+  const problem = `objects of ${name} may be stored as ${missing.join(", ")}, which v8.6 no longer has`;
+  const hint = `If there are no such objects, run: kubectl delete crd ${name}; otherwise rewrite each object with a served version, then remove ${missing.join(", ")} from the CRD's status.storedVersions`;
+  return [{ ...conflict, problem, hint }];
 }
 
-function isStillThere(name: string, version: string): boolean {
+function isSupported(name: string, version: string): boolean {
   return (crdNames.group.includes(name) ? ["v1", "v1beta1", "v1beta2"] : ["v1", "v1beta1"]).includes(version);
 }
 
-/** v8.4 and v8.5 named a webhook that v8.6 has not. */
+/** v8.4 and v8.5 had a conversion webhook that v8.6 does not have. */
 function conversionFinding({ name }: ObservedCrd): Finding {
   const patch = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}';
-  const problem = `the CRD ${name} converts its objects by a webhook that v8.6 has not`;
-  return { ...refuse, problem, hint: `Take it out: kubectl patch crd ${name} --type merge -p '${patch}'` };
+  const problem = `the CRD ${name} uses a conversion webhook that v8.6 does not have`;
+  return { ...conflict, problem, hint: `Remove it with: kubectl patch crd ${name} --type merge -p '${patch}'` };
 }
 
-/** A webhook whose server is gone refuses every snapshot. */
+/** A webhook without a server rejects every snapshot. */
 function webhookFinding({ name, isUpstreams }: ObservedWebhook): Finding {
   if (!isUpstreams) {
-    const problem = `the ValidatingWebhookConfiguration ${name} judges snapshots too: while its server is away, it may refuse all of them`;
-    return { code: "Conflict", problem, hint: "Leave it if it is wanted", severity: "warning" };
+    const problem = `the ValidatingWebhookConfiguration ${name} validates snapshots; it may reject all of them while its server is unavailable`;
+    return { code: "Conflict", problem, hint: "Keep it if you need it", severity: "warning" };
   }
-  const problem = `the ValidatingWebhookConfiguration ${name} judges snapshots, and external-snapshotter has no such webhook since v8.2`;
+  const problem = `the ValidatingWebhookConfiguration ${name} validates snapshots, but external-snapshotter has no such webhook since v8.2`;
   return {
-    ...refuse,
+    ...conflict,
     problem,
-    hint: `Delete it before its server: kubectl delete validatingwebhookconfiguration ${name}`,
+    hint: `Delete it before you delete its server: kubectl delete validatingwebhookconfiguration ${name}`,
   };
 }
 
-/** Reading them goes on, and every change is refused, also that which ends a deletion. */
+/** Such objects can be read, but not changed, not even to finish their deletion. */
 function brokenFinding(objects: readonly string[]): Finding {
   const named = objects.slice(0, 5).join(", ");
   const more = objects.length > 5 ? ` and ${objects.length - 5} more` : "";
-  const problem = `the CRDs of v8.6 have rules that what is there breaks, and then could not change any more: ${named}${more}`;
+  const problem = `existing objects violate the rules of the CRDs of v8.6 and could no longer be changed: ${named}${more}`;
   const hint =
-    "Repair or delete each: exactly one source, no empty class name, and in a content the name and namespace of its snapshot";
-  return { ...refuse, problem, hint };
+    "Repair or delete each object: it needs exactly one source and no empty class name; a content needs the name and namespace of its snapshot";
+  return { ...conflict, problem, hint };
 }
 
 function isBeforeRules({ name, hasRules }: ObservedCrd): boolean {
@@ -84,16 +84,16 @@ function isBeforeRules({ name, hasRules }: ObservedCrd): boolean {
 /** `--prevent-volume-mode-conversion` is the default since v7. */
 const modeFinding: Finding = {
   code: "Conflict",
-  problem: "since external-snapshotter v7 a restore that changes a volume's mode (Filesystem, Block) is refused",
-  hint: "Where one is meant to, annotate its VolumeSnapshotContent with snapshot.storage.kubernetes.io/allow-volume-mode-change=true",
+  problem: "since external-snapshotter v7 a restore that changes a volume's mode (Filesystem, Block) is rejected",
+  hint: "To allow it, annotate the VolumeSnapshotContent with snapshot.storage.kubernetes.io/allow-volume-mode-change=true",
   severity: "warning",
 };
 
-/** A Deployment's selector cannot be changed; until v7 upstream selected by the label `app`. */
+/** A Deployment's selector is immutable. Until v7 upstream used the label `app`. */
 function selectorFindings(at: { namespace: string; name: string }, { controllers }: ObservedCluster): Finding[] {
   const found = controllers.find(({ namespace, name }) => namespace === at.namespace && name === at.name);
   if (found === undefined || found.selector["app.kubernetes.io/name"] === "snapshot-controller") return [];
-  const problem = `the Deployment ${at.namespace}/${at.name} selects its Pods by other labels, and a selector cannot be changed`;
-  const hint = `Delete it first; snapshots wait meanwhile: kubectl delete deployment --namespace ${at.namespace} ${at.name}`;
-  return [{ ...refuse, problem, hint }];
+  const problem = `the Deployment ${at.namespace}/${at.name} selects its Pods by other labels, and a selector is immutable`;
+  const hint = `Delete it first (snapshots wait meanwhile): kubectl delete deployment --namespace ${at.namespace} ${at.name}`;
+  return [{ ...conflict, problem, hint }];
 }
