@@ -1,4 +1,4 @@
-/** `ramet/api`: what Ramet offers to programs without Pulumi: its kinds as types and schemas, and its errors. */
+/** `ramet/api`: the kinds of Ramet as types and schemas, and its errors, for programs without Pulumi. */
 export { RametError, type RametErrorOptions } from "./base/errors.ts";
 export { errorCodes, type ErrorCode } from "./base/error-codes.ts";
 export { kinds } from "./api/kinds/kinds.ts";

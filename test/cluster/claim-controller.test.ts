@@ -150,7 +150,7 @@ it("completes a claim with the sandboxes it has when claimTimeout is over", asyn
   expect(none.status).toMatchObject({ claimedReplicas: 0 });
   expect([reasonOf(none), reasonOf(none, "TimedOut")]).toEqual(["TimeoutReached", "ClaimTimeoutReached"]);
   expect(none.status?.message).toBe(
-    "0 of 1 claimed: nothing more within 1s (spec.claimTimeout); raise the replicas of the set other",
+    "0 of 1 claimed: timed out after 1s (spec.claimTimeout); raise the replicas of the set other",
   );
 });
 
@@ -162,7 +162,7 @@ it("completes a claim with the cause if the set does not exist, a field is unsup
   const other = await claim("inplace", { inplaceUpdate: { image: "other" } });
   expect(reasonOf(other)).toBe("InvalidArgument");
   expect(other.status?.message).toMatch(
-    /^0 of 1 claimed: spec\.inplaceUpdate\.image cannot be had: .* Make a SandboxSet with the image other, .*\[InvalidArgument\]$/,
+    /^0 of 1 claimed: spec\.inplaceUpdate\.image is not supported: .* Create a SandboxSet with the image other, .*\[InvalidArgument\]$/,
   );
   await stockedSet(1);
   const none = await claim("no-request", { inplaceUpdate: { resources: {} }, dynamicVolumesMount: [] });
@@ -229,7 +229,7 @@ it("ramet claim prints the claimed sandboxes, and reports why it claimed fewer",
   await create("SandboxSet", "empty", { replicas: 0, template });
   const none = await ramet("empty", "--no-create", "--timeout", "1s", "--name", "none");
   expect(none).toMatchObject({ exitCode: 4, stdout: "" });
-  expect(none.stderr).toContain("The claim none has 0 of 1 claimed: nothing more within 1s");
+  expect(none.stderr).toContain("The claim none has 0 of 1 claimed: timed out after 1s");
   expect(await ramet("take", "nowhere", "--name", "nowhere")).toMatchObject({ exitCode: 3, stdout: "" });
   expect((await ramet("ls")).stdout).toMatch(/none +Completed +empty +0\/1/);
   expect(await ramet("set", "--count", "0")).toMatchObject({ exitCode: 2 });

@@ -115,7 +115,7 @@ test("a dry run shows what would go and why, and removes nothing", async () => {
   expect(stdout.split("\n")).toEqual([
     expect.stringMatching(/^KIND +NAME +SIZE +OUTCOME +WHY$/) as string,
     expect.stringMatching(/^SandboxTemplate +orphan +goes +belonged to Checkpoint gone, which no longer/) as string,
-    expect.stringMatching(/^Checkpoint +step-2 +8GiB +goes +captured after a step that no recipe has since/) as string,
+    expect.stringMatching(/^Checkpoint +step-2 +8GiB +goes +captured step that no recipe has had since/) as string,
     "Would remove 2 objects, at most 8GiB of data.",
     "",
   ]);
@@ -211,7 +211,7 @@ test("times to live are shown with their end, and left to their controllers", as
     { subresource: "status" },
   );
   expect((await ramet()).stdout).toMatch(
-    /^SandboxClaim +c +due +its time to live is over at 2026-01-01T01:00.*\nRemoved 0 objects/m,
+    /^SandboxClaim +c +due +its time to live ends at 2026-01-01T01:00.*\nRemoved 0 objects/m,
   );
   expect((await cluster.seen.claims.resource.list({ namespace })).items).toHaveLength(1);
 });

@@ -79,7 +79,7 @@ it("clones a snapshot, a version or a digest, and names the kept versions for a 
     "1 two!",
     "1 one!",
   ]);
-  await expect(world.clone("by-nothing", "web@7")).rejects.toThrow(/no version web@7.*Kept are: 1, 2/);
+  await expect(world.clone("by-nothing", "web@7")).rejects.toThrow(/no version web@7.*Kept versions: 1, 2/);
   await expect(world.clone("by-nobody", "nobody@1")).rejects.toThrow(/nobody does not exist/);
 });
 

@@ -52,7 +52,7 @@ it("rejects a source without a template to add the ports to", async () => {
   const nothing = world.up("sandboxClone", cloneRequest("none", { from: "nothing" }));
   await expect(nothing).rejects.toThrow(/No checkpoint or named snapshot nothing exists in the namespace default/);
   const later = world.up("sandboxClone", cloneRequest("none", { from: "data@7" }));
-  await expect(later).rejects.toThrow(/data has no version data@7.*Kept are: 1/);
+  await expect(later).rejects.toThrow(/data has no version data@7.*Kept versions: 1/);
 });
 
 it("keeps its template and ports when its lifetime and its stack's name change, even if the program's template changed", async () => {

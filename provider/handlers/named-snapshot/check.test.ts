@@ -41,7 +41,7 @@ it("names each field that the API server would reject", () => {
   expect(refusals({ recipe: [{ copy: { path: "a", content: "" } }] })).toMatch(
     /^recipe\[0\]\.copy\.path: must be an abs/,
   );
-  expect(refusals({ recipe: [{ run: "true", start: "true" }] })).toMatch(/^recipe\[0\]: .*exactly one action/);
+  expect(refusals({ recipe: [{ run: "true", start: "true" }] })).toMatch(/^recipe\[0\]: .*exactly one of run, copy/);
   expect(refusals({ timeout: "soon" })).toMatch(/^timeout: it is no duration/);
 });
 

@@ -105,7 +105,7 @@ test.each([
 
 test.each([
   [undefined, /^spec\.template: /],
-  [{ spec: { containers: [] } }, /^spec\.template\.spec\.containers: must hold the sandbox's container first/],
+  [{ spec: { containers: [] } }, /^spec\.template\.spec\.containers: must have a container for the sandbox first/],
   [{ spec: { containers: [{ name: "a" }] } }, /^spec\.template\.spec\.containers\[0\]\.image: /],
   [{ spec: { containers: [{ name: "a", image: "b", args: "x" }] } }, /^spec\.template\.spec\.containers\[0\]\.args: /],
 ])("a template that is none is refused by name: %j", (template, message) => {

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { renderCrds } from "./crd.ts";
 
-it("says no format that an API server would warn of", () => {
+it("uses only formats that the API server knows", () => {
   expect(new Set(formatsIn(renderCrds()))).toEqual(new Set(["int32", "int64", "date-time"]));
 });
 

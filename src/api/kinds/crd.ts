@@ -23,7 +23,6 @@ export interface CustomResourceDefinition {
   };
 }
 
-/** What `renderCrd` reads of a kind. */
 interface CrdSource extends KindNames {
   description: string;
   manifest: z.ZodType;
@@ -32,7 +31,7 @@ interface CrdSource extends KindNames {
   scale?: Record<string, string>;
 }
 
-/** The CRDs of all kinds, ready to be applied. */
+/** The CRDs of all kinds. */
 export function renderCrds(): CustomResourceDefinition[] {
   return kinds.map((kind) => renderCrd(kind));
 }
@@ -62,7 +61,7 @@ export function renderCrd(source: CrdSource): CustomResourceDefinition {
   };
 }
 
-/** The server owns `apiVersion`, `kind` and `metadata`: a CRD may say no more of them than their types. */
+/** A CRD may only declare the types of `apiVersion`, `kind` and `metadata`, which the API server owns. */
 function rootSchema({ manifest, status, description }: CrdSource): JsonSchema {
   const schema = structuralSchema(manifest);
   const {
@@ -87,8 +86,8 @@ function rootSchema({ manifest, status, description }: CrdSource): JsonSchema {
 }
 
 /**
- * The structural schema of a zod schema. zod's own JSON schema says nearly what Kubernetes takes; `.meta({ crd })`
- * replaces a place wholly, and other `.meta` (formats, `x-kubernetes-*`) is carried over as it is.
+ * The structural schema of a zod schema. It is zod's JSON schema with small changes. `.meta({ crd })` replaces the schema of a
+ * field; other `.meta` (formats, `x-kubernetes-*`) is added to it.
  */
 function structuralSchema(schema: z.ZodType): JsonSchema {
   const { $schema: _dialect, ...rendered } = z.toJSONSchema(schema, {
@@ -103,7 +102,7 @@ function structuralSchema(schema: z.ZodType): JsonSchema {
   return rendered;
 }
 
-/** Changes one place of zod's rendering, in place as zod asks, to what a CRD may say there. */
+/** Adapts the JSON schema of one field to a CRD, in place as zod requires. */
 function adapt(place: JsonSchema): void {
   if ("crd" in place) {
     const { crd, description } = place;
@@ -112,12 +111,12 @@ function adapt(place: JsonSchema): void {
     return;
   }
   if (place["type"] === "integer") {
-    // zod bounds every integer to what a double can hold; Kubernetes says it by the format.
+    // zod limits every integer to the safe range of a double; Kubernetes uses the format instead.
     if (place["maximum"] === Number.MAX_SAFE_INTEGER) delete place["maximum"];
     if (place["minimum"] === Number.MIN_SAFE_INTEGER) delete place["minimum"];
     place["format"] ??= "int64";
   }
-  // zod's own word, beside the pattern that says the same: kubectl would show the API server's warning of it.
+  // A format of zod that the API server warns about. The pattern next to it says the same.
   if (place["format"] === "starts_with") delete place["format"];
   const additional = place["additionalProperties"];
   if (additional === false) delete place["additionalProperties"];

@@ -5,7 +5,7 @@ import { sandboxKind } from "./sandbox.ts";
 import { sandboxSetKind } from "./sandbox-set.ts";
 import { sandboxTemplateKind } from "./sandbox-template.ts";
 
-/** Every kind that Ramet serves, in the order in which their CRDs are installed. */
+/** All kinds, in the order in which their CRDs are installed. */
 export const kinds = [
   sandboxKind,
   sandboxSetKind,

@@ -11,7 +11,7 @@ const Version = z.int().min(1).meta({ format: "int32" });
 const SnapshotFrom = withRules(z.object({ name: Name, version: Version.optional(), digest: Digest.optional() }), [
   {
     cel: "!(has(self.version) && has(self.digest))",
-    message: "version and digest exclude each other: give one of the two, or none to follow the current version",
+    message: "version and digest exclude each other: set one of them, or none to follow the current version",
     fieldPath: ".digest",
     holds: ({ version, digest }) => version === undefined || digest === undefined,
   },
@@ -19,12 +19,14 @@ const SnapshotFrom = withRules(z.object({ name: Name, version: Version.optional(
 
 const sources = ["template", "snapshot", "sandbox", "checkpoint"] as const;
 
-/** What the first step begins with. */
+/** The state before the first step. */
 export const SnapshotSource = withRules(
   z.object({
-    template: z.object({ name: Name }).optional().describe("A SandboxTemplate: the first step has a fresh sandbox."),
-    snapshot: SnapshotFrom.optional().describe("Another named snapshot; without a version it is followed."),
-    sandbox: z.object({ name: Name }).optional().describe("A sandbox that runs: it is captured once, and goes on."),
+    template: z.object({ name: Name }).optional().describe("A SandboxTemplate. The first step runs in a new sandbox."),
+    snapshot: SnapshotFrom.optional().describe(
+      "Another named snapshot. Without version and digest, its current version is followed.",
+    ),
+    sandbox: z.object({ name: Name }).optional().describe("A running sandbox. It is captured once and keeps running."),
     checkpoint: z.object({ id: Name }).optional().describe("A checkpoint, by its id."),
   }),
   [
@@ -51,7 +53,7 @@ const SnapshotContents = withRules(
         (contents.length === 1 || contents.includes("memory")),
     },
   ],
-).describe("What a version keeps. Without memory, a clone boots on the files.");
+).describe("The contents of a version. Without memory, a clone boots from the file system.");
 
 export const stepCaches = ["EveryStep", "LastStep", "None"] as const;
 
@@ -65,25 +67,28 @@ export const NamedSnapshotSpec = z.object({
     .max(100)
     .meta({ format: "int32" })
     .default(5)
-    .describe("Older versions go when no sandbox, set or named snapshot refers to them."),
+    .describe(
+      "The number of versions to keep. Older versions are deleted unless a sandbox, set or named snapshot refers to them.",
+    ),
   deletionPolicy: z
     .enum(["Retain", "Delete"])
     .default("Retain")
-    .describe("Whether the Checkpoints of the versions stay when the named snapshot is deleted."),
-  suspend: z.boolean().optional().describe("Whether to build nothing and leave the current version as it is."),
+    .describe("Whether to keep the Checkpoints of the versions when the named snapshot is deleted."),
+  suspend: z.boolean().optional().describe("If true, nothing is built and the current version does not change."),
   stepCache: z
     .enum(stepCaches)
     .default("EveryStep")
-    .describe("After which steps the state is captured, so that a later build can begin there."),
-  pinnedVersion: Version.optional().describe("Serve this kept version, and build nothing, until it is taken away."),
+    .describe("The steps after which the state is captured, so that a later build can start from it."),
+  pinnedVersion: Version.optional().describe(
+    "Keeps this kept version current and builds nothing until the field is removed.",
+  ),
 });
 export type NamedSnapshotSpec = z.infer<typeof NamedSnapshotSpec>;
 
-/** The names of builders, Checkpoints and cached steps begin with it, and those of builders are host names. */
+/** The names of builders, Checkpoints and cached steps start with it, and those of builders are host names. */
 const snapshotName: Rule<{ metadata: { name?: string | undefined } }> = {
   cel: "self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-  message:
-    "metadata.name must be a DNS label of at most 40 characters: the names of the sandboxes that build it begin with it",
+  message: "metadata.name must be a DNS label of at most 40 characters: the names of its build sandboxes start with it",
   holds: ({ metadata: { name } }) =>
     name === undefined || (name.length <= 40 && /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(name)),
 };
@@ -94,7 +99,7 @@ export const namedSnapshotKind = defineKind({
   plural: "namedsnapshots",
   singular: "namedsnapshot",
   shortNames: ["nsnap"],
-  description: "A name under which immutable versions are kept, each built from a recipe and backed by a Checkpoint.",
+  description: "A name with immutable versions, each built from a recipe and backed by a Checkpoint.",
   spec: NamedSnapshotSpec,
   status: NamedSnapshotStatus,
   rules: [snapshotName],

@@ -10,7 +10,7 @@ export const sandboxClaimPhases = ["Claiming", "Completed"] as const;
 const int32 = z.int().meta({ format: "int32" });
 const StringMap = z.record(z.string(), z.string());
 
-/** A CSI volume that is mounted into the claimed sandbox. */
+/** A CSI volume to mount into the claimed sandbox. */
 export const CsiMountConfig = z.object({
   mountID: z.string().optional(),
   pvName: z.string(),
@@ -21,19 +21,19 @@ export const CsiMountConfig = z.object({
 });
 
 export const SandboxClaimSpec = z.object({
-  templateName: z.string().describe("A SandboxSet of the same namespace."),
+  templateName: z.string().describe("A SandboxSet in the same namespace."),
   replicas: withRules(int32.min(1).meta({ format: "int32" }), [
     { cel: "self == oldSelf", message: "replicas is immutable" },
   ]).default(1),
   shutdownTime: Time.optional().describe("Copied to each claimed sandbox."),
   claimTimeout: atLeastOneSecond("claimTimeout")
     .default("1m")
-    .describe("When it is over, the claim completes with what it has."),
+    .describe("After this time, the claim completes with the sandboxes it has."),
   ttlAfterCompleted: z
     .string()
     .regex(goDurationPattern, "must be a duration like 60m, or a negative one")
     .default("60m")
-    .describe("When the claim is deleted after it has completed; the sandboxes stay. Negative: never."),
+    .describe("How long a completed claim is kept before it is deleted. The sandboxes stay. Negative: forever."),
   labels: StringMap.optional(),
   annotations: StringMap.optional(),
   envVars: StringMap.optional(),
@@ -44,23 +44,23 @@ export const SandboxClaimSpec = z.object({
     })
     .optional()
     .describe(
-      "Of a sandbox that runs. Ramet completes a claim that asks for any of it at once, and says what to do instead.",
+      "Changes of a running sandbox. Not supported: a claim that requests one completes immediately with an alternative.",
     ),
   dynamicVolumesMount: z
     .array(CsiMountConfig)
-    // The CRD says this by the list's key.
+    // The CRD expresses this by the key of the list.
     .refine(
       (mounts) => new Set(mounts.map(({ mountPath }) => mountPath)).size === mounts.length,
-      "mounts twice in one place",
+      "must not mount two volumes at one path",
     )
     .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["mountPath"] })
     .optional()
     .describe(
-      "Into a sandbox that runs. Ramet completes a claim that asks for it at once, and says what to do instead.",
+      "Volumes to mount into a running sandbox. Not supported: a claim that requests one completes immediately with an alternative.",
     ),
   runtimes: Runtimes.optional(),
   reserveFailedSandbox: z.boolean().optional(),
-  createOnNoStock: z.boolean().default(true).describe("Make a new sandbox when the set has none."),
+  createOnNoStock: z.boolean().default(true).describe("Whether to create a new sandbox if the set has no ready one."),
   waitReadyTimeout: atLeastOneSecond("waitReadyTimeout").default("30s"),
   skipInitRuntime: z.boolean().default(false),
 });
@@ -75,9 +75,9 @@ export const SandboxClaimStatus = z.object({
   completionTime: Time.optional(),
   conditions: Conditions.optional(),
   ramet: z
-    .object({ sandboxes: z.array(z.string()).describe("The names of the sandboxes that were claimed.") })
+    .object({ sandboxes: z.array(z.string()).describe("The names of the claimed sandboxes.") })
     .optional()
-    .describe("What Ramet adds to the reference's status."),
+    .describe("Fields that Ramet adds to the status of OpenKruise Agents."),
 });
 export type SandboxClaimStatus = z.infer<typeof SandboxClaimStatus>;
 
@@ -86,7 +86,7 @@ export const sandboxClaimKind = defineKind({
   plural: "sandboxclaims",
   singular: "sandboxclaim",
   shortNames: ["sbc"],
-  description: "Takes ready sandboxes out of a set.",
+  description: "Claims ready sandboxes of a set.",
   spec: SandboxClaimSpec,
   status: SandboxClaimStatus,
   columns: [
@@ -100,7 +100,7 @@ export const sandboxClaimKind = defineKind({
 export const SandboxClaim = sandboxClaimKind.object;
 export type SandboxClaim = z.infer<typeof SandboxClaim>;
 
-/** A Go duration of a second or more. */
+/** A Go duration of at least one second. */
 function atLeastOneSecond(field: string) {
   return withRules(z.string(), [
     {

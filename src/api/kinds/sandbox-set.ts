@@ -15,8 +15,8 @@ const int32 = z.int().meta({ format: "int32" });
 
 export const SandboxSetSpec = withRules(
   z.object({
-    // The reference refuses a negative number in a web-hook.
-    replicas: int32.min(0).meta({ format: "int32" }).describe("How many unclaimed sandboxes to hold, not the total."),
+    // OpenKruise Agents rejects a negative number in a webhook.
+    replicas: int32.min(0).meta({ format: "int32" }).describe("The number of unclaimed sandboxes to keep ready."),
     pauseStrategy: PauseStrategy.optional(),
     persistentContents: PersistentContents.optional(),
     runtimes: Runtimes.optional(),
@@ -24,7 +24,7 @@ export const SandboxSetSpec = withRules(
     scaleStrategy: z
       .object({ maxUnavailable: IntOrPercent.optional() })
       .optional()
-      .describe("Limits how many sandboxes are started at once."),
+      .describe("Limits how many sandboxes start at the same time."),
     updateStrategy: z.object({ maxUnavailable: IntOrPercent.optional() }).optional(),
   }),
   [oneTemplate],
@@ -49,7 +49,7 @@ export const sandboxSetKind = defineKind({
   plural: "sandboxsets",
   singular: "sandboxset",
   shortNames: ["sbs"],
-  description: "N unclaimed, ready sandboxes of one template, refilled when one is claimed.",
+  description: "Keeps a number of unclaimed, ready sandboxes of one template and refills them when one is claimed.",
   spec: SandboxSetSpec,
   status: SandboxSetStatus,
   scale: {

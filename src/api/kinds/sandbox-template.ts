@@ -16,7 +16,7 @@ export const sandboxTemplateKind = defineKind({
   plural: "sandboxtemplates",
   singular: "sandboxtemplate",
   shortNames: ["sbt"],
-  description: "What a sandbox is made from: a Pod template and what belongs to it.",
+  description: "A template for sandboxes: a Pod template and related settings.",
   spec: SandboxTemplateSpec,
   columns: [],
 });

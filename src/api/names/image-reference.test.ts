@@ -15,7 +15,7 @@ it.each([
 });
 
 it.each(["", " python", "Python", "python:", "python@sha256:12", "a//b", "a b", "https://a/b", "python:1:2"])(
-  "knows that %j is no image's name",
+  "rejects %j",
   (text) => {
     expect(parseImageReference(text)).toBeUndefined();
   },

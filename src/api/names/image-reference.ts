@@ -1,15 +1,15 @@
-/** The parts of an image's name, as registries take them apart. */
+/** The parts of an image name. */
 export interface ImageReference {
-  /** With the registry's host, where there is one. */
+  /** Includes the registry host if there is one. */
   repository: string;
   tag?: string;
-  /** `sha256:…`: of exactly one image, whatever the tag says by now. */
+  /** `sha256:…`: identifies exactly one image and takes precedence over the tag. */
   digest?: string;
 }
 
 /**
- * Takes an image's name apart; undefined for what is none. The grammar is that of the OCI distribution specification and of
- * `github.com/distribution/reference`, without its limit of the whole length.
+ * Parses an image name; undefined for an invalid one. The grammar is that of the OCI distribution specification and of
+ * `github.com/distribution/reference`, without its limit on the total length.
  */
 export function parseImageReference(text: string): ImageReference | undefined {
   const groups = pattern.exec(text)?.groups;
@@ -18,7 +18,7 @@ export function parseImageReference(text: string): ImageReference | undefined {
   return { repository, ...(tag !== undefined && { tag }), ...(digest !== undefined && { digest }) };
 }
 
-/** Whether the name means one image for as long as tags are not moved: by digest, or by a tag that is not `latest`. */
+/** Whether the name has a digest, or a tag other than `latest`. */
 export function isPinned({ tag, digest }: ImageReference): boolean {
   return digest !== undefined || (tag !== undefined && tag !== "latest");
 }

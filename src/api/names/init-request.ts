@@ -3,21 +3,21 @@ import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { annotations } from "./labels.ts";
 
-/** What `agents.kruise.io/init-runtime-request` holds, as far as Ramet reads it: the reference's own shape. */
+/** The part of `agents.kruise.io/init-runtime-request` that Ramet reads, in the format of OpenKruise Agents. */
 const InitRuntimeRequest = z.looseObject({ envVars: z.record(z.string(), z.string()).nullish() });
 
 interface MaybeRequested {
   metadata: { annotations?: Record<string, string> | undefined };
 }
 
-/** The annotation's value that asks for these variables. */
+/** The annotation value that requests these variables. */
 export function initRuntimeRequest(envVars: Record<string, string>): string {
   return JSON.stringify({ envVars });
 }
 
 /**
- * The variables that somebody asked for beside the template's, from the annotation.
- * @throws RametError `InvalidArgument` when it is not legal; anybody may have written it
+ * The variables that the annotation requests in addition to those of the template.
+ * @throws RametError `InvalidArgument` when the annotation is invalid
  */
 export function requestedEnvironment({ metadata }: MaybeRequested): Record<string, string> {
   const text = metadata.annotations?.[annotations.initRuntimeRequest];
@@ -26,14 +26,14 @@ export function requestedEnvironment({ metadata }: MaybeRequested): Record<strin
     return InitRuntimeRequest.parse(JSON.parse(text)).envVars ?? {};
   } catch (error) {
     const why = error instanceof z.ZodError ? z.prettifyError(error) : "it is not JSON";
-    throw new RametError("InvalidArgument", `The annotation ${annotations.initRuntimeRequest} is not legal: ${why}`, {
+    throw new RametError("InvalidArgument", `The annotation ${annotations.initRuntimeRequest} is invalid: ${why}`, {
       hint: 'Write it as {"envVars":{"NAME":"value"}}',
       cause: error,
     });
   }
 }
 
-/** Tells one request from another: 16 hex digits. Undefined: there is none. */
+/** Identifies a request by 16 hex digits; undefined without a request. */
 export function initRequestDigest({ metadata }: MaybeRequested): string | undefined {
   const text = metadata.annotations?.[annotations.initRuntimeRequest];
   return text === undefined ? undefined : createHash("sha256").update(text).digest("hex").slice(0, 16);

@@ -1,26 +1,26 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { restoreFrom, restoreFromAnnotations } from "./labels.ts";
 
-test.each(restoreFromAnnotations)("%s is read from the Sandbox and from its Pod template", (key) => {
+it.each(restoreFromAnnotations)("reads %s from the Sandbox and from its Pod template", (key) => {
   expect(restoreFrom({ metadata: { annotations: { [key]: "cp-1" } }, spec: {} })).toBe("cp-1");
   expect(restoreFrom({ metadata: {}, spec: { template: { metadata: { annotations: { [key]: "cp-1" } } } } })).toBe(
     "cp-1",
   );
 });
 
-test("a template that templateRef names is read instead of one in the spec", () => {
+it("reads the template that templateRef names instead of the one in the spec", () => {
   const template = { metadata: { annotations: { "agents.kruise.io/restore-from": "cp-2" } } };
   expect(restoreFrom({ metadata: {}, spec: {} }, template)).toBe("cp-2");
 });
 
-test("nothing that could be an annotation, however odd the template, means no clone", () => {
+it("finds no reference in any template without annotations", () => {
   for (const template of [undefined, null, 1, "x", {}, { metadata: null }, { metadata: { annotations: ["a"] } }]) {
     expect(restoreFrom({ metadata: {}, spec: { template } })).toBeUndefined();
   }
   expect(restoreFrom({ metadata: { annotations: { "ramet.dev/restore-from": "" } }, spec: {} })).toBeUndefined();
 });
 
-test("two annotations may repeat one checkpoint and may not name two", () => {
+it("accepts two annotations with one checkpoint, and rejects two checkpoints", () => {
   const both = (a: string, b: string) =>
     restoreFrom({
       metadata: { annotations: { "ramet.dev/restore-from": a } },

@@ -1,8 +1,8 @@
 import { RametError } from "../../base/errors.ts";
 
-/** Annotations of OpenKruise Agents and ACS that Ramet reads or writes, and its own. */
+/** Annotations of OpenKruise Agents, ACS and Ramet that Ramet reads or writes. */
 export const annotations = {
-  /** On a claimed Sandbox: a random UUID whose presence means "taken". */
+  /** On a claimed Sandbox: a UUID. Its presence means that the Sandbox is claimed. */
   lock: "agents.kruise.io/lock",
   owner: "agents.kruise.io/owner",
   /** RFC 3339. */
@@ -10,37 +10,37 @@ export const annotations = {
   initRuntimeRequest: "agents.kruise.io/init-runtime-request",
   runtimeUrl: "agents.kruise.io/runtime-url",
   runtimeAccessToken: "agents.kruise.io/runtime-access-token",
-  /** On a Checkpoint: the Sandbox that it was taken from. */
+  /** On a Checkpoint: the Sandbox that it was captured from. */
   sandboxId: "agents.kruise.io/sandbox-id",
-  /** On a Checkpoint: the UID of the Pod that it was begun with. Names come again, UIDs do not. */
+  /** On a Checkpoint: the UID of the captured Pod. Names are reused, UIDs are not. */
   podUid: "ramet.dev/pod-uid",
-  /** On a NamedSnapshot: any text; another one than before asks for another try of a build that failed. */
+  /** On a NamedSnapshot: any text; a change requests another attempt of a failed build. */
   buildRequest: "ramet.dev/build-request",
   /**
-   * On a NamedSnapshot: the digest of the inputs as whoever declares it knows them. It changes with what stands in another object, a
-   * Secret say, of which the controller would else hear later.
+   * On a NamedSnapshot: the digest of the inputs as its declaring program knows them. It changes with the content of other objects,
+   * such as a Secret, so that the controller reads them immediately.
    */
   wantedDigest: "ramet.dev/wanted-digest",
-  /** On a NamedSnapshot, `"true"`: the sandbox of a build that failed stays for a look inside. */
+  /** On a NamedSnapshot, `"true"`: the sandbox of a failed build is kept for inspection. */
   keepBuilder: "ramet.dev/keep-builder",
-  /** On the Sandbox of a build: how many steps of the recipe were in it when it was made. */
+  /** On the Sandbox of a build: the number of recipe steps that its initial state contains. */
   buildBaseSteps: "ramet.dev/build-base-steps",
-  /** On a Checkpoint of a step or a version: the whole digest that its label is the beginning of. */
+  /** On a Checkpoint of a step or a version: the whole digest, which its label holds shortened. */
   stepDigest: "ramet.dev/step-digest",
   snapshotDigest: "ramet.dev/snapshot-digest",
-  /** On a Checkpoint of a step: RFC 3339, since when the recipe of its named snapshot has not had the step. */
+  /** On a Checkpoint of a step: since when the recipe of its named snapshot does not have the step, as RFC 3339. */
   unneededSince: "ramet.dev/unneeded-since",
-  /** On a Sandbox that names a snapshot: the checkpoint id that the name stood for when the sandbox began. */
+  /** On a Sandbox that names a snapshot: the checkpoint id to which the name was resolved when the sandbox started. */
   resolvedCheckpoint: "ramet.dev/resolved-checkpoint",
-  /** On a Sandbox: the checkpoint id or named snapshot to which it is to be rolled back in place. */
+  /** On a Sandbox: the checkpoint id or named snapshot to restore in place. */
   rollbackTo: "ramet.dev/rollback-to",
-  /** Beside it, any text; another one than before asks for the same rollback once more. */
+  /** On a Sandbox: any text; a change requests the same rollback once more. */
   rollbackRequest: "ramet.dev/rollback-request",
-  /** On a Sandbox: ports, with commas between them, that a gateway lets everybody reach. */
+  /** On a Sandbox: comma-separated ports that a gateway proxies without authorization. */
   publicPorts: "ramet.dev/public-ports",
   reservePausedSandboxDuration: "agents.kruise.io/reserve-paused-sandbox-duration",
   sandboxPriority: "agents.kruise.io/sandbox-priority",
-  /** On a SandboxTemplate that a set wrote out, has no use for any more, and has younger ones of. */
+  /** On a SandboxTemplate of an old revision that its set no longer needs. */
   cleanupCandidate: "agents.kruise.io/cleanup-candidate",
   cleanupEnabled: "agents.kruise.io/cleanup-enabled",
   cleanupRetainOnFailure: "agents.kruise.io/cleanup-retain-on-failure",
@@ -48,11 +48,11 @@ export const annotations = {
   createdBy: "agents.kruise.io/created-by",
   hashImmutablePart: "sandbox.agents.kruise.io/hash-immutable-part",
   csiVolumeConfig: "e2b.agents.kruise.io/csi-volume-config",
-  /** ACS asks for it on the Pod template of a Sandbox that is to be paused or checkpointed; Ramet needs no leave. */
+  /** ACS requires it on the Pod template of a Sandbox that is paused or checkpointed; Ramet does not. */
   acsPauseEnabled: "ops.alibabacloud.com/pause-enabled",
 } as const;
 
-/** Every spelling of "make this Sandbox a clone of that checkpoint", ours first. */
+/** The annotations that make a Sandbox a clone of a checkpoint, Ramet's own first. */
 export const restoreFromAnnotations = [
   "ramet.dev/restore-from",
   "agents.kruise.io/restore-from",
@@ -78,18 +78,18 @@ export const labels = {
   /** On Pods: the revision of the Sandbox's template. */
   podTemplateHash: "pod-template-hash",
   /**
-   * Why Ramet made it. On Checkpoints: `pause` (goes with the resume), `version`, `step` or `source` of a named snapshot; on
-   * Sandboxes: `build`.
+   * Why Ramet created the object. On Checkpoints: `pause` (deleted on resume), `version`, `step` or `source` of a named snapshot;
+   * on Sandboxes: `build`.
    */
   purpose: "ramet.dev/purpose",
-  /** On what belongs to a NamedSnapshot: its name. */
+  /** On objects of a NamedSnapshot: its name. */
   snapshot: "ramet.dev/snapshot",
   snapshotUid: "ramet.dev/snapshot-uid",
-  /** On Checkpoints: the beginning of the digest of a step after whose end they were taken. */
+  /** On Checkpoints captured after a step: the shortened digest of the step. */
   stepDigest: "ramet.dev/step-digest",
-  /** On Pods that run a cell: `"true"`. Nodes, policies and listings select on it. */
+  /** On Pods that run a cell: `"true"`. Nodes, policies and lists select by it. */
   cell: "ramet.dev/cell",
-  /** On namespaces: `"true"` has the API server refuse `exec` and `attach` in all Pods there. */
+  /** On namespaces: `"true"` makes the API server reject `exec` and `attach` for all their Pods. */
   denyExec: "ramet.dev/deny-exec",
 } as const;
 
@@ -99,18 +99,18 @@ export const finalizers = {
   namedSnapshot: "ramet.dev/named-snapshot",
 } as const;
 
-/** The `owner` of a sandbox that its set is about to delete. */
+/** The `owner` annotation of a sandbox that its set is about to delete. */
 export const scaleDownOwner = "__manager_scale_down";
 
-/** What `restoreFrom` reads of a Sandbox. */
+/** The fields of a Sandbox that `restoreFrom` reads. */
 export interface MaybeClone {
   metadata: { annotations?: Record<string, string> | undefined };
   spec: { template?: unknown };
 }
 
 /**
- * The checkpoint id or named snapshot that a Sandbox is to be a clone of, from its own annotations or its Pod template's.
- * @param template the Pod template that `spec.templateRef` resolved to, where there is one
+ * The checkpoint id or named snapshot of which a Sandbox is a clone, from its own annotations or those of its Pod template.
+ * @param template the Pod template to which `spec.templateRef` resolves, if set
  * @throws RametError `InvalidArgument` when two of them name different checkpoints
  */
 export function restoreFrom(sandbox: MaybeClone, template: unknown = sandbox.spec.template): string | undefined {
@@ -130,13 +130,13 @@ export function restoreFrom(sandbox: MaybeClone, template: unknown = sandbox.spe
     throw new RametError(
       "InvalidArgument",
       `The sandbox names two checkpoints to restore from: ${first.where} is ${first.value}, ${other.where} is ${other.value}`,
-      { hint: "Keep one of the two annotations" },
+      { hint: "Remove one of the two annotations" },
     );
   }
   return first?.value;
 }
 
-/** The template is schemaless in the API, so anything may stand there. */
+/** The template has no schema in the API, so it can hold any value. */
 function templateAnnotations(template: unknown): Record<string, unknown> | undefined {
   return record(record(record(template)?.["metadata"])?.["annotations"]);
 }

@@ -1,11 +1,10 @@
 import { createHash } from "node:crypto";
 import { annotations } from "./labels.ts";
 
-/** What a sandbox is to be rolled back to. */
 export interface RollbackRequest {
   /** A checkpoint id, or a named snapshot: `python`, `python@7`, `python@sha256:…`. */
   to: string;
-  /** Tells one request from another: 16 hex digits. */
+  /** Identifies the request by 16 hex digits. */
   digest: string;
 }
 
@@ -17,7 +16,7 @@ interface MaybeAnswered extends MaybeRequested {
   status?: { ramet?: { rollback?: { request?: string | undefined } | undefined } | undefined } | undefined;
 }
 
-/** The rollback that a Sandbox's annotations ask for, answered or not. Undefined: none. */
+/** The rollback that the annotations of a Sandbox request, whether done or not; undefined without one. */
 export function rollbackRequest({ metadata }: MaybeRequested): RollbackRequest | undefined {
   const to = metadata.annotations?.[annotations.rollbackTo];
   if (to === undefined || to === "") return undefined;
@@ -28,7 +27,7 @@ export function rollbackRequest({ metadata }: MaybeRequested): RollbackRequest |
   return { to, digest: digest.slice(0, 16) };
 }
 
-/** Whether a rollback is asked for that has not been answered. */
+/** Whether a rollback is requested that has no result yet. */
 export function wantsRollback(sandbox: MaybeAnswered): boolean {
   const request = rollbackRequest(sandbox);
   return request !== undefined && request.digest !== sandbox.status?.ramet?.rollback?.request;

@@ -1,22 +1,22 @@
-/** Where Ramet's own objects are, in every cluster: the key of the cells and the lease of the controllers. */
+/** The namespace of Ramet's own objects in every cluster, such as the cell key and the lease of the controllers. */
 export const systemNamespace = "ramet-system";
 
-/** The Secret there that holds the credentials with which controllers speak to cells; the first of them makes it. */
+/** The Secret with the credentials that controllers use to call cells. The first controller creates it. */
 export const credentialsSecret = "ramet-cell-key";
 
-/** Under which name a private key stands in either Secret: PKCS #8 PEM. */
+/** The entry of both Secrets that holds the private key, as PKCS #8 PEM. */
 export const privateKeyEntry = "private-key.pem";
 
-/** The Secret there that holds the key with which gateways open ports of sandboxes; the controllers make it. */
+/** The Secret with the key that gateways use to reach sandbox ports. The controllers create it. */
 export const gatewayKeySecret = "ramet-gateway-key";
 
-/** What the controllers' Deployment, service account and roles are called. */
+/** The name of the controllers' Deployment, service account and roles. */
 export const controllerName = "ramet-controller";
 
-/** What the gateways' Deployment, Service, service account and roles are called. */
+/** The name of the gateways' Deployment, Service, service account and roles. */
 export const gatewayName = "ramet-gateway";
 
-/** For whom a token has to be made with which somebody comes to a gateway. One for the API server is refused: a gateway could use it there. */
+/** The audience of tokens for gateways. Tokens for the API server are rejected, as a gateway could use them there. */
 export const gatewayAudience = "ramet-gateway";
 
 /** On the gateways' Deployment and its Pods. */
@@ -25,14 +25,14 @@ export const gatewayLabels = { "app.kubernetes.io/name": "ramet", "app.kubernete
 /** On the controllers' Deployment and its Pods. */
 export const controllerLabels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "controller" };
 
-/** The lease there by which one of several controllers works. A single one, as on one machine, takes none. */
+/** The Lease with which controllers elect a leader. A single controller, as on one machine, does not use it. */
 export const controllersLease = "ramet-controllers";
 
-/** On the node of a cluster on one machine, which brings its controllers. */
+/** On the node of a cluster on one machine, which runs its own controllers. */
 export const localNodeLabels = { "node.kubernetes.io/instance-type": "ramet-local" };
 
 /**
- * With what the names of templates begin that a cluster brings, so that a name without it is free for the user's own: who
- * declares an object by Pulumi is refused one that is there already.
+ * Prefix of the templates that a cluster provides. Names without it stay free for users: Pulumi cannot create an object that
+ * exists already.
  */
 export const clusterTemplatePrefix = "ramet-";

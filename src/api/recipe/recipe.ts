@@ -1,13 +1,13 @@
 import * as z from "zod";
 import { type Rule, withRules } from "../schema/rules.ts";
 
-/** Bounded, as the API server bounds what its rules may cost by the most that they could see. */
+/** Has size limits because the API server bounds the cost of its rules by the largest possible value. */
 const EnvironmentVariables = withRules(
   z.record(z.string().max(256), z.string().max(32_768)).meta({ maxProperties: 100 }),
   [
     {
       cel: "self.size() <= 100 && self.all(name, name.matches('^[A-Za-z_][A-Za-z0-9_]{0,255}$'))",
-      message: "env holds at most 100 names of letters, digits and '_' that do not begin with a digit",
+      message: "env must have at most 100 names of letters, digits and '_' that do not start with a digit",
       holds: (env) => {
         const names = Object.keys(env);
         return names.length <= 100 && names.every((name) => /^[A-Za-z_][A-Za-z0-9_]{0,255}$/.test(name));
@@ -16,18 +16,17 @@ const EnvironmentVariables = withRules(
   ],
 ).meta({ maxProperties: 100 });
 
-/** As the image knows it. */
 const UserName = z
   .string()
-  .regex(/^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$/, "must be a name or a number that the image knows");
+  .regex(/^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$/, "must be the name or number of a user of the image");
 
-/** How long one step may last: a day at most. */
+/** Time limit of a step, at most one day. */
 const TimeLimitSeconds = z.int().min(1).max(86_400).meta({ format: "int32" });
 
-/** How long a wait lasts that does not say. */
+/** Default time limit of a `waitFor` step. */
 export const waitTimeoutSeconds = 60;
 
-/** Until something holds in the sandbox. */
+/** A condition in the sandbox to wait for. */
 export const WaitFor = withRules(
   z.object({
     port: z
@@ -36,17 +35,22 @@ export const WaitFor = withRules(
       .max(65_535)
       .meta({ format: "int32" })
       .optional()
-      .describe("Until this TCP port takes connections from outside the sandbox."),
-    file: z.string().startsWith("/", "must be an absolute path").max(4096).optional().describe("Until this exists."),
-    command: z.string().min(1).max(16_384).optional().describe("Until this command line ends with exit code 0."),
+      .describe("Wait until this TCP port accepts connections from outside the sandbox."),
+    file: z
+      .string()
+      .startsWith("/", "must be an absolute path")
+      .max(4096)
+      .optional()
+      .describe("Wait until this file exists."),
+    command: z.string().min(1).max(16_384).optional().describe("Wait until this command line exits with code 0."),
     timeoutSeconds: TimeLimitSeconds.optional().describe(
-      `After this the step has failed. Default ${waitTimeoutSeconds}.`,
+      `Time limit after which the step fails. Default ${waitTimeoutSeconds}.`,
     ),
   }),
   [
     {
       cel: "(has(self.port) ? 1 : 0) + (has(self.file) ? 1 : 0) + (has(self.command) ? 1 : 0) == 1",
-      message: "waitFor must name exactly one thing: port, file or command",
+      message: "waitFor must have exactly one of port, file and command",
       holds: ({ port, file, command }) => [port, file, command].filter((one) => one !== undefined).length === 1,
     },
   ],
@@ -57,44 +61,52 @@ export type WaitFor = z.infer<typeof WaitFor>;
 const KeyRef = z.object({ name: z.string().min(1).max(253), key: z.string().min(1).max(253) });
 export type KeyRef = z.infer<typeof KeyRef>;
 
-/** The mode of a file that does not say one. */
+/** Default mode of a copied file. */
 export const copyMode = "0644";
 
-/** One file for the sandbox. */
+/** Copies one file into the sandbox. */
 export const CopyStep = withRules(
   z.object({
-    path: z.string().startsWith("/", "must be an absolute path").max(4096).describe("Where the file goes."),
-    content: z.string().max(262_144).optional().describe("The file as text."),
-    configMapKeyRef: KeyRef.optional().describe("The file is a key of this ConfigMap."),
-    secretKeyRef: KeyRef.optional().describe("The file is a key of this Secret; every clone can read it."),
+    path: z
+      .string()
+      .startsWith("/", "must be an absolute path")
+      .max(4096)
+      .describe("The path of the file in the sandbox."),
+    content: z.string().max(262_144).optional().describe("The content of the file as text."),
+    configMapKeyRef: KeyRef.optional().describe("The content of the file is this key of a ConfigMap."),
+    secretKeyRef: KeyRef.optional().describe(
+      "The content of the file is this key of a Secret. Every clone can read it.",
+    ),
     url: z
       .string()
       .regex(/^https?:\/\/[^\s]+$/, "must be an http or https URL")
       .max(2048)
       .optional()
-      .describe("The file is fetched from here; it must have the sha256."),
+      .describe("The controller downloads the file from this URL. Its digest must match sha256."),
     sha256: z
       .string()
       .regex(/^[0-9a-f]{64}$/, "must be 64 hex digits")
       .optional()
-      .describe("Of the file at the url."),
+      .describe("The SHA-256 digest of the file at url, as 64 hex digits."),
     mode: z
       .string()
       .regex(/^0?[0-7]{3}$/, "must be an octal mode like 0755")
       .optional()
-      .describe(`Octal. Default ${copyMode}.`),
-    user: UserName.optional().describe("Whose file it is. Default: the user of the steps, else the entrypoint's."),
+      .describe(`The mode of the file in octal. Default ${copyMode}.`),
+    user: UserName.optional().describe(
+      "The owner of the file. Default: the user set by a user step, else the user of the entrypoint.",
+    ),
   }),
   [
     {
       cel: "(has(self.content) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.url) ? 1 : 0) == 1",
-      message: "a copy must have exactly one source: content, configMapKeyRef, secretKeyRef or url",
+      message: "copy must have exactly one of content, configMapKeyRef, secretKeyRef and url",
       holds: ({ content, configMapKeyRef, secretKeyRef, url }) =>
         [content, configMapKeyRef, secretKeyRef, url].filter((source) => source !== undefined).length === 1,
     },
     {
       cel: "has(self.url) == has(self.sha256)",
-      message: "url and sha256 belong together: without its digest nobody can say whether the file has changed",
+      message: "url and sha256 must be set together: the digest shows whether the file has changed",
       fieldPath: ".sha256",
       holds: ({ url, sha256 }) => (url === undefined) === (sha256 === undefined),
     },
@@ -102,7 +114,7 @@ export const CopyStep = withRules(
 );
 export type CopyStep = z.infer<typeof CopyStep>;
 
-/** What a step can do. A step has one of these; `env` and `user` also stand beside `run` and `start`. */
+/** The actions of steps. A step has exactly one; `env` and `user` can also accompany `run` and `start`. */
 export const stepActions = ["run", "copy", "env", "workdir", "user", "start", "waitFor"] as const;
 export type StepAction = (typeof stepActions)[number];
 
@@ -129,65 +141,68 @@ const count = `(${whole.map((action) => `(has(self.${action}) ? 1 : 0)`).join(" 
 
 const oneAction: Rule<StepFields> = {
   cel: `${count} == 1 || (${count} == 0 && has(self.env) != has(self.user))`,
-  message: "a step must have exactly one action: run, copy, env, workdir, user, start or waitFor",
+  message: "a step must have exactly one of run, copy, env, workdir, user, start and waitFor",
   holds: (step) => {
     const actions = whole.filter((action) => step[action] !== undefined).length;
     return actions === 1 || (actions === 0 && (step.env === undefined) !== (step.user === undefined));
   },
 };
 
-const besideCommands: Rule<StepFields> = {
+const cwdWithCommand: Rule<StepFields> = {
   cel: "has(self.run) || has(self.start) || !has(self.cwd)",
-  message: "cwd belongs to run or start; for all steps that follow, use a workdir step",
+  message: "cwd is allowed only with run or start; to set the directory of later steps, use a workdir step",
   fieldPath: ".cwd",
   holds: ({ run, start, cwd }) => run !== undefined || start !== undefined || cwd === undefined,
 };
 
-const timeOfRun: Rule<StepFields> = {
+const timeoutWithRun: Rule<StepFields> = {
   cel: "has(self.run) || !has(self.timeoutSeconds)",
-  message: "timeoutSeconds belongs to run; waitFor has one of its own",
+  message: "timeoutSeconds is allowed only with run; to limit a wait, use waitFor.timeoutSeconds",
   fieldPath: ".timeoutSeconds",
   holds: ({ run, timeoutSeconds }) => run !== undefined || timeoutSeconds === undefined,
 };
 
-const noneBeside: Rule<StepFields> = {
+const environmentWithCommand: Rule<StepFields> = {
   cel: "!(has(self.copy) || has(self.workdir) || has(self.waitFor)) || !(has(self.env) || has(self.user))",
-  message: "env and user stand beside run and start, or alone for all steps that follow; a copy has a user of its own",
+  message:
+    "env and user are allowed only with run or start, or alone to apply to all later steps; to set the owner of a copied file, use copy.user",
   holds: ({ copy, workdir, waitFor, env, user }) =>
     (copy === undefined && workdir === undefined && waitFor === undefined) || (env === undefined && user === undefined),
 };
 
 export const RecipeStep = withRules(
   z.object({
-    run: Command.optional().describe("A command line for /bin/sh; it must end with exit code 0."),
+    run: Command.optional().describe("A command line for /bin/sh. It must exit with code 0."),
     copy: CopyStep.optional(),
     env: EnvironmentVariables.optional().describe(
-      "Beside run or start: for that command. Alone: for all steps that follow.",
+      "Environment variables. With run or start: for that command. Alone: for all later steps.",
     ),
-    workdir: Directory.optional().describe("The folder in which the steps that follow run."),
-    user: UserName.optional().describe("Beside run or start: who runs it. Alone: for all steps that follow."),
+    workdir: Directory.optional().describe("The working directory of all later steps."),
+    user: UserName.optional().describe(
+      "A user of the image. With run or start: for that command. Alone: for all later steps.",
+    ),
     start: Command.optional().describe(
-      "A command line for /bin/sh that goes on running, and is in the memory of every clone.",
+      "A command line for /bin/sh that keeps running. Every clone has it in its memory.",
     ),
     waitFor: WaitFor.optional(),
-    cwd: Directory.optional().describe("Beside run or start: the folder of that command."),
+    cwd: Directory.optional().describe("With run or start: the working directory of that command."),
     timeoutSeconds: TimeLimitSeconds.optional().describe(
-      `Beside run: after this the command is killed and has failed. Default ${runTimeoutSeconds}.`,
+      `With run: time limit after which the command is killed and the step fails. Default ${runTimeoutSeconds}.`,
     ),
   }),
-  [oneAction, besideCommands, timeOfRun, noneBeside],
+  [oneAction, cwdWithCommand, timeoutWithRun, environmentWithCommand],
 );
 export type RecipeStep = z.infer<typeof RecipeStep>;
 
-/** Ordered steps. Each is given the state, memory included, that the one before it left. */
+/** Ordered steps. Each starts from the state, including memory, that the previous one left. */
 export const Recipe = z.array(RecipeStep).max(100).meta({ "x-kubernetes-list-type": "atomic" });
 
-/** What the step does; of `env` beside `run`, it is `run`. */
+/** The action of a step; `run` for a step with `run` and `env`. */
 export function actionOf(step: RecipeStep): StepAction {
   return whole.find((action) => step[action] !== undefined) ?? (step.env === undefined ? "user" : "env");
 }
 
-/** The step in one line, as progress and messages show it: `run pip install pandas`. Never the content of a copy. */
+/** The step in one line for progress and messages, like `run pip install pandas`. Never includes the content of a copy. */
 export function describeStep(step: RecipeStep): string {
   return oneLine(`${actionOf(step)} ${subject(step)}`);
 }

@@ -4,9 +4,9 @@ import { type Rule, withRules } from "./rules.ts";
 
 export const group = "agents.kruise.io";
 export const version = "v1alpha1";
-/** Of all kinds that we share with OpenKruise Agents. */
+/** The API version of the kinds shared with OpenKruise Agents. */
 export const apiVersion = `${group}/${version}`;
-/** Of the kinds that are Ramet's own. */
+/** The group of Ramet's own kinds. */
 export const rametGroup = "ramet.dev";
 
 /** One column of `kubectl get`. */
@@ -14,12 +14,12 @@ export interface PrinterColumn {
   name: string;
   type: "string" | "integer" | "date";
   jsonPath: string;
-  /** Above 0: shown only by `-o wide`. */
+  /** Columns above 0 are shown only by `-o wide`. */
   priority?: number;
 }
 
 export interface KindNames {
-  /** Absent: `agents.kruise.io`. */
+  /** @default agents.kruise.io */
   group?: string;
   kind: string;
   plural: string;
@@ -37,18 +37,18 @@ interface KindParts<
   kind: Kind;
   description: string;
   spec: Spec;
-  /** Absent: the kind has no status, and no status subresource. */
+  /** Without it, the kind has no status subresource. */
   status?: Status;
   columns: PrinterColumn[];
   scale?: { specReplicasPath: string; statusReplicasPath: string; labelSelectorPath?: string };
-  /** Rules about the whole object; in CEL only `metadata.name` and `metadata.generateName` of the metadata can be seen. */
+  /** Rules about the whole object. CEL sees only `metadata.name` and `metadata.generateName` of the metadata. */
   rules?: readonly Rule<{ metadata: ManifestMeta }>[];
 }
 
 /**
- * A kind of `agents.kruise.io/v1alpha1`, or of another group.
- * `object` reads what the API server answers; `manifest` judges what somebody is about to write; `crd.ts` renders the
- * CRD from `manifest`, so the API server judges by the same schema.
+ * Defines a kind of `agents.kruise.io/v1alpha1` or of another group. `object` parses responses of the API server; `manifest`
+ * validates an object before it is written. `crd.ts` renders the CRD from `manifest`, so the API server validates by the same
+ * schema.
  */
 export function defineKind<
   Kind extends string,
@@ -56,7 +56,7 @@ export function defineKind<
   Status extends z.ZodType,
   Group extends string = typeof group,
 >(parts: KindParts<Kind, Spec, Status, Group>) {
-  // Without a group of its own, `Group` is the type of the default.
+  // Without `group`, `Group` is the type of the default.
   const ownGroup = parts.group ?? (group as Group);
   const ownApiVersion = `${ownGroup}/${version}` as const;
   const body = {

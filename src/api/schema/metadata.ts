@@ -2,7 +2,7 @@ import * as z from "zod";
 
 const dateTime = z.iso.datetime({ offset: true });
 
-/** RFC 3339 with any offset, as Kubernetes writes and reads it; like its server, of either case. */
+/** RFC 3339 with any offset. Like the API server, accepts upper and lower case. */
 export const Time = z
   .string()
   .refine((text) => dateTime.safeParse(text.toUpperCase()).success, "must be a time like 2030-01-01T00:00:00Z")
@@ -26,7 +26,7 @@ const written = {
   ownerReferences: z.array(OwnerReference).optional(),
 };
 
-/** The metadata of an object of a namespace as the API server answers it: what it always sets is there. */
+/** The metadata of a namespaced object from the API server, with the fields that the server always sets. */
 export const ObjectMeta = z.looseObject({
   ...written,
   name: z.string(),
@@ -34,14 +34,14 @@ export const ObjectMeta = z.looseObject({
   uid: z.string(),
   resourceVersion: z.string(),
   creationTimestamp: z.string(),
-  /** Counts changes of the spec. Absent on kinds without a status subresource (Pods). */
+  /** Incremented when the spec changes. Absent on kinds without a status subresource, such as Pods. */
   generation: z.number().int().optional(),
   deletionTimestamp: z.string().optional(),
   deletionGracePeriodSeconds: z.number().int().optional(),
 });
 export type ObjectMeta = z.infer<typeof ObjectMeta>;
 
-/** The metadata of an object that somebody is about to write: the server has not filled anything in. */
+/** The metadata of an object before it is written, without fields that the server sets. */
 export const ManifestMeta = z.looseObject({
   ...written,
   name: z.string().optional(),
@@ -49,7 +49,7 @@ export const ManifestMeta = z.looseObject({
 });
 export type ManifestMeta = z.infer<typeof ManifestMeta>;
 
-/** metav1.Condition, with the limits that Kubernetes' own types carry. */
+/** metav1.Condition with the limits of the Kubernetes type. */
 export const Condition = z.object({
   type: z.string().max(316),
   status: z.enum(["True", "False", "Unknown"]),
@@ -65,8 +65,8 @@ export const Conditions = z
   .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"] });
 
 /**
- * The words that we know, and any other: another controller (ACS, a newer Ramet) may write a phase that we have never
- * heard of, and that must not make the object unreadable.
+ * Known values and any other string: another controller (ACS, a newer Ramet) may write a phase that this version does not know,
+ * and the object must still be readable.
  */
 export type Open<T extends string> = T | (string & {});
 

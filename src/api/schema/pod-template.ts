@@ -2,8 +2,8 @@ import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 
 /**
- * The parts of Kubernetes' PodTemplateSpec that Ramet reads, typed; everything else passes through untouched, so that
- * a template for a newer Kubernetes loses nothing. The API server checks nothing of it (the reference has no schema).
+ * The parts of Kubernetes' PodTemplateSpec that Ramet reads. Other fields pass through unchanged, so that a template for a newer
+ * Kubernetes loses nothing. The API server does not validate it, as the CRD of OpenKruise Agents has no schema for it.
  */
 
 const StringMap = z.record(z.string(), z.string());
@@ -45,7 +45,7 @@ const ContainerPort = z.looseObject({
 
 export const Container = z.looseObject({
   name: z.string().min(1),
-  image: z.string().min(1, "is needed"),
+  image: z.string().min(1, "is required"),
   imagePullPolicy: z.string().optional(),
   command: z.array(z.string()).optional(),
   args: z.array(z.string()).optional(),
@@ -73,8 +73,8 @@ export const Volume = z.looseObject({ name: z.string().min(1) });
 export type Volume = z.infer<typeof Volume>;
 
 export const PodSpec = z.looseObject({
-  containers: z.array(Container).min(1, "must hold the sandbox's container first"),
-  // Sidecars and init containers run as they are; Kubernetes judges them when the Pod is made.
+  containers: z.array(Container).min(1, "must have a container for the sandbox first"),
+  // Sidecars and init containers run unchanged; Kubernetes validates them when the Pod is created.
   initContainers: z.array(z.looseObject({ name: z.string() })).optional(),
   volumes: z.array(Volume).optional(),
   securityContext: SecurityContext.optional(),
@@ -88,9 +88,9 @@ export const PodTemplateSpec = z.looseObject({
 export type PodTemplateSpec = z.infer<typeof PodTemplateSpec>;
 
 /**
- * Reads a Pod template as it stands in a Sandbox or a SandboxTemplate.
- * @param field where it stands, for the message
- * @throws RametError `InvalidArgument`, naming the first field that is wrong
+ * Parses the Pod template of a Sandbox or a SandboxTemplate.
+ * @param field its path, for the error message
+ * @throws RametError `InvalidArgument`, naming the first invalid field
  */
 export function parsePodTemplate(template: unknown, field = "spec.template"): PodTemplateSpec {
   const result = PodTemplateSpec.safeParse(withoutNulls(template));
@@ -101,12 +101,12 @@ export function parsePodTemplate(template: unknown, field = "spec.template"): Po
     "",
   );
   throw new RametError("InvalidArgument", `${path}: ${issue?.message ?? "is not a Pod template"}`, {
-    hint: "Correct the field; it has the meaning that it has in a Kubernetes Pod template",
+    hint: "Correct the field; it has the same meaning as in a Kubernetes Pod template",
     cause: result.error,
   });
 }
 
-/** Go's decoders take null for "not there", and generators write `creationTimestamp: null` and `resources: null`. */
+/** Go decoders treat null as absent, and generators write `creationTimestamp: null` and `resources: null`. */
 function withoutNulls(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutNulls);
   if (typeof value !== "object" || value === null) return value;

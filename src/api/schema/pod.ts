@@ -20,7 +20,7 @@ const ContainerStatus = z.looseObject({
     .optional(),
 });
 
-/** The parts of a Kubernetes Pod that Ramet reads; everything else passes through. */
+/** The parts of a Kubernetes Pod that Ramet reads. Other fields pass through unchanged. */
 export const Pod = z.looseObject({
   metadata: ObjectMeta,
   spec: PodSpec.extend({ nodeName: z.string().optional() }),
@@ -39,7 +39,7 @@ export const Pod = z.looseObject({
 });
 export type Pod = z.infer<typeof Pod>;
 
-/** A Pod that is about to be written. */
+/** A Pod to create. */
 export interface PodManifest {
   apiVersion: "v1";
   kind: "Pod";

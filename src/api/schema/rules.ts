@@ -1,18 +1,18 @@
 import * as z from "zod";
 
-/** One rule about a value, said twice: in CEL for the API server and as a predicate for everybody else. */
+/** A rule about a value, written twice: in CEL for the API server and as a predicate for all other code. */
 export interface Rule<T> {
   /** CEL over `self`, and `oldSelf` for a rule about a change. */
   cel: string;
-  /** What the reader is told. It names the field. */
+  /** The error message. Names the field. */
   message: string;
-  /** Relative to the value, like `.podName`: to which field the API server attaches the message. */
+  /** The field to which the API server attaches the message, relative to the value, like `.podName`. */
   fieldPath?: string;
-  /** The same rule here. Absent for rules about a change, which only the API server can judge. */
+  /** The same rule as a predicate. Absent for rules about a change, which only the API server can validate. */
   holds?: (value: T) => boolean;
 }
 
-/** The schema with the rules: parsing checks them, and the CRD carries them as `x-kubernetes-validations`. */
+/** Adds rules to a schema: parsing validates them, and the CRD has them as `x-kubernetes-validations`. */
 export function withRules<S extends z.ZodType>(schema: S, rules: readonly Rule<z.output<S>>[]): S {
   const checked = schema.check((context) => {
     for (const { holds, message, fieldPath } of rules) {
@@ -29,8 +29,8 @@ function toCel({ cel, message, fieldPath }: Rule<never>): Record<string, string>
 }
 
 /**
- * What the reference keeps without a schema: the API server stores it as it is and checks nothing, so whoever reads it
- * must parse it and say in a condition what is wrong. `type: object` is there because CEL cannot see a field without a type.
+ * A field for which OpenKruise Agents has no schema. The API server stores it without validation, so a controller must parse it and
+ * report errors in a condition. It has `type: object` because CEL cannot access a field without a type.
  */
 export const SchemalessObject = z
   .record(z.string(), z.unknown())

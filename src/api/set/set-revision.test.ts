@@ -25,8 +25,8 @@ const template = {
 };
 const hashOf = (spec: Partial<SandboxSetSpec>) => setRevision(set(spec), undefined, itself).hash;
 
-describe("the revision of a set", () => {
-  it("is this one for this template, on every machine and in every later version", () => {
+describe("setRevision", () => {
+  it("returns this hash for this template, on every machine and in every later version", () => {
     expect(setRevision(set({ template }), undefined, itself)).toMatchObject({
       hash: "vlmt4mmgk",
       templateName: "python-vlmt4mmgk",
@@ -65,7 +65,7 @@ describe("the revision of a set", () => {
     );
   });
 
-  it("takes the named template, under what the set says itself, and writes nothing out", () => {
+  it("uses the named template with the fields of the set on top", () => {
     const base = named({ template, persistentContents: ["memory"], pauseStrategy: { type: "Stop" } });
     const ref = { templateRef: { name: "base" } };
     expect(setRevision(set(ref), base, itself)).toMatchObject({
@@ -133,7 +133,7 @@ describe("a sandbox of a set", () => {
     });
   });
 
-  it("takes no internal key of the template, but what it is restored from and how it is cleaned", () => {
+  it("takes no internal keys of the template except restore-from and cleanup annotations", () => {
     const annotations = {
       "agents.kruise.io/lock": "x",
       "agents.kruise.io/sandbox-priority": "100",
@@ -150,7 +150,7 @@ describe("a sandbox of a set", () => {
     expect(sandbox.spec).toEqual({});
   });
 
-  it("has a DNS label as its name, whatever the set is called", () => {
+  it("has a DNS label as its name, whatever the name of the set", () => {
     const label = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
     const part = fc.stringMatching(/^[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?$/);
     const name = fc.array(part, { minLength: 1, maxLength: 4 }).map((parts) => parts.join(".").slice(0, 61) + "z");

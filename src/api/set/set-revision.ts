@@ -5,28 +5,26 @@ import { parsePodTemplate } from "../schema/pod-template.ts";
 import type { SandboxSet } from "../kinds/sandbox-set.ts";
 import type { SandboxTemplate, SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
 
-/** What all sandboxes of one state of a set are made from. */
+/** The spec of all sandboxes of one revision of a set. */
 export interface SetRevision {
-  /** For the label `template-hash` and `status.updateRevision`: equal on every machine for equal specs. */
+  /** For the label `template-hash` and `status.updateRevision`. Equal specs have equal hashes on every machine. */
   hash: string;
-  /** The SandboxTemplate that has the spec: the one that the set names, else one that is written out for the revision. */
+  /** The SandboxTemplate with the spec: the one that the set names, or one that is written for the revision. */
   templateName: string;
-  /** Whether it is written out, and so the set's own. */
+  /** Whether the template is written for the revision and owned by the set. */
   materialised: boolean;
   spec: SandboxTemplateSpec;
 }
 
-/** Finds the checkpoint id that a reference in a `restore-from` annotation stands for. */
+/** Resolves the reference in a `restore-from` annotation to a checkpoint id. */
 export type ResolveOrigin = (reference: string) => string;
 
 /**
- * The revision of a set as it is now: a pure function of its spec and of the template that it names.
- *
- * What the set says itself goes before the named template's; of the template's `pauseStrategy` the reference says that it
- * is information only.
+ * The current revision of a set: a pure function of its spec and of the template that it names. Fields of the set take precedence
+ * over those of the named template. The template's `pauseStrategy` is not used, as in OpenKruise Agents.
  *
  * @param named the SandboxTemplate of `spec.templateRef`, if it exists
- * @throws RametError `InvalidArgument` or `NotFound` for a set that no sandbox can be made from, and what `resolve` throws
+ * @throws RametError `InvalidArgument` or `NotFound` if no sandbox can be created from the set, and errors of `resolve`
  */
 export function setRevision(
   set: Pick<SandboxSet, "metadata" | "spec">,
@@ -34,7 +32,7 @@ export function setRevision(
   resolve: ResolveOrigin,
 ): SetRevision {
   checkName(set);
-  const spec = { template: pinned(podTemplate(set, named), resolve), ...besideTemplate(set.spec, named?.spec) };
+  const spec = { template: pinned(podTemplate(set, named), resolve), ...otherFields(set.spec, named?.spec) };
   const hash = templateRevision(spec);
   const reference = set.spec.templateRef;
   return {
@@ -45,10 +43,7 @@ export function setRevision(
   };
 }
 
-function besideTemplate(
-  own: SandboxSet["spec"],
-  named: SandboxTemplateSpec = {},
-): Omit<SandboxTemplateSpec, "template"> {
+function otherFields(own: SandboxSet["spec"], named: SandboxTemplateSpec = {}): Omit<SandboxTemplateSpec, "template"> {
   const { volumeClaimTemplates, persistentContents, runtimes } = { ...named, ...own };
   return {
     ...(volumeClaimTemplates && { volumeClaimTemplates }),
@@ -68,12 +63,12 @@ function podTemplate({ metadata, spec }: Pick<SandboxSet, "metadata" | "spec">, 
     "NotFound",
     `The SandboxTemplate ${name} does not exist in the namespace ${metadata.namespace}`,
     {
-      hint: `Create it, and the set is filled; kubectl get sandboxtemplates -n ${metadata.namespace} lists those there are`,
+      hint: `Create it, or list the existing ones with: kubectl get sandboxtemplates -n ${metadata.namespace}`,
     },
   );
 }
 
-/** As it was written, without nulls. One that names a checkpoint and has no spec takes that checkpoint's own template. */
+/** The template without nulls. If it names a checkpoint and has no spec, the template of the checkpoint is used. */
 function readable(template: Template | undefined, field: string): Template {
   if (template !== undefined && template["spec"] === undefined) {
     const { spec: _, ...rest } = parsePodTemplate({ ...template, spec: placeholder }, field);
@@ -81,13 +76,13 @@ function readable(template: Template | undefined, field: string): Template {
   }
   if (template !== undefined) return parsePodTemplate(template, field);
   throw new RametError("InvalidArgument", "The set has neither spec.template nor spec.templateRef", {
-    hint: "Give one of the two; a template may be no more than metadata with the annotation ramet.dev/restore-from",
+    hint: "Set one of the two; a template can be just metadata with the annotation ramet.dev/restore-from",
   });
 }
 
 const placeholder = { containers: [{ name: "main", image: "none" }] };
 
-/** With the checkpoint's id in place of a name: a sandbox that was made from an older one is then of an older revision. */
+/** Replaces the reference by the checkpoint id, so that a reference that moves to another checkpoint changes the revision. */
 function pinned(template: Template, resolve: ResolveOrigin): Template {
   const reference = restoreFrom({ metadata: {}, spec: {} }, template);
   if (reference === undefined) return template;
@@ -103,11 +98,11 @@ function isRestoreFrom(key: string): boolean {
   return (restoreFromAnnotations as readonly string[]).includes(key);
 }
 
-/** Its sandboxes carry it in a label. */
+/** The name is also a label value on the sandboxes. */
 function checkName({ metadata: { name } }: Pick<SandboxSet, "metadata">): void {
   if (name.length <= longestLabel) return;
-  throw new RametError("InvalidArgument", `The set's name has ${name.length} characters, and a label no more than 63`, {
-    hint: "Create the set anew under a shorter name: its sandboxes carry it in the label agents.kruise.io/sandbox-pool",
+  throw new RametError("InvalidArgument", `The name of the set has ${name.length} characters; at most 63 are allowed`, {
+    hint: "Create the set with a shorter name: it is the value of the label agents.kruise.io/sandbox-pool on its sandboxes",
   });
 }
 

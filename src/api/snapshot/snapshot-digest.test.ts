@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import type { RecipeStep } from "../recipe/recipe.ts";
 import { snapshotDigest, unchangedSteps } from "./snapshot-digest.ts";
 import { secretIdentity, type SnapshotInputs } from "./snapshot-inputs.ts";
@@ -18,7 +18,7 @@ const golden: SnapshotInputs = {
 };
 
 /** A changed value here rebuilds every named snapshot that exists: only on purpose, and with a new `v`. */
-test("the digest of a known recipe is known", () => {
+it("the digest of a known recipe is known", () => {
   const { digest, base, steps } = snapshotDigest(golden);
   expect({ digest, base, steps }).toMatchInlineSnapshot(`
     {
@@ -73,7 +73,7 @@ function reversed<T>(value: T): T {
   ) as T;
 }
 
-test("the order of keys does not change it, and that of contents does not either", () => {
+it("the order of keys does not change it, and that of contents does not either", () => {
   fc.assert(
     fc.property(inputs, (given) => {
       const other: SnapshotInputs = {
@@ -95,7 +95,7 @@ const seen = (value: unknown): string =>
     return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
   });
 
-test("different inputs have different digests, and equal ones the same", () => {
+it("different inputs have different digests, and equal ones the same", () => {
   fc.assert(
     fc.property(inputs, inputs, (a, b) => {
       const same = seen([a.from, a.recipe, a.contents]) === seen([b.from, b.recipe, b.contents]);
@@ -105,7 +105,7 @@ test("different inputs have different digests, and equal ones the same", () => {
   );
 });
 
-test("a changed step changes its digest and those after it, and none before it", () => {
+it("changes the digests of a changed step and of those after it, and none before it", () => {
   fc.assert(
     fc.property(inputs, fc.nat(), step, (given, seed, changed) => {
       fc.pre(given.recipe.length > 0);
@@ -120,7 +120,7 @@ test("a changed step changes its digest and those after it, and none before it",
   );
 });
 
-test("each input beside the steps changes it", () => {
+it("changes with every other input", () => {
   const changes: SnapshotInputs[] = [
     { ...golden, contents: ["filesystem"] },
     { ...golden, copied: new Map([[2, { identity: "declared:y" }]]) },
@@ -137,14 +137,14 @@ test("each input beside the steps changes it", () => {
   expect(otherContents).toEqual(first);
 });
 
-test("a step that is taken away or added leaves those before it as they are", () => {
+it("keeps the digests of steps before an added or removed step", () => {
   const { steps } = snapshotDigest(golden);
   expect(unchangedSteps(steps, steps.slice(0, 3))).toBe(3);
   expect(unchangedSteps(steps.slice(0, 3), steps)).toBe(3);
   expect(unchangedSteps([], steps)).toBe(0);
 });
 
-test("a Secret stands in the digest by what its author declares, else by its version, never by its bytes", () => {
+it("represents a Secret by its author's declaration, else by its version, never by its bytes", () => {
   const object = { uid: "u", resourceVersion: "5" };
   expect(secretIdentity(object)).toBe("object:u/5");
   expect(secretIdentity({ ...object, annotations: { "ramet.dev/content-digest": "hmac" } })).toBe("declared:hmac");

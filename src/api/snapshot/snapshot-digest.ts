@@ -3,17 +3,17 @@ import type { CopiedContent, ResolvedSource, SnapshotInputs } from "./snapshot-i
 import type { RecipeStep } from "../recipe/recipe.ts";
 
 export interface SnapshotDigest {
-  /** Of everything: names a version. */
+  /** Digest of all inputs; identifies a version. */
   digest: string;
-  /** Of what the first step begins with. */
+  /** Digest of the state before the first step. */
   base: string;
-  /** One for each step: of it, of all before it and of the base. The same digest is the same state. */
+  /** One digest per step, of the step, all steps before it and the base. Equal digests mean equal states. */
   steps: string[];
 }
 
 /**
- * The digest of a named snapshot's inputs. A pure function: equal on every machine, whatever the order of keys, and
- * different as soon as any input is.
+ * The digest of the inputs of a named snapshot. A pure function: independent of the machine and the order of keys, and different
+ * for any other input.
  */
 export function snapshotDigest({ from, recipe, copied, contents }: SnapshotInputs): SnapshotDigest {
   const base = digestOf({ v: 1, from: plainSource(from) });
@@ -25,8 +25,7 @@ export function snapshotDigest({ from, recipe, copied, contents }: SnapshotInput
 }
 
 /**
- * How many of the steps keep their state: a build runs those after it. What `rebuilds from step 3 of 4` says is this
- * and 1.
+ * The number of leading steps with an unchanged state. A build runs the steps after them.
  * @param before digests of the steps of an earlier build
  */
 export function unchangedSteps(before: readonly string[], after: readonly string[]): number {
@@ -34,7 +33,7 @@ export function unchangedSteps(before: readonly string[], after: readonly string
   return first < 0 ? after.length : first;
 }
 
-/** What generators write for "not there" is not there. */
+/** Generators write null for absent fields. */
 function plainSource(from: ResolvedSource): unknown {
   return withoutNulls(from);
 }

@@ -3,36 +3,36 @@ import type { SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
 import type { RecipeStep } from "../recipe/recipe.ts";
 
 /**
- * All that a version is made from, with every reference followed: what `snapshotDigest` is over. Whoever has the same
- * inputs (the controller, a Pulumi preview without a cluster) computes the same digest.
+ * The inputs of a version with all references resolved, from which `snapshotDigest` is computed. The controller and a Pulumi
+ * preview without a cluster compute the same digest from the same inputs.
  */
 export interface SnapshotInputs {
   from: ResolvedSource;
   recipe: readonly RecipeStep[];
-  /** What a step with `configMapKeyRef` or `secretKeyRef` copies, by the step's index. */
+  /** The content that steps with `configMapKeyRef` or `secretKeyRef` copy, by step index. */
   copied: ReadonlyMap<number, CopiedContent>;
   contents: Contents;
 }
 
 export type ResolvedSource =
-  /** The spec as it stands in the SandboxTemplate. */
+  /** The spec of the SandboxTemplate. */
   | { template: SandboxTemplateSpec }
-  /** The digest of the version of the parent. */
+  /** The digest of the parent version. */
   | { snapshot: { digest: string } }
   | { checkpoint: { id: string } }
-  /** Another sandbox of the same name has another UID, and is another source. */
+  /** A later sandbox with the same name has another UID and is another source. */
   | { sandbox: { name: string; uid: string } };
 
-/** What stands for content that is kept in another object. */
+/** Represents content of another object in a digest. */
 export type CopiedContent =
   /** Of a ConfigMap's key: SHA-256 of the bytes, 64 hex digits. */
   | { sha256: string }
-  /** Of a Secret's key, where a hash of the bytes would let anybody try values until one fits: see {@link secretIdentity}. */
+  /** Of a Secret's key, whose value could be guessed from a hash of the bytes: see {@link secretIdentity}. */
   | { identity: string };
 
 /**
- * What stands for a Secret's content in a digest; docs/decisions/0006 says why. The annotation is whatever the Secret's
- * author changes with the content (a keyed hash, say); without it, every change of the object counts as one of the content.
+ * Represents the content of a Secret in a digest; docs/decisions/0006 has the reasons. The author of the Secret changes the
+ * annotation with the content, for example to a keyed hash. Without it, every change of the object counts as a change of content.
  */
 export function secretIdentity({
   annotations = {},
@@ -47,5 +47,5 @@ export function secretIdentity({
   return declared === undefined ? `object:${uid}/${resourceVersion}` : `declared:${declared}`;
 }
 
-/** On a Secret: a text that changes when, and only when, its content does. */
+/** On a Secret: a text that changes if and only if its content changes. */
 export const contentDigestAnnotation = "ramet.dev/content-digest";

@@ -1,10 +1,10 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { parseSnapshotReference, printSnapshotReference } from "./snapshot-reference.ts";
 
 const digest = `sha256:${"ab".repeat(32)}`;
 
-test.each([
+it.each([
   ["python", { name: "python" }],
   ["python-data@7", { name: "python-data", version: 7 }],
   [`a@${digest}`, { name: "a", digest }],
@@ -12,14 +12,14 @@ test.each([
   expect(parseSnapshotReference(text)).toEqual(reference);
 });
 
-test.each(["", "@7", "a@", "a@0", "a@07", "a@-1", "a@1.5", "a@1@2", "A", "a/b", "a@sha256:12", "a@99999999999", "-a"])(
-  "%j is refused with what to write",
+it.each(["", "@7", "a@", "a@0", "a@07", "a@-1", "a@1.5", "a@1@2", "A", "a/b", "a@sha256:12", "a@99999999999", "-a"])(
+  "rejects %j with a hint",
   (text) => {
     expect(() => parseSnapshotReference(text)).toThrow(expect.objectContaining({ code: "InvalidArgument" }));
   },
 );
 
-test("what is printed is read as the same", () => {
+it("parses what it prints to the same reference", () => {
   const name = fc.stringMatching(/^[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?$/);
   const pin = fc.oneof(
     fc.constant({}),

@@ -2,17 +2,17 @@ import { RametError } from "../../base/errors.ts";
 import type { SnapshotVersion } from "../kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 
-/** A named snapshot, or one of its versions, as a user writes it: `python`, `python@7`, `python@sha256:…`. */
+/** A reference to a named snapshot or one of its versions: `python`, `python@7`, `python@sha256:…`. */
 export interface SnapshotReference {
   name: string;
-  /** Absent, like `digest`: whichever version is the current one. */
+  /** Without `version` and `digest`: the current version. */
   version?: number;
   digest?: string;
 }
 
 /**
- * Reads a reference.
- * @throws RametError `InvalidArgument` for a text that can be none
+ * Parses a reference.
+ * @throws RametError `InvalidArgument` for an invalid one
  */
 export function parseSnapshotReference(text: string): SnapshotReference {
   const at = text.indexOf("@");
@@ -31,7 +31,7 @@ export function printSnapshotReference({ name, version, digest }: SnapshotRefere
   return digest === undefined ? name : `${name}@${digest}`;
 }
 
-/** Whether the text says which version it means: a checkpoint id never has an `@`. */
+/** Whether the text pins a version. Checkpoint ids never contain `@`. */
 export function isPinnedReference(text: string): boolean {
   return text.includes("@");
 }
@@ -42,14 +42,14 @@ const versionPattern = /^[1-9][0-9]*$/;
 const mostVersions = 2 ** 31 - 1;
 
 function unreadable(text: string): RametError {
-  return new RametError("InvalidArgument", `${JSON.stringify(text)} names no snapshot`, {
+  return new RametError("InvalidArgument", `${JSON.stringify(text)} is not a snapshot reference`, {
     hint: "Write a name, a name and a version, or a name and a digest: python, python@7, python@sha256:<64 hex digits>",
   });
 }
 
 /**
- * The version that a reference means now.
- * @throws RametError `CheckpointNotReady` (retryable) when there is no version yet, `NotFound` when that one is not kept
+ * The version to which a reference resolves now.
+ * @throws RametError `CheckpointNotReady` (retryable) without any version, `NotFound` for a version that is not kept
  */
 export function findVersion(snapshot: NamedSnapshot, reference: SnapshotReference): SnapshotVersion {
   const { status } = snapshot;
@@ -68,7 +68,7 @@ export function findVersion(snapshot: NamedSnapshot, reference: SnapshotReferenc
     });
   }
   const numbers = kept.map((one) => one.version).join(", ") || "none";
-  throw new RametError("NotFound", `The named snapshot ${reference.name} has no version ${name} (any more)`, {
-    hint: `Kept are: ${numbers}`,
+  throw new RametError("NotFound", `The named snapshot ${reference.name} has no version ${name}, or it was deleted`, {
+    hint: `Kept versions: ${numbers}`,
   });
 }

@@ -3,7 +3,7 @@ import type { CollectionState, Garbage } from "./garbage.ts";
 
 type Kept = Exclude<keyof CollectionState, "stepCacheBytes">;
 
-/** The kinds that a collection reads, as the API server has them. */
+/** The resources that a collection reads and deletes from. */
 export type Collectable = { [Kind in Kept]: Pick<Informers[Kind]["resource"], "list" | "delete"> };
 
 export interface ReadOptions {
@@ -14,8 +14,8 @@ export interface ReadOptions {
 }
 
 /**
- * What there is, from the API server. Owned objects are listed before what can own or name them: an owner or a referrer that
- * was there when an object was listed is in a later list, or gone.
+ * Reads all objects from the API server. Owned objects are listed before objects that can own or name them, so an owner that
+ * existed when an object was listed is in a later list or deleted.
  */
 export async function readCollection(
   from: Collectable,
@@ -42,8 +42,7 @@ export async function readCollection(
 }
 
 /**
- * Deletes one object, if it is still as it was when this was decided. Its data goes by its controller. Answers whether there
- * was something to delete.
+ * Deletes one object if it has not changed since the plan. Its controller removes its data. Resolves to false if it does not exist.
  * @throws RametError `Conflict` if it has changed
  */
 export async function collect(from: Collectable, garbage: Garbage, signal: AbortSignal): Promise<boolean> {

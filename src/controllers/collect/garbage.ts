@@ -5,7 +5,7 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 
-/** All that a collection is planned from: the objects of one namespace or of all. */
+/** The state from which a collection is planned: the objects of one namespace or of all. */
 export interface CollectionState {
   templates: readonly SandboxTemplate[];
   checkpoints: readonly Checkpoint[];
@@ -13,31 +13,31 @@ export interface CollectionState {
   sets: readonly SandboxSet[];
   snapshots: readonly NamedSnapshot[];
   claims: readonly SandboxClaim[];
-  /** What the captured steps of one namespace may take before those that no recipe has are removed. */
+  /** Captured steps of one namespace above this size are deleted if no recipe has them. */
   stepCacheBytes: number;
 }
 
 /**
- * `StepCache`: the captured end of a step that no recipe has any more, beyond the budget. `UnusedTemplate`: a set has written
- * it out and marked it. `OwnerGone`: what it belonged to was deleted. `TimeToLive`: its own controller deletes it at `dueAt`.
+ * `StepCache`: a captured step that no recipe has any more, above the budget. `UnusedTemplate`: a revision that its set has
+ * marked as unneeded. `OwnerGone`: its owner was deleted. `TimeToLive`: its own controller deletes it at `dueAt`.
  */
 export const garbageKinds = ["StepCache", "UnusedTemplate", "OwnerGone", "TimeToLive"] as const;
 export type GarbageKind = (typeof garbageKinds)[number];
 
-/** One object that goes, and why. */
+/** One object to delete, and why. */
 export interface Garbage {
   garbage: GarbageKind;
   kind: "Checkpoint" | "SandboxTemplate" | "SandboxClaim";
   namespace: string;
   name: string;
   uid: string;
-  /** The object is deleted only as it was when this was decided. */
+  /** Guards the deletion against later changes of the object. */
   resourceVersion: string;
-  /** For people: one sentence without a full stop. */
+  /** Explanation for people, without a full stop. */
   why: string;
-  /** Of a Checkpoint, as it was captured. Less is freed where another one has the same content. */
+  /** Size of a Checkpoint when it was captured. Less is freed if another one shares its content. */
   bytes?: number;
-  /** RFC 3339. Only for `TimeToLive`: the collector leaves it to the object's own controller. */
+  /** RFC 3339. Set for `TimeToLive` only, which the collector leaves to the object's controller. */
   dueAt?: string;
 }
 

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
@@ -104,7 +104,7 @@ const versionOf = (n: number) => ({
   buildMilliseconds: 1,
 });
 
-test("what a sandbox, a set, a template or a named snapshot refers to is never planned to go", () => {
+it("what a sandbox, a set, a template or a named snapshot refers to is never planned to go", () => {
   const caches = fc.uniqueArray(
     fc.record({ n: fc.nat(9), day: fc.integer({ min: 1, max: 9 }), isOrphan: fc.boolean() }),
     {
@@ -123,7 +123,7 @@ test("what a sandbox, a set, a template or a named snapshot refers to is never p
   );
 });
 
-test("of the captured steps that nobody needs, the longest unneeded go, no more than must, and then there is peace", () => {
+it("of the captured steps that nobody needs, the longest unneeded go, no more than must, and then there is peace", () => {
   const caches = fc.uniqueArray(
     fc.record({ n: fc.nat(20), day: fc.integer({ min: 1, max: 9 }), sizeBytes: fc.nat(80), isNeeded: fc.boolean() }),
     { selector: ({ n }) => n },
@@ -159,14 +159,14 @@ test("of the captured steps that nobody needs, the longest unneeded go, no more 
   );
 });
 
-test("the budget is each namespace's own", () => {
+it("the budget is each namespace's own", () => {
   const more = { namespace: "b", uid: "uid-b" };
   const checkpoints = [cache(1, {}), cache(2, { more })];
   expect(planCollection({ ...empty, checkpoints })).toEqual([]);
   expect(names(planCollection({ ...empty, checkpoints, stepCacheBytes: 59 }))).toHaveLength(2);
 });
 
-test("what belongs to an owner that is there, or that is not Ramet's, stays", () => {
+it("keeps objects whose owner exists or is not of a Ramet kind", () => {
   const theirs = { ownerReferences: [{ apiVersion: "example.com/v1", kind: "Experiment", name: "e", uid: "e" }] };
   const both = {
     ownerReferences: [...owned("Sandbox", "gone").ownerReferences, ...owned("Sandbox", "here").ownerReferences],
@@ -185,7 +185,7 @@ test("what belongs to an owner that is there, or that is not Ramet's, stays", ()
   expect(planned[0]).toMatchObject({ bytes: 60, why: "belonged to NamedSnapshot gone, which no longer exists" });
 });
 
-test("a template that its set has marked goes, unless somebody has taken it for a template", () => {
+it("a template that its set has marked goes, unless somebody has taken it for a template", () => {
   const marked = { annotations: { "agents.kruise.io/cleanup-candidate": "true" }, ...owned("SandboxSet", "pool") };
   const templates = [
     template("old", marked),
@@ -196,7 +196,7 @@ test("a template that its set has marked goes, unless somebody has taken it for 
   expect(names(planCollection({ ...empty, templates, sets }))).toEqual(["UnusedTemplate old"]);
 });
 
-test("times to live are told with their end, and left to their own controllers", () => {
+it("lists times to live with their end, and leaves them to their own controllers", () => {
   const claim = (name: string, ttlAfterCompleted: string) =>
     SandboxClaim.parse({
       apiVersion: agents,

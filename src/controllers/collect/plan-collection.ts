@@ -8,8 +8,8 @@ import { originsNamed, originsNamedByTemplate } from "../common/set-origin.ts";
 import { type CollectionState, type Garbage, garbageOf } from "./garbage.ts";
 
 /**
- * What can go, and why: each object once, by the first reason that there is. Nothing to which a sandbox, a set or a named
- * snapshot refers is among it, except with `dueAt`: a time to live holds whoever refers to it, and is not the collector's.
+ * Plans which objects to delete, each once with the first reason that applies. Objects that a sandbox, a set or a named snapshot
+ * refers to are not included, except with `dueAt`: their own controllers delete those after their time to live.
  */
 export function planCollection(state: CollectionState): Garbage[] {
   const references = referencesOf(state);
@@ -25,19 +25,19 @@ export function planCollection(state: CollectionState): Garbage[] {
   return [...Map.groupBy(all, ({ uid }) => uid).values()].flatMap((reasons) => reasons.slice(0, 1));
 }
 
-/** The revisions that sets have written out for people to read, and marked as needed by nobody. */
+/** Revisions that sets have written as SandboxTemplates and marked as unneeded. */
 function unusedTemplates({ templates }: CollectionState, references: References): Garbage[] {
   return templates
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .filter(({ metadata }) => metadata.annotations?.[annotations.cleanupCandidate] === "true")
     .filter((template) => controllerOf(template)?.kind === "SandboxSet" && !references.hasTemplate(template))
     .map((template) => {
-      const why = `a former revision of the set ${controllerOf(template)?.name ?? ""} that no sandbox of it has`;
+      const why = `a former revision of the set ${controllerOf(template)?.name ?? ""} without sandboxes`;
       return garbageOf(template, { garbage: "UnusedTemplate", kind: "SandboxTemplate", why });
     });
 }
 
-/** What its own controller deletes when its time is over: told, and orphans to that. */
+/** Objects that their own controllers delete after their time to live: only reported. */
 function timeToLive({ checkpoints, claims }: CollectionState): Garbage[] {
   const kept = [
     ...checkpoints.map((object) => ({ object, kind: "Checkpoint" as const, ttl: object.spec.ttlAfterFinished })),
@@ -46,12 +46,12 @@ function timeToLive({ checkpoints, claims }: CollectionState): Garbage[] {
   return kept.flatMap(({ object, kind, ttl }) => {
     const dueAt = endOf(object.status?.completionTime, ttl);
     if (dueAt === undefined || object.metadata.deletionTimestamp !== undefined) return [];
-    const why = `its time to live is over at ${dueAt}`;
+    const why = `its time to live ends at ${dueAt}`;
     return [garbageOf(object, { garbage: "TimeToLive", kind, why, dueAt })];
   });
 }
 
-/** Undefined for one that has not ended, is kept for ever, or whose duration nobody can read: its status says so. */
+/** Undefined if the object has not ended, has no time to live, or has an invalid one, which its status reports. */
 function endOf(completionTime: string | undefined, ttl: string | undefined): string | undefined {
   if (completionTime === undefined || ttl === undefined) return undefined;
   try {
@@ -63,8 +63,8 @@ function endOf(completionTime: string | undefined, ttl: string | undefined): str
 }
 
 /**
- * Checkpoints and templates whose owners are gone. Kubernetes' garbage collector does the same where there is one; what
- * belongs to a kind that is not Ramet's is orphans to it.
+ * Checkpoints and templates whose owners were deleted. Kubernetes' garbage collector does the same if the cluster has one, and
+ * alone handles owners of other kinds than Ramet's.
  */
 function ownerGone(state: CollectionState, references: References): Garbage[] {
   const owners = {
@@ -99,8 +99,8 @@ function uidsOf(objects: readonly { metadata: { uid: string } }[]): Set<string> 
 }
 
 /**
- * Where the captured steps of a namespace take more than the budget, those that no recipe has go, the longest unneeded
- * first, until the rest fits. Those of present recipes count and stay.
+ * If the captured steps of a namespace exceed the budget, those that no recipe has are deleted, longest unneeded first, until
+ * the others fit. Those of current recipes count, but are kept.
  */
 function unneededStepCaches(state: CollectionState, references: References): Garbage[] {
   const caches = state.checkpoints.filter(isStepCache);
@@ -109,16 +109,16 @@ function unneededStepCaches(state: CollectionState, references: References): Gar
     let over = own.reduce((sum, cache) => sum + bytesOf(cache), -state.stepCacheBytes);
     const candidates = own.filter((cache) => !references.hasCheckpoint(cache)).toSorted(longestUnneededFirst);
     return candidates.flatMap((cache) => {
-      // One of no size would free nothing.
+      // Deleting one without a size frees nothing.
       if (over <= 0 || bytesOf(cache) === 0) return [];
       over -= bytesOf(cache);
-      const why = `captured after a step that no recipe has since ${lastNeededAt(cache)}, and beyond the budget`;
+      const why = `captured step that no recipe has had since ${lastNeededAt(cache)}, above the size budget`;
       return [garbageOf(cache, { garbage: "StepCache", kind: "Checkpoint", why })];
     });
   });
 }
 
-/** Until when a recipe is known to have had the step; of one that never was in a finished build, when it was captured. */
+/** Until when a recipe had the step; if it never was part of a finished build, when it was captured. */
 export function lastNeededAt({ metadata, status }: Checkpoint): string {
   return metadata.annotations?.[annotations.unneededSince] ?? status?.completionTime ?? metadata.creationTimestamp;
 }
@@ -137,15 +137,15 @@ function bytesOf({ status }: Checkpoint): number {
   return status?.ramet?.sizeBytes ?? 0;
 }
 
-/** What somebody refers to and is therefore orphans alone, whatever else speaks for its removal. */
+/** Objects that others refer to are never deleted. */
 interface References {
   hasCheckpoint: (checkpoint: Checkpoint) => boolean;
   hasTemplate: (template: SandboxTemplate) => boolean;
 }
 
 /**
- * Whoever names a checkpoint or a template, alive or ended: an ended sandbox may still be looked into. A named snapshot whose
- * recipe its controller has not read yet may want any captured step of its namespace.
+ * References of all objects, including ended sandboxes, which may still be inspected. A named snapshot whose spec its controller
+ * has not observed yet may need any captured step of its namespace.
  */
 function referencesOf({ sandboxes, sets, templates, snapshots }: CollectionState): References {
   const texts = new Set([

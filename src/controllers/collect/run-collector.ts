@@ -12,15 +12,15 @@ export interface CollectingOptions {
   clock: Clock;
   log: Log;
   metrics?: CollectionMetrics;
-  /** For each namespace. @default 20 GiB */
+  /** Per namespace. @default 20 GiB */
   stepCacheBytes?: number;
-  /** Before the first collection, and between two. @default 600000 */
+  /** Pause before each collection. @default 600000 */
   pauseMilliseconds?: number;
 }
 
 /**
- * Deletes what is garbage every ten minutes until `signal` is aborted. For the one controller that leads. A collection that
- * fails is told and tried again at the next turn: nothing waits for it.
+ * Collects garbage every ten minutes until `signal` is aborted. Runs in the leader only. A failed collection is logged and
+ * retried at the next interval.
  */
 export async function runCollector(options: CollectingOptions, signal: AbortSignal): Promise<void> {
   const { clock, log, metrics, pauseMilliseconds = 600_000 } = options;
@@ -32,12 +32,12 @@ export async function runCollector(options: CollectingOptions, signal: AbortSign
     } catch (thrown) {
       if (isAborted(signal)) return;
       metrics?.failed();
-      log.warn({ error: RametError.from(thrown).describe() }, "garbage was not collected to the end");
+      log.warn({ error: RametError.from(thrown).describe() }, "garbage collection failed");
     }
   }
 }
 
-/** The caches say cheaply that there is nothing to do; that there is something, only the API server can say. */
+/** Checks the caches first, which is cheap, and confirms garbage with the API server. */
 async function collectOnce(options: CollectingOptions, signal: AbortSignal): Promise<void> {
   const { informers, log, metrics, stepCacheBytes = defaultStepCacheBytes } = options;
   if (collectable(cached(informers, stepCacheBytes)).length === 0) return;
@@ -46,13 +46,13 @@ async function collectOnce(options: CollectingOptions, signal: AbortSignal): Pro
     try {
       if (!(await collect(from, garbage, signal))) continue;
     } catch (thrown) {
-      // It has changed since it was read: the next collection looks at it anew.
+      // It has changed since it was read: the next collection checks it again.
       if (RametError.from(thrown).code === "Conflict") continue;
       throw thrown;
     }
     const { kind, namespace, name, why, bytes } = garbage;
     metrics?.collected(garbage);
-    log.info({ kind, namespace, name, why, bytes }, "garbage was deleted");
+    log.info({ kind, namespace, name, why, bytes }, "deleted garbage");
   }
 }
 
@@ -85,7 +85,7 @@ function resources(informers: CollectingOptions["informers"]): Collectable {
   };
 }
 
-/** Read anew: the aborting may have come while something was awaited. */
+/** A function, as the type checker assumes that `aborted` does not change across an await. */
 function isAborted(signal: AbortSignal): boolean {
   return signal.aborted;
 }

@@ -9,7 +9,7 @@ import { attemptId } from "./gather.ts";
 import { ordinalLock } from "./pursuit.ts";
 import type { ClaimAction } from "./state.ts";
 
-/** Carries out one action. Each can be repeated, and what is done or gone already is no error. */
+/** Carries out one action. Actions can be repeated: an existing or deleted object is not an error. */
 export async function applyAction(
   claim: SandboxClaim,
   action: ClaimAction,
@@ -41,7 +41,7 @@ export async function applyAction(
   }
 }
 
-/** Beside the reconciles, so that a thousand claims that wait for stock do not keep another one from being looked at. */
+/** Claims in the background, so that claims that wait for a ready sandbox do not block the reconciles of others. */
 function startClaim(
   claim: SandboxClaim,
   { ordinal, deadline }: Extract<ClaimAction, { do: "startClaim" }>,
@@ -49,7 +49,7 @@ function startClaim(
 ): void {
   const { uid } = claim.metadata;
   const pursuit = pursuits.get(uid);
-  if (pursuit === undefined) throw new RametError("Internal", `Nothing is known of the claim ${uid}`);
+  if (pursuit === undefined) throw new RametError("Internal", `The claim ${uid} has no record in this process`);
   const { signal } = pursuit.abort;
   const call = () => {
     const timeoutMilliseconds = Math.max(0, deadline.getTime() - clock.now().getTime());

@@ -7,7 +7,7 @@ import type { ClaimRequest } from "../../claim/request.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { MemberProgress } from "./state.ts";
 
-/** Whether a claimed sandbox can be handed to whoever claimed it. */
+/** Whether a claimed sandbox is ready for use. */
 export function progressOf(sandbox: Sandbox, waitReadyMilliseconds: number, now: Date): MemberProgress {
   const { metadata, status } = sandbox;
   const endedBecause = ended(sandbox);
@@ -34,28 +34,30 @@ function ended(sandbox: Sandbox): string | undefined {
 function rejectedByGuest({ status }: Sandbox): string | undefined {
   const initialized = findCondition(status?.conditions, "RuntimeInitialized");
   if (initialized?.status !== "False" || initialized.reason !== "Failed") return undefined;
-  return `its guest did not take the environment: ${initialized.message}`;
+  return `its guest rejected the environment: ${initialized.message}`;
 }
 
 function rejectedByCell(sandbox: Sandbox): string | undefined {
   if (rollbackRequest(sandbox) === undefined || wantsRollback(sandbox)) return undefined;
   const rolledBack = findCondition(sandbox.status?.conditions, "RolledBack");
-  return rolledBack?.status === "False" ? `it could not be restored: ${rolledBack.message}` : undefined;
+  return rolledBack?.status === "False" ? `restoring the checkpoint failed: ${rolledBack.message}` : undefined;
 }
 
 function missingPart(sandbox: Sandbox): string | undefined {
   const { status } = sandbox;
-  // Whoever pauses it has it.
+  // Its user has paused it.
   if (status?.phase === "Paused") return undefined;
   if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) return "it is not ready";
-  if (wantsRollback(sandbox)) return "the checkpoint has not taken the place of what it runs";
+  if (wantsRollback(sandbox)) return "the checkpoint is not restored yet";
   const request = initRequestDigest(sandbox);
-  return request === undefined || request === status.ramet?.initRequest ? undefined : "its guest lacks the environment";
+  return request === undefined || request === status.ramet?.initRequest
+    ? undefined
+    : "its guest does not have the environment yet";
 }
 
 /**
- * What a claim wants each of its sandboxes to be. An annotation `restore-from` says from what a Sandbox is made; one that is
- * claimed is made already, and goes on from that instead.
+ * The request for each sandbox of a claim. An annotation `restore-from` of the claim is restored in place, as the sandbox is
+ * running already.
  * @throws RametError `InvalidArgument` when two of these annotations differ
  */
 export function claimRequest({ metadata, spec }: SandboxClaim): Omit<ClaimRequest, "lock" | "timeoutMilliseconds"> {

@@ -19,7 +19,7 @@ import { attemptId, gather } from "./gather.ts";
 import { planClaim } from "./plan.ts";
 import type { ClaimState } from "./state.ts";
 
-/** Of which changes the SandboxClaim controller hears: of wishes, and of the sandboxes that it waits for and no others. */
+/** Changes of claims, and of the sandboxes that claims wait for. */
 export function claimWatches({ informers, awaited }: ClaimDependencies): ControllerWatch[] {
   const { sandboxes, claims } = informers;
   return [
@@ -35,7 +35,7 @@ export function claimWatches({ informers, awaited }: ClaimDependencies): Control
   ];
 }
 
-/** A change of the status alone is this controller's own. */
+/** Ignores changes of the status alone, which this controller writes itself. */
 function specChanges(claims: Informer<SandboxClaim>): ControllerWatch {
   return {
     synced: (signal) => claims.synced(signal),
@@ -50,7 +50,6 @@ function specChanges(claims: Informer<SandboxClaim>): ControllerWatch {
   };
 }
 
-/** Brings one claim on its way. */
 export async function reconcileClaim(key: string, dependencies: ClaimDependencies): Promise<ReconcileResult> {
   const { informers, statuses, events } = dependencies;
   const cached = informers.claims.store.get(key);
@@ -66,13 +65,13 @@ export async function reconcileClaim(key: string, dependencies: ClaimDependencie
   }
   const isOver = (plan.status ?? claim.status)?.phase === "Completed";
   if (isOver) forgetClaim(claim, dependencies);
-  // The pause before the next try grows with each of them.
+  // Requeues with backoff.
   if (!isOver && state.error !== undefined) throw state.error;
   const { requeueAfterMilliseconds } = plan;
   return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
 }
 
-/** Before anything is waited for: from now on a change of these brings the claim again. */
+/** Called before any await: from now on, a change of these sandboxes reconciles the claim. */
 function awaitMembers(key: string, { members }: ClaimState, { awaited }: ClaimDependencies): void {
   for (const { sandbox, progress } of members) {
     if (progress.is === "waiting") awaited.set(sandbox.metadata.uid, key);
@@ -80,7 +79,7 @@ function awaitMembers(key: string, { members }: ClaimState, { awaited }: ClaimDe
   }
 }
 
-/** What this process kept of a claim that is over or gone. What waits for stock for it ends. */
+/** Drops the records of a completed or deleted claim, and stops its waiting attempts. */
 export function forgetClaim({ metadata }: SandboxClaim, dependencies: ClaimDependencies): void {
   const { pursuits, attempts, awaited, slowStart } = dependencies;
   const pursuit = pursuits.get(metadata.uid);
@@ -92,10 +91,9 @@ export function forgetClaim({ metadata }: SandboxClaim, dependencies: ClaimDepen
   for (const [uid, claimKey] of awaited) if (claimKey === key) awaited.delete(uid);
 }
 
-/** Half of the client's connections: the controllers that fill the sets up again need the others. */
+/** Half of the client's connections; the controllers that refill the sets need the others. */
 const writesAtOnce = 16;
 
-/** Serves SandboxClaims. */
 export function sandboxClaimController(parts: ClaimControllerParts): Controller {
   const { informers, clock, random, metrics } = parts;
   const wishes = new RequeueSource();

@@ -5,20 +5,19 @@ import type { Attempts, SlowStart } from "../common/attempts.ts";
 import type { ControllerParts } from "../common/controller-parts.ts";
 import type { Pursuit } from "./pursuit.ts";
 
-/** What of the process this controller is made from: it speaks to no cell. */
+/** This controller does not call cells. */
 export type ClaimControllerParts = Pick<
   ControllerParts,
   "informers" | "cache" | "backends" | "sandboxWrites" | "events" | "clock" | "random" | "metrics"
 >;
 
 export interface ClaimDependencies extends ClaimControllerParts {
-  /** With what `claimSandbox` claims. */
   claimParts: ClaimParts;
   statuses: StatusWriter<SandboxClaim>;
   attempts: Attempts<Claimed>;
-  /** By the claim's UID: what this process does for it and a restart need not know. */
+  /** By claim UID. Does not need to survive a restart. */
   pursuits: Map<string, Pursuit>;
-  /** Sandboxes that a claim waits for: by their UIDs, the claim's key. */
+  /** Keys of claims, by the UID of a sandbox that they wait for. */
   awaited: Map<string, string>;
   slowStart: SlowStart;
   /** Sandboxes of a claim, by `namespace/claim`. */

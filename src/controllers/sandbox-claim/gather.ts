@@ -12,10 +12,10 @@ import type { ClaimDependencies } from "./dependencies.ts";
 import { ordinalLock, Pursuit } from "./pursuit.ts";
 import type { ClaimState } from "./state.ts";
 
-/** Reads what a plan needs: from the cache, and before a set is called missing, from the API server. */
+/** Reads the state for a plan from the cache. Asks the API server before it reports a set as missing. */
 export async function gather(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState> {
   const problem = await problemOf(claim, dependencies);
-  // From here to the plan nothing is waited for: what becomes ready meanwhile would be missed.
+  // No await from here to the plan: a sandbox that becomes ready meanwhile would be missed.
   const pursuit = pursuitOf(claim, dependencies);
   const attempts = readAttempts(claim, pursuit, dependencies);
   const now = dependencies.clock.now();
@@ -60,7 +60,7 @@ interface OwnAttempts {
   error: RametError | undefined;
 }
 
-/** What came of this process' own attempts, as far as the cache does not show it. */
+/** The results of this process's attempts that the cache does not show yet. */
 function readAttempts(
   { metadata: { uid } }: SandboxClaim,
   pursuit: Pursuit,
@@ -85,7 +85,7 @@ function readAttempts(
   return found;
 }
 
-/** The end of the claim's time, or of the claim. */
+/** The claim timed out or ended. */
 function isExpected({ code }: RametError): boolean {
   return code === "Timeout" || code === "Canceled";
 }
@@ -105,24 +105,24 @@ function usedOrdinals({ metadata: { uid } }: SandboxClaim, bearers: readonly San
   return used;
 }
 
-/** Nobody but this controller gives a claim's sandboxes their locks; one that somebody else wrote is not looked for without end. */
+/** Bounds the search for a lock that was not written by this controller. */
 const farthestOrdinal = 100_000;
 
 async function problemOf(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState["problem"]> {
   const { cache, informers } = dependencies;
   if (claim.status?.phase === "Completed") return undefined;
-  const illegal = invalidPart(claim);
-  if (illegal !== undefined) return { reason: illegal.code, message: illegal.describe() };
+  const invalid = invalidPart(claim);
+  if (invalid !== undefined) return { reason: invalid.code, message: invalid.describe() };
   const { namespace } = claim.metadata;
   const set = { namespace, name: claim.spec.templateName };
-  // Who applies a set and a claim in one go must not lose to this cache.
+  // A set and a claim may be applied together, before this cache shows the set.
   if (cache.set(keyOf(set)) !== undefined || (await informers.sets.resource.find(set)) !== undefined)
     return originProblem(claim, dependencies);
-  const message = `the SandboxSet ${set.name} does not exist in the namespace ${namespace}; create it, and claim anew`;
+  const message = `the SandboxSet ${set.name} does not exist in the namespace ${namespace}; create it, then create a new claim`;
   return { reason: "SandboxSetNotFound", message };
 }
 
-/** A sandbox that was claimed and then cannot be restored would be lost to its set. */
+/** Checked before the claim: a claimed sandbox that cannot be restored in place would be lost to its set. */
 async function originProblem(
   claim: SandboxClaim,
   { cache, informers, backends, claimParts }: ClaimDependencies,
@@ -148,8 +148,8 @@ function invalidPart(claim: SandboxClaim): RametError | undefined {
 }
 
 /**
- * What a claim asks for that the reference does to a sandbox that runs, and Ramet cannot: an error that names each such field
- * and what to do instead. A field that is there and asks for nothing is no wish.
+ * Reports fields that OpenKruise Agents applies to a running sandbox and Ramet cannot: an error that names each such field and
+ * an alternative. A field that requests nothing is ignored.
  */
 export function unsupportedRequest({
   inplaceUpdate,
@@ -175,19 +175,19 @@ interface Refusal {
 
 function otherImage(image: string): Refusal {
   return {
-    why: "spec.inplaceUpdate.image cannot be had: the image is the root of a sandbox, which runs before it is claimed",
-    instead: `Make a SandboxSet with the image ${image}, and claim from that`,
+    why: "spec.inplaceUpdate.image is not supported: the image is the root file system of a sandbox, which runs before it is claimed",
+    instead: `Create a SandboxSet with the image ${image}, and claim from it`,
   };
 }
 
 const otherResources: Refusal = {
-  why: "spec.inplaceUpdate.resources cannot be had: a sandbox has its limits from its start",
-  instead: "Set the resources in the template of a SandboxSet, and claim from that",
+  why: "spec.inplaceUpdate.resources is not supported: the resources of a sandbox are fixed when it starts",
+  instead: "Set the resources in the template of a SandboxSet, and claim from it",
 };
 
 function moreVolumes(mountPaths: readonly string[]): Refusal {
   return {
-    why: "spec.dynamicVolumesMount cannot be had: a sandbox has its mounts from its start, and its checkpoints need the same",
-    instead: `Name the volumes in volumes[] and volumeMounts[] of a SandboxSet's template, at ${mountPaths.join(", ")}, and claim from that`,
+    why: "spec.dynamicVolumesMount is not supported: the mounts of a sandbox are fixed when it starts, and its checkpoints need the same ones",
+    instead: `Name the volumes in volumes[] and volumeMounts[] of a SandboxSet's template, at ${mountPaths.join(", ")}, and claim from it`,
   };
 }

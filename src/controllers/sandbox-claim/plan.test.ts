@@ -31,7 +31,7 @@ const members = fc.array(standings, { maxLength: 6 }).map((all) =>
 const states: fc.Arbitrary<ClaimState> = fc
   .record({
     replicas: fc.integer({ min: 1, max: 120 }),
-    told: fc.array(fc.constantFrom("s0", "s1", "earlier"), { maxLength: 1 }),
+    delivered: fc.array(fc.constantFrom("s0", "s1", "earlier"), { maxLength: 1 }),
     phase: fc.constantFrom(undefined, "Claiming", "Completed"),
     keep: fc.boolean(),
     members,
@@ -42,7 +42,7 @@ const states: fc.Arbitrary<ClaimState> = fc
     startedAt: fc.constantFrom(at(0), at(-59), at(-60), at(-600)),
     slowInMilliseconds: fc.constantFrom(0, 0.1, 500),
   })
-  .map(({ replicas, told, phase, keep, underWayCount, members: all, ...rest }) => ({
+  .map(({ replicas, delivered, phase, keep, underWayCount, members: all, ...rest }) => ({
     ...rest,
     members: all,
     claim: SandboxClaim.parse({
@@ -52,7 +52,7 @@ const states: fc.Arbitrary<ClaimState> = fc
       spec: { templateName: "set", replicas, reserveFailedSandbox: keep },
       status: {
         ...(phase && { phase }),
-        ...(told.length > 0 && { ramet: { sandboxes: told } }),
+        ...(delivered.length > 0 && { ramet: { sandboxes: delivered } }),
         ...(phase === "Completed" && { completionTime: at(-10).toISOString() }),
       },
     }),
@@ -98,7 +98,7 @@ describe("planClaim", () => {
     );
   });
 
-  it("gives up nothing that was handed over, and leaves nothing claimed that nobody is told of", () => {
+  it("keeps every delivered sandbox, and leaves no other sandbox claimed", () => {
     fc.assert(
       fc.property(states, (state) => {
         const plan = planClaim(state);
@@ -119,7 +119,7 @@ describe("planClaim", () => {
     );
   });
 
-  it("always has a way on: it acts, is over, waits for what is under way, or looks again", () => {
+  it("always makes progress: it acts, completes, waits for an attempt, or requeues", () => {
     fc.assert(
       fc.property(states, (state) => {
         const plan = planClaim(state);
@@ -130,7 +130,7 @@ describe("planClaim", () => {
     );
   });
 
-  it("looks again at a claim that has said nothing, so that it says for what it waits once it is slow", () => {
+  it("requeues a claim without a status, so that it reports what it waits for once it is slow", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { status, actions, requeueAfterMilliseconds } = planClaim(state);
@@ -141,7 +141,7 @@ describe("planClaim", () => {
     );
   });
 
-  it("deletes the claim when its time is over, and never with a negative one", () => {
+  it("deletes the claim after its TTL, and never if the TTL is negative", () => {
     const completed = (ttl: string) =>
       planClaim({
         claim: SandboxClaim.parse({

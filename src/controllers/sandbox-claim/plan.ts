@@ -3,10 +3,10 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { ClaimAction, ClaimPlan, ClaimState, Member } from "./state.ts";
 import { claiming, completed } from "./status.ts";
 
-/** How many sandboxes of one claim are on their way to being claimed at once, so that another claim has its turn between. */
+/** Limits the concurrent attempts of one claim, so that other claims get their turn. */
 export const mostAtOnce = 50;
 
-/** What to do about a claim: a pure function of what is known. It never has more sandboxes than it asked for. */
+/** Plans a claim. A pure function. A claim never gets more sandboxes than it requests. */
 export function planClaim(state: ClaimState): ClaimPlan {
   const { claim, now } = state;
   if (claim.metadata.deletionTimestamp !== undefined) return { actions: [{ do: "stopClaims" }] };
@@ -21,7 +21,7 @@ export function planClaim(state: ClaimState): ClaimPlan {
   return continueClaim(state, delivered, deadline);
 }
 
-/** The sandboxes stay, whatever becomes of the claim. */
+/** Deletes the claim after its TTL. Its sandboxes stay. */
 function planCompleted({ spec, status }: SandboxClaim, now: Date): ClaimPlan {
   const ttlMilliseconds = parseDuration(spec.ttlAfterCompleted);
   if (ttlMilliseconds < 0 || status?.completionTime === undefined) return { actions: [] };
@@ -30,7 +30,7 @@ function planCompleted({ spec, status }: SandboxClaim, now: Date): ClaimPlan {
   return { actions: [], requeueAfterMilliseconds: leftMilliseconds };
 }
 
-/** One that was handed over once counts for good, also when its owner has deleted it by now. */
+/** A sandbox that was delivered counts forever, also if its user has deleted it since. */
 function deliveredNames({ claim, members }: ClaimState): string[] {
   const ready = members.filter(({ progress }) => progress.is === "ready").map(({ sandbox }) => sandbox.metadata.name);
   return [...new Set([...(claim.status?.ramet?.sandboxes ?? []), ...ready])];
@@ -38,14 +38,14 @@ function deliveredNames({ claim, members }: ClaimState): string[] {
 
 interface End {
   reason: string;
-  /** Of a problem. */
+  /** Set for a problem. */
   message?: string;
   delivered: string[];
 }
 
-/** What is not there by now is not waited for; nothing is left claimed that nobody is told of. */
+/** Completes the claim with what it has. Sandboxes that are not ready are removed, so that none stays claimed unreported. */
 function endEarly(state: ClaimState, end: End): ClaimPlan {
-  // A write may be on its way: its end brings the claim here again.
+  // A write may be in progress; its end reconciles the claim again.
   if (state.underWay.length > 0) return { actions: [{ do: "stopClaims" }] };
   const late = state.members.filter(({ progress }) => progress.is === "waiting");
   return finish(state, [...removalOfFailed(state), ...late.map((member) => removal(state, member))], end);
@@ -56,7 +56,7 @@ function finish(state: ClaimState, actions: ClaimAction[], { reason, message, de
   return {
     actions,
     ...completed(state, { reason, message: message ?? causeOf(state), delivered }),
-    // Nothing else brings it again: of its own status a controller does not hear.
+    // Nothing else reconciles it: the controller ignores its own status writes.
     ...(ttlMilliseconds >= 0 && { requeueAfterMilliseconds: ttlMilliseconds }),
   };
 }
@@ -99,13 +99,13 @@ function removal({ claim }: ClaimState, { sandbox }: Member): ClaimAction {
   return { do: claim.spec.reserveFailedSandbox === true ? "keepFailed" : "deleteSandbox", sandbox };
 }
 
-/** Why there are not more: of one sandbox, as there is often but one reason. */
+/** Why sandboxes are missing. Names one of them, as the cause is usually the same for all. */
 function causeOf({ members, error }: ClaimState): string {
   const failed = members.find(({ progress }) => progress.is === "failed");
   const waiting = members.find(({ progress }) => progress.is === "waiting");
   const member = failed ?? waiting;
   if (member !== undefined && member.progress.is !== "ready") {
-    return `the sandbox ${member.sandbox.metadata.name} is not to be had: ${member.progress.why}`;
+    return `the sandbox ${member.sandbox.metadata.name} is not available: ${member.progress.why}`;
   }
   return error === undefined ? "" : error.describe();
 }

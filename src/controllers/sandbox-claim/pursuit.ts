@@ -2,17 +2,17 @@ import { createHash } from "node:crypto";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 
-/** What one process does for one claim that is not completed. */
+/** The record of one process about a claim that is not completed. */
 export class Pursuit {
-  /** When this process first heard of the claim: its start, where no status says another one. */
+  /** When this process first saw the claim: its start, unless the status has an earlier one. */
   readonly since: Date;
-  /** Ordinals for which an attempt was started and whose sandbox the cache does not show yet. */
+  /** Ordinals with an attempt whose sandbox the cache does not show yet. */
   readonly ordinals = new Set<number>();
-  /** Ends the waiting for stock. */
+  /** Stops the wait for ready sandboxes. */
   readonly abort = new AbortController();
   readonly #clock: Clock;
   readonly #random: () => number;
-  /** UIDs of sandboxes that were no good. */
+  /** UIDs of sandboxes that failed. */
   readonly #failed = new Set<string>();
   #notBefore = 0;
 
@@ -22,7 +22,7 @@ export class Pursuit {
     this.#random = random;
   }
 
-  /** After each one the next is waited with for longer: a template that cannot start must not be tried without end. */
+  /** Each failure lengthens the pause before the next attempt, so that a template that cannot start is not tried without limit. */
   noteFailed(uids: readonly string[]): void {
     const fresh = uids.filter((uid) => !this.#failed.has(uid));
     if (fresh.length === 0) return;
@@ -39,8 +39,8 @@ export class Pursuit {
 const pauses = { baseMilliseconds: 500, maxMilliseconds: 30_000 };
 
 /**
- * The lock of the n-th sandbox of a claim, in the shape of a UUID. Always the same: a controller that repeats what another
- * one died over finds that one's sandbox, and makes no second one.
+ * The lock of the n-th sandbox of a claim, in the form of a UUID. It is deterministic: a controller that repeats an interrupted
+ * attempt finds the sandbox of that attempt and does not claim a second one.
  */
 export function ordinalLock(claimUid: string, ordinal: number): string {
   const hex = createHash("sha256").update(`${claimUid}/${ordinal}`).digest("hex");

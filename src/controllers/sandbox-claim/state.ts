@@ -3,23 +3,23 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxClaim, SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import type { Transition } from "../../kube/events.ts";
 
-/** All that a decision about one claim is made from. */
+/** The state from which a claim is planned. */
 export interface ClaimState {
   claim: SandboxClaim;
-  /** What no waiting mends: of the spec, or that there is no such set. */
+  /** An invalid spec or a missing set, which waiting cannot fix. */
   problem: { reason: string; message: string } | undefined;
-  /** Sandboxes that bear the claim's name and UID. */
+  /** Sandboxes labelled with the claim's name and owned by its UID. */
   members: Member[];
-  /** Ordinals for which a sandbox is being claimed just now. */
+  /** Ordinals with a running attempt. */
   underWay: readonly number[];
-  /** Ordinals whose locks are borne by something already, going or kept sandboxes too. */
+  /** Ordinals whose locks exist on a sandbox, including sandboxes that are being deleted or kept. */
   used: ReadonlySet<number>;
-  /** What the last try came to, if that was an error. */
+  /** The error of the last attempt. */
   error: RametError | undefined;
-  /** Until another sandbox may be claimed in place of one that failed; 0 is now. */
+  /** Pause before a failed sandbox is replaced; 0: none. */
   pauseMilliseconds: number;
   startedAt: Date;
-  /** Until it takes so long that a status should say for what it waits; 0: it does. */
+  /** Time until the claim counts as slow and its status reports what it waits for; 0: it does. */
   slowInMilliseconds: number;
   now: Date;
 }
@@ -29,16 +29,15 @@ export interface Member {
   progress: MemberProgress;
 }
 
-/** How one claimed sandbox is. */
 export type MemberProgress =
   | { is: "ready" }
-  /** It is not ready, or its guest has not taken the environment. */
+  /** Not ready, or without its environment. */
   | { is: "waiting"; until: Date; why: string }
   | { is: "failed"; why: string };
 
 export type ClaimAction =
   | { do: "startClaim"; ordinal: number; deadline: Date }
-  /** Those that wait for stock end; a write that was sent comes to its end. */
+  /** Stops the attempts that wait for a ready sandbox. A write that was sent is completed. */
   | { do: "stopClaims" }
   | { do: "deleteSandbox"; sandbox: Sandbox }
   | { do: "keepFailed"; sandbox: Sandbox }
@@ -46,7 +45,7 @@ export type ClaimAction =
 
 export interface ClaimPlan {
   actions: ClaimAction[];
-  /** The whole status, if it may have changed; written when the actions are done. */
+  /** The complete status, if it may have changed; written after the actions. */
   status?: SandboxClaimStatus;
   transitions?: Transition[];
   requeueAfterMilliseconds?: number;

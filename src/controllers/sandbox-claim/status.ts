@@ -3,7 +3,7 @@ import type { SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { ClaimPlan, ClaimState } from "./state.ts";
 
-/** The claim goes on; `why` says what it waits for, if anything is known. */
+/** The status of a running claim. `why` is what it waits for, if known. */
 export function claiming(state: ClaimState, delivered: string[], why: string): SandboxClaimStatus {
   return {
     ...common(state, delivered),
@@ -12,7 +12,7 @@ export function claiming(state: ClaimState, delivered: string[], why: string): S
   };
 }
 
-/** The claim is over, in the reference's words. */
+/** The status of a completed claim, with the conditions of OpenKruise Agents. */
 export function completed(
   state: ClaimState,
   { reason, message: why, delivered }: { reason: string; message: string; delivered: string[] },
@@ -32,7 +32,7 @@ export function completed(
   );
   return {
     status: { ...common(state, delivered), phase: "Completed", message, completionTime: time(now), conditions },
-    // That a claim went well is no news to whoever waits for it.
+    // A successful claim needs no event: its client waits for the status.
     ...(!isWhole && { transitions: [{ type: "Warning", reason, action: "Claim", note: message }] }),
   };
 }
@@ -52,7 +52,7 @@ function sentence({ claim }: ClaimState, delivered: string[], why: string): stri
 
 function whyNot({ claim }: ClaimState, reason: string, why: string): string {
   if (reason !== "TimeoutReached") return why;
-  const waited = `nothing more within ${claim.spec.claimTimeout} (spec.claimTimeout)`;
+  const waited = `timed out after ${claim.spec.claimTimeout} (spec.claimTimeout)`;
   return why === "" ? `${waited}; raise the replicas of the set ${claim.spec.templateName}` : `${waited}; ${why}`;
 }
 

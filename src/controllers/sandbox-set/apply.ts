@@ -11,7 +11,7 @@ import type { SetDependencies } from "./dependencies.ts";
 import { nextFailures } from "./failures.ts";
 import type { SetAction, SetState } from "./state.ts";
 
-/** Carries out one action. Each can be repeated; who was claimed or is gone meanwhile is passed over. */
+/** Carries out one action. Actions can be repeated: sandboxes that were claimed or deleted meanwhile are skipped. */
 export async function applyAction(
   { set }: SetState,
   action: SetAction,
@@ -38,7 +38,7 @@ export async function applyAction(
   }
 }
 
-/** First the lock, in one write that loses against any other: a claimer that comes later finds it taken. */
+/** Locks the sandbox first, in one write that fails if anything has changed, so that it cannot be claimed any more. */
 async function retire(sandbox: Sandbox, dependencies: SetDependencies): Promise<void> {
   const { informers, sandboxWrites, newSandboxes } = dependencies;
   const { uid, resourceVersion } = sandbox.metadata;
@@ -52,14 +52,14 @@ async function retire(sandbox: Sandbox, dependencies: SetDependencies): Promise<
   newSandboxes.deleting(uid);
 }
 
-/** Only as it was judged: somebody may have taken it since. */
+/** Deletes only the version that was planned for: it may have been claimed since. */
 async function remove({ metadata }: Sandbox, { informers, newSandboxes }: SetDependencies): Promise<void> {
   const { uid, resourceVersion } = metadata;
   await informers.sandboxes.resource.delete(metadata, { uid, resourceVersion });
   newSandboxes.deleting(uid);
 }
 
-/** A lost race is no error: the cache shows what the other one did, and the key comes again. */
+/** A conflict is not an error: the cache shows the other change, and the key is reconciled again. */
 async function ignoreConflict(effect: Promise<void>): Promise<boolean> {
   try {
     await effect;
@@ -72,8 +72,8 @@ async function ignoreConflict(effect: Promise<void>): Promise<boolean> {
 }
 
 /**
- * Writes a revision out as a SandboxTemplate, for people to read and compare. No sandbox depends on it, so a name that is
- * somebody else's is left to them.
+ * Writes a revision as a SandboxTemplate for people to read and compare. No sandbox depends on it, so an existing template of
+ * another owner is left alone.
  */
 async function writeTemplate(
   set: SandboxSet,
@@ -96,7 +96,7 @@ async function writeTemplate(
     if (RametError.from(error).code !== "AlreadyExists") throw error;
     const found = await templates.resource.find(metadata);
     const holder = found && controllerOf(found);
-    // An earlier set of this name had it, and it is on its way out: the key comes again with its end.
+    // It belongs to an earlier set of this name and is being deleted; its deletion reconciles the key again.
     if (holder?.kind === "SandboxSet" && holder.uid !== uid) return;
     if (holder?.uid !== uid) events.record(set, taken(templateName));
   }
@@ -104,11 +104,11 @@ async function writeTemplate(
 }
 
 function taken(name: string) {
-  const note = `A SandboxTemplate ${name} exists and is not this set's, so the present revision is not written out`;
+  const note = `Cannot write the current revision as the SandboxTemplate ${name}: one with this name exists and does not belong to this set`;
   return { type: "Warning", reason: "TemplateNameTaken", action: "WriteTemplate", note } as const;
 }
 
-/** Says of a revision that nobody needs it, or takes that back. */
+/** Marks a revision as unneeded, or removes the mark. */
 async function markTemplate(
   { template: { metadata }, candidate }: Extract<SetAction, { do: "markTemplate" }>,
   { informers: { templates } }: SetDependencies,
@@ -121,9 +121,8 @@ async function markTemplate(
 type Create = Extract<SetAction, { do: "create" }>;
 
 /**
- * Makes sandboxes in batches that double, one at first, for as long as all of a batch are made: what is wrong with one is
- * mostly wrong with all.
- * @throws RametError what the API server may take another time; a refusal is remembered as a failure of the revision
+ * Creates sandboxes in batches that start at one and double while all of a batch succeed: an error usually affects all of them.
+ * @throws RametError a retryable error. Any other error is recorded as a failure of the revision
  */
 async function createSandboxes(
   set: SandboxSet,
@@ -144,12 +143,12 @@ async function createSandboxes(
 }
 
 /**
- * More than that at once only wait for each other in the API server. After it the reconcile ends, and the next one goes on
- * with what has changed meanwhile.
+ * More concurrent requests only queue in the API server. After this batch the reconcile ends, and the next one continues with the
+ * current state.
  */
 const largestBatch = 64;
 
-/** The name is chosen here and remembered before the request: an answer that is lost does not make a second one. */
+/** Chooses the name and records it before the request, so that a lost response does not lead to a second sandbox. */
 async function createOne(set: SandboxSet, { revision }: Create, dependencies: SetDependencies): Promise<void> {
   const { informers, newSandboxes, random, metrics } = dependencies;
   const { uid } = set.metadata;
@@ -161,9 +160,9 @@ async function createOne(set: SandboxSet, { revision }: Create, dependencies: Se
     metrics?.created(set.metadata);
   } catch (thrown) {
     const error = RametError.from(thrown);
-    // Nobody knows whether one that was not answered came to be: it counts until the API server was asked.
+    // After a retryable error the sandbox may exist: it counts until the API server is asked.
     if (!error.retryable) newSandboxes.removed(uid, name);
-    // The next one gets another name.
+    // The next attempt uses another name.
     if (error.code !== "AlreadyExists") throw error;
   }
 }
@@ -178,7 +177,7 @@ function recordRejection(
   const now = clock.now();
   const next = nextFailures(failures.get(uid), {
     revisionHash: revision.hash,
-    ended: [{ uid: `refused at ${now.toISOString()}`, message: error.describe() }],
+    ended: [{ uid: `rejected at ${now.toISOString()}`, message: error.describe() }],
     monotonicMilliseconds: clock.monotonicMilliseconds(),
     now,
     random,

@@ -1,11 +1,10 @@
 import type { SandboxSetSpec } from "../../api/kinds/sandbox-set.ts";
 import { RametError } from "../../base/errors.ts";
 
-/** How much of a pool may be missing. */
 export interface Bounds {
-  /** How many sandboxes may be on their way at once. */
+  /** Maximum number of sandboxes that start at the same time. */
   scale: number;
-  /** How many fewer than `replicas` may be available because of a roll. 0: new ones are made beside the old ones. */
+  /** Maximum number of unavailable sandboxes during a roll. 0: new sandboxes are created before old ones are deleted. */
   update: number;
 }
 
@@ -17,13 +16,9 @@ export function boundsOf({ replicas, scaleStrategy, updateStrategy }: SandboxSet
       ? Number.POSITIVE_INFINITY
       : countOf(maxUnavailable, replicas, "spec.scaleStrategy.maxUnavailable");
   if (scale === 0 && replicas > 0) {
-    throw new RametError(
-      "InvalidArgument",
-      "spec.scaleStrategy.maxUnavailable is 0: no sandbox could ever be started",
-      {
-        hint: "Give 1 or more, or leave it out to start all at once",
-      },
-    );
+    throw new RametError("InvalidArgument", "spec.scaleStrategy.maxUnavailable is 0, so no sandbox can start", {
+      hint: "Set it to 1 or more, or remove it to start all sandboxes at the same time",
+    });
   }
   return {
     scale,
@@ -32,9 +27,8 @@ export function boundsOf({ replicas, scaleStrategy, updateStrategy }: SandboxSet
 }
 
 /**
- * A number of sandboxes, from one that is given as such or as a percentage of `total`; percentages are rounded up, as the
- * reference's code does.
- * @param field where it stands, for the message
+ * A number of sandboxes, given as a number or as a percentage of `total`. Percentages are rounded up, as in OpenKruise Agents.
+ * @param field its path, for the error message
  * @throws RametError `InvalidArgument`
  */
 export function countOf(value: number | string, total: number, field: string): number {
@@ -42,6 +36,6 @@ export function countOf(value: number | string, total: number, field: string): n
   const percent = typeof value === "string" ? /^(\d{1,9})%$/.exec(value)?.[1] : undefined;
   if (percent !== undefined) return Math.ceil((Number(percent) * total) / 100);
   throw new RametError("InvalidArgument", `${field} is neither a number nor a percentage: ${JSON.stringify(value)}`, {
-    hint: 'Write a number from 0 on, like 2, or a percentage in quotes, like "20%"',
+    hint: 'Write a number of at least 0, like 2, or a quoted percentage, like "20%"',
   });
 }

@@ -5,8 +5,8 @@ import type { Pool } from "./pool.ts";
 import type { SetState } from "./state.ts";
 
 /**
- * `Ready`: whether as many sandboxes are available as were asked for, and if not, what stands in the way.
- * `Updated`: whether all of them are of the set's present revision.
+ * `Ready`: whether `replicas` sandboxes are available, and if not, why.
+ * `Updated`: whether all sandboxes are of the set's current revision.
  */
 export function conditionsOf(state: SetState, pool: Pool): Condition[] {
   const { set, now } = state;
@@ -33,16 +33,16 @@ function failingMessage({ backoff }: SetState): string {
   const { inARow, message, waitMilliseconds, nextAt } = backoff;
   const waits = waitMilliseconds > 0 && nextAt !== undefined;
   const next = waits
-    ? `the next is tried at ${nextAt.toISOString().replace(/\.\d+Z$/, "Z")}`
-    : "the next is being tried";
+    ? `the next attempt is at ${nextAt.toISOString().replace(/\.\d+Z$/, "Z")}`
+    : "the next attempt is running";
   return (
-    `${inARow} times in a row a sandbox ended before it was claimed, or could not be made; ${next}. Correct the ` +
-    `template, and it is tried at once. The last one: ${message}`
+    `${inARow} times in a row a sandbox ended before it was claimed, or could not be created; ${next}. Correct the ` +
+    `template to retry immediately. The last failure: ${message}`
   );
 }
 
 function fillingMessage({ members }: SetState, { available, replicas }: Pool): string {
-  const counts = `${available} of ${replicas} are available`;
+  const counts = `${available} of ${replicas} sandboxes are available`;
   const stuck = members.find(({ sandbox, state }) => state === "creating" && whyNotReady(sandbox.status) !== undefined);
   return stuck === undefined
     ? counts
@@ -54,7 +54,7 @@ function whyNotReady(status: { conditions?: Condition[] | undefined } | undefine
   return ready?.status === "False" && ready.message !== "" ? ready.message : undefined;
 }
 
-/** Says nothing while nobody knows the present revision. */
+/** Absent while the current revision is unknown. */
 function updatedCondition({ revision }: SetState, { total, updated }: Pool): Wanted[] {
   if ("problem" in revision) return [];
   if (updated === total) return [{ type: "Updated", status: "True", reason: "AllUpdated", message: "" }];
@@ -62,7 +62,7 @@ function updatedCondition({ revision }: SetState, { total, updated }: Pool): Wan
   return [{ type: "Updated", status: "False", reason: "RollingUpdate", message }];
 }
 
-/** Events for what a person may want to know; that one sandbox was claimed and another takes its place is no news. */
+/** Events for problems and rolls. Replacing a claimed sandbox is not worth an event. */
 export function transitionsOf(before: Condition[] | undefined, after: Condition[]): Transition[] {
   return after.flatMap((condition) => {
     const known = findCondition(before, condition.type);
@@ -77,11 +77,11 @@ function transitionTo({ type, reason, message }: Condition, known: Condition | u
   ];
   if (type === "Updated") {
     if (reason === "RollingUpdate") return event("Normal", message);
-    return known === undefined ? [] : event("Normal", "All sandboxes are of the present revision");
+    return known === undefined ? [] : event("Normal", "All sandboxes are of the current revision");
   }
   const wasQuiet = known === undefined || quiet.has(known.reason);
   if (!quiet.has(reason)) return event("Warning", message);
-  return wasQuiet ? [] : event("Normal", "Sandboxes can be started again");
+  return wasQuiet ? [] : event("Normal", "Sandboxes start again");
 }
 
 const quiet: ReadonlySet<string> = new Set(["Available", "Filling"]);

@@ -17,7 +17,6 @@ import { memberOf } from "./pool.ts";
 import type { SetPlan, SetState } from "./state.ts";
 import { StatusPace } from "./status-pace.ts";
 
-/** Of which changes the SandboxSet controller hears. */
 export function setWatches({ informers, cache, clock }: SetDependencies): ControllerWatch[] {
   const owner = controllerKeys("SandboxSet", group);
   return [
@@ -35,7 +34,7 @@ export function setWatches({ informers, cache, clock }: SetDependencies): Contro
   ];
 }
 
-/** Keeps one set's pool filled and of one revision. */
+/** Keeps one set's pool filled and up to date. */
 export async function reconcileSet(
   key: string,
   dependencies: SetDependencies,
@@ -46,7 +45,7 @@ export async function reconcileSet(
   if (set === undefined || set.metadata.deletionTimestamp !== undefined) return;
   const state = await gather(set, dependencies);
   const plan = planSet(state);
-  // The status says what was found, so it need not wait for what takes its time.
+  // The status reports the observed state, so it does not wait for the actions.
   const [written, ...outcomes] = await Promise.allSettled([
     writeStatus(state, plan, dependencies),
     ...plan.actions.map((action) => applyAction(state, action, dependencies, signal)),
@@ -56,7 +55,7 @@ export async function reconcileSet(
   return requeue(state, plan, written.value);
 }
 
-/** Answers in how many milliseconds the status may be written, if not now. */
+/** Writes the status, or returns the milliseconds until it may be written. */
 async function writeStatus(
   { set, givesWayMilliseconds }: SetState,
   { status, transitions }: SetPlan,
@@ -64,7 +63,7 @@ async function writeStatus(
 ): Promise<number> {
   const { uid } = set.metadata;
   const known = statuses.latest(set);
-  // To say so would take the processor as well.
+  // A status write would take CPU time from the clone, too.
   if (givesWayMilliseconds > 0) return givesWayMilliseconds;
   const milliseconds = statusPace.millisecondsUntil(uid, known.status, status);
   if (milliseconds > 0) return milliseconds;
@@ -74,7 +73,7 @@ async function writeStatus(
   return 0;
 }
 
-/** Most of what is done brings the key again by itself, when the cache shows it. */
+/** The cache shows the result of most actions, which reconciles the key; the requeue is for events that do not arrive. */
 function requeue({ unseen, deletionsUnseen }: SetState, plan: SetPlan, statusInMilliseconds: number): ReconcileResult {
   const acted = plan.actions.length > 0 || unseen.length > 0 || deletionsUnseen;
   const waits = [
@@ -86,8 +85,8 @@ function requeue({ unseen, deletionsUnseen }: SetState, plan: SetPlan, statusInM
 }
 
 /**
- * Deletes what a set left that is gone: not every cluster has a garbage collector. A claimed sandbox has no set as its
- * owner any more; one that is being claimed just now is spared, as the claim takes the owner away.
+ * Deletes the objects of a deleted set, as not every cluster has a garbage collector. Claimed sandboxes stay: a claim removes the
+ * owner reference.
  */
 async function deleteOrphans(key: string, dependencies: SetDependencies): Promise<void> {
   const { cache, informers, newSandboxes, metrics } = dependencies;
@@ -96,7 +95,7 @@ async function deleteOrphans(key: string, dependencies: SetDependencies): Promis
   const sandboxes = cache.sandboxesOfSet(key).filter(isOrphan).filter(isUnclaimed);
   const templates = cache.templatesOfSet(key).filter(isOrphan);
   if (sandboxes.length + templates.length === 0) return;
-  // To find nothing here deletes sandboxes, so the cache alone is no witness.
+  // A missing set leads to deletions, so the API server confirms it.
   const found = (await informers.sets.resource.find(nameOfKey(key)))?.metadata.uid;
   const ofGoneSet = (object: KubeObject): boolean => controllerOf(object)?.uid !== found;
   await Promise.all([
@@ -120,12 +119,11 @@ async function deleteAsSeen<T extends KubeObject>(resource: ResourceClient<T>, {
   try {
     await resource.delete(metadata, { uid, resourceVersion });
   } catch (error) {
-    // It has changed, and the change brings the key again.
+    // The change reconciles the key again.
     if (RametError.from(error).code !== "Conflict") throw error;
   }
 }
 
-/** Keeps the pools of SandboxSets. */
 export function sandboxSetController(parts: ControllerParts): Controller {
   const { informers, cache, clock, metrics } = parts;
   const dependencies: SetDependencies = {

@@ -13,7 +13,7 @@ export interface SetDependencies extends Pick<
   statuses: StatusWriter<SandboxSet>;
   statusPace: StatusPace;
   newSandboxes: NewSandboxes;
-  /** By the set's UID. */
+  /** By set UID. */
   failures: Map<string, Failures>;
   /** `namespace/name` of SandboxTemplates that this process wrote and its cache may not show yet. */
   newTemplates: Set<string>;

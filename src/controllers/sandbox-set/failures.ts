@@ -1,32 +1,32 @@
 import { backoffMilliseconds } from "../../base/backoff.ts";
 
-/** What is remembered of sandboxes of one revision that ended before anybody claimed them, or could not be made. */
+/** Failures of one revision: sandboxes that ended before they were claimed, or could not be created. */
 export interface Failures {
   revisionHash: string;
-  /** How many in a row, where those that end while a pause lasts count as one. */
+  /** Consecutive failures. Those during a pause count as one. */
   inARow: number;
   lastAt: Date;
-  /** Of a clock that only goes forward. */
+  /** Monotonic time. */
   lastAtMilliseconds: number;
   pauseMilliseconds: number;
   message: string;
-  /** UIDs that were counted. */
+  /** UIDs of counted sandboxes. */
   counted: ReadonlySet<string>;
 }
 
 export interface FailuresSeen {
   revisionHash: string;
-  /** Sandboxes that have ended, and why. */
+  /** Ended sandboxes with the cause. */
   ended: readonly { uid: string; message: string }[];
   now: Date;
   monotonicMilliseconds: number;
   random: () => number;
 }
 
-/** What the failures of one revision mean for the next start. */
+/** The delay before the next start of a revision. */
 export interface Backoff {
   inARow: number;
-  /** Until the next sandbox may be made; 0 is now. */
+  /** Until the next sandbox may be created; 0: now. */
   waitMilliseconds: number;
   nextAt: Date | undefined;
   message: string;
@@ -34,8 +34,8 @@ export interface Backoff {
 }
 
 /**
- * The record with what is seen now: a first failure costs nothing (somebody deleted a Pod), each further one doubles the
- * pause up to five minutes, and a minute without one after the pause is the end of it. Another revision begins anew.
+ * Adds the observed failures to the record. The first failure causes no pause (a Pod may have been deleted); each further one
+ * doubles the pause, up to five minutes. The record is reset by a minute without a failure after the pause, and by another revision.
  */
 export function nextFailures(before: Failures | undefined, seen: FailuresSeen): Failures | undefined {
   const same = before?.revisionHash === seen.revisionHash && !isOver(before, seen) ? before : undefined;

@@ -11,7 +11,7 @@ import { memberOf } from "./pool.ts";
 import { resolveOrigin } from "../common/set-origin.ts";
 import type { Member, SetState } from "./state.ts";
 
-/** Reads what a plan needs: from the cache, and of what it should show and does not, from the API server. */
+/** Reads the state for a plan from the cache. Asks the API server for sandboxes that the cache should show by now. */
 export async function gather(set: SandboxSet, dependencies: SetDependencies): Promise<SetState> {
   const { cache, sandboxWrites, newSandboxes, clock } = dependencies;
   const { uid } = set.metadata;
@@ -50,7 +50,7 @@ function membersOf(
   const owned = cache
     .sandboxesOfSet(keyOf(set.metadata))
     .map((sandbox) => sandboxWrites.latest(sandbox))
-    // A claim takes the owner away, and this process may have made one that the cache does not show yet.
+    // A claim removes the owner reference, and the cache may not show a claim of this process yet.
     .filter((sandbox) => controllerOf(sandbox)?.uid === set.metadata.uid);
   const isUnseen = ({ metadata }: Sandbox): boolean => newSandboxes.isLeaving(metadata.uid);
   return {
@@ -71,7 +71,7 @@ function updateFailures(
     .filter((member) => member.state === "dead" && member.revisionHash === revisionHash)
     .map(({ sandbox: { metadata, status } }) => ({
       uid: metadata.uid,
-      message: `${metadata.name}: ${status?.message ?? `it is ${status?.phase ?? "gone"}`}`,
+      message: `${metadata.name}: ${status?.message ?? `it is ${status?.phase ?? "deleted"}`}`,
     }));
   const next = nextFailures(failures.get(setUid), {
     revisionHash,
@@ -85,7 +85,7 @@ function updateFailures(
   return backoffOf(next, monotonicMilliseconds);
 }
 
-/** The informer has not shown what was made: it lags, or it was deleted between two lists, or it never came to be. */
+/** Looks up created sandboxes that the informer does not show: it lags, or they were deleted or never created. */
 async function findOverdue(
   set: SandboxSet,
   { newSandboxes, informers: { sandboxes } }: SetDependencies,

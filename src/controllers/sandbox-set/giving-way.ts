@@ -3,29 +3,29 @@ import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Change } from "../../kube/store.ts";
 
-/** A clone in a ready Pod takes about a tenth of it. */
+/** A restore in place takes about a tenth of this. */
 const longestMilliseconds = 1_000;
-/** In which a clone that answers has the processor for what it is asked first. */
+/** Leaves the CPU to the first requests of a restored clone. */
 const settleMilliseconds = 100;
 
 /**
- * For how long a set is to make nothing; 0: it need not wait. It gives way to the clones that are being made in sandboxes just
- * claimed from it: those are waited for, and the start of a successor on the same node would take the processor from them.
+ * How long a set must not create sandboxes; 0: it need not wait. It gives way to clones that are being restored in sandboxes just
+ * claimed from it: users wait for them, and a new sandbox on the same node would compete for the CPU.
  *
- * @param awaited the sandboxes that were claimed from it, and in which a clone does not answer yet
+ * @param awaited claimed sandboxes whose restore in place has not ended
  */
 export function givesWayMilliseconds(awaited: readonly Sandbox[], now: Date): number {
   return Math.max(0, ...awaited.map((sandbox) => awaitedMilliseconds(sandbox, now)));
 }
 
-/** In how many milliseconds the set is to look at a change: a clone that comes to be has it wait, and then rest a moment longer. */
+/** Delay of the reconcile after a change: until the clone is restored, plus a moment. */
 export function reconcileDelayMilliseconds(change: Change<Sandbox>, now: Date): number {
   const awaited = awaitedMilliseconds(change.object, now);
   if (awaited > 0 || change.type !== "updated") return awaited;
   return awaitedMilliseconds(change.previous, now) > 0 ? settleMilliseconds : 0;
 }
 
-/** The set to be told of a change of a sandbox that it may have given way to. */
+/** The set to reconcile when a sandbox changes that it may have given way to. */
 export function setOfClone(sandbox: Sandbox, now: Date): string[] {
   const set = sandbox.metadata.labels?.[labels.sandboxPool];
   if (set === undefined || rollbackRequest(sandbox) === undefined || millisecondsLeft(sandbox, now) <= 0) return [];

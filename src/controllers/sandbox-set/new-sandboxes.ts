@@ -2,25 +2,25 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Informer } from "../../kube/informer.ts";
 
-/** A sandbox that was asked for, and that the informer has not shown yet. */
+/** A requested sandbox that the informer does not show yet. */
 export interface NewSandbox {
   namespace: string;
   name: string;
   revisionHash: string;
-  /** Undefined: the answer was lost, so it may be there or not. */
+  /** Undefined: the response is missing, so it may exist or not. */
   uid: string | undefined;
   atMilliseconds: number;
 }
 
 /**
- * What this process has made and deleted and its cache may not show yet, by the set's UID: a set that did not count it
- * would make or delete the same again. It is gone with the process; the next one begins with a list of all there is.
+ * Sandboxes that this process has created or deleted and its cache may not show yet, by set UID. Without this record, a set would
+ * create or delete too many. It need not survive a restart, which begins with a complete list.
  */
 export class NewSandboxes {
   readonly #clock: Clock;
   readonly #sandboxes: Pick<Informer<Sandbox>, "store">;
   readonly #made = new Map<string, Map<string, NewSandbox>>();
-  /** UIDs of sandboxes whose deletion was asked for, and when. */
+  /** UIDs of deleted sandboxes, with the time of the request. */
   readonly #leaving = new Map<string, number>();
 
   constructor(sandboxes: Pick<Informer<Sandbox>, "store">, clock: Clock) {
@@ -34,14 +34,14 @@ export class NewSandboxes {
     });
   }
 
-  /** Before it is asked for: who asks may never hear the answer. */
+  /** Called before the request, whose response may be lost. */
   requested(setUid: string, sandbox: Pick<NewSandbox, "namespace" | "name" | "revisionHash">): void {
     const made = this.#made.get(setUid) ?? new Map<string, NewSandbox>();
     this.#made.set(setUid, made);
     made.set(sandbox.name, { ...sandbox, uid: undefined, atMilliseconds: this.#clock.monotonicMilliseconds() });
   }
 
-  /** It is there. The informer may have shown it before the answer came. */
+  /** It exists. The informer may have shown it before the response arrived. */
   created(setUid: string, { metadata: { name, uid } }: Sandbox): void {
     const made = this.#made.get(setUid)?.get(name);
     if (made === undefined) return;
@@ -49,7 +49,7 @@ export class NewSandboxes {
     else this.#made.get(setUid)?.set(name, { ...made, uid, atMilliseconds: this.#clock.monotonicMilliseconds() });
   }
 
-  /** It is not there, or it is known. */
+  /** It does not exist, or the cache shows it. */
   removed(setUid: string, name: string): void {
     this.#made.get(setUid)?.delete(name);
   }
@@ -58,7 +58,7 @@ export class NewSandboxes {
     return [...(this.#made.get(setUid)?.values() ?? [])];
   }
 
-  /** Those that should have been shown by now: somebody has to ask the API server. */
+  /** Those that the cache should show by now; the API server must be asked. */
   overdue(setUid: string): NewSandbox[] {
     const now = this.#clock.monotonicMilliseconds();
     return this.of(setUid).filter(({ atMilliseconds }) => now - atMilliseconds >= overdueMilliseconds);
@@ -69,7 +69,7 @@ export class NewSandboxes {
     this.#leaving.set(uid, this.#clock.monotonicMilliseconds());
   }
 
-  /** After a while it is taken as not asked for: to delete it again does no harm. */
+  /** Expires after a while: a repeated deletion does no harm. */
   isLeaving(uid: string): boolean {
     const at = this.#leaving.get(uid);
     if (at === undefined) return false;
@@ -83,5 +83,5 @@ export class NewSandboxes {
   }
 }
 
-/** An informer shows a write within some milliseconds. */
+/** An informer usually shows a write within milliseconds. */
 export const overdueMilliseconds = 5_000;

@@ -131,8 +131,8 @@ const created = (actions: SetAction[]) => of(actions, "create").reduce((sum, { c
 const count = (members: Member[], ...states: Member["state"][]) =>
   members.filter(({ state }) => states.includes(state)).length;
 
-describe("what a set does", () => {
-  it("never touches a sandbox that is in somebody's hands", () => {
+describe("planSet", () => {
+  it("never changes a sandbox that is in use", () => {
     fc.assert(
       fc.property(world, (given) => {
         const state = stateFrom(given);
@@ -145,7 +145,7 @@ describe("what a set does", () => {
     );
   });
 
-  it("never makes more than are missing, nor more at once than it may, and never makes and shrinks at once", () => {
+  it("never creates more than are missing or allowed at a time, and never creates and deletes in one plan", () => {
     fc.assert(
       fc.property(world, (given) => {
         const state = stateFrom(given);
@@ -162,7 +162,7 @@ describe("what a set does", () => {
     );
   });
 
-  it("takes nobody ready away below its promise, unless the wish itself is smaller", () => {
+  it("keeps the minimum number of available sandboxes, unless replicas itself is lower", () => {
     fc.assert(
       fc.property(world, (given) => {
         const state = stateFrom(given);
@@ -179,7 +179,7 @@ describe("what a set does", () => {
     );
   });
 
-  it("waits with what it takes away until it sees all of its own doing", () => {
+  it("deletes nothing until the cache shows all its own actions", () => {
     fc.assert(
       fc.property(world, (given) => {
         const { actions } = planSet(stateFrom(given));
@@ -188,7 +188,7 @@ describe("what a set does", () => {
     );
   });
 
-  it("comes to rest with as many ready ones of the present revision as were wished, and never below its promise", () => {
+  it("converges to replicas available sandboxes of the current revision, and never below the minimum", () => {
     fc.assert(
       fc.property(world, fc.infiniteStream(fc.boolean()), (given, chance) => {
         let state = stateFrom({ ...given, unseen: 0, deletionsUnseen: false });
@@ -221,7 +221,7 @@ describe("what a set does", () => {
     );
   });
 
-  it("gives the reference's order when it shrinks: old ones, Pending, not ready, the rest, the oldest first", () => {
+  it("deletes in the order of OpenKruise Agents: old, Pending, not ready, others, the oldest first", () => {
     const shapes: Shape[] = [
       { kind: "available", old: false, ageSeconds: 1 },
       { kind: "available", old: false, ageSeconds: 9 },
@@ -241,7 +241,7 @@ describe("what a set does", () => {
     expect(goes(2, 1)).toEqual(["s4", "s3", "s2"]);
   });
 
-  it("removes what has ended and what a dead controller locked, whatever else stands in the way", () => {
+  it("removes ended sandboxes and those locked by an earlier controller, whatever else is wrong", () => {
     const members = (["dead", "victim"] as const).map((kind, index) =>
       memberFrom({ kind, old: false, ageSeconds: 1 }, index),
     );
@@ -259,7 +259,7 @@ describe("after failures", () => {
     ...more,
   });
 
-  it("makes nothing while a clone is awaited in a sandbox claimed from it, and comes again", () => {
+  it("creates nothing while a clone is restored in a sandbox claimed from it, and requeues", () => {
     fc.assert(
       fc.property(world, (given) => {
         const plan = planSet({ ...stateFrom(given), givesWayMilliseconds: 700 });
@@ -269,7 +269,7 @@ describe("after failures", () => {
     );
   });
 
-  it("makes nothing while it waits, says until when and why, and comes again then", () => {
+  it("creates nothing during a pause, reports its end and cause, and requeues", () => {
     const plan = planSet(stateOf({}, [], { backoff: failing({ waitMilliseconds: 4_000 }) }));
     expect(created(plan.actions)).toBe(0);
     expect(plan.requeueAfterMilliseconds).toBe(4_000);
@@ -277,13 +277,13 @@ describe("after failures", () => {
       status: "False",
       reason: "StartFailing",
       message:
-        "3 times in a row a sandbox ended before it was claimed, or could not be made; the next is tried at " +
-        "2030-01-01T01:00:04Z. Correct the template, and it is tried at once. The last one: s0: it broke",
+        "3 times in a row a sandbox ended before it was claimed, or could not be created; the next attempt is at " +
+        "2030-01-01T01:00:04Z. Correct the template to retry immediately. The last failure: s0: it broke",
     });
     expect(plan.transitions).toMatchObject([{ type: "Warning", reason: "StartFailing" }]);
   });
 
-  it("then tries one, and with each that comes to be available two more", () => {
+  it("then tries one sandbox, and two more for each that becomes available", () => {
     const resultOrProblem = (...shapes: Shape[]) =>
       created(planSet(stateOf({ replicas: 20 }, shapes.map(memberFrom), { backoff: failing({}) })).actions);
     expect(resultOrProblem()).toBe(1);

@@ -5,8 +5,8 @@ import { type Pool, poolOf } from "./pool.ts";
 import type { Member, SetAction, SetPlan, SetState } from "./state.ts";
 
 /**
- * What to do about a set: a pure function of what is known. The rules are those of OpenKruise Agents
- * (pkg/controller/sandboxset), and docs/tasks/sets.md says where they are stricter.
+ * Plans a set. A pure function. The rules are those of OpenKruise Agents (pkg/controller/sandboxset); docs/tasks/sets.md lists
+ * where they are stricter.
  */
 export function planSet(state: SetState): SetPlan {
   const pool = poolOf(state);
@@ -24,7 +24,7 @@ function requeue({ backoff, givesWayMilliseconds }: SetState): Pick<SetPlan, "re
   return milliseconds > 0 ? { requeueAfterMilliseconds: milliseconds } : {};
 }
 
-/** What has ended, and what a controller that died had locked, goes at once. */
+/** Deletes ended sandboxes, and those that an earlier controller locked for deletion. */
 function planRemovals({ members }: SetState): SetAction[] {
   return members.flatMap(({ sandbox, state }) =>
     state === "dead" || state === "victim" ? [{ do: "remove", sandbox, why: state }] : [],
@@ -34,7 +34,7 @@ function planRemovals({ members }: SetState): SetAction[] {
 function planPool(state: SetState, pool: Pool): SetAction[] {
   const missing = pool.replicas + surgeOf(state, pool) - pool.total;
   if (missing > 0) return planScaleUp(state, pool, missing);
-  // Who does not see all of its own doing would do it twice.
+  // Acting before the cache shows earlier actions would repeat them.
   if (pool.unseen > 0 || state.deletionsUnseen) return [];
   return missing < 0 ? planScaleDown(state, pool, -missing) : planRoll(state, pool);
 }
@@ -47,10 +47,10 @@ function planScaleUp(state: SetState, pool: Pool, missing: number): SetAction[] 
   return count > 0 ? [{ do: "create", count, revision }] : [];
 }
 
-/** After a second failure in a row one is tried at a time, and each that comes to be available vouches for two more. */
+/** After two consecutive failures, one sandbox is tried at a time; each one that becomes available allows two more. */
 function provenLimit({ backoff: { inARow, lastAt }, members }: SetState, pool: Pool): number {
   if (inARow < 2 || lastAt === undefined) return Number.POSITIVE_INFINITY;
-  // The API server counts in seconds.
+  // Creation timestamps have a resolution of seconds.
   const since = Math.floor(lastAt.getTime() / 1000) * 1000;
   const proven = members.filter(
     (member) =>
@@ -62,29 +62,29 @@ function provenLimit({ backoff: { inARow, lastAt }, members }: SetState, pool: P
 }
 
 function planScaleDown(state: SetState, pool: Pool, count: number): SetAction[] {
-  const kept = "problem" in state.bounds ? pool.replicas : promiseOf(pool, state.bounds.update);
+  const kept = "problem" in state.bounds ? pool.replicas : minimumAvailable(pool, state.bounds.update);
   const ordered = [...pool.members].sort(removalOrder(pool.isUpdated));
-  // In the order, except that nobody available goes below the promise while another can.
+  // Keeps the minimum number of available sandboxes while others can be deleted instead.
   let spare = Math.max(0, pool.available - kept);
   const [first, later] = partition(ordered, (member) => member.state === "creating" || spare-- > 0);
   return [...first, ...later].slice(0, count).map(({ sandbox }) => ({ do: "retire", sandbox, why: "scaleDown" }));
 }
 
-/** Old ones that are not ready help nobody; of the ready ones only as many go as the promise leaves. */
+/** Replaces all old sandboxes that are not ready, and as many ready ones as `maxUnavailable` allows. */
 function planRoll(state: SetState, pool: Pool): SetAction[] {
   if ("problem" in state.revision || "problem" in state.bounds) return [];
   const old = pool.members.filter((member) => !pool.isUpdated(member)).sort(removalOrder(pool.isUpdated));
   const [creating, available] = partition(old, ({ state: is }) => is === "creating");
-  const spare = Math.max(0, pool.available - promiseOf(pool, state.bounds.update));
+  const spare = Math.max(0, pool.available - minimumAvailable(pool, state.bounds.update));
   return [...creating, ...available.slice(0, spare)].map(({ sandbox }) => ({ do: "retire", sandbox, why: "update" }));
 }
 
-/** How many are to be ready at any time, as far as it is in the set's hands. */
-function promiseOf({ replicas }: Pool, maxUnavailable: number): number {
+/** The minimum number of available sandboxes during a roll. */
+function minimumAvailable({ replicas }: Pool, maxUnavailable: number): number {
   return Math.max(0, replicas - maxUnavailable);
 }
 
-/** A roll that may take nobody away makes the new ones beside the old ones, up to a fifth at once. */
+/** With a `maxUnavailable` of 0, a roll creates new sandboxes first, up to a fifth of the replicas at a time. */
 function surgeOf({ bounds, revision }: SetState, pool: Pool): number {
   if ("problem" in bounds || "problem" in revision || bounds.update > 0) return 0;
   return Math.min(pool.total - pool.updated, Math.ceil(pool.replicas / 5));
@@ -137,8 +137,8 @@ function partition<T>(all: readonly T[], belongs: (one: T) => boolean): [T[], T[
 }
 
 /**
- * Who goes first when a set gets smaller, as the reference has it: of an old revision, then Pending, then recycled (the
- * most often first), then running and not ready, then the rest; the oldest of each first.
+ * The order in which sandboxes are deleted when a set shrinks, as in OpenKruise Agents: of an old revision, then Pending, then
+ * recycled (most often first), then running and not ready, then the others; the oldest of each first.
  */
 function removalOrder(isUpdated: (member: Member) => boolean): (a: Member, b: Member) => number {
   const ranks = (member: Member): number[] => [
@@ -161,7 +161,7 @@ function classOf({ sandbox, state }: Member): number {
   return state === "creating" ? 2 : 3;
 }
 
-/** Two of one second have an order as well, and always the same. */
+/** A stable order, also for sandboxes created in the same second. */
 function ageKey({ sandbox: { metadata } }: Member): string {
   return `${metadata.creationTimestamp} ${metadata.uid}`;
 }

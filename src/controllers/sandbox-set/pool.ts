@@ -3,23 +3,23 @@ import { annotations, labels, scaleDownOwner } from "../../api/names/labels.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Member, MemberState, SetState } from "./state.ts";
 
-/** The unclaimed sandboxes of a set, by what a decision has to tell apart. */
+/** The unclaimed sandboxes of a set, counted by state. */
 export interface Pool {
   replicas: number;
-  /** Not shown by the cache yet, but made: they count as creating. */
+  /** Created, but not shown by the cache yet. They count as creating. */
   unseen: number;
   creating: number;
   available: number;
   total: number;
   updated: number;
   updatedAvailable: number;
-  /** Those that can be acted upon. */
+  /** The creating and available sandboxes that the cache shows. */
   members: Member[];
   isUpdated: (member: Member) => boolean;
 }
 
 export function poolOf({ set, revision, members, unseen }: SetState): Pool {
-  // While no revision can be made out, nothing is older than another.
+  // Without a known revision, no sandbox counts as outdated.
   const hash = "problem" in revision ? set.status?.updateRevision : revision.hash;
   const isUpdated = ({ revisionHash }: { revisionHash: string | undefined }): boolean =>
     hash === undefined || revisionHash === hash;
@@ -38,7 +38,7 @@ export function poolOf({ set, revision, members, unseen }: SetState): Pool {
   };
 }
 
-/** A sandbox as its set sees it. @param isLeaving whether this process has asked for its deletion */
+/** @param isLeaving whether this process has requested its deletion */
 export function memberOf(sandbox: Sandbox, isLeaving: boolean): Member {
   const state = isLeaving ? "leaving" : stateOf(sandbox);
   return { sandbox, state, revisionHash: sandbox.metadata.labels?.[labels.templateHash] };
@@ -53,7 +53,7 @@ function stateOf(sandbox: Sandbox): MemberState {
   return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready") ? "available" : "creating";
 }
 
-/** A lock means "taken", whoever wrote it; a paused or kept one is in somebody's hands too. */
+/** A locked, paused or kept sandbox is in use. */
 function isTaken({ metadata, spec, status }: Sandbox): boolean {
   return (
     metadata.annotations?.[annotations.lock] !== undefined ||
@@ -65,5 +65,5 @@ function isTaken({ metadata, spec, status }: Sandbox): boolean {
 }
 
 const endedPhases: ReadonlySet<string> = new Set(["Succeeded", "Failed", "Terminating"]);
-/** No set brings its sandboxes there. */
+/** Only users bring a sandbox into these phases. */
 const userPhases: ReadonlySet<string> = new Set(["Paused", "Resuming", "Upgrading", "Recycling"]);

@@ -7,21 +7,21 @@ import type { Transition } from "../../kube/events.ts";
 import type { Bounds } from "./bounds.ts";
 import type { Backoff } from "./failures.ts";
 
-/** All that a decision about one set is made from. */
+/** The state from which a set is planned. */
 export interface SetState {
   set: SandboxSet;
-  /** What new sandboxes are made from, or why none can be made. */
+  /** The source of new sandboxes, or why none can be created. */
   revision: SetRevision | { problem: RametError };
   bounds: Bounds | { problem: RametError };
-  /** The sandboxes that the set owns. A claimed one has another owner. */
+  /** The sandboxes that the set owns. Claimed ones have another owner. */
   members: Member[];
-  /** Sandboxes that this process created, of each revision, that its cache does not show yet. */
+  /** Sandboxes that this process created and its cache does not show yet. */
   unseen: Unseen[];
-  /** Whether a deletion that this process asked for is not shown by its cache yet. */
+  /** Whether the cache does not show a deletion by this process yet. */
   deletionsUnseen: boolean;
-  /** For how long the refill gives way to a clone in a sandbox of this set, which somebody waits for. 0: for none. */
+  /** How long the refill gives way to a clone in a sandbox claimed from this set. 0: not at all. */
   givesWayMilliseconds: number;
-  /** The SandboxTemplates that were written out for this set. */
+  /** The SandboxTemplates written for revisions of this set. */
   templates: SandboxTemplate[];
   backoff: Backoff;
   now: Date;
@@ -38,8 +38,8 @@ export interface Member {
 }
 
 /**
- * `creating` and `available` ones make up the pool. `used`: somebody else's while the set is still named as owner, so never
- * touched. `dead`: has ended. `victim`: locked by a set's controller that then died. `leaving`: is being deleted.
+ * `creating` and `available` sandboxes form the pool. `used`: in use although the set is still its owner, so never changed.
+ * `dead`: ended. `victim`: locked for deletion by a controller that then stopped. `leaving`: being deleted.
  */
 export type MemberState = "creating" | "available" | "used" | "dead" | "victim" | "leaving";
 

@@ -17,7 +17,7 @@ it("lets news through at once, and numbers four times a second", () => {
         type: "Ready",
         status: "False",
         reason: "Filling",
-        message: `${availableReplicas} of 9 are available`,
+        message: `${availableReplicas} of 9 sandboxes are available`,
         lastTransitionTime: "2030-01-01T00:00:00Z",
       },
     ],

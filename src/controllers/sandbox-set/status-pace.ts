@@ -2,8 +2,8 @@ import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
 import type { Clock } from "../../base/clock.ts";
 
 /**
- * How often a status is written: news at once, mere numbers four times a second at most. Three hundred sandboxes that become
- * ready one after another then cost a handful of writes and not three hundred.
+ * Limits status writes: changes of conditions and revisions are written immediately, changes of counts at most four times a
+ * second. Hundreds of sandboxes that become ready one after another then cost only a few writes.
  */
 export class StatusPace {
   readonly #clock: Clock;
@@ -31,7 +31,7 @@ export class StatusPace {
 
 const paceMilliseconds = 250;
 
-/** All but the numbers, which stand in the messages of some conditions too. */
+/** Everything except counts, which are also in condition messages. */
 function withoutCounts(status: SandboxSetStatus | undefined): string {
   const conditions = status?.conditions?.map(({ type, reason, status: is }) => [type, reason, is]);
   return JSON.stringify([status?.updateRevision, status?.currentRevision, status?.selector, conditions]);

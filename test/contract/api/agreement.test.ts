@@ -1,11 +1,11 @@
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { kinds } from "../../../src/api/kinds/kinds.ts";
 import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
 import { ApiClient, collection } from "./api-client.ts";
 
 /**
- * The API server and the programs judge by one schema, rendered twice. Whatever the server lets through must be readable
+ * The API server and the programs validate by one schema, rendered twice. Everything that the server accepts must be readable
  * here, or one odd object would blind a controller; and what is refused here must not pass there.
  */
 
@@ -117,7 +117,7 @@ const snapshot = fc.record(
   { requiredKeys: ["from"] },
 );
 
-test.each([
+it.each([
   ["Checkpoint", checkpoint],
   ["Sandbox", sandbox],
   ["SandboxClaim", claim],

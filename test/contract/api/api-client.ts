@@ -15,7 +15,7 @@ export interface Manifest {
   [field: string]: unknown;
 }
 
-/** Bare HTTP to an API server: what it says is judged here, so nothing of ours stands between. */
+/** Plain HTTP to an API server, without Ramet code in between, as its responses are what the tests check. */
 export class ApiClient {
   private readonly dispatcher: Agent;
   private readonly server: string;

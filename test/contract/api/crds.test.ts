@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { cellPod } from "../../../src/api/cell/cell-pod.ts";
 import { kinds } from "../../../src/api/kinds/kinds.ts";
@@ -31,7 +31,7 @@ const kindOf = (kind: string) => kinds.find((one) => one.kind === kind)!;
 const schemaOf = (kind: string) => kindOf(kind).manifest;
 const apiVersionOf = (kind: string) => kindOf(kind).apiVersion;
 
-test.each(kinds.map((kind) => [kind.kind, kind] as const))(
+it.each(kinds.map((kind) => [kind.kind, kind] as const))(
   "%s is established",
   async (_name, { group, plural, shortNames }) => {
     const { body } = await api.call(
@@ -45,7 +45,7 @@ test.each(kinds.map((kind) => [kind.kind, kind] as const))(
   },
 );
 
-test.each([
+it.each([
   ["Sandbox", ["Name", "Status", "Age", "Claimed", "shutdown_time", "pause_time", "RecycledCount", "Message"]],
   [
     "SandboxSet",
@@ -64,13 +64,13 @@ test.each([
 describe.each(
   manifests.map((manifest) => [`${manifest.kind} ${JSON.stringify(manifest.metadata)}`, manifest] as const),
 )("%s", (_name, manifest) => {
-  test("is accepted, and comes back with all that it said", async () => {
+  it("is accepted by the API server without losing a field", async () => {
     const { status, body } = await api.apply(manifest);
     expect([status, body["message"]]).toEqual([201, undefined]);
     expect(body).toMatchObject({ kind: manifest.kind, spec: manifest["spec"] as object });
   });
 
-  test("is accepted here too", () => {
+  it("is accepted by the schema", () => {
     expect(schemaOf(manifest.kind).safeParse(manifest).error).toBeUndefined();
   });
 });
@@ -78,18 +78,18 @@ describe.each(
 describe.each(illegal)("$name", ({ kind, metadata, spec, message }) => {
   const manifest = { apiVersion: apiVersionOf(kind), kind, metadata: metadata ?? { name: "x" }, spec };
 
-  test("is refused by the API server, naming the field", async () => {
+  it("is rejected by the API server, naming the field", async () => {
     const { status, body } = await api.call("POST", `${collection(kind)}?dryRun=All`, manifest);
     expect(status).toBe(422);
     expect(body["message"]).toMatch(message);
   });
 
-  test("is refused here too", () => {
+  it("is rejected by the schema", () => {
     expect(schemaOf(kind).safeParse(manifest).success).toBe(false);
   });
 });
 
-test("a Checkpoint's spec cannot be changed, and its metadata can", async () => {
+it("allows changes of a Checkpoint's metadata, but not of its spec", async () => {
   const checkpoint = (spec: Record<string, unknown>, labels = {}) => ({
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "Checkpoint",
@@ -103,7 +103,7 @@ test("a Checkpoint's spec cannot be changed, and its metadata can", async () => 
   expect((await api.apply(checkpoint({ podName: "a" }, { a: "b" }), "")).status).toBe(200);
 });
 
-test("a SandboxClaim gets the reference's defaults and keeps its replicas", async () => {
+it("gives a SandboxClaim the defaults of OpenKruise Agents, and makes replicas immutable", async () => {
   const claim = (spec: object) => ({
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "SandboxClaim",
@@ -125,7 +125,7 @@ test("a SandboxClaim gets the reference's defaults and keeps its replicas", asyn
   expect(changed.body["message"]).toMatch(/spec\.replicas: .*replicas is immutable/);
 });
 
-test.each(fullStatuses)("every field of a $kind's status is kept, and read back", async ({ kind, spec, status }) => {
+it.each(fullStatuses)("keeps every field of the status of a $kind", async ({ kind, spec, status }) => {
   const manifest = { apiVersion: apiVersionOf(kind), kind, metadata: { name: "status" }, spec };
   expect((await api.apply(manifest, "")).status).toBe(201);
   const headers = { "content-type": "application/apply-patch+yaml" };
@@ -138,7 +138,7 @@ test.each(fullStatuses)("every field of a $kind's status is kept, and read back"
   expect(read.status).toEqual(status);
 });
 
-test("a SandboxSet scales as any workload does", async () => {
+it("scales a SandboxSet like any workload", async () => {
   const set = {
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "SandboxSet",
@@ -155,7 +155,7 @@ const templates = manifests.flatMap(({ metadata, spec }) => {
   return template === undefined ? [] : [[metadata["name"] as string, template] as const];
 });
 
-test.each(templates)("the Pod that runs %s is a legal one", async (name, template) => {
+it.each(templates)("accepts the Pod that runs %s", async (name, template) => {
   const owner = { metadata: { name, namespace: "default", uid: "5b0e6f0e-0000-4000-8000-000000000000" }, spec: {} };
   const pod = cellPod(owner, parsePodTemplate(template), { cellImage: "cell:1", publicKey: "key", start: "wait" });
   // A field that no Pod has is refused by name when the Pod is made; the fixture has one on purpose.

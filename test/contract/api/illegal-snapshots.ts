@@ -8,9 +8,9 @@ const ofStep = (name: string, step: object, message: RegExp): Illegal => ({
   spec: { from, recipe: [{ run: "true" }, step] },
   message,
 });
-const oneAction = /spec\.recipe\[1\]: .*exactly one action/;
+const oneAction = /spec\.recipe\[1\]: .*exactly one of run, copy/;
 
-/** One illegal value each, beside legal ones. */
+/** Snapshots with one invalid value each. */
 export const illegalSnapshots: Illegal[] = [
   { name: "a NamedSnapshot of nothing", kind, spec: {}, message: /spec\.from: Required value/ },
   {
@@ -54,16 +54,24 @@ export const illegalSnapshots: Illegal[] = [
   ofStep("does two things", { run: "a", start: "b" }, oneAction),
   ofStep("sets two things", { env: { A: "1" }, user: "a" }, oneAction),
   ofStep("runs nothing", { run: "" }, /spec\.recipe\[1\]\.run: .*at least 1 chars/),
-  ofStep("copies as two users", { copy: { path: "/a", content: "" }, user: "a" }, /a copy has a user of its own/),
+  ofStep(
+    "copies as two users",
+    { copy: { path: "/a", content: "" }, user: "a" },
+    /to set the owner of a copied file, use copy\.user/,
+  ),
   ofStep("has a folder for nothing", { user: "a", cwd: "/a" }, /spec\.recipe\[1\]\.cwd: .*workdir step/),
   ofStep("has a time for nothing", { start: "a", timeoutSeconds: 1 }, /spec\.recipe\[1\]\.timeoutSeconds: /),
-  ofStep("copies nothing", { copy: { path: "/a" } }, /spec\.recipe\[1\]\.copy: .*exactly one source/),
+  ofStep("copies nothing", { copy: { path: "/a" } }, /spec\.recipe\[1\]\.copy: .*exactly one of content/),
   ofStep(
     "copies two things",
     { copy: { path: "/a", content: "", configMapKeyRef: { name: "a", key: "b" } } },
-    /one source/,
+    /exactly one of content/,
   ),
-  ofStep("fetches something unknown", { copy: { path: "/a", url: "https://a.b/c" } }, /url and sha256 belong together/),
+  ofStep(
+    "fetches something unknown",
+    { copy: { path: "/a", url: "https://a.b/c" } },
+    /url and sha256 must be set together/,
+  ),
   ofStep(
     "fetches a local file",
     { copy: { path: "/a", url: "file:///etc/passwd", sha256: "0".repeat(64) } },
@@ -72,7 +80,7 @@ export const illegalSnapshots: Illegal[] = [
   ofStep(
     "waits for two things",
     { waitFor: { port: 1, file: "/a" } },
-    /spec\.recipe\[1\]\.waitFor: .*exactly one thing/,
+    /spec\.recipe\[1\]\.waitFor: .*exactly one of port, file and command/,
   ),
-  ofStep("sets an impossible variable", { env: { "a-b": "1" } }, /spec\.recipe\[1\]\.env: .*do not begin with a digit/),
+  ofStep("sets an impossible variable", { env: { "a-b": "1" } }, /spec\.recipe\[1\]\.env: .*do not start with a digit/),
 ];
