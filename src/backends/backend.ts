@@ -109,6 +109,7 @@ export interface Started {
 export interface Probe {
   /** What one part may contain. Empty: nothing works here, and `problem` is the reason. */
   contents: PartContents[];
+  /** Beside contents, it is a warning. */
   problem?: RametError;
 }
 

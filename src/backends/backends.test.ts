@@ -50,6 +50,12 @@ describe("Backends", () => {
     expect(probes).toBe(3);
   });
 
+  it("uses a backend that works and reports a problem, such as a store that is nearly full", async () => {
+    const problem = new RametError("StoreFull", "the store is nearly full");
+    const backends = new Backends([probed("cell", () => ({ contents: [[...both]], problem }))]);
+    expect(await chosen(backends)).toEqual(["cell: memory, filesystem"]);
+  });
+
   it("orders parts for a restore, and names the missing backend of a part", () => {
     const part = (backend: string, contents: CheckpointPart["contents"]): CheckpointPart => ({
       backend,

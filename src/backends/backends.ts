@@ -19,9 +19,10 @@ export class Backends {
   constructor(backends: readonly Backend[], log: Log = silentLog) {
     this.#byName = new Map(backends.map((backend) => [backend.name, backend]));
     for (const backend of backends) {
-      void this.#probe(backend).then(({ problem }) => {
+      void this.#probe(backend).then(({ contents, problem }) => {
         if (problem === undefined) return;
-        log.warn({ backend: backend.name, error: problem.describe() }, "backend does not work");
+        const message = contents.length === 0 ? "backend does not work" : "backend may soon not work";
+        log.warn({ backend: backend.name, error: problem.describe() }, message);
       });
     }
   }
@@ -80,7 +81,7 @@ export class Backends {
 
   async #working(backend: Backend): Promise<Probe> {
     const before = await this.#probes.get(backend.name);
-    return before === undefined || before.problem !== undefined ? this.#probe(backend) : before;
+    return before === undefined || before.contents.length === 0 ? this.#probe(backend) : before;
   }
 }
 

@@ -1,5 +1,6 @@
 import { comparedParts } from "../api/cell/restore-spec.ts";
 import type { CheckpointResult, RestoreResult } from "../api/cell/cell-api.ts";
+import type { PartContents } from "../api/kinds/checkpoint.ts";
 import { Contents } from "../api/schema/contents.ts";
 import type { Grant } from "../api/cell/grant.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
@@ -55,8 +56,10 @@ export function cellBackend(options: CellBackendOptions): Backend {
     name: "cell",
     async probe() {
       const { problem } = await store.probe();
-      if (problem !== undefined) return { contents: [], problem };
-      return { contents: [["memory", "filesystem"], ["filesystem"]] };
+      const contents: PartContents[] = [["memory", "filesystem"], ["filesystem"]];
+      if (problem === undefined) return { contents };
+      // A store that is nearly full may still have room for this checkpoint. The capture finds out.
+      return { contents: problem.code === "StoreFull" ? contents : [], problem };
     },
     async capture({ source, name, contents, keepRunning, signal: given }) {
       const grant = await store.grantWrite({ ...name, ttlMilliseconds: grantMilliseconds });

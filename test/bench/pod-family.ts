@@ -18,6 +18,6 @@ export async function podFamily({ directory }: LocalCluster, sandboxName: string
 /** The cell among them: the Node process. */
 export function cellAmong(family: readonly FoundProcess[]): FoundProcess | undefined {
   return family.find(
-    ({ commandLine }) => /cell\.js|cell\/main\.ts/.test(commandLine) && !commandLine.includes(" pod "),
+    ({ commandLine }) => /cell\.c?js|cell\/main\.ts/.test(commandLine) && !commandLine.includes(" pod "),
   );
 }
