@@ -6,20 +6,20 @@ import { acquireTools, type AcquireOptions } from "./tools/acquire-tools.ts";
 const names = ["runsc", "ramet-guest", "ramet-link"] as const;
 
 /**
- * Puts the programs that a cell runs into a directory: gVisor with those of its own that it finds beside it, guest and link.
- * What is there is replaced.
- * @throws RametError `ToolMissing`, `InvalidArgument` when the directory cannot be written to, `Canceled`
+ * Copies the programs that a cell runs into a directory: gVisor with its side programs, guest and link. Replaces existing
+ * files.
+ * @throws RametError `ToolMissing`, `InvalidArgument` if the directory is not writable, `Canceled`
  */
 export async function placeCellPrograms(
   directory: string,
   options: Pick<AcquireOptions<string>, "clock" | "signal" | "progress">,
 ): Promise<string[]> {
   const tools = await acquireTools({ ...options, names });
-  const beside = join(dirname(await realpath(tools.runsc)), "gvisor-bin");
+  const sideProgramsPath = join(dirname(await realpath(tools.runsc)), "gvisor-bin");
   try {
     await mkdir(directory, { recursive: true });
     for (const name of names) await cp(await realpath(tools[name]), join(directory, name));
-    await cp(beside, join(directory, basename(beside)), { recursive: true }).catch(unlessMissing);
+    await cp(sideProgramsPath, join(directory, basename(sideProgramsPath)), { recursive: true }).catch(unlessMissing);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new RametError("InvalidArgument", `Writing to ${directory} failed: ${why}`, { cause: error });

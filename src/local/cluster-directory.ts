@@ -2,17 +2,17 @@ import { join } from "node:path";
 import { RametError } from "../base/errors.ts";
 import { userDirectory } from "./user-directory.ts";
 
-/** The paths of one local cluster; all that it keeps is below `path`. */
+/** The paths of one local cluster. All of its files are below `path`. */
 export interface ClusterDirectory {
   name: string;
   path: string;
   kubeconfig: string;
-  /** The store's directory: the data of checkpoints. */
+  /** The store's directory, with the data of checkpoints. */
   store: string;
   pods: string;
-  /** Remembers at which port of 127.0.0.1 the gateway is. */
+  /** File with the gateway's port on 127.0.0.1. */
   gatewayPort: string;
-  /** What the cluster's processes are to run with; see `cluster-setting.ts`. */
+  /** File with the setting of the cluster's processes; see `cluster-setting.ts`. */
   setting: string;
   status: string;
   lock: string;
@@ -24,16 +24,16 @@ export const defaultClusterName = "default";
 
 /**
  * The directory of the cluster `name`: `$XDG_DATA_HOME/ramet/<name>`, else `~/.local/share/ramet/<name>` (XDG base
- * directories). It need not exist.
- * @throws RametError `InvalidArgument` if the name is no DNS label
+ * directories). It may not exist yet.
+ * @throws RametError `InvalidArgument` if the name is not a DNS label
  */
 export function clusterDirectory(
   name: string,
   environment: Readonly<Record<string, string | undefined>>,
 ): ClusterDirectory {
   if (!/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name)) {
-    throw new RametError("InvalidArgument", `The cluster's name "${name}" is not legal`, {
-      hint: "Use small letters, digits and hyphens, at most 63, with a letter or digit at both ends.",
+    throw new RametError("InvalidArgument", `The cluster name "${name}" is invalid`, {
+      hint: "Use at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends",
     });
   }
   const path = join(dataDirectory(environment), name);
@@ -51,7 +51,7 @@ export function clusterDirectory(
   };
 }
 
-/** Where Ramet keeps what cannot be got again. */
+/** The parent of all clusters' directories. */
 export function dataDirectory(environment: Readonly<Record<string, string | undefined>>): string {
   return userDirectory(environment, "XDG_DATA_HOME", [".local", "share"]);
 }

@@ -3,13 +3,13 @@ import { dirname } from "node:path";
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 
-/** What `up` has found out and the cluster's processes run with; a file in the cluster's directory. */
+/** The setting of the cluster's processes. `up` writes it to a file in the cluster's directory. */
 export const ClusterSetting = z.object({
   v: z.literal(1),
   name: z.string(),
-  /** The program `ramet` as it is started here: Node, and the file that it runs. */
+  /** The command of `ramet`: Node, and the file that it runs. */
   program: z.array(z.string()).min(1),
-  /** The cell's program. */
+  /** The command of the cell. */
   cell: z.array(z.string()).min(1),
   tools: z.object({
     etcd: z.string(),
@@ -18,7 +18,7 @@ export const ClusterSetting = z.object({
     "ramet-guest": z.string(),
     "ramet-link": z.string(),
   }),
-  /** What the Pods of this machine's cells name as their image; nothing is pulled by this name. */
+  /** The image name in the Pods of cells. It is never pulled. */
   cellImage: z.string(),
 });
 export type ClusterSetting = z.infer<typeof ClusterSetting>;
@@ -29,8 +29,8 @@ export async function readSetting(path: string): Promise<ClusterSetting> {
     return ClusterSetting.parse(JSON.parse(await readFile(path, "utf8")));
   } catch (error) {
     const missing = (error as NodeJS.ErrnoException).code === "ENOENT";
-    throw new RametError(missing ? "NotFound" : "InvalidArgument", `The cluster's setting ${path} cannot be read`, {
-      hint: "It is made by: ramet local up",
+    throw new RametError(missing ? "NotFound" : "InvalidArgument", `Reading the cluster's setting ${path} failed`, {
+      hint: "Run: ramet local up",
       cause: error,
     });
   }

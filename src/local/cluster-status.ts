@@ -8,19 +8,19 @@ export const PartStatus = z.object({
   name: z.string(),
   state: z.enum(partStates),
   process: ProcessIdentity.optional(),
-  /** How often it was started again since the cluster's start. */
+  /** Number of restarts since the cluster was started. */
   restarts: z.number().int().default(0),
-  /** How it ended last, or why it could not be started. */
+  /** How it ended last, or why its start failed. */
   message: z.string().optional(),
 });
 export type PartStatus = z.infer<typeof PartStatus>;
 
-/** What the supervisor says of its cluster, kept in a file in the cluster's directory. */
+/** The cluster's status. The supervisor writes it to a file in the cluster's directory. */
 export const ClusterStatus = z.object({
   v: z.literal(1),
   name: z.string(),
   phase: z.enum(["starting", "up", "stopping", "down", "failed"]),
-  /** What a person should read when `phase` is `failed`. */
+  /** Why `phase` is `failed`. */
   message: z.string().optional(),
   supervisor: ProcessIdentity,
   startedAt: z.string(),
@@ -30,7 +30,7 @@ export const ClusterStatus = z.object({
 });
 export type ClusterStatus = z.infer<typeof ClusterStatus>;
 
-/** The status as it was last written; absent if there is none that can be read. */
+/** The last written status. Undefined if it is missing or unreadable. */
 export function readStatus(path: string): ClusterStatus | undefined {
   try {
     return ClusterStatus.parse(JSON.parse(readFileSync(path, "utf8")));
@@ -44,7 +44,7 @@ export function writeStatus(path: string, status: ClusterStatus): void {
   renameSync(`${path}.new`, path);
 }
 
-/** Whether the status is that of a supervisor that runs: else it is what a killed one left. */
+/** Whether the status's supervisor is running. If not, it was killed. */
 export function isSupervised(status: ClusterStatus | undefined): status is ClusterStatus {
   return status !== undefined && isProcessRunning(status.supervisor);
 }

@@ -1,7 +1,7 @@
 import { clusterDirectory, defaultClusterName } from "./cluster-directory.ts";
 import { isSupervised, readStatus } from "./cluster-status.ts";
 
-/** The kubeconfig of the local cluster of that name, if it runs. */
+/** The kubeconfig of the local cluster of that name, if it is running. */
 export function localClusterKubeconfig(
   environment: Readonly<Record<string, string | undefined>>,
   name: string = defaultClusterName,

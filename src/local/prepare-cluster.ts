@@ -16,13 +16,13 @@ export interface PrepareOptions {
   clock: Clock;
   signal: AbortSignal;
   progress: (line: string) => void;
-  /** How `ramet` is started. @default as this very code is */
+  /** The command of `ramet`. @default the one that runs this code */
   program?: string[];
 }
 
 /**
- * Gets what a cluster needs onto this machine: the tools, the image `python`, and the certainty that sandboxes can run
- * here. Takes minutes the first time and no time afterwards.
+ * Acquires the tools and the image `python`, and verifies that sandboxes can run on this machine. Takes minutes the first
+ * time.
  * @throws RametError `ToolMissing`, `ImageNotFound`, `HostUnsupported`, `Forbidden`
  */
 export async function prepareCluster(options: PrepareOptions): Promise<ClusterSetting> {
@@ -34,12 +34,12 @@ export async function prepareCluster(options: PrepareOptions): Promise<ClusterSe
   return { v: 1, name, program, cell: cellProgram(), tools, cellImage: "ramet-cell:local" };
 }
 
-/** The program that probes the machine comes first: where sandboxes cannot run, nothing else is worth minutes of building. */
+/** Probes the machine before the other tools are built, which can take minutes. */
 async function acquireProbed(
   options: Pick<PrepareOptions, "clock" | "signal" | "progress">,
 ): Promise<ClusterSetting["tools"]> {
   const probe = await acquireTools({ ...options, names: ["ramet-link"] }).catch((error: unknown) => {
-    // What is missing is told of all tools at once, below.
+    // The call below reports all missing tools together.
     if (RametError.from(error).code === "ToolMissing") return undefined;
     throw error;
   });
@@ -49,12 +49,12 @@ async function acquireProbed(
   return { ...(await acquireTools({ ...options, names: others })), ...probe };
 }
 
-/** How `ramet` is started here: Node and the file that it runs, bundled or from its sources, as this very code is. */
+/** The command of `ramet`: Node and the bundle or source file, whichever runs this code. */
 function rametProgram(): string[] {
   return [process.execPath, ownFile("ramet.js", join("src", "cli", "main.ts"))];
 }
 
-/** The cell's program. Its bundle starts in half the time, so it is taken wherever it was built for this code. */
+/** The command of the cell: the bundle or source file, whichever runs this code. */
 function cellProgram(): string[] {
   return [process.execPath, ownFile("cell.cjs", join("src", "cell", "main.ts"))];
 }
@@ -65,7 +65,7 @@ function ownFile(bundle: string, source: string): string {
   return import.meta.dirname.startsWith(join(root, "dist") + sep) || isBundle(root) ? bundled : join(root, source);
 }
 
-/** In an installed package there are no sources. */
+/** An installed package has no sources. */
 function isBundle(root: string): boolean {
   return import.meta.dirname === join(root, "dist") || !existsSync(join(root, "src"));
 }
@@ -81,8 +81,8 @@ const needed = [
 ] as const;
 
 /**
- * Tries with `ramet-link probe` whether sandboxes can be run here by this user.
- * @throws RametError `HostUnsupported`: what is missing, who refused it, and what to do
+ * Runs `ramet-link probe`, which tests whether this user can run sandboxes here.
+ * @throws RametError `HostUnsupported` with the missing feature, the cause, and what to do
  */
 async function probeHost(link: string): Promise<void> {
   const { stdout, stderr } = await runProgram({ program: link, args: ["probe"], timeoutMilliseconds: 60_000 });
@@ -90,13 +90,9 @@ async function probeHost(link: string): Promise<void> {
   for (const [name, what] of needed) {
     const { ok, reason, hint } = report[name];
     if (ok) continue;
-    throw new RametError(
-      "HostUnsupported",
-      `Sandboxes cannot run here: this machine refuses ${what}: ${reason ?? ""}`,
-      {
-        ...(hint !== undefined && hint !== "" && { hint }),
-      },
-    );
+    throw new RametError("HostUnsupported", `Probing this machine failed: it does not allow ${what}: ${reason ?? ""}`, {
+      ...(hint !== undefined && hint !== "" && { hint }),
+    });
   }
 }
 
@@ -105,6 +101,6 @@ function parse(stdout: string, stderr: string): z.infer<typeof Report> {
     return Report.parse(JSON.parse(stdout));
   } catch (cause) {
     const why = stderr.trim() || stdout.trim();
-    throw new RametError("HostUnsupported", `Sandboxes cannot run here: ramet-link probe said: ${why}`, { cause });
+    throw new RametError("HostUnsupported", `Probing this machine failed: ramet-link probe printed: ${why}`, { cause });
   }
 }

@@ -2,24 +2,24 @@ import { readFileSync } from "node:fs";
 import * as z from "zod";
 
 /**
- * One process, told from every other that has or will have its number: process id, start time (field 22 of
- * `/proc/<pid>/stat`, proc_pid_stat(5)) and boot.
+ * Identifies one process even if its process id is reused: process id, start time (field 22 of `/proc/<pid>/stat`,
+ * proc_pid_stat(5)) and boot.
  */
 export const ProcessIdentity = z.object({ pid: z.number().int().positive(), startedAt: z.string(), boot: z.string() });
 export type ProcessIdentity = z.infer<typeof ProcessIdentity>;
 
-/** The identity of a process that runs now; absent when there is none of that number. */
+/** The identity of a running process. Undefined if no process has that id. */
 export function identifyProcess(pid: number): ProcessIdentity | undefined {
   const startedAt = startTime(pid);
   return startedAt === undefined ? undefined : { pid, startedAt, boot: bootId() };
 }
 
-/** Whether that very process runs still; a zombie does not. */
+/** Whether that process is still running. A zombie is not. */
 export function isProcessRunning(identity: ProcessIdentity): boolean {
   return identity.boot === bootId() && identity.startedAt === startTime(identity.pid);
 }
 
-/** Sends a signal, unless the process is gone. Answers whether it was sent. */
+/** Sends a signal if the process is running. Returns whether it was sent. */
 export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals): boolean {
   if (!isProcessRunning(identity)) return false;
   try {
@@ -33,7 +33,7 @@ export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals)
 function startTime(pid: number): string | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The second field is the program's name in parentheses and may hold spaces.
+    // The second field is the program's name in parentheses and may contain spaces.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
     return fields[0] === "Z" || fields[0] === "X" ? undefined : fields[19];
   } catch {

@@ -5,7 +5,7 @@ import { canceled, delay, type Clock } from "../base/clock.ts";
 import type { ClusterDirectory } from "./cluster-directory.ts";
 import { writeSetting, type ClusterSetting } from "./cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "./cluster-status.ts";
-import { endOrphans } from "./end-orphans.ts";
+import { killOrphans } from "./kill-orphans.ts";
 import { identifyProcess, isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 import { makeUserDirectory } from "./user-directory.ts";
@@ -15,24 +15,24 @@ export interface UpOptions {
   setting: ClusterSetting;
   clock: Clock;
   signal: AbortSignal;
-  /** What the cluster's processes get of it is the cluster's directory, PATH and HOME. @default this process's */
+  /** The processes of the cluster inherit the directories, PATH and HOME. @default this process's */
   environment?: NodeJS.ProcessEnv;
-  /** Told each part as it comes up. */
+  /** Receives a line for each part that is running. */
   progress?: (line: string) => void;
 }
 
 export interface UpResult {
   status: ClusterStatus;
-  /** Whether it ran before. */
+  /** Whether it was running before. */
   already: boolean;
 }
 
 const pollMilliseconds = 25;
 
 /**
- * Starts a cluster, or finds that it runs. The supervisor that is started goes on when the caller ends. Two callers at
- * once start one cluster.
- * @throws RametError `Unavailable` with the reason if the cluster does not come up; nothing of it runs then. `Forbidden`
+ * Starts a cluster unless it is running. Its supervisor keeps running when the caller ends. Concurrent callers start one
+ * cluster.
+ * @throws RametError `Unavailable` with the reason if the start fails; all processes are stopped then. `Forbidden`
  */
 export async function startCluster(options: UpOptions): Promise<UpResult> {
   const { directory, setting, clock, signal } = options;
@@ -43,8 +43,8 @@ export async function startCluster(options: UpOptions): Promise<UpResult> {
     if (isSupervised(known) && known.phase === "starting") {
       return { status: await untilUp(options, known.supervisor), already: true };
     }
-    if (isSupervised(known)) await untilGone(known.supervisor, clock, signal);
-    await endOrphans(directory, { pods: false, clock });
+    if (isSupervised(known)) await untilEnded(known.supervisor, clock, signal);
+    await killOrphans(directory, { pods: false, clock });
     await writeSetting(directory.setting, setting);
     const supervisor = spawnSupervisor(directory, setting, options.environment ?? process.env);
     try {
@@ -82,41 +82,41 @@ function spawnSupervisor(
 
 async function untilUp(options: UpOptions, supervisor: ProcessIdentity): Promise<ClusterStatus> {
   const { directory, clock, signal } = options;
-  const tell = teller(options.progress);
+  const report = partReporter(options.progress);
   for (;;) {
     if (signal.aborted) throw canceled("Starting the local cluster", signal);
-    // Read before the status: a supervisor that has ended has written its last one.
+    // Checked before the status is read: a supervisor that has ended has written its last status.
     const running = isProcessRunning(supervisor);
     const status = readStatus(directory.status);
     if (status?.supervisor.startedAt === supervisor.startedAt && status.supervisor.pid === supervisor.pid) {
       if (status.phase === "up") return status;
-      if (status.phase === "failed") throw failed(directory, status.message ?? "it did not say why");
-      tell(status);
+      if (status.phase === "failed") throw failed(directory, status.message ?? "unknown reason");
+      report(status);
     }
-    if (!running) throw failed(directory, "its supervisor ended before the cluster was up");
+    if (!running) throw failed(directory, "its supervisor ended");
     await delay(clock, pollMilliseconds, signal);
   }
 }
 
-/** Tells each part once. */
-function teller(progress: (line: string) => void = () => undefined): (status: ClusterStatus) => void {
-  const told = new Set<string>();
+/** Reports each running part once. */
+function partReporter(progress: (line: string) => void = () => undefined): (status: ClusterStatus) => void {
+  const reported = new Set<string>();
   return ({ parts }) => {
     for (const { name, state } of parts) {
-      if (state !== "running" || told.has(name)) continue;
-      told.add(name);
-      progress(`${name} runs`);
+      if (state !== "running" || reported.has(name)) continue;
+      reported.add(name);
+      progress(`${name} is running`);
     }
   };
 }
 
-/** Waits for a supervisor that is on its way out. */
-async function untilGone(supervisor: ProcessIdentity, clock: Clock, signal: AbortSignal): Promise<void> {
+/** Waits for a supervisor that is stopping. */
+async function untilEnded(supervisor: ProcessIdentity, clock: Clock, signal: AbortSignal): Promise<void> {
   while (isProcessRunning(supervisor)) await delay(clock, pollMilliseconds, signal);
 }
 
 function failed(directory: ClusterDirectory, why: string): RametError {
-  return new RametError("Unavailable", `The local cluster ${directory.name} did not come up: ${why}`, {
-    hint: `The logs of its parts lie in ${directory.path}.`,
+  return new RametError("Unavailable", `Starting the local cluster ${directory.name} failed: ${why}`, {
+    hint: `See the logs of its parts in ${directory.path}`,
   });
 }

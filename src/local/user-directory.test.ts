@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { makeUserDirectory, userDirectory } from "./user-directory.ts";
 
 describe("userFolder", () => {
-  it("is below the variable, or below the home where that is not set or is relative", () => {
+  it("is below the variable, or below the home if the variable is not set or relative", () => {
     const at = (value?: string) => userDirectory({ XDG_DATA_HOME: value }, "XDG_DATA_HOME", [".local", "share"]);
     expect(at("/srv/data")).toBe("/srv/data/ramet");
     for (const value of [undefined, "", "data"]) expect(at(value)).toBe(join(homedir(), ".local/share/ramet"));
@@ -13,7 +13,7 @@ describe("userFolder", () => {
 });
 
 describe("makeUserFolder", () => {
-  it("says which variable leads elsewhere when the directory cannot be made", async () => {
+  it("names the variable to set when the directory cannot be created", async () => {
     const directory = await mkdtemp(join(tmpdir(), "ramet-directory-"));
     try {
       await makeUserDirectory(join(directory, "a", "b"), "XDG_CACHE_HOME");
@@ -22,7 +22,7 @@ describe("makeUserFolder", () => {
       await chmod(join(directory, "file"), 0o400);
       await expect(makeUserDirectory(join(directory, "file", "b"), "XDG_CACHE_HOME")).rejects.toMatchObject({
         code: "Forbidden",
-        message: expect.stringContaining(`Making the directory ${join(directory, "file", "b")} failed`) as string,
+        message: expect.stringContaining(`Creating the directory ${join(directory, "file", "b")} failed`) as string,
         hint: expect.stringContaining("XDG_CACHE_HOME") as string,
       });
     } finally {

@@ -81,7 +81,7 @@ async function content(root: string, below = ""): Promise<Record<string, string>
   return found;
 }
 
-it("gives back what was added, by any spelling of its name, from a store that was opened anew", async () => {
+it("returns an added image by each spelling of its name after the store is reopened", async () => {
   const added = await images.add("python", await directory("root", { "bin/sh": "shell", "etc/x": "y" }), {
     config: { cmd: ["python3"] },
   });
@@ -93,7 +93,7 @@ it("gives back what was added, by any spelling of its name, from a store that wa
   expect((await again.list()).map(({ name }) => name)).toEqual(["python"]);
 });
 
-it("knows the same files by the same digest, however they came, and keeps them once", async () => {
+it("gives the same files the same digest in each format, and stores them once", async () => {
   const files = { "bin/sh": "shell", "lib/x": "y" };
   const plain = await tar("plain", files);
   await writeFile(join(dir, "packed.tar.gz"), gzipSync(await readFile(plain)));
@@ -107,7 +107,7 @@ it("knows the same files by the same digest, however they came, and keeps them o
   expect(digests.has(other.digest)).toBe(false);
 });
 
-it("applies the layers of an OCI image in order, with what they take away", async () => {
+it("applies the layers of an OCI image in order, with their whiteouts", async () => {
   const path = await layout(
     "oci",
     [
@@ -149,7 +149,7 @@ it("applies the layers of an OCI image in order, with what they take away", asyn
   expect((await images.add("packed", packed)).digest).toBe(image.digest);
 });
 
-it("lets no layer write outside the root through a link of an earlier one", async () => {
+it("prevents a layer from writing outside the root through a link of an earlier layer", async () => {
   await directory("outside", { kept: "kept" });
   const path = await layout("evil", [
     { files: { escape: { leadsTo: join(dir, "outside") }, up: { leadsTo: "../../../../../../../../tmp" }, ok: "1" } },
@@ -162,12 +162,12 @@ it("lets no layer write outside the root through a link of an earlier one", asyn
   expect(await readFile(join(image.rootPath, "ok"), "utf8")).toBe("1");
 });
 
-it("lets no tar write outside the root", async () => {
+it("prevents a tar from writing outside the root", async () => {
   await directory("outside", { kept: "kept" });
   const path = join(dir, "evil.tar");
   const from = await directory("in", { "x/kept": "overwritten", link: { leadsTo: join(dir, "outside") } });
   await runProgram("tar", ["-c", "-P", "-f", path, "-C", from, "link"]);
-  // Then a file below that link, one above the root, and one at an absolute path.
+  // A file below that link, one above the root, and one at an absolute path.
   for (const rename of [`s,^x/,link/,`, `s,^x/,../../../outside/,`, `s,^x/,${dir}/outside/,`]) {
     await runProgram("tar", ["-r", "-P", "-f", path, "--transform", rename, "-C", from, "x/kept"]);
   }
@@ -175,7 +175,7 @@ it("lets no tar write outside the root", async () => {
   expect(await content(join(dir, "outside"))).toEqual({ kept: "kept" });
 });
 
-it("refuses a layer whose content is not what its digest says, and keeps nothing of it", async () => {
+it("rejects a layer that does not match its digest, and keeps no file of it", async () => {
   const path = await layout("damaged", [{ files: { a: "1" } }]);
   const blobs = join(path, "blobs", "sha256");
   for (const name of await readdir(blobs)) {
@@ -188,22 +188,22 @@ it("refuses a layer whose content is not what its digest says, and keeps nothing
 });
 
 it.each([
-  ["nothing there", "missing", "NotFound"],
-  ["a file that is no tar", "text", "InvalidArgument"],
+  ["a missing path", "missing", "NotFound"],
+  ["a file that is not a tar", "text", "InvalidArgument"],
   ["an empty directory", "empty/", "InvalidArgument"],
-])("says what is wrong with %s", async (_what, path, code) => {
+])("rejects %s", async (_what, path, code) => {
   await directory(".", { text: "not a tar at all".repeat(100), "empty/": "" });
   await expect(images.add("x", join(dir, path))).rejects.toMatchObject({ code });
   expect(await images.list()).toEqual([]);
 });
 
-it.each(["", "../evil", "UPPER", "a b", "a".repeat(201)])("refuses %j as a name", async (name) => {
+it.each(["", "../evil", "UPPER", "a b", "a".repeat(201)])("rejects the name %j", async (name) => {
   await expect(images.add(name, await directory("root", { a: "1" }))).rejects.toMatchObject({
     code: "InvalidArgument",
   });
 });
 
-it("keeps the files of a removed image while somebody uses them", async () => {
+it("keeps the files of a removed image while they are in use", async () => {
   const image = await images.add("a", await directory("root", { a: "1" }));
   await images.remove("a");
   await expect(images.get("a")).rejects.toMatchObject({
@@ -216,11 +216,11 @@ it("keeps the files of a removed image while somebody uses them", async () => {
   expect(await content(image.rootPath)).toEqual({ a: "1" });
   await rm(user, { recursive: true });
   await images.sweep();
-  await expect(images.hold(image, dir)).rejects.toThrow(/does not have it/);
+  await expect(images.hold(image, dir)).rejects.toThrow(/it is not on this machine/);
   expect(await readdir(join(dir, "store", "roots"))).toEqual([]);
 });
 
-it("takes what two add at once, and sweeps what a killed run left", async () => {
+it("supports concurrent additions, and removes files of an interrupted run", async () => {
   await mkdir(join(dir, "store", "staging-dead"), { recursive: true });
   const root = await directory("root", { a: "1" });
   await Promise.all(["a", "b", "c"].map((name) => openImageStore({ dir: join(dir, "store") }).add(name, root)));

@@ -9,38 +9,38 @@ import { type Image, ImageConfig } from "./image.ts";
 import { unpackImage } from "./unpack-image.ts";
 
 export interface ImageStoreOptions {
-  /** The store's directory; made if it is not there. */
+  /** The store's directory. Created if missing. */
   dir: string;
-  /** Gets a line for what takes long, and for what a person should know. */
+  /** Receives progress and warning lines. */
   progress?: (line: string) => void;
   clock?: Clock;
 }
 
 export interface AddOptions {
-  /** Stands in place of what the image says; a root directory and a tar of one say nothing. */
+  /** Overrides fields of the image's configuration. A root directory and a tar of one have none. */
   config?: Partial<ImageConfig>;
   signal?: AbortSignal;
 }
 
-/** The images that the local node has, unpacked. */
+/** The unpacked images of the local node. */
 export interface ImageStore {
   /**
-   * Adds what is at `path` under a name, or puts it in place of what has the name: a root directory, a tar of one (plain or
-   * compressed with gzip or zstd), or an OCI image layout (a directory or a tar). Sandboxes of the old one keep it.
+   * Adds the image at `path`, or replaces the image of that name. `path` is a root directory, a tar of one (plain, gzip or
+   * zstd), or an OCI image layout (a directory or a tar). Existing sandboxes keep the old image.
    */
   add(name: string, path: string, options?: AddOptions): Promise<Image>;
   /** @throws RametError `ImageNotFound` */
   get(name: string): Promise<Image>;
   find(name: string): Promise<Image | undefined>;
   list(): Promise<Image[]>;
-  /** Takes the name away. The files stay until `sweep`. @throws RametError `ImageNotFound` */
+  /** Removes the name. `sweep` removes the files. @throws RametError `ImageNotFound` */
   remove(name: string): Promise<void>;
   /**
-   * Keeps the files of an image for as long as the directory `user` exists, also when no name refers to them any more.
+   * Keeps the files of an image while the directory `user` exists, even if no name refers to them.
    * @throws RametError `ImageNotFound` if they have just been swept
    */
   hold(image: Pick<Image, "name" | "rootPath">, user: string): Promise<void>;
-  /** Deletes the files that no name refers to and that nobody holds, and what killed runs left behind. */
+  /** Removes files without a name or a holder, and files of interrupted runs. */
   sweep(): Promise<void>;
 }
 
@@ -60,12 +60,12 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
   const write = progress ?? ((): void => undefined);
 
   const locked = async <T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> => {
-    // An image may hold programs that are set-user-id, and here they may be root's: nobody else gets at them.
+    // An image may contain set-user-id programs owned by root, so other users must not have access.
     await mkdir(dir, { recursive: true, mode: 0o700 });
     await mkdir(names, { recursive: true });
     await mkdir(roots, { recursive: true });
     const onWait = (pid: number): void => {
-      write(`Waiting for process ${pid}, which works on the images`);
+      write(`Waiting for process ${pid}, which is changing the images`);
     };
     return withLock(join(dir, "lock"), { clock, onWait, ...(signal && { signal }) }, work);
   };
@@ -96,7 +96,7 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
         const parcel = join(staging, "parcel");
         await mkdir(parcel);
         await rename(unpacked.root, join(parcel, "root"));
-        // Gofers of sandboxes look into it as another user.
+        // gVisor's gofers read it as another user.
         await chmod(parcel, 0o755);
         await rename(parcel, join(target, ".."));
       }
@@ -142,24 +142,20 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
   };
 }
 
-/** `content` names the directory of files: two images may have the same configuration's digest and yet differ in owners. */
+/** `content` names the directory of files: images with the same configuration digest may differ in owners. */
 const Record = z.object({ name: z.string(), digest: z.string(), content: z.string(), config: ImageConfig });
 
 export function imageNotFound(name: string): RametError {
-  return new RametError("ImageNotFound", `Getting the image ${name} failed: this machine does not have it`, {
+  return new RametError("ImageNotFound", `Getting the image ${name} failed: it is not on this machine`, {
     hint: `Add it with: ramet local image add ${name} PATH (a root directory, a tar or an OCI layout)`,
   });
 }
 
 function requireName(name: string): void {
   if (/^[a-z0-9][a-zA-Z0-9._:/@-]{0,199}$/.test(name)) return;
-  throw new RametError(
-    "InvalidArgument",
-    `Adding an image failed: ${JSON.stringify(name)} is not a name for an image`,
-    {
-      hint: "Use lower-case letters, digits and . _ - / : @, as in registry.example/tools/python:3.12",
-    },
-  );
+  throw new RametError("InvalidArgument", `Adding an image failed: ${JSON.stringify(name)} is an invalid name`, {
+    hint: "Use lower-case letters, digits and . _ - / : @, as in registry.example/tools/python:3.12",
+  });
 }
 
 async function writeRecord(path: string, record: z.input<typeof Record>): Promise<void> {
@@ -168,16 +164,16 @@ async function writeRecord(path: string, record: z.input<typeof Record>): Promis
   await rename(temporary, path);
 }
 
-/** Taken out of reach before its users are counted: who comes later finds that it is gone. */
+/** Moves the directory away before its users are counted, so that no user can be added meanwhile. */
 async function sweepRoot(path: string, dir: string): Promise<void> {
   if (await isHeld(path)) return;
-  const doomed = join(await mkdtemp(join(dir, "staging-")), "root");
-  await rename(path, doomed);
-  if (await isHeld(doomed)) await rename(doomed, path);
-  await rm(join(doomed, ".."), { recursive: true, force: true });
+  const moved = join(await mkdtemp(join(dir, "staging-")), "root");
+  await rename(path, moved);
+  if (await isHeld(moved)) await rename(moved, path);
+  await rm(join(moved, ".."), { recursive: true, force: true });
 }
 
-/** Drops the links of directories that are gone, and says whether one is left. */
+/** Removes links to deleted directories. Returns whether a link remains. */
 async function isHeld(path: string): Promise<boolean> {
   const users = join(path, "users");
   let held = false;
@@ -188,10 +184,10 @@ async function isHeld(path: string): Promise<boolean> {
   return held;
 }
 
-function unless(code: string, gone: RametError): (error: unknown) => void {
+function unless(code: string, missing: RametError): (error: unknown) => void {
   return (error) => {
     const found = (error as NodeJS.ErrnoException).code;
-    if (found !== code) throw found === "ENOENT" ? gone : error;
+    if (found !== code) throw found === "ENOENT" ? missing : error;
   };
 }
 
@@ -210,8 +206,8 @@ async function exists(path: string): Promise<boolean> {
 }
 
 /**
- * One spelling for the names that mean the same image, by the rules of container registries: `python`, `python:latest`
- * and `docker.io/library/python` are one.
+ * Normalizes an image name as container registries do: `python`, `python:latest` and `docker.io/library/python` are the
+ * same image.
  */
 function canonicalImageName(name: string): string {
   return name

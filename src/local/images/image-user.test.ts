@@ -24,11 +24,11 @@ it.each([
   ["app:mail", { uid: 1000, gid: 8 }],
   ["1234:99", { uid: 1234, gid: 99 }],
   ["app:", { uid: 1000, gid: 50 }],
-])("reads the user %j", async (user, ids) => {
+])("resolves the user %j", async (user, ids) => {
   expect(await of(user)).toEqual(ids);
 });
 
-it("names the user or group that the image does not know", async () => {
+it("names an unknown user or group", async () => {
   await expect(of("nobody")).rejects.toThrow(
     /Starting the image python as nobody failed.*\/etc\/passwd has no user nobody/,
   );

@@ -10,7 +10,7 @@ import { openImageStore, type ImageStore } from "./image-store.ts";
 import type { Image } from "./image.ts";
 
 export interface PythonImageOptions {
-  /** Where the image goes. @default the one in Ramet's cache directory */
+  /** The store of the image. @default the one in Ramet's cache directory */
   store?: ImageStore;
   /** Ramet's cache directory. */
   cacheDir?: string;
@@ -22,35 +22,35 @@ export interface PythonImageOptions {
 /** The name of the demo's image. */
 export const pythonImageName = "python";
 
-/** Ramet's own images directory in its cache directory. */
+/** The directory of images in Ramet's cache directory. */
 export function imagesDirectory(cacheDir: string = cacheDirectory()): string {
   return join(cacheDir, "images");
 }
 
 /**
- * Makes sure that the image `python` is there, and returns it: a small Debian with Python 3, made once with `mmdebstrap`
- * from the package archive that this machine's apt uses (about a minute).
+ * Returns the image `python`, a small Debian with Python 3. Builds it on first use with `mmdebstrap`, from the package
+ * archive that this machine's apt uses (about a minute).
  *
- * @throws RametError `ImageNotFound` with what to do where that is not possible.
+ * @throws RametError `ImageNotFound` with instructions if it cannot be built
  */
 export async function ensurePythonImage(options: PythonImageOptions = {}): Promise<Image> {
   const { progress, signal, cacheDir = cacheDirectory(), clock = systemClock } = options;
   const write = progress ?? ((): void => undefined);
   const store = options.store ?? openImageStore({ dir: imagesDirectory(cacheDir), clock, progress: write });
-  const there = await store.find(pythonImageName);
-  if (there !== undefined) return there;
+  const known = await store.find(pythonImageName);
+  if (known !== undefined) return known;
   const line = progressLine("image python", write, clock);
   const work = join(cacheDir, "debian");
   await mkdir(work, { recursive: true });
   const onWait = (pid: number): void => {
-    line.doing(`waiting for process ${pid}, which is making it`);
+    line.doing(`waiting for process ${pid}, which is building it`);
   };
   try {
     return await withLock(join(work, "lock"), { clock, onWait, ...(signal && { signal }) }, async () => {
       const meanwhile = await store.find(pythonImageName);
       if (meanwhile !== undefined) return meanwhile;
       const image = await make(store, work, line, signal);
-      line.done("made");
+      line.done("built");
       return image;
     });
   } finally {
@@ -67,7 +67,7 @@ async function make(store: ImageStore, work: string, line: ProgressLine, signal?
     const tar = join(directory, "python.tar");
     await makeDebianTar({ path: tar, work, line, ...(signal && { signal }) }).catch((error: unknown) => {
       signal?.throwIfAborted();
-      throw notMade(error);
+      throw buildFailed(error);
     });
     return await store.add(pythonImageName, tar, {
       config: {
@@ -81,10 +81,10 @@ async function make(store: ImageStore, work: string, line: ProgressLine, signal?
   }
 }
 
-function notMade(cause: unknown): RametError {
-  return new RametError("ImageNotFound", `Making the image python failed: ${RametError.from(cause).message}`, {
+function buildFailed(cause: unknown): RametError {
+  return new RametError("ImageNotFound", `Building the image python failed: ${RametError.from(cause).message}`, {
     hint:
-      "Install mmdebstrap and let apt reach a Debian archive, or give any root filesystem that has python3: " +
+      "Install mmdebstrap and configure apt with a Debian archive, or add any root filesystem with python3: " +
       "ramet local image add python PATH (a root directory, a tar or an OCI layout)",
     cause,
   });

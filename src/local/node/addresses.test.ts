@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import { cellPort } from "../../api/cell/cell-api.ts";
 import { candidate, chooseAddress } from "./start-pod.ts";
 
-it("draws addresses from 127.64.0.0/10, and none that looks like a network's or a broadcast's", () => {
+it("draws addresses from 127.64.0.0/10, without network and broadcast addresses", () => {
   fc.assert(
     fc.property(fc.uuid(), fc.nat(100), (uid, attempt) => {
       const [a, b, c, d] = candidate(uid, attempt).split(".").map(Number);
@@ -19,7 +19,7 @@ it("draws addresses from 127.64.0.0/10, and none that looks like a network's or 
   );
 });
 
-it("passes over what a Pod has and what another program listens on", async () => {
+it("skips addresses of Pods and of other listening programs", async () => {
   const uid = "0b1c68a2-0c2d-4b2e-9707-cc5eedd72c3f";
   const other = createServer().listen(cellPort, candidate(uid, 1));
   await once(other, "listening");

@@ -15,7 +15,7 @@ export interface CellEnvironmentOptions {
   /** The resolved variables of the Pod's container. */
   variables: ReadonlyMap<string, string>;
   image: NodeImage;
-  /** The directories of the container's volume mounts as the cell sees them, by the path at which the container has them. */
+  /** The directories of the container's volume mounts as the cell sees them, by mount path. */
   mounts: ReadonlyMap<string, string>;
   /** The Pod's directory as the cell sees it. */
   directory: PodDirectory;
@@ -23,7 +23,7 @@ export interface CellEnvironmentOptions {
   tools: CellTools;
 }
 
-/** What a cell is given in its environment (src/cell/cell-setting.ts), beside what every program needs. */
+/** The cell's environment variables (src/cell/setting/cell-setting.ts). */
 export function cellEnvironment(options: CellEnvironmentOptions): Record<string, string> {
   const { variables, image, directory, ip, tools, mounts } = options;
   const { rootPath, config, digest } = image;
@@ -46,18 +46,18 @@ function cellConfig(text: string | undefined): CellConfig {
     return CellConfig.parse(JSON.parse(text ?? ""));
   } catch (error) {
     const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
-    throw new RametError("InvalidArgument", `spec.containers[0].env: RAMET_CELL is not legal: ${why}`, {
+    throw new RametError("InvalidArgument", `spec.containers[0].env: RAMET_CELL is invalid: ${why}`, {
       cause: error,
     });
   }
 }
 
-/** In a Pod the container's mounts are where the Pod says; here they are in the Pod's directory. */
+/** Replaces the container's mount paths by directories below the Pod's directory. */
 function withDirectories(config: CellConfig, mounts: ReadonlyMap<string, string>): CellConfig {
   const directoryOf = (source: string): string => {
     const directory = mounts.get(source);
     if (directory !== undefined) return directory;
-    throw new RametError("InvalidArgument", `RAMET_CELL names ${source}, where the container has no volume mount`);
+    throw new RametError("InvalidArgument", `RAMET_CELL names ${source}, but the container has no volume mount there`);
   };
   const container = {
     ...config.container,

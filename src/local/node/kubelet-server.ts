@@ -11,7 +11,7 @@ import { nodeClientName } from "../control-plane/api-server.ts";
 import type { PodProcess } from "./pod-process.ts";
 
 export interface KubeletServerOptions {
-  /** PEM: the authority that the API server's certificate comes from, and the node's own pair. */
+  /** PEM: the authority of the API server's client certificate, and the node's certificate and key. */
   ca: string;
   certificate: string;
   key: string;
@@ -26,7 +26,7 @@ export interface KubeletServer {
   close(): void;
 }
 
-/** What the API server asks a kubelet for: logs. Everything else is refused with a sentence. */
+/** Serves container logs, which the API server requests from a kubelet. Rejects other requests. */
 export async function startKubeletServer(options: KubeletServerOptions): Promise<KubeletServer> {
   const { ca, certificate, key, ip } = options;
   const server: Server = createServer(
@@ -54,8 +54,7 @@ export async function startKubeletServer(options: KubeletServerOptions): Promise
   };
 }
 
-const noStreams =
-  "the local node has no exec, attach or port-forward for Pods: use `ramet sandbox exec`, which reaches into the sandbox";
+const noStreams = "the local node does not support exec, attach or port-forward for Pods: use `ramet sandbox exec`";
 
 async function answer(
   options: KubeletServerOptions,
@@ -66,11 +65,11 @@ async function answer(
   const url = new URL(request.url ?? "/", "https://node");
   const [, what = "", namespace = "", name = ""] = url.pathname.split("/").map(decodeURIComponent);
   if (streams.has(what)) return void response.writeHead(501, { "content-type": "text/plain" }).end(`${noStreams}\n`);
-  if (what !== "containerLogs") throw new RametError("NotFound", `node: there is no ${url.pathname}`);
+  if (what !== "containerLogs") throw new RametError("NotFound", `node: no such path: ${url.pathname}`);
   const process = options.find({ namespace, name });
   if (process === undefined) throw new RametError("NotFound", `Pod ${namespace}/${name} has not been started here`);
   const query = logQuery(url.searchParams, options.clock.now());
-  // The reader is done when the Pod is; what was printed last is on its way from the file by then.
+  // Ends the response with the Pod, after the last lines have been read from the file.
   void process.ended.then(() => options.clock.schedule(lastLinesMilliseconds, () => response.end()));
   await sendLog(process.directory.entrypointLog, query, response);
 }
@@ -80,15 +79,15 @@ const streams = new Set(["exec", "attach", "portForward", "run"]);
 function requireApiServer({ socket }: IncomingMessage): void {
   const subject = socket instanceof TLSSocket ? socket.getPeerCertificate().subject.CN : undefined;
   if (subject === nodeClientName) return;
-  throw new RametError("Forbidden", "node: only the API server may ask, and this is not its certificate");
+  throw new RametError("Forbidden", "node: only the API server is authorized, and this is not its certificate");
 }
 
 const lastLinesMilliseconds = 200;
 
-/** The API server hands `sinceSeconds` on as it is. */
+/** The API server passes `sinceSeconds` unchanged. */
 function logQuery(query: URLSearchParams, now: Date): URLSearchParams {
   if (query.get("previous") === "true")
-    throw new RametError("InvalidArgument", "the container has no previous run: a cell never starts again in place");
+    throw new RametError("InvalidArgument", "the container has no previous run: a cell is never restarted in place");
   const seconds = query.get("sinceSeconds");
   if (seconds === null) return query;
   const copy = new URLSearchParams(query);

@@ -6,7 +6,7 @@ import type { PodDirectory } from "./pod-directory.ts";
 import { viewFlags, type MachineView } from "./pod-view.ts";
 import { podDirectoryVariable } from "./orphans.ts";
 
-/** The outer process of a Pod that has just been started. */
+/** The outer process of a Pod that was just started. */
 export interface LaunchedPod {
   child: ChildProcess;
   process: ProcessIdentity;
@@ -19,15 +19,15 @@ export interface LaunchOptions {
   cell: readonly string[];
   environment: Record<string, string>;
   directory: PodDirectory;
-  /** The Pod's: what a cell sees of the store is fixed when it starts. */
+  /** The Pod's namespace. It determines what the cell sees of the store. */
   namespace: string;
   view: MachineView;
-  /** Whether the cell is given its setting later, by its input. */
+  /** Whether the cell receives its setting later, on its standard input. */
   spare: boolean;
 }
 
 /**
- * Starts `ramet-link pod` around a cell: in a session of its own, so that it goes on when the node ends.
+ * Starts `ramet-link pod` with a cell, in its own session, so that it keeps running when the node ends.
  * @throws RametError `ToolMissing`
  */
 export async function launchPod(options: LaunchOptions): Promise<LaunchedPod> {
@@ -40,7 +40,7 @@ export async function launchPod(options: LaunchOptions): Promise<LaunchedPod> {
       detached: true,
       stdio: [spare ? "pipe" : "ignore", log, log],
       env: { ...environment, [podDirectoryVariable]: directory.path },
-      // A working directory in what is hidden would be a way back to it.
+      // A working directory below a hidden directory would give access to it.
       cwd: "/",
     });
   } finally {
@@ -50,7 +50,9 @@ export async function launchPod(options: LaunchOptions): Promise<LaunchedPod> {
   const process = child.pid === undefined ? undefined : identifyProcess(child.pid);
   if (process === undefined) {
     const cause = child.pid === undefined ? await failure : undefined;
-    throw new RametError("ToolMissing", `Starting ${link} failed: ${cause?.message ?? "it ended at once"}`, { cause });
+    throw new RametError("ToolMissing", `Starting ${link} failed: ${cause?.message ?? "it ended immediately"}`, {
+      cause,
+    });
   }
   child.unref();
   return { child, process };

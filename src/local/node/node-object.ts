@@ -6,17 +6,17 @@ import { coreResources } from "../../kube/resource-ref.ts";
 
 export interface NodeFacts {
   name: string;
-  /** Where the API server reaches the node for logs. */
+  /** The address at which the API server requests logs. */
   ip: string;
   port: number;
 }
 
-const mostPods = 500;
-/** How often a kubelet renews its Lease (`nodeLeaseDurationSeconds` / 4), and how long that is good for. */
+const maxPods = 500;
+/** A kubelet renews its Lease every `nodeLeaseDurationSeconds` / 4. */
 export const heartbeatMilliseconds = 10_000;
 const leaseSeconds = 40;
 
-/** Makes the Node object, or makes it right, and says whether the node is ready. */
+/** Creates or updates the Node object, with its readiness. */
 export async function writeNode(client: KubeClient, facts: NodeFacts, ready: NodeReadiness): Promise<void> {
   const nodes = client.resource(coreResources.nodes);
   const manifest = {
@@ -48,7 +48,7 @@ export interface NodeReadiness {
 
 function nodeStatus({ ip, port, name }: NodeFacts, { ready, reason, message }: NodeReadiness, now: Date): object {
   const time = now.toISOString().replace(/\.\d+Z$/, "Z");
-  const capacity = { cpu: String(cpus().length), memory: `${Math.floor(totalmem() / 1024)}Ki`, pods: String(mostPods) };
+  const capacity = { cpu: String(cpus().length), memory: `${Math.floor(totalmem() / 1024)}Ki`, pods: String(maxPods) };
   return {
     status: {
       capacity,
@@ -71,7 +71,7 @@ function nodeStatus({ ip, port, name }: NodeFacts, { ready, reason, message }: N
       nodeInfo: {
         architecture: architecture(),
         operatingSystem: "linux",
-        osImage: `the machine ${hostname()} itself`,
+        osImage: `the machine ${hostname()}`,
         kernelVersion: release(),
         containerRuntimeVersion: "ramet://local",
         kubeletVersion: "v1.36.3-ramet",
@@ -84,7 +84,7 @@ function nodeStatus({ ip, port, name }: NodeFacts, { ready, reason, message }: N
   };
 }
 
-/** One heartbeat, as kubelets give it. */
+/** Renews the node's Lease, as a kubelet does. */
 export async function renewNodeLease(client: KubeClient, name: string): Promise<void> {
   await client.resource(coreResources.leases).apply(
     {

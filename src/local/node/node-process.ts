@@ -12,13 +12,13 @@ import { openImageStore } from "../images/image-store.ts";
 import { imageUser } from "../images/image-user.ts";
 import { getOrPullImage } from "../images/pull-image.ts";
 import { imagesDirectory } from "../images/python-image.ts";
-import { readySignPath, signReady } from "../ready-sign.ts";
+import { readyFilePath, writeReadyFile } from "../ready-file.ts";
 import { hiddenDirectory } from "./pod-view.ts";
 import type { ImageSource } from "./pod.ts";
 import { localNodeName, runLocalNode } from "./run-node.ts";
 import { warmCompileCache } from "./warm-cache.ts";
 
-/** The process `ramet local node`: the node of the cluster in this directory, until `signal` is aborted. */
+/** Runs the process `ramet local node`, the node of the cluster in this directory, until `signal` is aborted. */
 export async function runNodeProcess(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
   const setting = await readSetting(directory.setting);
   const pki = await openPki(join(directory.path, "pki"), () => systemClock.now());
@@ -31,8 +31,8 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
   const needed = [...Object.values(setting.tools), ...setting.cell, imagesDirectory()];
   const log = pino({ name: "local-node" }, pino.destination(2));
   await warmCompileCache(compileCache, link, setting.cell).catch((error: unknown) => {
-    // Cells then compile it each for themselves.
-    log.warn({ error: RametError.from(error).message }, "the cell's compiled code is not kept");
+    // Each cell then compiles its program.
+    log.warn({ error: RametError.from(error).message }, "caching the cell's compiled code failed");
   });
   try {
     await runLocalNode(
@@ -53,7 +53,7 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
         serving: { ca: pki.ca, ...serving },
         log,
         onReady: () => {
-          signReady(readySignPath(directory, "node"));
+          writeReadyFile(readyFilePath(directory, "node"));
         },
       },
       signal,
@@ -80,17 +80,17 @@ function machineImages(progress: (line: string) => void, clock: Clock): ImageSou
       const { rootPath, config, digest } = image;
       const { entrypoint, cmd, env } = config;
       const user = await imageUser({ name: reference, rootPath, user: config.user });
-      // "/" is what an image has that names none; clients' commands then start in their user's home.
+      // "/" means that the image names no working directory: commands start in their user's home.
       const workingDir = config.workingDir === "/" ? "" : config.workingDir;
       const hold = (directory: string): Promise<void> => store.hold(image, directory);
       return { rootPath, digest, hold, config: { entrypoint, cmd, env, workingDir, ...(user && { user }) } };
     },
     released: () => {
-      // Pods often go together; the sweep of all of them is one.
+      // Pods are often deleted together: one sweep serves all of them.
       sweepIn ??= clock.schedule(sweepMilliseconds, () => {
         sweepIn = undefined;
         store.sweep().catch((error: unknown) => {
-          progress(`Sweeping images failed: ${RametError.from(error).message}`);
+          progress(`Removing unused images failed: ${RametError.from(error).message}`);
         });
       });
     },

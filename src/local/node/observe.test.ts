@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "../../base/clock.ts";
 import { identifyProcess } from "../process-identity.ts";
-import { observe, untoldMilliseconds } from "./observe.ts";
+import { observe, unreportedMilliseconds } from "./observe.ts";
 import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 
@@ -17,7 +17,7 @@ afterEach(() => {
   rmSync(pods, { recursive: true, force: true });
 });
 
-/** A Pod whose outer process is a real one that ends as `script` says. */
+/** A Pod whose outer process runs `script` and ends. */
 async function ended(script: string, files: { state: object; log?: object }): Promise<PodProcess> {
   const directory = new PodDirectory(pods, "uid-a");
   directory.make();
@@ -37,7 +37,7 @@ async function ended(script: string, files: { state: object; log?: object }): Pr
   return pod;
 }
 
-it("says with the cell's own words why a spare could not begin with what it was given", async () => {
+it("reports the cell's error when a spare cannot start with its setting", async () => {
   const log = { code: "InvalidArgument", message: "cell: RAMET_CELL is not legal", hint: "Use one release" };
   const pod = await ended("sleep 0.1; exit 70", { state: { phase: "preparing" }, log });
   expect(observe(pod)).toMatchObject({
@@ -48,7 +48,7 @@ it("says with the cell's own words why a spare could not begin with what it was 
   });
 });
 
-it("calls lost what was killed, and says how far it had come", async () => {
+it("reports SandboxLost and the phase when the cell is killed", async () => {
   const pod = await ended("sleep 0.1; kill -9 $$", { state: { phase: "running", ready: true, generation: 1 } });
   expect(observe(pod)).toMatchObject({
     kind: "ended",
@@ -57,11 +57,17 @@ it("calls lost what was killed, and says how far it had come", async () => {
   });
 });
 
-it("does not tell of a short swap, and tells of a long one, of one that failed and of an end in the middle of it", () => {
+it("reports a restore in place only if it is long, fails, or is interrupted by the cell's end", () => {
   const state = { phase: "restoring", generation: 1, ready: false, swapping: "r" } as const;
-  expect(untoldMilliseconds({ state, exit: undefined, swapMilliseconds: 100 })).toBe(2_900);
-  expect(untoldMilliseconds({ state, exit: undefined, swapMilliseconds: 3_000 })).toBe(0);
-  expect(untoldMilliseconds({ state: { ...state, phase: "failed" }, exit: undefined, swapMilliseconds: 100 })).toBe(0);
-  expect(untoldMilliseconds({ state, exit: { at: new Date() }, swapMilliseconds: 100 })).toBe(0);
-  expect(untoldMilliseconds({ state, exit: undefined, swapMilliseconds: undefined })).toBe(0);
+  expect(unreportedMilliseconds({ state, exit: undefined, restoringInPlaceMilliseconds: 100 })).toBe(2_900);
+  expect(unreportedMilliseconds({ state, exit: undefined, restoringInPlaceMilliseconds: 3_000 })).toBe(0);
+  expect(
+    unreportedMilliseconds({
+      state: { ...state, phase: "failed" },
+      exit: undefined,
+      restoringInPlaceMilliseconds: 100,
+    }),
+  ).toBe(0);
+  expect(unreportedMilliseconds({ state, exit: { at: new Date() }, restoringInPlaceMilliseconds: 100 })).toBe(0);
+  expect(unreportedMilliseconds({ state, exit: undefined, restoringInPlaceMilliseconds: undefined })).toBe(0);
 });

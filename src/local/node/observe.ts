@@ -4,7 +4,7 @@ import type { Observation } from "./pod-status.ts";
 
 type Ended = Observation & { kind: "ended" };
 
-/** What a Pod's process shows; nothing while it starts. */
+/** What is known of a Pod's process. Undefined while it starts. */
 export function observe({ record, directory, state, exit, verdict, condemned }: PodProcess): Observation | undefined {
   const { ip, startedAt } = record;
   if (exit === undefined)
@@ -17,25 +17,26 @@ export function observe({ record, directory, state, exit, verdict, condemned }: 
 }
 
 /**
- * For how much longer a swap is not told, in milliseconds. A kubelet does not see a short one either: it calls a cell unready
- * when its probe has failed three times, a second apart (src/api/cell-container.ts). And the processor is the clone's.
+ * For how much longer a restore in place is not reported, in milliseconds. A kubelet does not report a short one either: it
+ * marks a cell unready after its probe has failed three times, a second apart (src/api/cell/cell-container.ts). It also
+ * leaves the CPU to the clone.
  */
-export function untoldMilliseconds({
+export function unreportedMilliseconds({
   state,
   exit,
-  swapMilliseconds = Infinity,
-}: Pick<PodProcess, "state" | "exit" | "swapMilliseconds">): number {
+  restoringInPlaceMilliseconds = Infinity,
+}: Pick<PodProcess, "state" | "exit" | "restoringInPlaceMilliseconds">): number {
   if (exit !== undefined || state?.phase === "failed") return 0;
-  return Math.max(0, swapPatienceMilliseconds - swapMilliseconds);
+  return Math.max(0, maxUnreportedMilliseconds - restoringInPlaceMilliseconds);
 }
 
-const swapPatienceMilliseconds = 3_000;
+const maxUnreportedMilliseconds = 3_000;
 
 type End = Pick<Ended, "exitCode" | "reason" | "message">;
 
-/** The cell's last word counts; a process that ended without one took the sandbox with it. */
+/** Uses the cell's last state. If the process ended without a final one, the sandbox is lost. */
 function endOf(state: CellState, exit: PodExit, condemned: string | undefined): End {
-  // An entrypoint that ends well when it is asked to was unhealthy all the same.
+  // Even if the entrypoint exits with 0 on SIGTERM, the Pod has failed.
   if (condemned !== undefined)
     return { exitCode: state.exitCode || exit.exitCode || killed, reason: "Error", message: condemned };
   if (state.phase === "stopped") {
@@ -49,16 +50,16 @@ function endOf(state: CellState, exit: PodExit, condemned: string | undefined): 
   return { exitCode: killed, reason: "SandboxLost", message };
 }
 
-/** With which a cell ends that cannot begin; a spare has a state before it has its setting, but has never listened. */
+/** Exit code of a cell that cannot start. A spare has a state before it has its setting, but has never listened. */
 const cannotStart = 70;
 
-/** 128 + SIGKILL, as a shell has it. */
+/** 128 + SIGKILL, as in a shell. */
 const killed = 137;
 
 function neverListened(exit: PodExit, error: { code: string; message: string } | undefined): End {
   return {
     exitCode: exit.exitCode ?? killed,
     reason: error?.code ?? "StartError",
-    message: error?.message ?? "the cell ended before it listened; its log is in the node's directory of the Pod",
+    message: error?.message ?? "the cell ended before it listened: see cell.log in the node's directory of the Pod",
   };
 }

@@ -1,12 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { identifyProcess, type ProcessIdentity } from "../process-identity.ts";
 
-/** The variable by which every process of a Pod can be told: the Pod's directory on the machine. */
+/** Environment variable of every process of a Pod: the Pod's directory on the machine. */
 export const podDirectoryVariable = "RAMET_POD_FOLDER";
 
 /**
- * Processes of Pods in this directory, by the name of the directory in their environment: also those of which a crash left no
- * record. Found are the outer process of each Pod and what it started with its own environment.
+ * Finds the processes of Pods in this directory by their environment, including those without a record after a crash: the
+ * outer process of each Pod, and its children with the same environment.
  */
 export function podProcesses(pods: string): { name: string; process: ProcessIdentity }[] {
   const prefix = `${podDirectoryVariable}=${pods}/`;
@@ -24,7 +24,7 @@ function environmentOf(pid: number): string[] {
   try {
     return readFileSync(`/proc/${pid}/environ`, "latin1").split("\0");
   } catch {
-    // It has ended, or belongs to somebody else.
+    // It has ended, or belongs to another user.
     return [];
   }
 }

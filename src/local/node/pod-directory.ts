@@ -6,32 +6,32 @@ import { CellState } from "../../api/cell/cell-api.ts";
 import { sweepCgroups } from "../../cell/cgroup/record.ts";
 import { ProcessIdentity } from "../process-identity.ts";
 
-/** What the node must know of a Pod after its own restart. */
+/** What the node must know about a Pod after its own restart. */
 export const PodRecord = z.object({
   uid: z.string().min(1),
   namespace: z.string(),
   name: z.string(),
   ip: z.string(),
-  /** The outer process: with it all of the Pod's processes, mounts and namespaces end. */
+  /** The outer process. All of the Pod's processes, mounts and namespaces end with it. */
   process: ProcessIdentity,
   startedAt: z.string(),
-  /** What its processes have in `RAMET_POD_FOLDER`, where that is not the Pod's directory: the name of the spare it was. */
+  /** The name of the spare that the Pod was started from, which its processes have in `RAMET_POD_FOLDER`. */
   spare: z.string().optional(),
-  /** Why the node has ended it, where a probe failed for good. */
+  /** The failed startup or liveness probe because of which the node has stopped the Pod. */
   condemned: z.string().optional(),
 });
 export type PodRecord = z.infer<typeof PodRecord>;
 
-/** The directory that a Pod has on the node from its start until the Pod object is gone. */
+/** A Pod's directory on the node, from its start until the Pod object is deleted. */
 export class PodDirectory {
   readonly path: string;
   readonly cell: string;
-  /** Where the cell keeps its state, in a directory that nothing else is written to: the node watches it. */
+  /** The node watches this directory. It contains only the cell's state. */
   readonly stateDirectory: string;
   readonly stateFile: string;
-  /** What the cell and link say of themselves. */
+  /** The log of the cell and link. */
   readonly cellLog: string;
-  /** What the sandbox's entrypoint printed (src/cell/entrypoint-log.ts). */
+  /** The output of the sandbox's entrypoint (src/cell/entrypoint-log.ts). */
   readonly entrypointLog: string;
   readonly volumes: string;
 
@@ -48,11 +48,11 @@ export class PodDirectory {
   make(): void {
     const directories = [this.path, this.cell, this.stateDirectory, dirname(this.entrypointLog)];
     for (const path of directories) mkdirSync(path, { recursive: true, mode: 0o700 });
-    // Whoever asks for the log before the cell has come so far reads nothing, and may follow it.
+    // Allows the log to be read and followed before the cell creates it.
     closeSync(openSync(this.entrypointLog, "a"));
   }
 
-  /** Synchronous: between the start of a process and this record a crash would leave the process unknown. */
+  /** Synchronous, because a crash between the start of a process and this write leaves the process without a record. */
   writeRecord(record: PodRecord): void {
     writeFileSync(join(this.path, "pod.json.new"), JSON.stringify(record), { mode: 0o600 });
     renameSync(join(this.path, "pod.json.new"), join(this.path, "pod.json"));
@@ -66,7 +66,7 @@ export class PodDirectory {
     return readJson(this.stateFile, CellState);
   }
 
-  /** The last line of the cell's own log that tells an error, for a process that ended before it had a state. */
+  /** The last error in the cell's log, for a process that ended before it had a state. */
   lastError(): { code: string; message: string } | undefined {
     return readText(this.cellLog)
       ?.trimEnd()
@@ -76,7 +76,7 @@ export class PodDirectory {
       .findLast((error) => error !== undefined);
   }
 
-  /** Removes it, and first what a killed cell left outside of it: no process of the Pod may run any more. */
+  /** Removes the directory and the control groups of a killed cell. All processes of the Pod must have ended. */
   async remove(): Promise<void> {
     await sweepCgroups(this.cell);
     // Processes of a namespace that was just killed may still be closing files.
@@ -107,7 +107,7 @@ function readJson<T extends z.ZodType>(path: string, schema: T): z.infer<T> | un
   try {
     return schema.parse(JSON.parse(text));
   } catch {
-    // Half of a file that a crash of the machine left is no record.
+    // A crash of the machine may leave half of a file.
     return undefined;
   }
 }

@@ -19,7 +19,7 @@ export interface StartOptions extends PodProcessOptions {
   identity: Pick<PodRecord, "uid" | "namespace" | "name" | "ip" | "spare">;
 }
 
-/** How a Pod's process ended; the code is not known of one that an earlier run of the node had started. */
+/** How a Pod's process ended. The code is unknown for a process of an earlier run of the node. */
 export interface PodExit {
   at: Date;
   exitCode?: number;
@@ -29,8 +29,8 @@ export interface PodExit {
 const adoptedPollMilliseconds = 1_000;
 
 /**
- * The process of one Pod: `ramet-link pod`, in whose namespaces everything else of the Pod is. It has a session of its
- * own and goes on when the node ends; a later run of the node adopts it.
+ * The outer process of one Pod, `ramet-link pod`. All other processes of the Pod are in its namespaces. It has its own
+ * session and keeps running when the node ends; a later run of the node adopts it.
  */
 export class PodProcess {
   readonly record: PodRecord;
@@ -44,7 +44,7 @@ export class PodProcess {
   #probes: PodProbes | undefined;
   #condemned: string | undefined;
   /** On the monotonic clock. */
-  #swapSince: number | undefined;
+  #restoringSince: number | undefined;
 
   private constructor(record: PodRecord, options: PodProcessOptions) {
     this.record = record;
@@ -53,7 +53,7 @@ export class PodProcess {
     this.#options = options;
   }
 
-  /** Makes a process that was launched the Pod's, and puts it down in the Pod's directory. */
+  /** Records a launched process in the Pod's directory and follows it. */
   static start({ launched, identity, ...options }: StartOptions): PodProcess {
     const { child, process } = launched;
     const startedAt = options.clock.now().toISOString();
@@ -71,7 +71,7 @@ export class PodProcess {
     return started;
   }
 
-  /** Takes over what an earlier run of the node started, whether it runs still or has ended meanwhile. */
+  /** Follows a process of an earlier run of the node, which may have ended meanwhile. */
   static adopt(record: PodRecord, options: PodProcessOptions): PodProcess {
     const adopted = new PodProcess(record, options);
     adopted.#watch();
@@ -79,32 +79,32 @@ export class PodProcess {
     return adopted;
   }
 
-  /** The cell's state as it last wrote it; absent until it listens. */
+  /** The cell's last written state. Absent until it listens. */
   get state(): CellState | undefined {
     return this.#state;
   }
 
-  /** For how long another sandbox has been taking the place of the one that ran, in milliseconds; absent when none is. */
-  get swapMilliseconds(): number | undefined {
-    if (this.#swapSince === undefined) return undefined;
-    return this.#options.clock.monotonicMilliseconds() - this.#swapSince;
+  /** How long a restore in place has been running, in milliseconds. Absent if none is. */
+  get restoringInPlaceMilliseconds(): number | undefined {
+    if (this.#restoringSince === undefined) return undefined;
+    return this.#options.clock.monotonicMilliseconds() - this.#restoringSince;
   }
 
   get exit(): PodExit | undefined {
     return this.#exit;
   }
 
-  /** Why the node has ended the Pod, where a probe failed for good. */
+  /** The failed startup or liveness probe because of which the node has stopped the Pod. */
   get condemned(): string | undefined {
     return this.#condemned;
   }
 
-  /** What the Pod's probes say; absent before `probe`. */
+  /** The result of the Pod's probes. Absent before `probe`. */
   get verdict(): ProbeVerdict | undefined {
     return this.#probes?.verdict;
   }
 
-  /** Begins with the Pod's probes, if that was not done. */
+  /** Starts the Pod's probes, unless they run already. */
   probe(pod: NodePod): void {
     const [container] = pod.spec.containers;
     if (this.#probes !== undefined || this.#exit !== undefined || container === undefined) return;
@@ -129,7 +129,7 @@ export class PodProcess {
     return this.#ended.promise;
   }
 
-  /** Asks the cell to end, and ends it if it has not after that long. Of two wishes the shorter counts. */
+  /** Sends SIGTERM to the cell, and SIGKILL after the grace period. A later call replaces the grace period. */
   terminate(graceMilliseconds: number): void {
     if (this.#exit !== undefined) return;
     const { process } = this.record;
@@ -156,8 +156,8 @@ export class PodProcess {
     const state = this.#options.directory.readState();
     if (state === undefined || JSON.stringify(state) === JSON.stringify(this.#state)) return;
     this.#state = state;
-    if (state.swapping === undefined) this.#swapSince = undefined;
-    else this.#swapSince ??= this.#options.clock.monotonicMilliseconds();
+    if (state.swapping === undefined) this.#restoringSince = undefined;
+    else this.#restoringSince ??= this.#options.clock.monotonicMilliseconds();
     this.#probes?.follow(state);
     this.#options.onChange();
   }
@@ -177,7 +177,7 @@ export class PodProcess {
     this.#cancelKill?.();
     this.#stopWatching();
     this.#probes?.stop();
-    // What the cell wrote last may not have been told yet.
+    // The watch may not have reported the cell's last write.
     this.#state = this.#options.directory.readState() ?? this.#state;
     this.#exit = { at: this.#options.clock.now(), ...exit };
     this.#ended.resolve(undefined);

@@ -6,7 +6,7 @@ import { keyOf } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { signalProcess } from "../process-identity.ts";
-import { observe, untoldMilliseconds } from "./observe.ts";
+import { observe, unreportedMilliseconds } from "./observe.ts";
 import { PodDirectory, podDirectories } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podStatus, type Observation } from "./pod-status.ts";
@@ -20,10 +20,10 @@ export interface PodRunnerOptions extends PodStarterOptions {
   log: Log;
 }
 
-/** Between two tries to start a Pod that could not be started, in milliseconds: image, object or program missing. */
+/** Pause before a failed start of a Pod is retried (missing image, object or program). */
 const retryMilliseconds = 2_000;
 
-/** Makes the node's processes what the Pods say, and the Pods' status what the processes show. */
+/** Starts and stops processes as the Pods specify, and reports their state in the Pods' status. */
 export class PodRunner {
   readonly #options: PodRunnerOptions;
   readonly #resource: ResourceClient<NodePod>;
@@ -38,7 +38,7 @@ export class PodRunner {
     this.#statuses = new StatusWriter(this.#resource, { observedGeneration: false });
   }
 
-  /** Takes over what an earlier run of the node left, and ends processes of which there is no record. */
+  /** Adopts the Pods of an earlier run of the node, and kills Pod processes without a record. */
   recover(): void {
     const { pods, clock } = this.#options;
     for (const uid of podDirectories(pods)) {
@@ -53,14 +53,14 @@ export class PodRunner {
     }
   }
 
-  /** What `reconcile` is to be called for from now on, whenever a process has changed; begins with all there are. */
+  /** Sets the function that is called with the key of each Pod whose process changes. Calls it for all current Pods first. */
   onChange(enqueue: (key: string) => void): void {
     this.#enqueue = enqueue;
     void this.#sweep();
     for (const { record } of this.#processes.values()) enqueue(keyOf(record));
   }
 
-  /** The process of a Pod by its name, for its log. */
+  /** Finds the process of a Pod by name, for its log. */
   find(at: { namespace: string; name: string }): PodProcess | undefined {
     const uid = this.#options.informer.store.get(keyOf(at))?.metadata.uid;
     return uid === undefined ? undefined : this.#processes.get(uid);
@@ -77,7 +77,7 @@ export class PodRunner {
     return this.#run(pod);
   }
 
-  /** Ends every Pod, as a node that is shut down does, and says so in their status. */
+  /** Stops every Pod and reports the node's shutdown in their status. */
   async shutDown(graceMillis: number): Promise<void> {
     const running = [...this.#processes.values()].filter(({ exit }) => exit === undefined);
     for (const process of running) process.terminate(graceMillis);
@@ -94,11 +94,11 @@ export class PodRunner {
       metadata: { namespace, name, uid },
       target: { apiVersion: "v1", kind: "Node", name: nodeName },
     });
-    // Nobody else gives Pods a node here, so it can be started, and shown, meanwhile; a Pod that is gone takes it with it.
+    // No other scheduler runs here, so the Pod starts while it is bound. If it was deleted, the process is stopped later.
     const [bound, started] = await Promise.allSettled([bind, this.#runAndShow(pod)]);
     if (bound.status === "rejected") {
       const error = RametError.from(bound.reason);
-      // Bound or gone already: the event that says which comes.
+      // Already bound or deleted: a watch event follows.
       if (error.code === "Conflict" || error.code === "NotFound") return;
       throw error;
     }
@@ -139,8 +139,8 @@ export class PodRunner {
   async #show(pod: NodePod, process: PodProcess): Promise<ReconcileResult> {
     process.probe(pod);
     if (process.state?.ready === true) this.#options.spares.refill();
-    const untold = untoldMilliseconds(process);
-    if (untold > 0) return { requeueAfterMilliseconds: untold };
+    const unreported = unreportedMilliseconds(process);
+    if (unreported > 0) return { requeueAfterMilliseconds: unreported };
     const observation = observe(process);
     if (observation !== undefined) await this.#write(pod, observation);
   }
@@ -166,7 +166,7 @@ export class PodRunner {
     await this.#resource.delete(pod.metadata, { uid, gracePeriodSeconds: 0 });
   }
 
-  /** Ends what belongs to Pods of this name that are gone. */
+  /** Stops processes of deleted Pods with this name. */
   async #retireOthers(key: string, pod: NodePod | undefined): Promise<void> {
     for (const process of this.#processes.values()) {
       const { uid } = process.record;
@@ -182,14 +182,14 @@ export class PodRunner {
     this.#options.images.released?.();
   }
 
-  /** Removes the directories of Pods that a crash kept from being started, and that are gone. */
+  /** Removes directories of deleted Pods that a crash prevented from starting. */
   async #sweep(): Promise<void> {
     const { pods, informer, log } = this.#options;
     for (const uid of podDirectories(pods)) {
       if (this.#processes.has(uid) || informer.store.byUid(uid) !== undefined || this.#options.spares.has(uid))
         continue;
       await new PodDirectory(pods, uid).remove().catch((error: unknown) => {
-        log.warn({ uid, error: RametError.from(error).message }, "a Pod's directory could not be removed");
+        log.warn({ uid, error: RametError.from(error).message }, "removing a Pod's directory failed");
       });
     }
   }
@@ -204,7 +204,7 @@ export class PodRunner {
       finishedAt: this.#options.clock.now().toISOString(),
       exitCode: state?.exitCode ?? 143,
       reason: "NodeShutdown",
-      message: "the sandbox was ended because the local cluster went down",
+      message: "the sandbox was stopped because the local cluster was stopped",
     });
   }
 
@@ -226,7 +226,7 @@ function lost(pod: NodePod, now: Date): Observation {
     finishedAt: now.toISOString(),
     exitCode: 137,
     reason: "SandboxLost",
-    message: "the sandbox was lost: the node was down and nothing of the Pod is left",
+    message: "the sandbox was lost while the node was down: no process of the Pod is left",
     ...(pod.status?.podIP !== undefined && { ip: pod.status.podIP }),
     ...(typeof pod.status?.["startTime"] === "string" && { startedAt: pod.status["startTime"] }),
   };

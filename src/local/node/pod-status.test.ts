@@ -27,7 +27,7 @@ function ready(status: NodePodStatus) {
 }
 
 describe("the status of a Pod", () => {
-  it("is Running and not Ready while the sandbox starts, and the same at each step of the start", () => {
+  it("is Running and not Ready while the sandbox starts, and does not change between the steps of the start", () => {
     const first = podStatus(pod(), running({ phase: "preparing", ready: false }), context);
     expect(first).toMatchObject({ phase: "Running", podIP: "127.64.0.1", startTime: "2030-01-01T00:00:10Z" });
     expect(ready(first)).toMatchObject({
@@ -39,7 +39,7 @@ describe("the status of a Pod", () => {
     expect(podStatus(pod(first), running({ phase: "booting", ready: false }), later)).toEqual(first);
   });
 
-  it("moves the transition time only of what has changed", () => {
+  it("changes the transition time only of a condition that has changed", () => {
     const first = podStatus(pod(), running({ phase: "preparing", ready: false }), context);
     const second = podStatus(pod(first), running({}), { ...context, now: new Date("2030-01-01T00:00:30Z") });
     expect(ready(second)?.lastTransitionTime).toBe("2030-01-01T00:00:30Z");
@@ -49,12 +49,12 @@ describe("the status of a Pod", () => {
     expect(second["startTime"]).toBe("2030-01-01T00:00:10Z");
   });
 
-  it("keeps what others wrote", () => {
+  it("keeps the fields of other writers", () => {
     const status = podStatus(pod({ qosClass: "Guaranteed" }), running({}), context);
     expect(status["qosClass"]).toBe("Guaranteed");
   });
 
-  it("says why a container waits, and nothing of it once it runs", () => {
+  it("reports why a container waits until it runs", () => {
     const waiting = { kind: "waiting", reason: "ImagePullBackOff", message: "no such image" } as const;
     const first = podStatus(pod(), waiting, context);
     expect(first).toMatchObject({
@@ -70,7 +70,7 @@ describe("the status of a Pod", () => {
   it.each([
     [0, "Succeeded"],
     [3, "Failed"],
-  ])("with exit code %i is %s", (exitCode, phase) => {
+  ])("maps exit code %i to %s", (exitCode, phase) => {
     const ended = {
       kind: "ended",
       startedAt: "2030-01-01T00:00:09Z",

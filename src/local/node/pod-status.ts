@@ -4,7 +4,7 @@ import { setCondition } from "../../kube/conditions.ts";
 import type { NodePod, NodePodStatus } from "./pod.ts";
 import type { ProbeVerdict } from "./probes.ts";
 
-/** What the node knows of a Pod that it was given. */
+/** What the node knows about one of its Pods. */
 export type Observation =
   | { kind: "waiting"; reason: string; message: string }
   | { kind: "refused"; reason: string; message: string }
@@ -24,7 +24,7 @@ export interface StatusContext {
   now: Date;
 }
 
-/** The Pod's whole status: what others wrote of it stays. */
+/** The Pod's complete status. Fields of other writers are kept. */
 export function podStatus(pod: NodePod, observation: Observation, { hostIP, now }: StatusContext): NodePodStatus {
   const { phase, reason, message, ready, container } = facts(observation);
   const { reason: _reason, message: _message, ...before } = pod.status ?? {};
@@ -46,7 +46,7 @@ export function podStatus(pod: NodePod, observation: Observation, { hostIP, now 
         image,
         imageID: "",
         ready: ready.status === "True",
-        // A cell never starts again in place (src/api/cell-pod.ts).
+        // A cell is never restarted in place (src/api/cell/cell-pod.ts).
         restartCount: 0,
         started: isStarted(observation),
         lastState: {},
@@ -118,13 +118,13 @@ function endFacts({ exitCode, reason, message, startedAt, finishedAt }: Observat
   };
 }
 
-/** Told as one, so that a start is one write of the status and not four. */
+/** Reported as one phase: a start is then one write of the status instead of four. */
 const startPhases: ReadonlySet<CellState["phase"]> = new Set(["preparing", "waiting", "booting", "restoring"]);
 
 function readiness(cell: CellState, probes: ProbeVerdict | undefined): Facts["ready"] {
   if (cell.ready && probes?.ready === false)
     return { status: "False", reason: "ContainersNotReady", message: probes.message ?? "a probe has not succeeded" };
-  if (cell.ready) return { status: "True", reason: "SandboxReady", message: "the sandbox answers" };
+  if (cell.ready) return { status: "True", reason: "SandboxReady", message: "the sandbox is ready" };
   const message =
     cell.message ?? (startPhases.has(cell.phase) ? "the sandbox is starting" : `the sandbox is ${cell.phase}`);
   return { status: "False", reason: "ContainersNotReady", message };
@@ -144,7 +144,7 @@ function conditions(
     { type: "Ready", ...ready },
     { type: "PodScheduled", status: "True", reason: "Bound", message: "" },
   ];
-  // The API server leaves out what is empty, which Condition does not know.
+  // The API server omits empty fields, which Condition requires.
   const known = (pod.status?.conditions ?? []).map((condition) => ({
     ...condition,
     reason: condition.reason ?? "",

@@ -17,7 +17,7 @@ const EnvFrom = z.looseObject({
   secretRef: ObjectRef.optional(),
 });
 
-/** What the downward API tells of a Pod that does not stand in it yet: it is bound while it is started. */
+/** Values of the downward API that are not in the Pod object yet, because it is bound while it starts. */
 export interface PodPlace {
   nodeName: string;
   podIP: string;
@@ -25,8 +25,8 @@ export interface PodPlace {
 }
 
 /**
- * The variables of a container, as a kubelet resolves them: `envFrom` first, then `env`, each expanded by those before.
- * @throws RametError `NotFound` for an object or key that is not there, `InvalidArgument` for a source that is not known
+ * Resolves the variables of a container as a kubelet does: `envFrom` first, then `env`, each expanded with the previous ones.
+ * @throws RametError `NotFound` for a missing object or key, `InvalidArgument` for an unsupported source
  */
 export async function podVariables(
   pod: NodePod,
@@ -73,16 +73,16 @@ async function resolve(
   if (ref === undefined)
     throw new RametError(
       "InvalidArgument",
-      `${field} cannot be honoured: the local node knows fieldRef, configMapKeyRef and secretKeyRef`,
+      `${field} is not supported: the local node supports fieldRef, configMapKeyRef and secretKeyRef`,
     );
   const kind = configMapKeyRef === undefined ? "secrets" : "configMaps";
   const value = (await objects.read(kind, { ...ref, namespace: pod.metadata.namespace }))?.get(ref.key);
   if (value === undefined && !ref.optional)
-    throw new RametError("NotFound", `${field} names the key ${ref.key}, which ${ref.name} does not have`);
+    throw new RametError("NotFound", `Resolving ${field} failed: ${ref.name} has no key ${ref.key}`);
   return value?.toString();
 }
 
-/** The fields that Kubernetes offers variables (downward API). */
+/** Fields of the downward API. */
 function podField(pod: NodePod, path: string, { place, field }: { place: PodPlace; field: string }): string {
   const { metadata, spec } = pod;
   const keyed = /^metadata\.(labels|annotations)\['(.+)'\]$/.exec(path);
@@ -100,5 +100,8 @@ function podField(pod: NodePod, path: string, { place, field }: { place: PodPlac
   };
   const value = fields[path];
   if (typeof value === "string") return value;
-  throw new RametError("InvalidArgument", `${field}.fieldRef names ${path}, which the local node does not know`);
+  throw new RametError(
+    "InvalidArgument",
+    `${field}.fieldRef is not supported: the local node does not provide ${path}`,
+  );
 }

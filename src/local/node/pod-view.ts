@@ -2,27 +2,27 @@ import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, sep } from "node:path";
 import { PodDirectory } from "./pod-directory.ts";
 
-/** What cells see of the machine. */
+/** The part of the machine's files that cells see. */
 export interface MachineView {
-  /** Folders of which a cell sees nothing but what the others here name: they hold what is other Pods' and the cluster's. */
+  /** Directories that a cell does not see, except for `shared` and `store`: they contain other Pods' and the cluster's files. */
   hidden: readonly string[];
-  /** What every cell may read within them. */
+  /** Paths below them that every cell may read. */
   shared: readonly string[];
-  /** The store's directory, of which a cell sees its own namespace's directory only. */
+  /** The store's directory. A cell sees only its namespace's directory. */
   store: string;
 }
 
-/** The Pod's directory as its cell sees it. Paths of Unix sockets end at 107 bytes, and the directory itself may lie deep. */
+/** The Pod's directory as its cell sees it. A short path, because paths of Unix sockets are limited to 107 bytes. */
 export const directoryInside = new PodDirectory("/run/ramet", ".");
 
-/** The path that something in a Pod's directory has for its cell. */
+/** Translates a path below a Pod's directory to the path that its cell sees. */
 export function pathInside(directory: PodDirectory, path: string): string {
   return path.startsWith(directory.path + sep) ? directoryInside.path + path.slice(directory.path.length) : path;
 }
 
 /**
- * The directory to hide for a cluster in this directory: the one of all this user's clusters, or the cluster's own where
- * something that cells need lies beside it.
+ * The directory to hide from cells of this cluster: the parent of all of the user's clusters, or the cluster's directory if
+ * the parent contains other files that cells need.
  */
 export function hiddenDirectory(cluster: string, needed: readonly string[]): string {
   const all = dirname(cluster);
@@ -34,7 +34,7 @@ export function viewFlags(view: MachineView, directory: PodDirectory, namespace:
   const store = namespaceDirectory(view.store, namespace);
   return [
     ...view.hidden.flatMap((path) => ["--hide", path]),
-    // Sockets that gVisor leaves there go with the Pod.
+    // gVisor's sockets there are removed with the Pod.
     "--hide",
     "/run",
     "--bind",
@@ -46,8 +46,8 @@ export function viewFlags(view: MachineView, directory: PodDirectory, namespace:
 }
 
 /**
- * The namespace's directory in the store, made if it is not there, so that it can be shown before the first checkpoint. Where
- * the store is away nothing is made in its place: the cell then has none, and a checkpoint of it says so.
+ * The namespace's directory in the store. Created if missing, so that it can be mounted before the first checkpoint. If the
+ * store itself is missing, the cell has no store and a checkpoint of it fails with that reason.
  */
 function namespaceDirectory(store: string, namespace: string): string | undefined {
   const path = join(store, namespace);
@@ -59,7 +59,7 @@ function namespaceDirectory(store: string, namespace: string): string | undefine
   return path;
 }
 
-/** Where the machine's resolv.conf is a link into `/run`, as systemd-resolved has it, its target is shown still. */
+/** Mounts the target of `/etc/resolv.conf` if it is a link into `/run`, as with systemd-resolved. */
 function resolverFlags(): string[] {
   try {
     const path = realpathSync("/etc/resolv.conf");

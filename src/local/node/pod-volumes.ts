@@ -25,9 +25,9 @@ export interface PodVolumesOptions {
 }
 
 /**
- * Makes the Pod's volumes in its directory, and answers the host directory of each of the container's mounts by the path at which
- * the container has it. ConfigMaps and Secrets are as they were when the Pod started.
- * @throws RametError `NotFound` for an object that is not there
+ * Creates the Pod's volumes in its directory. Returns the host directory of each of the container's mounts by mount path.
+ * ConfigMaps and Secrets are read once, when the Pod starts.
+ * @throws RametError `NotFound` for a missing object
  */
 export async function podVolumes(
   pod: NodePod,
@@ -47,12 +47,12 @@ export async function podVolumes(
   return mounts;
 }
 
-/** Whether the volume is a directory of the Pod's; the image volume is none. */
+/** Creates the volume. Returns false for the image volume, which is not in the Pod's directory. */
 async function make(pod: NodePod, volume: Volume, path: string, objects: PodObjects): Promise<boolean> {
   const { namespace } = pod.metadata;
   if (volume["emptyDir"] !== undefined) {
     await mkdir(path, { recursive: true });
-    // What the umask takes off: a kubelet's emptyDir is everybody's too.
+    // Regardless of the umask: a kubelet's emptyDir is world-writable too.
     await chmod(path, 0o777);
   } else if (volume["configMap"] !== undefined) {
     const source = Files.parse(volume["configMap"]);
@@ -76,9 +76,9 @@ async function writeFiles(directory: string, source: Files, values: ReadonlyMap<
     if (value === undefined)
       throw new RametError(
         "NotFound",
-        `A volume names the key ${key} of ${source.name}${source.secretName}, which is not there`,
+        `Creating a volume failed: ${source.name}${source.secretName} has no key ${key}`,
       );
-    // The API server refuses paths that begin with a slash or lead up.
+    // The API server rejects absolute paths and `..`.
     const target = join(directory, path);
     await mkdir(dirname(target), { recursive: true });
     await writeFile(target, value);
@@ -96,10 +96,10 @@ async function subDirectory(
     typeof subPathExpr === "string" ? expandVariables(subPathExpr, (name) => variables.get(name)) : subPath;
   if (typeof expanded !== "string" || expanded === "") return volume;
   const path = join(volume, expanded);
-  // After the expansion the API server's own check no longer holds.
+  // The API server's validation does not cover the expanded path.
   if (!path.startsWith(`${volume}/`))
-    throw new RametError("InvalidArgument", `subPath ${expanded} leads out of its volume`);
-  // A file of a ConfigMap is there; a directory of an emptyDir is made, as a kubelet does.
+    throw new RametError("InvalidArgument", `subPath ${expanded} leads outside its volume`);
+  // A ConfigMap's file exists. A directory of an emptyDir is created, as a kubelet does.
   await mkdir(path, { recursive: true }).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
   });

@@ -12,7 +12,7 @@ export const NodePod = Pod.extend({ apiVersion: z.string().optional(), kind: z.s
 export type NodePod = z.infer<typeof NodePod>;
 export type NodePodStatus = NonNullable<NodePod["status"]>;
 
-/** Whether the node may take the Pod to itself: it was made for a cell and nobody has given it a node. */
+/** Whether the node may bind the Pod: it is a cell's Pod and has no node. */
 export function awaitsNode(pod: NodePod): boolean {
   return (
     pod.spec.nodeName === undefined &&
@@ -31,23 +31,23 @@ export function graceMilliseconds(pod: NodePod | undefined): number {
   return seconds * 1000;
 }
 
-/** An image that the machine has, as a directory. */
+/** An unpacked image of this machine. */
 export interface NodeImage {
   rootPath: string;
   config: Omit<ImageConfig, "digest">;
   digest: string;
-  /** Keeps it on the machine as long as that directory exists. @throws RametError `ImageNotFound` if it has just gone */
+  /** Keeps it on the machine while that directory exists. @throws RametError `ImageNotFound` if it was just removed */
   hold?(directory: string): Promise<void>;
 }
 
-/** Where the node gets its Pods' images from. */
+/** Provides the images of Pods. */
 export interface ImageSource {
   /**
-   * The image, pulled first if it is not there and `pull` allows it.
+   * Returns the image. Pulls it if it is missing and `pull` allows it.
    * @throws RametError `ImageNotFound`
    */
   image(reference: string, pull: "Always" | "IfNotPresent" | "Never"): Promise<NodeImage>;
-  /** Called when a Pod that had one is gone: one that was replaced meanwhile need not be kept for it. */
+  /** Called when a Pod is deleted: its image may no longer be needed. */
   released?(): void;
 }
 
@@ -68,16 +68,20 @@ export class PodObjects {
     this.#client = client;
   }
 
-  /** The values by key; nothing for an object that is optional and not there. @throws RametError `NotFound` */
+  /** The values by key. Undefined for a missing optional object. @throws RametError `NotFound` */
   async read(kind: "configMaps" | "secrets", request: ObjectRequest): Promise<Map<string, Buffer> | undefined> {
     const { namespace, name, optional } = request;
     const resource = this.#client.resource(coreResources[kind], (value) => Keyed.parse(value));
     const found = await resource.find({ namespace, name });
     if (found === undefined && optional) return undefined;
     if (found === undefined)
-      throw new RametError("NotFound", `The ${coreResources[kind].kind} ${name} that the Pod names does not exist`, {
-        hint: `Make it in namespace ${namespace}; the Pod is then started.`,
-      });
+      throw new RametError(
+        "NotFound",
+        `Starting the Pod failed: the ${coreResources[kind].kind} ${name} does not exist`,
+        {
+          hint: `Create it in namespace ${namespace}; the Pod then starts`,
+        },
+      );
     const base64 = (values: z.infer<typeof Data>): [string, Buffer][] =>
       Object.entries(values ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")]);
     if (kind === "secrets") return new Map(base64(found.data));

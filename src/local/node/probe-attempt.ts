@@ -3,23 +3,23 @@ import { Agent, request } from "undici";
 import * as z from "zod";
 import type { Container, Handler } from "../../api/schema/pod-template.ts";
 
-/** Where a Pod's probes knock. */
+/** The address and container of a Pod's probes. */
 export interface ProbeTarget {
   ip: string;
   container: Container;
 }
 
-/** Knocks once: resolves with what is wrong, or with nothing if all is well. `signal` ends a knock that takes too long. */
+/** Probes once. Resolves with the problem, or undefined on success. `signal` aborts a probe that takes too long. */
 export type ProbeAttempt = (spec: ProbeSpec, target: ProbeTarget, signal: AbortSignal) => Promise<string | undefined>;
 
-/** As a kubelet does it, but that a redirect counts as an answer and is not followed. */
-export const knock: ProbeAttempt = async (spec, target, signal) => {
+/** Probes as a kubelet does, except that a redirect counts as success and is not followed. */
+export const attemptProbe: ProbeAttempt = async (spec, target, signal) => {
   try {
     if (spec.httpGet !== undefined) return await probeHttp(spec, target, signal);
     await probeTcp(spec, target, signal);
     return undefined;
   } catch (error) {
-    if (signal.aborted) return "no answer in time";
+    if (signal.aborted) return "no response in time";
     return error instanceof Error ? error.message || error.name : String(error);
   }
 };
@@ -32,7 +32,7 @@ async function probeHttp(
   const { path = "/", scheme = "HTTP", port = 0, httpHeaders = [] } = httpGet ?? {};
   const url = new URL(`${scheme.toLowerCase()}://${target.ip}:${portNumber(port, target.container)}`);
   const slashed = path.startsWith("/") ? path : `/${path}`;
-  // A kubelet does not look at certificates either: it is the Pod that it asks, not a name.
+  // A kubelet does not verify certificates either: it connects to the Pod's address, not to a name.
   const dispatcher = new Agent({ connect: { rejectUnauthorized: false }, pipelining: 0 });
   try {
     const headers = Object.fromEntries(httpHeaders.map(({ name, value }) => [name.toLowerCase(), value]));
@@ -54,7 +54,7 @@ function probeTcp({ tcpSocket }: ProbeSpec, target: ProbeTarget, signal: AbortSi
   return new Promise((resolve, reject) => {
     const socket = connect({ host: target.ip, port });
     const stop = (): void => {
-      socket.destroy(new Error("no answer in time"));
+      socket.destroy(new Error("no response in time"));
     };
     signal.addEventListener("abort", stop, { once: true });
     socket.once("connect", () => {
@@ -71,13 +71,13 @@ function probeTcp({ tcpSocket }: ProbeSpec, target: ProbeTarget, signal: AbortSi
 function portNumber(port: number | string, { ports }: Container): number {
   if (typeof port === "number") return port;
   const named = ports?.find(({ name }) => name === port)?.containerPort;
-  if (named === undefined) throw new Error(`the container has no port called ${port}`);
+  if (named === undefined) throw new Error(`the container has no port named ${port}`);
   return named;
 }
 
 const Port = z.union([z.int(), z.string()]);
 
-/** A probe of a container, as the API server has checked it; the defaults are Kubernetes'. */
+/** A probe of a container, already validated by the API server. The defaults are Kubernetes'. */
 export const ProbeSpec = z.looseObject({
   httpGet: z
     .looseObject({
@@ -97,14 +97,14 @@ export const ProbeSpec = z.looseObject({
 });
 export type ProbeSpec = z.infer<typeof ProbeSpec>;
 
-/** What of a probe's way of asking the local node does not do, in words that go after "the local node". */
+/** The field of a probe's handler that the local node does not support. `why` continues "the local node". */
 export function unsupportedProbe(handler: Handler): { field: string; why: string } | undefined {
   if (handler.exec !== undefined)
-    return { field: "exec", why: "runs no commands for probes: use httpGet or tcpSocket" };
-  if (handler.grpc !== undefined) return { field: "grpc", why: "speaks no gRPC: use httpGet or tcpSocket" };
+    return { field: "exec", why: "does not run commands as probes: use httpGet or tcpSocket" };
+  if (handler.grpc !== undefined) return { field: "grpc", why: "does not support gRPC: use httpGet or tcpSocket" };
   for (const field of ["httpGet", "tcpSocket"] as const) {
     if (handler[field]?.["host"] !== undefined)
-      return { field: `${field}.host`, why: "asks the Pod's own address only: leave host out" };
+      return { field: `${field}.host`, why: "probes only the Pod's address: remove host" };
   }
   return undefined;
 }

@@ -5,17 +5,17 @@ import { describe, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import type { CellState } from "../../api/cell/cell-api.ts";
 import { Container } from "../../api/schema/pod-template.ts";
-import { knock, ProbeSpec } from "./probe-attempt.ts";
+import { attemptProbe, ProbeSpec } from "./probe-attempt.ts";
 import { PodProbes } from "./probes.ts";
 
 const running: CellState = { phase: "running", generation: 1, ready: true };
 const http = { httpGet: { path: "/health", port: 49999 } };
 
-/** A Pod's probes, with answers that the test gives, by the path that is asked for. */
+/** A Pod's probes. The test sets the result of a probe by its path. */
 function world(probes: object, before?: { started: boolean; ready: boolean }) {
   const clock = new ManualClock();
   const answers = new Map<string, string | undefined>();
-  const asked: string[] = [];
+  const probed: string[] = [];
   const fatal: string[] = [];
   const container = Container.parse({ name: "main", image: "cell", ...probes });
   const pod = new PodProbes({
@@ -24,47 +24,47 @@ function world(probes: object, before?: { started: boolean; ready: boolean }) {
     before,
     onChange: () => undefined,
     onFatal: (message) => fatal.push(message),
-    knock: ({ httpGet }) => {
-      asked.push(httpGet?.path ?? "");
+    attempt: ({ httpGet }) => {
+      probed.push(httpGet?.path ?? "");
       return Promise.resolve(answers.get(httpGet?.path ?? ""));
     },
   });
   const pass = async (seconds: number): Promise<void> => {
     for (let i = 0; i < seconds * 10; i += 1) {
       clock.advance(100);
-      // The answers of knocks that fell due.
+      // Lets the probes that are due finish.
       for (let turn = 0; turn < 10; turn += 1) await Promise.resolve();
     }
   };
-  return { pod, answers, asked, fatal, pass };
+  return { pod, answers, probed, fatal, pass };
 }
 
 describe("the probes of a Pod", () => {
-  it("are passed where there are none, but for the cell's own", () => {
+  it("succeed if there are none besides the cell's", () => {
     const { pod } = world({ readinessProbe: { httpGet: { path: "/readyz", port: 49980 } } });
     expect(pod.verdict).toEqual({ started: true, ready: true });
   });
 
   it("wait for the startup probe, after its delay", async () => {
-    const { pod, answers, asked, pass } = world({
+    const { pod, answers, probed, pass } = world({
       startupProbe: { ...http, initialDelaySeconds: 1, periodSeconds: 2, failureThreshold: 10 },
       readinessProbe: { httpGet: { path: "/ready", port: 49999 }, periodSeconds: 1 },
     });
     answers.set("/health", "connect ECONNREFUSED");
     pod.follow({ ...running, phase: "booting", ready: false });
     await pass(5);
-    expect(asked).toEqual([]);
+    expect(probed).toEqual([]);
     pod.follow(running);
     await pass(0.9);
-    expect(asked).toEqual([]);
+    expect(probed).toEqual([]);
     await pass(3);
-    expect(asked).toEqual(["/health", "/health"]);
+    expect(probed).toEqual(["/health", "/health"]);
     expect(pod.verdict).toMatchObject({ started: false, ready: false, message: /startup probe/ });
     answers.delete("/health");
     await pass(2);
     expect(pod.verdict).toEqual({ started: true, ready: true });
     await pass(2);
-    expect(asked.slice(3)).toEqual(["/ready", "/ready", "/ready"]);
+    expect(probed.slice(3)).toEqual(["/ready", "/ready", "/ready"]);
   });
 
   it("end the Pod when the startup probe fails too often", async () => {
@@ -77,7 +77,7 @@ describe("the probes of a Pod", () => {
     expect(fatal).toEqual(["the startup probe failed: HTTP status 503 (3 times)"]);
   });
 
-  it("take readiness away after the threshold, and give it back", async () => {
+  it("report unready after the threshold, and ready after the next success", async () => {
     const { pod, answers, pass } = world({ readinessProbe: { ...http, periodSeconds: 1, failureThreshold: 2 } });
     pod.follow(running);
     expect(pod.verdict.ready).toBe(false);
@@ -97,7 +97,7 @@ describe("the probes of a Pod", () => {
     expect(pod.verdict.ready).toBe(true);
   });
 
-  it("end the Pod when the liveness probe fails in a row, and only then", async () => {
+  it("end the Pod only when the liveness probe fails consecutively", async () => {
     const { pod, answers, fatal, pass } = world({ livenessProbe: { ...http, periodSeconds: 1, failureThreshold: 3 } });
     pod.follow(running);
     await pass(0.5);
@@ -110,27 +110,27 @@ describe("the probes of a Pod", () => {
     expect(fatal).toEqual(["the liveness probe failed: d (3 times)"]);
   });
 
-  it("let a sandbox alone that is paused or being checkpointed", async () => {
-    const { pod, answers, asked, fatal, pass } = world({ livenessProbe: { ...http, periodSeconds: 1 } });
+  it("do not run while the sandbox is paused or being checkpointed", async () => {
+    const { pod, answers, probed, fatal, pass } = world({ livenessProbe: { ...http, periodSeconds: 1 } });
     pod.follow(running);
     await pass(1);
-    answers.set("/health", "no answer in time");
-    const before = asked.length;
+    answers.set("/health", "no response in time");
+    const before = probed.length;
     pod.follow({ ...running, phase: "paused", ready: false });
     await pass(10);
     pod.follow({ ...running, checkpointing: "c" });
     await pass(10);
-    expect([asked.length, fatal]).toEqual([before, []]);
+    expect([probed.length, fatal]).toEqual([before, []]);
   });
 
-  it("go on from what was told before the node was started again", () => {
+  it("resume from the reported status after a restart of the node", () => {
     const probes = { startupProbe: http, readinessProbe: http };
     expect(world(probes, { started: true, ready: true }).pod.verdict).toEqual({ started: true, ready: true });
   });
 });
 
-describe("a knock", () => {
-  it("judges an answer as a kubelet does", async () => {
+describe("a probe attempt", () => {
+  it("interprets a response as a kubelet does", async () => {
     const server = createServer((request, response) => {
       if (request.url === "/never") return;
       response.statusCode = Number(request.url?.slice(1));
@@ -140,14 +140,14 @@ describe("a knock", () => {
     const { port } = server.address() as AddressInfo;
     const container = Container.parse({ name: "a", image: "b", ports: [{ name: "web", containerPort: port }] });
     const at = (probe: object, signal = AbortSignal.timeout(5_000)) =>
-      knock(ProbeSpec.parse(probe), { ip: "127.0.0.1", container }, signal);
+      attemptProbe(ProbeSpec.parse(probe), { ip: "127.0.0.1", container }, signal);
     try {
       expect(await at({ httpGet: { path: "/200", port } })).toBeUndefined();
       expect(await at({ httpGet: { path: "302", port: "web" } })).toBeUndefined();
       expect(await at({ httpGet: { path: "/404", port } })).toBe("HTTP status 404");
-      expect(await at({ httpGet: { path: "/never", port } }, AbortSignal.timeout(50))).toBe("no answer in time");
+      expect(await at({ httpGet: { path: "/never", port } }, AbortSignal.timeout(50))).toBe("no response in time");
       expect(await at({ tcpSocket: { port: "web" } })).toBeUndefined();
-      expect(await at({ tcpSocket: { port: "none" } })).toContain("no port called none");
+      expect(await at({ tcpSocket: { port: "none" } })).toContain("no port named none");
     } finally {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));

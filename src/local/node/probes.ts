@@ -1,12 +1,12 @@
 import type { CellState } from "../../api/cell/cell-api.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import type { Clock } from "../../base/clock.ts";
-import { type ProbeAttempt, knock as knockForReal, ProbeSpec, type ProbeTarget } from "./probe-attempt.ts";
-import { asksTheCell } from "./unsupported.ts";
+import { type ProbeAttempt, attemptProbe, ProbeSpec, type ProbeTarget } from "./probe-attempt.ts";
+import { isCellProbe } from "./unsupported.ts";
 
-/** What a Pod's probes say by now. */
+/** The current result of a Pod's probes. */
 export interface ProbeVerdict {
-  /** Whether the startup probe has succeeded; true where there is none. */
+  /** Whether the startup probe has succeeded. True if there is none. */
   started: boolean;
   ready: boolean;
   /** Why it is not ready. */
@@ -18,26 +18,27 @@ export interface PodProbesOptions {
   clock: Clock;
   /** Called when the verdict has changed. */
   onChange: () => void;
-  /** Called once when the startup or the liveness probe has failed for good: the Pod is to end. */
+  /** Called once when the startup or liveness probe has reached its failure threshold: the Pod must end. */
   onFatal: (message: string, graceSeconds: number | undefined) => void;
-  knock?: ProbeAttempt;
-  /** What was last told of the Pod, where it ran before the node did. */
+  /** @default attemptProbe */
+  attempt?: ProbeAttempt;
+  /** The last reported status, if the Pod was started by an earlier run of the node. */
   before?: { started?: boolean | undefined; ready?: boolean | undefined } | undefined;
 }
 
 type Kind = "startup" | "readiness" | "liveness";
 
 /**
- * The probes of one Pod with a kubelet's meaning: the startup probe first and alone, then readiness and liveness, each after
- * its `initialDelaySeconds` and every `periodSeconds`. Time begins when the sandbox first runs. While it is paused, is being
- * checkpointed or gives up, nobody knocks and nothing counts.
+ * Runs the probes of one Pod as a kubelet does: first the startup probe alone, then readiness and liveness, each after its
+ * `initialDelaySeconds` and every `periodSeconds`. Delays count from the moment the sandbox first runs. Probes are suspended
+ * while it is paused, is being checkpointed or stops.
  */
 export class PodProbes {
   readonly #options: PodProbesOptions;
   readonly #specs: ReadonlyMap<Kind, ProbeSpec>;
   readonly #stops: (() => void)[] = [];
   #since: number | undefined;
-  #knockable = false;
+  #canProbe = false;
   #started: boolean;
   #ready: boolean;
   #problem: string | undefined;
@@ -56,42 +57,42 @@ export class PodProbes {
     return { started: this.#started, ready, ...(!ready && { message }) };
   }
 
-  /** To be told the cell's state whenever it changes; the first time that the sandbox runs, the probes begin. */
+  /** Updates the cell's state. Starts the probes when the sandbox runs for the first time. */
   follow({ phase, ready, checkpointing }: CellState): void {
-    this.#knockable = phase === "running" && ready && checkpointing === undefined;
-    if (!this.#knockable || this.#since !== undefined) return;
+    this.#canProbe = phase === "running" && ready && checkpointing === undefined;
+    if (!this.#canProbe || this.#since !== undefined) return;
     this.#since = this.#options.clock.monotonicMilliseconds();
-    if (this.#started) this.#beginOthers();
-    else this.#begin("startup");
+    if (this.#started) this.#startOthers();
+    else this.#start("startup");
   }
 
   stop(): void {
     for (const stop of this.#stops.splice(0)) stop();
   }
 
-  #beginOthers(): void {
-    this.#begin("readiness");
-    this.#begin("liveness");
+  #startOthers(): void {
+    this.#start("readiness");
+    this.#start("liveness");
   }
 
-  #begin(kind: Kind): void {
+  #start(kind: Kind): void {
     const spec = this.#specs.get(kind);
     if (spec === undefined) return;
-    const { clock, target, knock = knockForReal } = this.#options;
+    const { clock, target, attempt = attemptProbe } = this.#options;
     const elapsed = clock.monotonicMilliseconds() - (this.#since ?? 0);
     const stop = repeat({
       clock,
       spec,
       firstMilliseconds: Math.max(0, spec.initialDelaySeconds * 1000 - elapsed),
-      knock: async (signal) => (this.#knockable ? { problem: await knock(spec, target, signal) } : undefined),
-      // What was asked before a pause and answered after it says nothing.
-      counts: () => this.#knockable,
+      attempt: async (signal) => (this.#canProbe ? { problem: await attempt(spec, target, signal) } : undefined),
+      // A probe that was sent before a pause does not count after it.
+      counts: () => this.#canProbe,
       settle: (problem) => this.#settle(kind, spec, problem),
     });
     this.#stops.push(stop);
   }
 
-  /** Answers whether the probe is to go on. */
+  /** Returns whether the probe continues. */
   #settle(kind: Kind, spec: ProbeSpec, problem: string | undefined): boolean {
     const message = problem === undefined ? undefined : `the ${kind} probe failed: ${problem}`;
     if (message !== undefined && kind !== "readiness") {
@@ -101,7 +102,7 @@ export class PodProbes {
     }
     if (kind === "startup") {
       this.#started = true;
-      this.#beginOthers();
+      this.#startOthers();
     } else if (kind === "readiness") {
       if (this.#ready === (message === undefined) && this.#problem === message) return true;
       this.#ready = message === undefined;
@@ -112,11 +113,11 @@ export class PodProbes {
   }
 }
 
-/** The container's probes, but for the one by which the cell itself is asked. */
+/** The container's probes, without the cell's. */
 function probesOf({ startupProbe, readinessProbe, livenessProbe }: Container): ReadonlyMap<Kind, ProbeSpec> {
   const found = new Map<Kind, ProbeSpec>();
   if (startupProbe !== undefined) found.set("startup", ProbeSpec.parse(startupProbe));
-  if (readinessProbe !== undefined && !asksTheCell(readinessProbe))
+  if (readinessProbe !== undefined && !isCellProbe(readinessProbe))
     found.set("readiness", ProbeSpec.parse(readinessProbe));
   if (livenessProbe !== undefined) found.set("liveness", ProbeSpec.parse(livenessProbe));
   return found;
@@ -126,25 +127,25 @@ interface RepeatOptions {
   clock: Clock;
   spec: ProbeSpec;
   firstMilliseconds: number;
-  /** Nothing: this time it does not count. */
-  knock: (signal: AbortSignal) => Promise<{ problem: string | undefined } | undefined>;
+  /** Resolves with undefined if this attempt does not count. */
+  attempt: (signal: AbortSignal) => Promise<{ problem: string | undefined } | undefined>;
   counts: () => boolean;
-  /** Told each time that a threshold is reached or passed; answers whether to go on. */
+  /** Called when a threshold is reached or exceeded. Returns whether to continue. */
   settle: (problem: string | undefined) => boolean;
 }
 
-function repeat({ clock, spec, firstMilliseconds, knock, counts, settle }: RepeatOptions): () => void {
+function repeat({ clock, spec, firstMilliseconds, attempt, counts, settle }: RepeatOptions): () => void {
   const stopped = new AbortController();
   let successes = 0;
   let failures = 0;
   let cancel = clock.schedule(firstMilliseconds, () => void turn());
   const turn = async (): Promise<void> => {
-    const begun = clock.monotonicMilliseconds();
+    const startedAt = clock.monotonicMilliseconds();
     const late = new AbortController();
     const cancelLate = clock.schedule(spec.timeoutSeconds * 1000, () => {
       late.abort();
     });
-    const result = await knock(AbortSignal.any([stopped.signal, late.signal]));
+    const result = await attempt(AbortSignal.any([stopped.signal, late.signal]));
     cancelLate();
     if (stopped.signal.aborted) return;
     if (result !== undefined && counts()) {
@@ -153,7 +154,7 @@ function repeat({ clock, spec, firstMilliseconds, knock, counts, settle }: Repea
       const isSettled = successes >= spec.successThreshold || failures >= spec.failureThreshold;
       if (isSettled && !settle(result.problem)) return;
     }
-    const elapsed = clock.monotonicMilliseconds() - begun;
+    const elapsed = clock.monotonicMilliseconds() - startedAt;
     cancel = clock.schedule(Math.max(0, spec.periodSeconds * 1000 - elapsed), () => void turn());
   };
   return () => {

@@ -21,27 +21,27 @@ const podGraceMilliseconds = 5_000;
 
 export interface LocalNodeOptions {
   client: KubeClient;
-  /** The cluster's directory; Pods have theirs in `pods`. */
+  /** The cluster's directory. The Pods' directories are in `pods`. */
   dir: string;
   images: ImageSource;
   tools: CellTools;
   cell: readonly string[];
-  /** What every cell has in its environment, such as PATH. */
+  /** Environment variables of every cell, such as PATH. */
   environment: Record<string, string>;
-  /** What cells see of the machine. */
+  /** The part of the machine's files that cells see. */
   view: MachineView;
-  /** PEM, for the port at which the API server asks for logs. */
+  /** PEM, for the port at which the API server requests logs. */
   serving: { ca: string; certificate: string; key: string };
   log: Log;
-  /** How many cells to keep started for Pods to come. @default 1 */
+  /** How many spare cells to keep. @default 1 */
   spareCells?: number;
-  /** Called when the node takes Pods. */
+  /** Called when the node accepts Pods. */
   onReady?: () => void;
 }
 
 /**
- * Runs the one node of a local cluster until `signal` is aborted; then it ends its Pods and says so in their status. If it
- * is killed instead, its Pods go on, and the next run takes them over.
+ * Runs the node of a local cluster until `signal` is aborted, then stops its Pods and reports that in their status. If the
+ * node is killed, its Pods keep running and the next run adopts them.
  */
 export async function runLocalNode(options: LocalNodeOptions, signal: AbortSignal): Promise<void> {
   const { client, log, dir } = options;
@@ -73,12 +73,12 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
   });
   const server = await startKubeletServer({ ...options.serving, ip: nodeIP, clock, find: (at) => pods.find(at) });
   const facts = { name: localNodeName, ip: nodeIP, port: server.port };
-  await writeNode(client, facts, { ready: true, reason: "Running", message: "the local node takes Pods" });
+  await writeNode(client, facts, { ready: true, reason: "Running", message: "the local node accepts Pods" });
   pods.recover();
   await spares.fill();
   const stopInforming = new AbortController();
   const informing = informer.run(stopInforming.signal);
-  const beating = beat(options, signal);
+  const renewing = renewLease(options, signal);
   const controller = {
     name: "local-node",
     watches: [watching(informer)],
@@ -97,27 +97,27 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     await writeNode(client, facts, {
       ready: false,
       reason: "NodeShutdown",
-      message: "the local cluster is down",
+      message: "the local cluster is stopped",
     }).catch((error: unknown) => {
-      log.warn({ error: RametError.from(error).message }, "the Node could not be marked as down");
+      log.warn({ error: RametError.from(error).message }, "marking the Node as down failed");
     });
     server.close();
     stopInforming.abort();
     await informing;
-    await beating;
+    await renewing;
   }
 }
 
-/** The builds of gVisor and guest, asked once, so that no cell has to. Where it does not answer, each Pod says so. */
+/** Reads the builds of gVisor and guest once, instead of in every cell. If that fails, each cell reports the error. */
 async function knownBuild(tools: CellTools): Promise<Record<string, string>> {
   const engine = await engineBuild(tools).catch(() => undefined);
   return engine === undefined ? {} : { RAMET_ENGINE_BUILD: JSON.stringify(engine) };
 }
 
-async function beat({ client, log }: LocalNodeOptions, signal: AbortSignal): Promise<void> {
+async function renewLease({ client, log }: LocalNodeOptions, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await renewNodeLease(client, localNodeName).catch((error: unknown) => {
-      log.warn({ error: RametError.from(error).message }, "the node's Lease was not renewed");
+      log.warn({ error: RametError.from(error).message }, "renewing the node's Lease failed");
     });
     await delay(client.clock, heartbeatMilliseconds, signal).catch(() => undefined);
   }

@@ -13,20 +13,20 @@ export interface SparePodsOptions {
   cell: readonly string[];
   environment: Record<string, string>;
   view: MachineView;
-  /** How many to keep. 0: none, every Pod is started from nothing. */
+  /** How many spares to keep. 0: every Pod starts a new cell. */
   count: number;
   clock: Clock;
   log: Log;
 }
 
-/** What directories of spares are called, so that none is taken for a Pod's. */
+/** Distinguishes the directories of spares from those of Pods. */
 const prefix = "spare-";
-/** A Pod that is ready has a program that starts: it needs the processor more than its successor does. */
+/** Leaves the CPU to the program of a Pod that has just become ready. */
 const refillMilliseconds = 500;
-/** A Pod that takes this long to be ready does not keep others from having a spare. */
-const patienceMilliseconds = 2_000;
+/** The spare is replaced after this time even if the Pod is not ready. */
+const refillAtLatestMilliseconds = 2_000;
 
-/** Whose the first spares are. */
+/** The namespace of the first spares. */
 const firstNamespace = "default";
 
 interface SparePod extends LaunchedPod {
@@ -36,11 +36,11 @@ interface SparePod extends LaunchedPod {
 }
 
 /**
- * Cells that run before it is known whose they will be: namespaces made, program loaded, waiting for their setting. They
- * end with the node, as nobody's input is open any more then.
+ * Cells that are started before their Pod exists. Their Linux namespaces are created and their program is loaded; they wait
+ * for their setting on standard input. They end with the node, which closes that input.
  *
- * What a cell sees of the store is fixed with its namespaces, so spares are for the Kubernetes namespace of the last Pod; a
- * Pod of another one is started from nothing.
+ * A cell's view of the store is fixed when it starts, so spares are for the Kubernetes namespace of the last Pod. A Pod of
+ * another namespace starts a new cell.
  */
 export class SparePods {
   readonly #options: SparePodsOptions;
@@ -53,13 +53,13 @@ export class SparePods {
     this.#options = options;
   }
 
-  /** To be called when a Pod is ready: what is missing is started a little later. */
+  /** Starts missing spares after a pause. Call it when a Pod is ready. */
   refill(): void {
     if (this.#spares.length >= this.#options.count) return;
     this.#options.clock.schedule(refillMilliseconds, () => void this.fill());
   }
 
-  /** Ends what is of another namespace, and starts what is missing. */
+  /** Stops spares of other namespaces, and starts missing ones. */
   fill(): Promise<void> {
     this.#filling ??= this.#fill().finally(() => {
       this.#filling = undefined;
@@ -88,22 +88,22 @@ export class SparePods {
         });
         this.#spares.push({ ...launched, name, namespace, directory });
       } catch (error) {
-        log.warn({ error: String(error) }, "a spare cell could not be started");
+        log.warn({ error: String(error) }, "starting a spare cell failed");
         return;
       }
     }
   }
 
-  /** A spare for the Pod of this namespace whose directory this is, if one is left: it moves there. `give` is to be called once. */
+  /** Takes a spare of this namespace, if there is one, and moves its directory to `directory`. Call `give` once. */
   take(
     directory: PodDirectory,
     namespace: string,
   ): (LaunchedPod & { name: string; give(environment: Record<string, string>): void }) | undefined {
     this.#dropEnded();
     this.#namespace = namespace;
-    // One that has not come so far as to tell its state still needs its directory under its old name.
+    // A spare that has not written its state yet still needs its directory at the old path.
     const spare = this.#spares.find((one) => one.namespace === namespace && existsSync(one.directory.stateFile));
-    this.#options.clock.schedule(patienceMilliseconds, () => void this.fill());
+    this.#options.clock.schedule(refillAtLatestMilliseconds, () => void this.fill());
     if (spare === undefined) return undefined;
     this.#spares = this.#spares.filter((one) => one !== spare);
     renameSync(spare.directory.path, directory.path);
@@ -120,12 +120,12 @@ export class SparePods {
     for (const { directory } of ended) void directory.remove();
   }
 
-  /** Whether a directory of this name is a spare's. */
+  /** Whether this is the name of a spare's directory. */
   has(name: string): boolean {
     return this.#spares.some((spare) => spare.name === name);
   }
 
-  /** Ends the spares and removes their directories. */
+  /** Stops the spares and removes their directories. */
   async stop(): Promise<void> {
     this.#stopped = true;
     const spares = this.#spares;
@@ -134,7 +134,7 @@ export class SparePods {
   }
 }
 
-/** What a spare knows from the start; the rest of its setting arrives on its standard input. */
+/** A spare's first setting. The remaining setting arrives on its standard input. */
 const spareSetting = {
   RAMET_CELL_SETTING: "stdin",
   RAMET_CELL_STATE_FILE: directoryInside.stateFile,

@@ -27,7 +27,7 @@ export interface PodStarterOptions {
   tools: CellTools;
   /** The cell's program and its arguments. */
   cell: readonly string[];
-  /** What every cell has in its environment, such as PATH. */
+  /** Environment variables of every cell, such as PATH. */
   environment: Record<string, string>;
   view: MachineView;
   spares: SparePods;
@@ -36,7 +36,7 @@ export interface PodStarterOptions {
 
 /**
  * Starts the process of one Pod.
- * @throws RametError `ImageNotFound`; `NotFound` for a ConfigMap or Secret that is not there; `InvalidArgument`
+ * @throws RametError `ImageNotFound`; `NotFound` for a missing ConfigMap or Secret; `InvalidArgument`
  */
 export async function startPod(
   options: PodStarterOptions,
@@ -79,36 +79,40 @@ function podImage(images: ImageSource, pod: NodePod, container: Container): Prom
   const volume = pod.spec.volumes?.find((one) => mounted.has(one.name) && imageOf(one) !== undefined);
   const image = volume === undefined ? undefined : imageOf(volume);
   if (image === undefined) {
-    throw new RametError("InvalidArgument", "spec.volumes: there is no image volume, and so no root for the sandbox");
+    throw new RametError("InvalidArgument", "spec.volumes has no image volume for the sandbox's root filesystem");
   }
   return images.image(image.reference, image.pullPolicy ?? "IfNotPresent");
 }
 
 function imageOf(volume: Volume): { reference: string; pullPolicy?: "Always" | "IfNotPresent" | "Never" } | undefined {
-  // The API server has checked it: this is what the Pod API says of `image`.
+  // The API server has validated it against the Pod API.
   return volume["image"] as ReturnType<typeof imageOf>;
 }
 
-const mostTries = 64;
+const maxTries = 64;
 
 /**
- * A loopback address for a Pod out of 127.64.0.0/10, unlike those in `taken` and free on the machine: other clusters and
- * users draw from the same range. On Linux every address of 127.0.0.0/8 is the machine's own without being configured.
+ * Chooses a loopback address for a Pod in 127.64.0.0/10 that is not in `taken` and is free on the machine: other clusters
+ * and users choose from the same range. On Linux every address of 127.0.0.0/8 is local without configuration.
  */
 export async function chooseAddress(uid: string, taken: ReadonlySet<string>): Promise<string> {
-  for (let attempt = 0; attempt < mostTries; attempt += 1) {
+  for (let attempt = 0; attempt < maxTries; attempt += 1) {
     const address = candidate(uid, attempt);
     if (!taken.has(address) && (await isFree(address))) return address;
   }
-  throw new RametError("Unavailable", `Choosing an address for Pod ${uid} failed: ${mostTries} tried are all in use`, {
-    retryable: true,
-  });
+  throw new RametError(
+    "Unavailable",
+    `Choosing an address for Pod ${uid} failed: all ${maxTries} candidates are in use`,
+    {
+      retryable: true,
+    },
+  );
 }
 
-/** Drawn from the UID, so that two clusters hardly ever meet. */
+/** Derived from the UID, so that clusters rarely collide. */
 export function candidate(uid: string, attempt: number): string {
   const bits = createHash("sha256").update(`${uid}/${attempt}`).digest().readUInt32BE(0) & 0x3fffff;
-  // Neither the first nor the last address of a /24: some programs take them for a network and a broadcast address.
+  // Skips the first and last address of a /24: some programs treat them as network and broadcast addresses.
   const last = ((bits & 0xff) % 254) + 1;
   return `127.${64 + (bits >>> 16)}.${(bits >>> 8) & 0xff}.${last}`;
 }

@@ -15,8 +15,8 @@ function pod(spec: object): NodePod {
   return NodePod.parse({ metadata, spec: { containers: [container], ...spec } });
 }
 
-describe("what the local node cannot honour", () => {
-  it("is nothing in a sandbox's Pod", () => {
+describe("unsupported fields of a Pod", () => {
+  it("are none in a sandbox's Pod", () => {
     const readinessProbe = { httpGet: { path: "/readyz", port: 49980 } };
     const volumes = [
       { name: "root", image: { reference: "python" } },
@@ -48,7 +48,7 @@ describe("what the local node cannot honour", () => {
       { containers: [{ ...container, readinessProbe: { httpGet: { port: 80, host: "example.org" } } }] },
     ],
     ["spec.containers[0].lifecycle", { containers: [{ ...container, lifecycle: { postStart: { exec: {} } } }] }],
-  ])("names %s", (field, spec) => {
+  ])("include %s", (field, spec) => {
     expect(unsupported(pod(spec))).toMatch(new RegExp(`^${field.replace(/[[\].]/g, "\\$&")} `));
   });
 });

@@ -2,12 +2,12 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { portWasTaken } from "../control-plane/api-server.ts";
 import { freePort } from "../control-plane/readiness.ts";
 
-const mostTries = 5;
+const maxTries = 5;
 
 /**
- * Serves at the port that the cluster had before, so that kubeconfigs and addresses that were copied stay good; at a free one when it
- * is new or another program has taken the port.
- * @param path the file that remembers it
+ * Serves on the cluster's previous port, so that copies of kubeconfigs and addresses stay valid. Uses a free port for a new
+ * cluster or if another program uses the port.
+ * @param path the file with the port
  */
 export async function keptPort<T>(path: string, serve: (port: number) => Promise<T>): Promise<T> {
   let port = readPort(path) ?? (await freePort());
@@ -17,13 +17,13 @@ export async function keptPort<T>(path: string, serve: (port: number) => Promise
       writeFileSync(path, String(port), { mode: 0o600 });
       return result;
     } catch (error) {
-      if (attempt >= mostTries || !portWasTaken(error)) throw error;
+      if (attempt >= maxTries || !portWasTaken(error)) throw error;
       port = await freePort();
     }
   }
 }
 
-/** The port that such a file remembers. */
+/** Reads the port from such a file. */
 export function readPort(path: string): number | undefined {
   try {
     const port = Number(readFileSync(path, "utf8"));

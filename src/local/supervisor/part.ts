@@ -7,11 +7,11 @@ import { identifyProcess } from "../process-identity.ts";
 
 export interface PartOptions {
   name: string;
-  /** Starts the process and resolves when it can be used. */
+  /** Starts the process. Resolves when it is ready. */
   start: (signal: AbortSignal) => Promise<Child>;
   clock: Clock;
   onChange: (status: PartStatus) => void;
-  /** How long the process may take to end after SIGTERM. */
+  /** Time between SIGTERM and SIGKILL. */
   graceMilliseconds: number;
 }
 
@@ -94,7 +94,7 @@ export class Part {
   }
 }
 
-/** Asked in a function of its own: the compiler believes that a signal that was not aborted stays so. */
+/** A function, because the compiler assumes that `aborted` does not change. */
 function isAborted(signal: AbortSignal): boolean {
   return signal.aborted;
 }

@@ -10,7 +10,7 @@ import { startEtcd } from "../control-plane/etcd.ts";
 import { writeKubeconfig } from "../control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../control-plane/pki.ts";
 import { freePort, waitUntilReady } from "../control-plane/readiness.ts";
-import { hasSignedReady, readySignPath } from "../ready-sign.ts";
+import { isReadyFileOf, readyFilePath } from "../ready-file.ts";
 import { keptPort } from "./kept-port.ts";
 import { Part } from "./part.ts";
 
@@ -49,7 +49,7 @@ export function clusterParts(options: ClusterPartsOptions): ClusterParts {
     node: new Part({
       ...shared,
       name: "node",
-      // It ends its Pods first.
+      // It stops its Pods first.
       graceMilliseconds: 20_000,
       start: (signal) => startNode(options, signal),
     }),
@@ -62,7 +62,7 @@ export function clusterParts(options: ClusterPartsOptions): ClusterParts {
     gateway: new Part({
       ...shared,
       name: "gateway",
-      // It lets what is under way come to its end, for which nobody waits here.
+      // It drains its connections, which a local cluster does not wait for.
       graceMilliseconds: 1_000,
       start: (signal) => startGateway(options, signal),
     }),
@@ -96,7 +96,7 @@ async function startController(options: ClusterPartsOptions, signal: AbortSignal
     "--metrics-port",
     String(port),
   ]);
-  await untilReady(child, "the controller", options, { signal, ready: () => answersReady(port) });
+  await untilReady(child, "the controller", options, { signal, ready: () => isReady(port) });
   return child;
 }
 
@@ -106,24 +106,24 @@ async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): 
     const metricsPort = await freePort();
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
     const child = await startRamet(options, "gateway", ["gateway", "--kubeconfig", directory.kubeconfig, ...ports]);
-    await untilReady(child, "the gateway", options, { signal, ready: () => answersReady(metricsPort) });
+    await untilReady(child, "the gateway", options, { signal, ready: () => isReady(metricsPort) });
     return child;
   });
 }
 
 async function startNode(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
   const { directory } = options;
-  const sign = readySignPath(directory, "node");
-  rmSync(sign, { force: true });
+  const readyFile = readyFilePath(directory, "node");
+  rmSync(readyFile, { force: true });
   const child = await startRamet(options, "node", ["local", "node", "--name", directory.name]);
   await untilReady(child, "the node", options, {
     signal,
-    ready: () => Promise.resolve(hasSignedReady(sign, child.pid)),
+    ready: () => Promise.resolve(isReadyFileOf(readyFile, child.pid)),
   });
   return child;
 }
 
-/** Starts a part that is this very program under another name. */
+/** Starts a part that is a subcommand of `ramet`. */
 function startRamet({ directory, setting, clock }: ClusterPartsOptions, part: string, args: string[]): Promise<Child> {
   const [program = process.execPath, ...before] = setting.program;
   return startChild({
@@ -132,7 +132,7 @@ function startRamet({ directory, setting, clock }: ClusterPartsOptions, part: st
     cwd: directory.path,
     logPath: directory.log(part),
     clock,
-    environment: passedOn(directory),
+    environment: inheritedEnvironment(directory),
   });
 }
 
@@ -140,12 +140,12 @@ function untilReady(
   child: Child,
   what: string,
   { clock }: ClusterPartsOptions,
-  rest: { signal: AbortSignal; ready: () => Promise<boolean> },
+  options: { signal: AbortSignal; ready: () => Promise<boolean> },
 ): Promise<void> {
-  return waitUntilReady(child, { what, clock, timeoutMilliseconds: 60_000, ...rest });
+  return waitUntilReady(child, { what, clock, timeoutMilliseconds: 60_000, ...options });
 }
 
-async function answersReady(port: number): Promise<boolean> {
+async function isReady(port: number): Promise<boolean> {
   try {
     return (await fetch(`http://127.0.0.1:${port}/readyz`)).status === 200;
   } catch {
@@ -153,8 +153,8 @@ async function answersReady(port: number): Promise<boolean> {
   }
 }
 
-/** What the parts need of this process's environment. */
-function passedOn(directory: ClusterDirectory): Record<string, string> {
+/** The variables of this process's environment that the parts need. */
+function inheritedEnvironment(directory: ClusterDirectory): Record<string, string> {
   const names = ["XDG_DATA_HOME", "XDG_CACHE_HOME", "TZ", "TMPDIR"];
   const values = names.flatMap((name) => {
     const value = process.env[name];

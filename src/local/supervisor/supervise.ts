@@ -51,7 +51,7 @@ async function bringUp(
   await parts.apiServer.run();
   const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
   try {
-    // Pods of an earlier run may be at work still, so the node need not wait for the kinds.
+    // The node does not wait for the kinds, because Pods of an earlier run may still be running.
     const servers = () => Promise.all([parts.controller.run(), parts.gateway.run()]);
     await Promise.all([parts.node.run(), seedCluster(client, signal).then(servers)]);
   } finally {
@@ -61,7 +61,7 @@ async function bringUp(
   return undefined;
 }
 
-/** In the order in which each still has what it needs: the node ends its Pods and tells the API server. */
+/** Each part stops before the parts it needs: the node stops its Pods and reports that to the API server. */
 async function bringDown({ controller, gateway, node, apiServer, etcd }: ClusterParts): Promise<void> {
   await Promise.all([controller.stop(), gateway.stop()]);
   await node.stop();
@@ -75,7 +75,8 @@ class Report {
 
   constructor({ name, status }: ClusterDirectory, clock: Clock) {
     const supervisor = identifyProcess(process.pid);
-    if (supervisor === undefined) throw new RametError("Internal", "This process is not in /proc");
+    if (supervisor === undefined)
+      throw new RametError("Internal", "Starting the supervisor failed: its process is not in /proc");
     this.#path = status;
     const startedAt = clock.now().toISOString();
     this.#status = { v: 1, name, phase: "starting", supervisor, startedAt, parts: [] };
@@ -97,13 +98,13 @@ class Report {
   }
 }
 
-/** Makes what a cluster must have before anybody uses it: the kinds, Ramet's namespace, and a template to begin with. */
+/** Creates the objects of a new cluster: the kinds, Ramet's namespace, and an example template. */
 async function seedCluster(client: KubeClient, signal: AbortSignal): Promise<void> {
   await Promise.all([installCrds(client, signal), makeNamespace(client, signal)]);
   const { plural, kind } = sandboxTemplateKind;
   const templates = client.resource({ group, version, plural, kind, namespaced: true });
   const at = { namespace: "default", name: `${clusterTemplatePrefix}python` };
-  // What somebody has made of it stays.
+  // A user may have changed it.
   if ((await templates.find(at, { signal })) === undefined) await templates.create(pythonTemplate, { signal });
 }
 

@@ -13,11 +13,11 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
-/** A program that does nothing but say its version: it stands in for the real one where only finding is tested. */
-async function program(directory: string, name: string, says: string): Promise<string> {
+/** A stand-in program that only prints its version, for tests of the search. */
+async function program(directory: string, name: string, printed: string): Promise<string> {
   await mkdir(join(dir, directory), { recursive: true });
   const path = join(dir, directory, name);
-  await writeFile(path, `#!/bin/sh\necho '${says}'\n`);
+  await writeFile(path, `#!/bin/sh\necho '${printed}'\n`);
   await chmod(path, 0o755);
   return path;
 }
@@ -35,7 +35,7 @@ function acquire<Name extends ToolName>(
   });
 }
 
-it("takes a fitting program from PATH before one from KUBEBUILDER_ASSETS", async () => {
+it("prefers a suitable program in PATH to one in KUBEBUILDER_ASSETS", async () => {
   const etcd = await program("bin", "etcd", "etcd Version: 3.6.9");
   const server = await program("assets", "kube-apiserver", "Kubernetes v1.36.1");
   await program("assets", "etcd", "etcd Version: 3.6.12");
@@ -43,11 +43,11 @@ it("takes a fitting program from PATH before one from KUBEBUILDER_ASSETS", async
   expect(lines.join("\n")).toContain(`found in PATH: ${etcd}`);
 });
 
-it("passes over another version and says so", async () => {
+it("skips and reports an unsuitable version", async () => {
   const old = await program("bin", "etcd", "etcd Version: 3.5.1");
   const fitting = await program("assets", "etcd", "etcd Version: 3.6.1");
   expect(await acquire(["etcd"])).toEqual({ etcd: fitting });
-  expect(lines.join("\n")).toContain(`passed over ${old}`);
+  expect(lines.join("\n")).toContain(`skipped ${old}`);
 });
 
 it.each([
@@ -55,13 +55,13 @@ it.each([
   ["runsc version 20260905.0", true],
   ["runsc version release-20260817.0", false],
   ["runsc version VERSION_MISSING", false],
-])("judges a runsc that says %s", async (says, fits) => {
-  const offered = await program("bin", "runsc", says);
+])("checks the version of a runsc that prints %s", async (printed, fits) => {
+  const offered = await program("bin", "runsc", printed);
   const cached = await program("cache/tools/runsc/20260905.0", "runsc", "");
   expect(await acquire(["runsc"])).toEqual({ runsc: fits ? offered : cached });
 });
 
-it("wants the sidecars beside a runsc that does not run without them", async () => {
+it("requires the side programs of a runsc that does not run without them", async () => {
   const offered = await program("bin", "runsc", "runsc version release-20261102.0");
   const cached = await program("cache/tools/runsc/20260905.0", "runsc", "");
   expect(await acquire(["runsc"])).toEqual({ runsc: cached });
@@ -69,9 +69,9 @@ it("wants the sidecars beside a runsc that does not run without them", async () 
   expect(await acquire(["runsc"])).toEqual({ runsc: offered });
 });
 
-it("names every tool that is missing and every choice, in one error", async () => {
-  const nowhere = { PATH: join(dir, "bin"), HTTPS_PROXY: "http://127.0.0.1:9" };
-  const failure = acquire(["etcd", "kube-apiserver"], { environment: nowhere, findGo: () => Promise.resolve(undefined) });
+it("names every missing tool and every remedy in one error", async () => {
+  const environment = { PATH: join(dir, "bin"), HTTPS_PROXY: "http://127.0.0.1:9" };
+  const failure = acquire(["etcd", "kube-apiserver"], { environment, findGo: () => Promise.resolve(undefined) });
   await expect(failure).rejects.toMatchObject({
     code: "ToolMissing",
     message: expect.stringMatching(/(?=.*etcd: )(?=.*kube-apiserver: )/s) as string,

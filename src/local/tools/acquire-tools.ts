@@ -14,29 +14,29 @@ import { cacheDirectory, limiter, type Limiter, type Tool } from "./tool.ts";
 
 export interface AcquireOptions<Name extends string> {
   names: readonly Name[];
-  /** Gets a line for each step of each tool. */
+  /** Receives a line for each step of each tool. */
   progress?: (line: string) => void;
   signal?: AbortSignal;
   /** Ramet's cache directory. @default `ramet` in the user's cache directory */
   cacheDir?: string;
   /** Read for `PATH`, `KUBEBUILDER_ASSETS` and `XDG_CACHE_HOME`. @default this process's */
   environment?: NodeJS.ProcessEnv;
-  /** Where the `go` program is. @default in `PATH`, or where Go's installation instructions put it */
+  /** Finds the `go` program. @default searches `PATH` and Go's default installation directory */
   findGo?: MakeOptions["findGo"];
   clock?: Clock;
 }
 
 /**
- * Makes sure that programs are on this machine and returns their paths. Each is looked for in `PATH`,
- * `KUBEBUILDER_ASSETS` and the cache; then its official release is downloaded; then it is built with Go.
+ * Makes programs available on this machine and returns their paths. Searches `PATH`, `KUBEBUILDER_ASSETS` and the cache;
+ * otherwise downloads the official release, or builds the program with Go.
  *
- * @throws RametError `ToolMissing`, one for all that could not be got, saying what can be done; `Canceled`.
+ * @throws RametError `ToolMissing`, one error for all missing tools; `Canceled`
  */
 export function acquireTools<Name extends ToolName>(options: AcquireOptions<Name>): Promise<Record<Name, string>> {
   return acquirePinned(pinnedTool, options);
 }
 
-/** As `acquireTools`, for programs of which `pinned` says what they are. */
+/** As `acquireTools`, with tools described by `pinned`. */
 export async function acquirePinned<Name extends string>(
   pinned: (name: Name) => Promise<Tool>,
   options: AcquireOptions<Name>,
@@ -50,7 +50,7 @@ export async function acquirePinned<Name extends string>(
     goEnvironment: goEnvironment(cache, environment),
     downloader: makeDownloader(environment),
     findGo: options.findGo ?? (() => findGo(environment)),
-    // Go uses all cores for one build; a second one fills the gaps while the first waits for modules or links.
+    // Go uses all cores for one build; a second build uses the time in which the first downloads modules or links.
     builds: limiter(2),
     clock: options.clock ?? systemClock,
     write: options.progress ?? (() => undefined),
@@ -68,7 +68,7 @@ export async function acquirePinned<Name extends string>(
     }),
   );
   await context.downloader.close();
-  if (signal?.aborted === true) throw canceled("Getting the tools", signal);
+  if (signal?.aborted === true) throw canceled("Acquiring the tools", signal);
   if (failures.length > 0) throw missingTools(failures);
   return Object.fromEntries(acquired) as Record<Name, string>;
 }
@@ -91,7 +91,7 @@ async function acquire(tool: Tool, context: Context): Promise<string> {
   const parent = join(context.directory, tool.name);
   const path = join(parent, tool.version, tool.name);
   try {
-    const installed = await findInstalled(tool, { environment, passedOver: (what) => { line.note(what); }, ...(signal && { signal }) });
+    const installed = await findInstalled(tool, { environment, onSkipped: (what) => { line.note(what); }, ...(signal && { signal }) });
     if (installed !== undefined) {
       line.done(`found in ${installed.where}: ${installed.path}`);
       return installed.path;
@@ -102,7 +102,7 @@ async function acquire(tool: Tool, context: Context): Promise<string> {
       return path;
     }
     const onWait = (pid: number): void => {
-      line.doing(`waiting for process ${pid}, which is getting it`);
+      line.doing(`waiting for process ${pid}, which is acquiring it`);
     };
     await withLock(join(parent, `${tool.version}.lock`), { clock, onWait, ...(signal && { signal }) }, async () => {
       // Another process may have made it meanwhile.
@@ -120,24 +120,24 @@ async function acquire(tool: Tool, context: Context): Promise<string> {
   }
 }
 
-/** See `prune-builds.ts`. A cache that cannot be written is one that nobody prunes. */
+/** Updates the modification time, which `pruneBuilds` reads. A read-only cache is never pruned, so errors are ignored. */
 async function keepFromPruning(path: string, clock: Clock): Promise<void> {
   const now = clock.now();
   await utimes(dirname(path), now, now).catch(() => undefined);
 }
 
 function missingTools(failures: string[]): RametError {
-  return new RametError("ToolMissing", `Getting what Ramet runs on failed: ${failures.join(" | ")}`, {
+  return new RametError("ToolMissing", `Acquiring tools failed: ${failures.join(" | ")}`, {
     hint:
       "Do one of these: put the programs on your PATH; set KUBEBUILDER_ASSETS to a directory that has etcd and " +
-      "kube-apiserver; install Go 1.26 or newer; or connect this machine to the internet (HTTPS_PROXY is honoured)",
+      "kube-apiserver; install Go 1.26 or newer; or connect this machine to the internet (HTTPS_PROXY is supported)",
   });
 }
 
 /**
- * What `go` gets so that it keeps all its files in Ramet's cache: modules, build results, telemetry, and a newer toolchain if
- * it fetches one. A place that the user has set in the environment stays, as a shared cache is wanted then; the user's own
- * settings (`go env -w`, such as a proxy) are read from where they are.
+ * Environment variables that keep all files of `go` in Ramet's cache: modules, build results, telemetry and toolchains.
+ * Directories that the user has set in the environment are kept, as the user may share a cache. The user's settings
+ * (`go env -w`, such as a proxy) stay in effect.
  */
 export function goEnvironment(cacheDirectory: string, environment: NodeJS.ProcessEnv): Record<string, string> {
   const directory = join(cacheDirectory, "go");
@@ -146,13 +146,13 @@ export function goEnvironment(cacheDirectory: string, environment: NodeJS.Proces
   return {
     CGO_ENABLED: "0",
     GOWORK: "off",
-    // Without the last of them a module cache can be removed by nobody but `go clean`.
+    // Without -modcacherw only `go clean` can remove a module cache.
     GOFLAGS: "-mod=readonly -buildvcs=false -modcacherw",
     GOPATH: goPath,
     GOMODCACHE: given(environment, "GOMODCACHE") ?? join(goPath.split(":")[0] ?? directory, "pkg", "mod"),
     GOCACHE: given(environment, "GOCACHE") ?? join(directory, "build"),
     GOENV: given(environment, "GOENV") ?? join(userConfig, "go", "env"),
-    // Where Go counts how it is used, even with telemetry off; there is no variable of its own for that.
+    // Go keeps telemetry counters here even with telemetry off. No other variable moves them.
     XDG_CONFIG_HOME: join(directory, "config"),
   };
 }
@@ -165,19 +165,19 @@ function given(environment: NodeJS.ProcessEnv, name: string): string | undefined
 interface PruneOptions {
   /** The directory of one tool in the cache, with a directory for each version. */
   parent: string;
-  /** The version that was just made. */
+  /** The version that was just built or downloaded. */
   current: string;
   now: Date;
-  /** Whether something still runs from this directory. @default a look at this machine's processes */
+  /** Whether a process uses this directory. @default searches this machine's processes */
   isInUse?: (directory: string) => Promise<boolean>;
 }
 
-/** Somebody who has asked for a tool may take a while until it runs: what was asked for since then stays. */
+/** A tool is kept this long after it was last requested, because it may not be running yet. */
 const keptMilliseconds = 24 * 60 * 60 * 1000;
 
 /**
- * Removes other versions of a tool that nobody has asked for in a day and that nothing runs from. Who asks for one sets the
- * directory's modification time. Returns the versions that went.
+ * Removes other versions of a tool that were not requested for a day and are not in use. A request updates the directory's
+ * modification time. Returns the removed versions.
  */
 export async function pruneBuilds(options: PruneOptions): Promise<string[]> {
   const { parent, current, now, isInUse = isUsedByProcess } = options;
@@ -188,13 +188,13 @@ export async function pruneBuilds(options: PruneOptions): Promise<string[]> {
     const directory = join(parent, name);
     if (!entry.isDirectory() || name === current || name.includes(".making-")) continue;
     if (!(await isOlder(directory, before)) || (await isInUse(directory))) continue;
-    // The next one who makes the current version clears away what a kill leaves of it.
-    const doomed = join(parent, `${current}.making-old-${name}`);
-    await rename(directory, doomed);
-    if (await isOlder(doomed, before)) {
-      await rm(doomed, { recursive: true, force: true });
+    // If this is interrupted, the next build of the current version removes the directory.
+    const moved = join(parent, `${current}.making-old-${name}`);
+    await rename(directory, moved);
+    if (await isOlder(moved, before)) {
+      await rm(moved, { recursive: true, force: true });
       removed.push(name);
-    } else await rename(doomed, directory); // asked for at this very moment
+    } else await rename(moved, directory); // requested meanwhile
   }
   return removed;
 }
@@ -203,15 +203,15 @@ async function isOlder(directory: string, before: number): Promise<boolean> {
   return (await stat(directory)).mtimeMs < before;
 }
 
-/** By what processes run, were started with, or are told in their environment, as cells are. */
+/** Searches executables, command lines and environments of processes. Cells get the paths in their environment. */
 async function isUsedByProcess(directory: string): Promise<boolean> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   for (const pid of pids) {
-    const told = await Promise.all([
+    const texts = await Promise.all([
       readlink(`/proc/${pid}/exe`).catch(() => ""),
       ...["cmdline", "environ"].map((name) => readFile(`/proc/${pid}/${name}`, "latin1").catch(() => "")),
     ]);
-    if (told.some((text) => text.includes(`${directory}/`))) return true;
+    if (texts.some((text) => text.includes(`${directory}/`))) return true;
   }
   return false;
 }

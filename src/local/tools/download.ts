@@ -11,21 +11,21 @@ import { runProgram } from "./run-program.ts";
 import type { Release } from "./tool.ts";
 
 export interface DownloadOptions {
-  /** Called as bytes come in. `totalBytes` is absent when the server does not say. */
+  /** Called as bytes arrive. `totalBytes` is undefined if the server does not send it. */
   onBytes: (bytes: number, totalBytes: number | undefined) => void;
   signal?: AbortSignal;
 }
 
-/** Downloads official releases. A host that could not be reached is not tried again by the same downloader. */
+/** Downloads official releases. Does not retry a host that was unreachable. */
 export interface Downloader {
-  /** Puts the release's files into `directory`, checked against the published checksum. */
+  /** Downloads the release's files into `directory` and verifies the published checksum. */
   fetchInto(directory: string, name: string, release: Release, options: DownloadOptions): Promise<void>;
   close(): Promise<void>;
 }
 
 const connectMilliseconds = 5000;
 
-/** Goes through the proxies that `HTTPS_PROXY` and its companions in the environment name, as curl does. */
+/** Uses the proxies in `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, as curl does. */
 export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
   const setting = (name: string): string => environment[name.toLowerCase()] ?? environment[name] ?? "";
   const dispatcher = new EnvHttpProxyAgent({
@@ -46,11 +46,11 @@ export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
       const response = await fetch(url, { dispatcher, ...(signal === undefined ? {} : { signal }) });
       if (response.ok) return response;
       await response.body?.cancel();
-      throw new RametError("Unavailable", `${url} answered ${response.status}`);
+      throw new RametError("Unavailable", `${url} responded with ${response.status}`);
     } catch (error) {
       signal?.throwIfAborted();
       if (error instanceof RametError) throw error;
-      const why = `${host} could not be reached (${reason(error)})`;
+      const why = `${host} is unreachable (${reason(error)})`;
       unreachable.set(host, why);
       throw new RametError("Unavailable", why, { cause: error });
     }
@@ -63,8 +63,8 @@ export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
       const target = format.kind === "program" ? join(directory, name) : join(directory, "download");
       const actual = await save(await get(url, signal), target, { algorithm: checksum.algorithm, onBytes, signal });
       if (actual !== expected) {
-        throw new RametError("Unavailable", `${url} does not have the checksum that ${checksum.url} names`, {
-          hint: "What was downloaded is not used. Try again, or look for a proxy that changes downloads.",
+        throw new RametError("Unavailable", `${url} does not match the checksum in ${checksum.url}`, {
+          hint: "Try again, or check for a proxy that changes downloads",
         });
       }
       if (format.kind === "program") await chmod(target, 0o755);
@@ -74,13 +74,13 @@ export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
   };
 }
 
-/** Both forms are met: only the digest, and `sha256sum`'s lines of digest and file name. */
+/** Reads a file with only a digest, or `sha256sum`'s lines of digest and file name. */
 export function publishedDigest(text: string, file: string): string {
   const lines = text.trim().split("\n");
   const named = lines.map((line) => line.trim().split(/\s+\*?/)).find(([, name]) => name === undefined || basename(name) === file);
   const digest = named?.[0];
   if (digest === undefined || !/^[0-9a-f]{64,128}$/.test(digest)) {
-    throw new RametError("Unavailable", `The published checksums do not name ${file}`);
+    throw new RametError("Unavailable", `The published checksums do not include ${file}`);
   }
   return digest;
 }
@@ -92,7 +92,7 @@ interface SaveOptions {
 }
 
 async function save(response: Response, path: string, { algorithm, onBytes, signal }: SaveOptions): Promise<string> {
-  if (response.body === null) throw new RametError("Unavailable", `${response.url} answered nothing`);
+  if (response.body === null) throw new RametError("Unavailable", `${response.url} sent an empty response`);
   const hash = createHash(algorithm);
   const length = response.headers.get("content-length");
   let bytes = 0;
@@ -116,7 +116,7 @@ async function unpack(archive: string, directory: string, format: Archive, signa
   if (format.kind === "tar.gz") {
     await runProgram("tar", [...args, "-z", "-f", archive, ...format.members], options);
   } else {
-    // Node knows Zstandard itself, so that no `zstd` need be installed.
+    // Node decompresses Zstandard, so `zstd` need not be installed.
     const input = createReadStream(archive).pipe(createZstdDecompress());
     await runProgram("tar", [...args, "-f", "-", ...format.members], { ...options, input });
   }

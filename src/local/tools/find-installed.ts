@@ -5,20 +5,20 @@ import type { Tool } from "./tool.ts";
 
 export interface Found {
   path: string;
-  /** Said in the progress line. */
+  /** Shown in the progress line. */
   where: string;
 }
 
 export interface FindOptions {
   environment: NodeJS.ProcessEnv;
-  /** Told of each program of that name that does not fit. */
-  passedOver: (what: string) => void;
+  /** Called for each program of that name with an unsuitable version. */
+  onSkipped: (what: string) => void;
   signal?: AbortSignal;
 }
 
-/** Looks for a fitting version in `PATH` and then in `KUBEBUILDER_ASSETS`. */
+/** Searches `PATH`, then `KUBEBUILDER_ASSETS`, for a suitable version. */
 export async function findInstalled(tool: Tool, options: FindOptions): Promise<Found | undefined> {
-  const { environment, passedOver, signal } = options;
+  const { environment, onSkipped, signal } = options;
   if (tool.fits === undefined) return undefined;
   const directories = (environment["PATH"] ?? "")
     .split(delimiter)
@@ -31,7 +31,7 @@ export async function findInstalled(tool: Tool, options: FindOptions): Promise<F
     if (!(await isExecutable(path))) continue;
     const printed = await printedVersion(path, signal);
     if (await tool.fits(printed, path)) return { path, where };
-    passedOver(`passed over ${path}, which is not a fitting version (${printed.trim().split("\n")[0] ?? ""})`);
+    onSkipped(`skipped ${path}: unsuitable version (${printed.trim().split("\n")[0] ?? ""})`);
   }
   return undefined;
 }
@@ -43,7 +43,7 @@ export async function isExecutable(path: string): Promise<boolean> {
   );
 }
 
-/** A program that cannot even say its version does not fit. */
+/** Empty if the program cannot print its version, which is then unsuitable. */
 async function printedVersion(path: string, signal: AbortSignal | undefined): Promise<string> {
   const limit = AbortSignal.timeout(5000);
   const printed = await runProgram(path, ["--version"], {

@@ -19,7 +19,7 @@ afterEach(() => rm(module, { recursive: true, force: true }));
 it.skipIf(go === undefined).each([
   { experiment: "fieldtrack", kept: "GOEXPERIMENT=fieldtrack" },
   { experiment: "unheard-of", kept: undefined },
-])("builds with the experiment $experiment if Go knows it", { timeout: 180_000 }, async ({ experiment, kept }) => {
+])("builds with the experiment $experiment if Go supports it", { timeout: 180_000 }, async ({ experiment, kept }) => {
   const environment = goEnvironment(cacheDirectory(), process.env);
   const output = join(module, "hello");
   await goBuild(go ?? "", { module, package: ".", set: {}, coldSeconds: 1, experiment }, output, { environment });

@@ -7,7 +7,7 @@ import { isExecutable } from "./find-installed.ts";
 import { runProgram } from "./run-program.ts";
 import type { GoBuild } from "./tool.ts";
 
-/** Path of the `go` program: from `PATH`, or where Go's own installation instructions put it. */
+/** Finds the `go` program in `PATH`, or in the directory of Go's installation instructions. */
 export async function findGo(environment: NodeJS.ProcessEnv): Promise<string | undefined> {
   const directories = [...(environment["PATH"] ?? "").split(":").filter((directory) => directory !== ""), "/usr/local/go/bin"];
   for (const directory of directories) {
@@ -18,13 +18,13 @@ export async function findGo(environment: NodeJS.ProcessEnv): Promise<string | u
 }
 
 interface BuildOptions {
-  /** That of `go-environment.ts`. */
+  /** The result of `goEnvironment`. */
   environment: Record<string, string>;
   signal?: AbortSignal;
 }
 
 /**
- * Builds one program, static and without cgo, from exactly the versions that the module's go.sum names.
+ * Builds one static program without cgo, from exactly the versions in the module's go.sum.
  */
 export async function goBuild(
   go: string,
@@ -48,17 +48,17 @@ export async function goBuild(
   }
 }
 
-/** What the module's Go is built with otherwise, where it knows that; it refuses to do anything with what it does not know. */
+/** The `GOEXPERIMENT` variable, if this version of Go supports the value. Go fails on an unknown value. */
 async function knownExperiment(
   go: string,
   { module, experiment }: GoBuild,
   { environment, signal }: BuildOptions,
 ): Promise<Record<string, string>> {
   if (experiment === undefined) return {};
-  const wish = { GOEXPERIMENT: experiment };
+  const variables = { GOEXPERIMENT: experiment };
   try {
-    await runProgram(go, ["env", "GOVERSION"], { environment: { ...environment, ...wish }, cwd: module, ...(signal && { signal }) });
-    return wish;
+    await runProgram(go, ["env", "GOVERSION"], { environment: { ...environment, ...variables }, cwd: module, ...(signal && { signal }) });
+    return variables;
   } catch (error) {
     if (RametError.from(error).code !== "Internal") throw error;
     return {};
@@ -68,8 +68,8 @@ async function knownExperiment(
 const Printed = z.object({ GOPROXY: z.string(), GOMODCACHE: z.string() });
 
 /**
- * Where Go is to get modules from, as a value for `GOPROXY`: first what the user's own module cache has, which is read and not
- * written to, so that a machine that has them needs no network; then what the user has set.
+ * A value for `GOPROXY`: first the user's module cache (read-only), so that a machine with a filled cache needs no network,
+ * then the user's setting.
  */
 export async function goModuleSources(go: string, environment: Record<string, string>): Promise<string> {
   const { XDG_CONFIG_HOME = "", GOENV = "" } = environment;

@@ -11,10 +11,10 @@ let directory: string;
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), "ramet-go-"));
 });
-// Go's telemetry goes on writing for a moment after `go` has ended.
+// Go's telemetry may still be writing after `go` has ended.
 afterEach(() => rm(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
 
-/** Where Go itself says that it keeps its files. */
+/** The directories that `go env` reports. */
 async function places(environment: NodeJS.ProcessEnv): Promise<Record<string, string>> {
   const own = { GOPATH: "", GOMODCACHE: "", GOCACHE: "", GOENV: "", ...(environment as Record<string, string>) };
   const names = ["GOPATH", "GOMODCACHE", "GOCACHE", "GOTELEMETRYDIR", "GOPROXY"];
@@ -37,7 +37,7 @@ it.skipIf(go === undefined)("keeps all that Go writes in the cache, and reads th
   });
 });
 
-it("leaves places alone that the user has set", () => {
+it("keeps directories that the user has set", () => {
   const given = { GOMODCACHE: "/warm/mod", GOCACHE: "/warm/build", GOENV: "off" };
   expect(goEnvironment("/cache", given)).toMatchObject({ ...given, GOPATH: "/cache/go" });
   expect(goEnvironment("/cache", { GOPATH: "/mine:/other" })).toMatchObject({ GOMODCACHE: "/mine/pkg/mod" });

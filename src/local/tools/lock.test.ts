@@ -16,7 +16,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
-/** Runs a program that holds the lock for good, and returns it once it has it. */
+/** Starts a program that acquires the lock and never releases it. Resolves when it holds the lock. */
 async function otherHolder(): Promise<{ pid: number; end: () => Promise<void> }> {
   const program = `
     import { withLock } from ${JSON.stringify(join(import.meta.dirname, "lock.ts"))};
@@ -36,7 +36,7 @@ async function otherHolder(): Promise<{ pid: number; end: () => Promise<void> }>
   };
 }
 
-it("lets one at a time through, however many want it", async () => {
+it("admits one caller at a time", async () => {
   let inside = 0;
   let most = 0;
   await Promise.all(
@@ -53,18 +53,18 @@ it("lets one at a time through, however many want it", async () => {
   expect(await readdir(dir)).toEqual([]);
 });
 
-it("waits for another process, says which, and takes the lock over when that one is killed", async () => {
+it("waits for another process, reports its id, and takes over the lock when that process is killed", async () => {
   const other = await otherHolder();
   const waited: number[] = [];
-  let toldToWait = (): void => undefined;
-  const waiting = new Promise<void>((resolve) => (toldToWait = resolve));
+  let startedWaiting = (): void => undefined;
+  const waiting = new Promise<void>((resolve) => (startedWaiting = resolve));
   const got = withLock(
     path,
     {
       clock: systemClock,
       onWait: (pid) => {
         waited.push(pid);
-        toldToWait();
+        startedWaiting();
       },
     },
     () => Promise.resolve("mine"),
@@ -76,7 +76,7 @@ it("waits for another process, says which, and takes the lock over when that one
   expect(await readdir(dir)).toEqual([]);
 });
 
-it("gives up waiting when it is told to, and leaves the other its lock", async () => {
+it("stops waiting when it is aborted, and keeps the other process's lock", async () => {
   const other = await otherHolder();
   const abort = new AbortController();
   const onWait = (): void => {
@@ -89,13 +89,13 @@ it("gives up waiting when it is told to, and leaves the other its lock", async (
   await other.end();
 });
 
-it("is not fooled by a process that has a dead one's number", async () => {
+it("takes over the lock of an ended process whose id was reused", async () => {
   const self = identifyProcess(process.pid);
   await writeFile(path, JSON.stringify({ ...self, startedAt: "1", nonce: "00" }));
   expect(await withLock(path, { clock: systemClock }, () => Promise.resolve("mine"))).toBe("mine");
 });
 
-it("is free again after work that failed", async () => {
+it("is released when the work fails", async () => {
   await expect(withLock(path, { clock: systemClock }, () => Promise.reject(new Error("no")))).rejects.toThrow("no");
   expect(await readdir(dir)).toEqual([]);
 });

@@ -14,15 +14,15 @@ export interface LockOptions {
 }
 
 /**
- * Runs `work` while this process alone has the lock file. The file says which process that is, by process id, start
- * time and boot, so that a lock whose process is gone is taken over.
+ * Runs `work` while this process holds the lock file. The file identifies the process by process id, start time and boot, so
+ * that the lock of a process that has ended can be taken over.
  */
 export async function withLock<T>(path: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
   await mkdir(dirname(path), { recursive: true });
   const self = identifyProcess(process.pid);
   if (self === undefined) throw new RametError("HostUnsupported", "Locking failed: /proc is not mounted");
   const owner: Owner = { ...self, nonce: randomBytes(8).toString("hex") };
-  // Written first and then linked, so that a lock is never seen empty.
+  // Written first and then linked, so that the lock file is never empty.
   const mine = `${path}.${owner.nonce}`;
   await writeFile(mine, JSON.stringify(owner));
   try {
@@ -41,7 +41,7 @@ const Owner = ProcessIdentity.extend({ nonce: z.string() });
 type Owner = z.infer<typeof Owner>;
 
 async function obtain(path: string, mine: string, { clock, signal, onWait }: LockOptions): Promise<void> {
-  let told = false;
+  let reported = false;
   while (!(await linked(mine, path))) {
     const other = await readOwner(path);
     if (other === undefined) continue;
@@ -49,24 +49,24 @@ async function obtain(path: string, mine: string, { clock, signal, onWait }: Loc
       await breakLock(path, other, clock);
       continue;
     }
-    if (!told) onWait?.(other.pid);
-    told = true;
+    if (!reported) onWait?.(other.pid);
+    reported = true;
     await delay(clock, 100, signal);
   }
 }
 
 /**
- * Removes the lock of a process that is gone. Of several that see it, the one that makes the claim may remove it, and
- * only while the lock is still that process's: the new one of a faster process is never removed.
+ * Removes the lock of a process that has ended. Of several processes that see it, only the one that creates the claim
+ * removes it, and only if the lock has not changed: the new lock of a faster process is never removed.
  */
-async function breakLock(path: string, dead: Owner, clock: Clock): Promise<void> {
-  const claim = `${path}.broken-${dead.nonce}`;
+async function breakLock(path: string, owner: Owner, clock: Clock): Promise<void> {
+  const claim = `${path}.broken-${owner.nonce}`;
   if (await linked(path, claim)) {
-    if ((await readOwner(claim))?.nonce === dead.nonce) await remove(path);
+    if ((await readOwner(claim))?.nonce === owner.nonce) await remove(path);
     await remove(claim);
     return;
   }
-  // Somebody else is at it, or died at it.
+  // Another process holds the claim, or was killed while it held it.
   const claimedAt = await stat(claim).then(
     (found) => found.ctimeMs,
     () => Infinity,

@@ -42,7 +42,7 @@ afterEach(async () => {
 });
 
 const go = await findGo(process.env);
-/** The first one compiles Go's own library. */
+/** The first build compiles Go's standard library. */
 const buildTimeout = { timeout: 180_000 };
 
 function options(overrides: Partial<MakeOptions> = {}): MakeOptions {
@@ -80,7 +80,7 @@ function publish(path: string, content: Buffer, sums?: string): void {
   served.set("/sums", Buffer.from(sums ?? `${digest}  ${path.slice(1)}\n`));
 }
 
-it("downloads a program whose checksum is the published one", async () => {
+it("downloads a program that matches the published checksum", async () => {
   publish("/hello", Buffer.from("#!/bin/sh\necho released\n"));
   const tool = await helloTool(released("/hello", { kind: "program" }));
   const parent = join(dir, "cache");
@@ -90,7 +90,7 @@ it("downloads a program whose checksum is the published one", async () => {
   expect(await readdir(parent)).toEqual(["1"]);
 });
 
-it("takes a set of programs out of a Zstandard archive", async () => {
+it("extracts several programs from a Zstandard archive", async () => {
   await mkdir(join(dir, "set", "gvisor-bin"), { recursive: true });
   for (const name of ["hello", "gvisor-bin/helper", "unwanted"]) await writeFile(join(dir, "set", name), name);
   await runProgram("tar", ["-c", "-C", join(dir, "set"), "-f", join(dir, "set.tar"), "hello", "gvisor-bin", "unwanted"]);
@@ -106,16 +106,16 @@ it("takes a set of programs out of a Zstandard archive", async () => {
   ]);
 });
 
-it.skipIf(go === undefined)("does not use a download with another checksum, says so, and builds instead", buildTimeout, async () => {
+it.skipIf(go === undefined)("reports a download with another checksum and builds instead", buildTimeout, async () => {
   publish("/hello", Buffer.from("changed on the way"), `${"0".repeat(128)}  hello\n`);
   const tool = await helloTool(released("/hello", { kind: "program" }));
   await mkdir(join(dir, "cache"));
   expect(await makeTool(tool, join(dir, "cache"), options())).toBe("built");
   expect((await runProgram(join(dir, "cache", "1", "hello"), [])).stderr).toBe("hello\n");
-  expect(lines.join("\n")).toContain("does not have the checksum");
+  expect(lines.join("\n")).toContain("does not match the checksum");
 });
 
-it("tries a host that does not answer once", async () => {
+it("tries an unreachable host only once", async () => {
   server.close();
   await once(server, "close");
   const tool = await helloTool(released("/hello", { kind: "program" }));
@@ -124,7 +124,7 @@ it("tries a host that does not answer once", async () => {
   for (let attempt = 0; attempt < 2; attempt += 1) {
     await expect(makeTool(tool, join(dir, "cache"), shared)).rejects.toMatchObject({
       code: "ToolMissing",
-      message: expect.stringMatching(/could not be reached.*Go is not installed/) as string,
+      message: expect.stringMatching(/is unreachable.*Go is not installed/) as string,
     });
   }
   expect(await readdir(join(dir, "cache"))).toEqual([]);
@@ -134,7 +134,7 @@ it.skipIf(go === undefined)("clears away what a killed run left behind", buildTi
   await mkdir(join(dir, "cache", "1.making-abcdef", "1"), { recursive: true });
   expect(await makeTool(await helloTool(), join(dir, "cache"), options())).toBe("built");
   expect(await readdir(join(dir, "cache"))).toEqual(["1"]);
-  // Nothing was put into the user's home either.
+  // Nothing was written to the user's home either.
   expect((await readdir(dir)).sort()).toEqual(["cache", "module"]);
 });
 

@@ -7,20 +7,20 @@ import type { ProgressLine } from "./progress.ts";
 import type { Limiter, Tool } from "./tool.ts";
 
 export interface MakeOptions {
-  /** Path of the `go` program, if there is one. */
+  /** Path of the `go` program, if it is installed. */
   findGo: () => Promise<string | undefined>;
   downloader: Downloader;
-  /** Added to the environment of `go`. */
+  /** Environment variables for `go`. */
   goEnvironment: Record<string, string>;
-  /** Limits how many builds run at once. */
+  /** Limits the number of concurrent builds. */
   builds: Limiter;
   line: ProgressLine;
   signal?: AbortSignal;
 }
 
 /**
- * Downloads a tool's official release, or builds it, into `<parent>/<version>`. It is made in a directory beside that one,
- * which takes the name in one step; the caller holds the tool's lock. Returns how it was got.
+ * Downloads a tool's official release, or builds it, into `<parent>/<version>`. Uses a temporary directory that is renamed
+ * when it is complete. The caller holds the tool's lock. Returns "downloaded" or "built".
  */
 export async function makeTool(tool: Tool, parent: string, options: MakeOptions): Promise<string> {
   const prefix = `${tool.version}.making-`;
@@ -47,7 +47,7 @@ export async function makeTool(tool: Tool, parent: string, options: MakeOptions)
   throw new RametError("ToolMissing", failures.join("; "));
 }
 
-/** Removes what runs that were killed left behind; the lock is held, so nobody uses it. */
+/** Removes directories of interrupted runs. The lock is held, so they are not in use. */
 async function sweep(parent: string, prefix: string): Promise<void> {
   for (const entry of await readdir(parent)) {
     if (entry.startsWith(prefix)) await rm(join(parent, entry), { recursive: true, force: true });
@@ -70,7 +70,7 @@ async function download(tool: Tool, directory: string, options: MakeOptions): Pr
 async function build(tool: Tool, directory: string, options: MakeOptions): Promise<string> {
   const { line, signal } = options;
   const go = await options.findGo();
-  if (go === undefined) throw new RametError("ToolMissing", "Go is not installed, so it cannot be built");
+  if (go === undefined) throw new RametError("ToolMissing", "cannot build it: Go is not installed");
   await options.builds(async () => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
     const environment = options.goEnvironment;

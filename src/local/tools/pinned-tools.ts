@@ -6,7 +6,7 @@ import { type GoBuild, packageRoot, type Tool } from "./tool.ts";
 export const toolNames = ["etcd", "kube-apiserver", "runsc", "ramet-guest", "ramet-link"] as const;
 export type ToolName = (typeof toolNames)[number];
 
-/** The pinned version of each tool, for this machine's architecture. The modules' versions stand in `tools/go.mod`. */
+/** The pinned version of each tool for this machine's architecture. The Go modules' versions are in `tools/go.mod`. */
 export async function pinnedTool(name: ToolName): Promise<Tool> {
   const root = packageRoot();
   switch (name) {
@@ -17,8 +17,8 @@ export async function pinnedTool(name: ToolName): Promise<Tool> {
     case "runsc":
       return runsc(join(root, "tools"));
     case "ramet-guest":
-      // A heap that begins at a random place begins with 2 MiB more in every second sandbox, as gVisor backs 2 MiB at once. That
-      // Go has it so is for the sake of programs with C in them; the guest has none.
+      // A randomized heap address costs 2 MiB more in every second sandbox, because gVisor backs 2 MiB at a time. Go
+      // randomizes it to protect programs with C code; the guest has none.
       return native(name, "./guest", join(root, "native"), { experiment: "norandomizedheapbase64" });
     case "ramet-link":
       return native(name, "./link", join(root, "native"));
@@ -62,7 +62,7 @@ function kubeApiServer(module: string): Tool {
   };
 }
 
-/** Since its release of 2026-08-31 gVisor comes as a set: `runsc` and the programs in `gvisor-bin` beside it. */
+/** Since its release of 2026-08-31 gVisor consists of `runsc` and the side programs in `gvisor-bin`. */
 function runsc(module: string): Tool {
   const version = "20260905.0";
   const release = "20260907";
@@ -86,8 +86,8 @@ function runsc(module: string): Tool {
 }
 
 /**
- * From 2026-08-31, the oldest build with the sidecars and the checkpoint format that Ramet is tried with. One from after
- * 2026-09 refuses to run without its sidecars (`runsc flags`, sidecar-usage-policy), so they must be there.
+ * Accepts builds since 2026-08-31, the oldest with the side programs and the checkpoint format that Ramet is tested with. A
+ * build after 2026-09 does not run without its side programs (`runsc flags`, sidecar-usage-policy).
  */
 async function runscFits(printed: string, path: string): Promise<boolean> {
   const date = Number(/^runsc version (?:release-)?(\d{8})/m.exec(printed)?.[1] ?? 0);
@@ -100,7 +100,7 @@ async function runscFits(printed: string, path: string): Promise<boolean> {
   );
 }
 
-/** Ramet's own programs: built from the sources that are there, and again whenever these change, or how they are built. */
+/** Ramet's own programs, built from this package's sources. They are rebuilt when the sources or the build options change. */
 async function native(
   name: string,
   directory: string,
@@ -112,7 +112,7 @@ async function native(
   return { name, version, build: { module, package: directory, set, coldSeconds: 30, ...how } };
 }
 
-/** 16 hex digits that change with any file that a Go module's programs are built from, and with `how`; its tests do not count. */
+/** 16 hex digits of a hash of a Go module's source files, without tests, and of `how`. */
 async function sourceDigest(module: string, how = ""): Promise<string> {
   const entries = await readdir(module, { recursive: true, withFileTypes: true });
   const paths = entries

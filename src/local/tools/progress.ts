@@ -1,27 +1,27 @@
 import type { Clock } from "../../base/clock.ts";
 
-/** Reports one piece of work: what it does now, and again every ten seconds how long it has been at it. */
+/** Reports the progress of one task. Repeats the current step and the elapsed time every ten seconds. */
 export interface ProgressLine {
-  /** Says what is done now. */
+  /** Reports the current step. */
   doing(what: string): void;
-  /** Says something on the way. */
+  /** Reports a fact. */
   note(what: string): void;
-  /** Adds to what is repeated, for example `40 of 104 MB`, without a line of its own. */
+  /** Sets a detail of the repeated line, for example `40 of 104 MB`. */
   detail(text: string): void;
-  /** Says how it ended, with the time that it took. */
+  /** Reports the result and the elapsed time. */
   done(what: string): void;
-  /** Says nothing more. */
+  /** Stops the repetition. */
   stop(): void;
 }
 
 const repeatMilliseconds = 10_000;
 
 export function progressLine(title: string, write: (line: string) => void, clock: Clock): ProgressLine {
-  const begun = clock.monotonicMilliseconds();
+  const startedAt = clock.monotonicMilliseconds();
   let now = "";
   let detail = "";
   let cancel = (): void => undefined;
-  const elapsed = (): string => `${((clock.monotonicMilliseconds() - begun) / 1000).toFixed(1)} s`;
+  const elapsed = (): string => `${((clock.monotonicMilliseconds() - startedAt) / 1000).toFixed(1)} s`;
   const repeat = (): void => {
     cancel = clock.schedule(repeatMilliseconds, () => {
       write(`${title}: ${now}${detail === "" ? "" : `, ${detail}`} … ${elapsed()}`);

@@ -22,7 +22,7 @@ async function made(version: string, at: Date): Promise<string> {
   return directory;
 }
 
-it("removes what nobody has asked for in a day, and keeps the current one, locks and what is being made", async () => {
+it("removes versions that were not requested for a day, and keeps the current one, locks and unfinished builds", async () => {
   await made("old", daysAgo(2));
   await made("asked-for", daysAgo(0.9));
   await made("current", daysAgo(3));
@@ -32,7 +32,7 @@ it("removes what nobody has asked for in a day, and keeps the current one, locks
   expect((await readdir(parent)).sort()).toEqual(["asked-for", "current", "old.lock", "other.making-x"]);
 });
 
-it("keeps what a process runs from, or is told of in its environment", async () => {
+it("keeps versions that a process runs or has in its environment", async () => {
   const running = await made("running", daysAgo(2));
   await copyFile("/bin/sleep", join(running, "tool-copy"));
   await utimes(running, daysAgo(2), daysAgo(2));
@@ -53,7 +53,7 @@ it("keeps what a process runs from, or is told of in its environment", async () 
   expect((await prune()).sort()).toEqual(["running", "told"]);
 });
 
-it("gives back what is asked for at the very moment at which it goes", async () => {
+it("restores a version that is requested while it is being removed", async () => {
   const directory = await made("old", daysAgo(2));
   const isInUse = async (): Promise<boolean> => {
     await utimes(directory, now, now);

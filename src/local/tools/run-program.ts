@@ -6,11 +6,11 @@ export interface RunOptions {
   cwd?: string;
   /** Added to this process's environment. */
   environment?: Record<string, string>;
-  /** Kills the program and everything that it has started. */
+  /** Kills the program and its children. */
   signal?: AbortSignal;
-  /** Given to the program's standard input. */
+  /** The program's standard input. */
   input?: NodeJS.ReadableStream;
-  /** What it is for, in words that go before "failed". @default the program's name */
+  /** Subject of the error message "... failed". @default the program's name */
   what?: string;
 }
 
@@ -20,16 +20,16 @@ export interface RunResult {
 }
 
 /**
- * Runs a program to its end and returns what it printed.
+ * Runs a program and returns its output.
  *
- * @throws RametError `ToolMissing` if the program is not there, `Canceled`, or `Internal` if its exit code is not 0, with
- * the end of what it said.
+ * @throws RametError `ToolMissing` if the program is missing, `Canceled`, or `Internal` with its last lines of output if its
+ * exit code is not 0
  */
 export async function runProgram(program: string, args: string[], options: RunOptions = {}): Promise<RunResult> {
   const { what = program, signal } = options;
   if (signal?.aborted === true) throw canceled(what, signal);
   const child = spawn(program, args, {
-    // Its own process group, so that it can be ended together with its children.
+    // Its own process group, so that it can be killed together with its children.
     detached: true,
     stdio: [options.input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
     env: { ...process.env, ...options.environment },
@@ -45,11 +45,11 @@ export async function runProgram(program: string, args: string[], options: RunOp
   signal?.removeEventListener("abort", onAbort);
   if (wasAborted(signal)) throw canceled(what, signal);
   if (failure instanceof Error) {
-    throw new RametError("ToolMissing", `${what} failed: ${program} could not be started: ${failure.message}`, {
+    throw new RametError("ToolMissing", `${what} failed: cannot start ${program}: ${failure.message}`, {
       cause: failure,
     });
   }
-  if (failure !== undefined) throw new RametError("Internal", `${what} failed (${failure}): ${lastWords(printed)}`);
+  if (failure !== undefined) throw new RametError("Internal", `${what} failed (${failure}): ${lastLines(printed)}`);
   return printed;
 }
 
@@ -62,12 +62,12 @@ function collect(child: ChildProcess): RunResult {
 
 function feed(child: ChildProcess, input: NodeJS.ReadableStream | undefined): void {
   if (input === undefined || child.stdin === null) return;
-  // A program that ends before it has read everything says why itself.
+  // A program that ends before it has read all input reports the error itself.
   child.stdin.on("error", () => undefined);
   input.on("error", () => child.kill("SIGKILL")).pipe(child.stdin);
 }
 
-/** Nothing when it went well, how it ended when it did not, or the error with which it could not be started. */
+/** Undefined on success, otherwise the exit code or signal, or the error of the start. */
 function ending(child: ChildProcess): Promise<Error | string | undefined> {
   return new Promise((resolve) => {
     child.once("error", resolve);
@@ -77,7 +77,7 @@ function ending(child: ChildProcess): Promise<Error | string | undefined> {
   });
 }
 
-/** Asked again in a function of its own: the compiler believes that a signal that was not aborted stays so. */
+/** A function, because the compiler assumes that `aborted` does not change. */
 function wasAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true;
 }
@@ -91,7 +91,7 @@ function endGroup(pid: number | undefined): void {
   }
 }
 
-function lastWords({ stdout, stderr }: RunResult): string {
+function lastLines({ stdout, stderr }: RunResult): string {
   const text = stderr.trim() === "" ? stdout : stderr;
   return text.trim().split("\n").slice(-8).join("\n");
 }

@@ -3,13 +3,13 @@ import { dirname, join } from "node:path";
 import * as z from "zod";
 import { userDirectory } from "../user-directory.ts";
 
-/** How one of the programs that Ramet needs is recognised and got. */
+/** How to recognize and acquire one of the programs that Ramet needs. */
 export interface Tool {
   /** The program's file name. */
   name: string;
-  /** The version that is pinned: the name of its directory in the cache. */
+  /** The pinned version, which is also the name of its directory in the cache. */
   version: string;
-  /** Whether the program at `path`, which printed this at `--version`, will do. Absent: only the cache is looked in. */
+  /** Whether the program at `path` is suitable, given its output of `--version`. Absent: only the cache is searched. */
   fits?: (printed: string, path: string) => boolean | Promise<boolean>;
   release?: Release;
   build: GoBuild;
@@ -19,7 +19,7 @@ export interface Tool {
 export interface Release {
   url: string;
   checksum: { url: string; algorithm: "sha256" | "sha512" };
-  /** What the file at `url` is: the program itself, or an archive and the members of it that are wanted. */
+  /** The format of the file at `url`: the program, or an archive with the members to extract. */
   format: { kind: "program" } | { kind: "tar.gz" | "tar.zst"; strip: number; members: string[] };
 }
 
@@ -28,20 +28,20 @@ export interface GoBuild {
   module: string;
   /** Import path of the program. */
   package: string;
-  /** Values set at link time, by symbol. */
+  /** Values to set at link time, by symbol. */
   set: Record<string, string>;
-  /** A value of `GOEXPERIMENT` that a Go which does not know it goes without. */
+  /** A value of `GOEXPERIMENT`. Omitted if the installed Go does not support it. */
   experiment?: string;
-  /** What a build from nothing takes on two cores, for the progress line. */
+  /** Time of a build without caches on two cores, for the progress line. */
   coldSeconds: number;
 }
 
-/** Where Ramet keeps what can be got again: `$XDG_CACHE_HOME/ramet`, else `~/.cache/ramet` (XDG base directories). */
+/** Ramet's cache directory: `$XDG_CACHE_HOME/ramet`, else `~/.cache/ramet` (XDG base directories). */
 export function cacheDirectory(environment: NodeJS.ProcessEnv = process.env): string {
   return userDirectory(environment, "XDG_CACHE_HOME", [".cache"]);
 }
 
-/** The version of a tool that lies in the cache; none for one that was found installed. */
+/** The version of a tool in the cache. Undefined for an installed tool. */
 export function cachedToolVersion(path: string, directory: string): string | undefined {
   const [name, version, program] = path.startsWith(`${directory}/tools/`)
     ? path.slice(`${directory}/tools/`.length).split("/")
@@ -51,7 +51,7 @@ export function cachedToolVersion(path: string, directory: string): string | und
 
 const Manifest = z.object({ name: z.string().optional() });
 
-/** The directory of this package: the one with `native` and `tools`, whether this runs from `src` or bundled from `dist`. */
+/** The package's root directory, with `native` and `tools`, for code in `src` and in `dist`. */
 export function packageRoot(from: string = import.meta.dirname): string {
   const manifest = join(from, "package.json");
   if (existsSync(manifest) && Manifest.parse(JSON.parse(readFileSync(manifest, "utf8"))).name === "ramet") return from;

@@ -8,20 +8,20 @@ import { podProcesses } from "./node/orphans.ts";
 import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 
 /**
- * Ends what a killed supervisor left running; answers how many processes that were. Parts die with their supervisor
- * where `setpriv` is installed, and Pods never do.
- * @param options.pods whether Pods are ended too: a node that is started again takes them over
+ * Kills processes that a killed supervisor left running, and returns their number. Parts end with their supervisor if
+ * `setpriv` is installed; Pods do not.
+ * @param options.pods whether to kill Pods too. Without it, the next node adopts them
  */
-export async function endOrphans(
+export async function killOrphans(
   directory: ClusterDirectory,
   { pods, clock }: { pods: boolean; clock: Clock },
 ): Promise<number> {
   const parts =
     readStatus(directory.status)?.parts.flatMap(({ process }) => (process === undefined ? [] : [process])) ?? [];
-  const left = [...parts, ...(pods ? podProcesses(directory.pods).map(({ process }) => process) : [])];
-  const running = left.filter(isProcessRunning);
+  const recorded = [...parts, ...(pods ? podProcesses(directory.pods).map(({ process }) => process) : [])];
+  const running = recorded.filter(isProcessRunning);
   for (const process of running) signalProcess(process, "SIGKILL");
-  for (const process of running) await untilGone(process, clock);
+  for (const process of running) await untilEnded(process, clock);
   if (pods) await removePods(directory.pods);
   return running.length;
 }
@@ -32,6 +32,6 @@ async function removePods(pods: string): Promise<void> {
   await rm(pods, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
 }
 
-async function untilGone(process: ProcessIdentity, clock: Clock): Promise<void> {
+async function untilEnded(process: ProcessIdentity, clock: Clock): Promise<void> {
   while (isProcessRunning(process)) await delay(clock, 10);
 }
