@@ -3,10 +3,10 @@ import { partNames, type LocalCluster } from "./local-cluster.ts";
 import { memoryOf, type Memory } from "./memory.ts";
 import { podMemory } from "./pod-memory.ts";
 
-/** Memory when nothing happens: the cluster's parts, and one sandbox's processes by what they are. */
+/** Memory of an idle cluster: its parts, and one sandbox's processes by kind. */
 export async function memoryAtRest(cluster: LocalCluster): Promise<Memory[]> {
   const sandbox = await cluster.createSandbox({ name: "at-rest" });
-  // What a start leaves behind is given back within seconds.
+  // Memory used only during a start is freed within seconds.
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   const parts = await Promise.all(
     partNames.map(async (name) => {
@@ -23,7 +23,7 @@ export async function memoryAtRest(cluster: LocalCluster): Promise<Memory[]> {
     { ...cell, goalMiB: 60 },
     link,
     engine,
-    { what: "guest, as the sandbox's kernel says", processes: 1, rssMiB: guestMiB, pssMiB: guestMiB, goalMiB: 12 },
+    { what: "guest, as the sandbox's kernel reports", processes: 1, rssMiB: guestMiB, pssMiB: guestMiB, goalMiB: 12 },
   ];
   await cluster.remove(cluster.cluster.sandboxes, sandbox);
   return memory;

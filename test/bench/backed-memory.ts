@@ -8,9 +8,9 @@ const run = promisify(execFile);
 const chunk = Buffer.alloc(2 << 20, 1);
 
 /**
- * Touches so much memory, in huge pages, and gives it back at once. A virtual machine may return to its host what has been free for a
- * second (free page reporting of virtio-balloon), and what is touched then is fetched from there: 2 to 2.8 s for 1 GiB in place of 0.12,
- * on the machine of docs/reference/performance.md. Whoever happens to get what was freed a moment ago would be ahead by that. Needs root.
+ * Touches this much memory, in huge pages, and frees it immediately. A virtual machine may return memory to its host after it was
+ * free for a second (free page reporting of virtio-balloon). Touching such memory takes 2 to 2.8 s for 1 GiB instead of 0.12 s, on
+ * the machine of docs/reference/performance.md, so a side that reuses freshly freed memory would seem faster. Needs root.
  */
 export async function backMemory(bytes: number): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), "ramet-backed-"));

@@ -5,7 +5,7 @@ import type { LevelContext } from "./figure.ts";
 import type { ForkSide } from "./fork.ts";
 import { firstAnswer } from "./workload.ts";
 
-/** The other side of a fork: as many `runsc restore` of one image, all started at once. */
+/** The baseline of a fork: the same number of concurrent `runsc restore` of one image. */
 export async function openBareForks({ rootPath, cleanUp }: LevelContext): Promise<ForkSide> {
   const bare = await openBareRunsc(rootPath, cleanUp);
   let made = 0;

@@ -14,19 +14,19 @@ import type { CleanUp } from "./clean-up.ts";
 import { memoryOf, type Memory } from "./memory.ts";
 import { workloadCommand, workloadPort } from "./workload.ts";
 
-/** As the cell calls `runsc`: bare means without Ramet, not with other settings. */
+/** The flags with which the cell calls `runsc`: bare means without Ramet, not with other settings. */
 const flags = [...engineFlags, "--overlay2=root:memory"];
 
 export interface BareRunscOptions {
   runsc: string;
-  /** `ramet-link`, which makes the network namespaces; not part of what is measured. */
+  /** `ramet-link`, which creates the network namespaces. Not part of the measurement. */
   link: string;
   guest: string;
   rootPath: string;
   directory: string;
 }
 
-/** A directory and tools for bare sandboxes; `cleanUp` removes what is in it. */
+/** A directory and tools for bare sandboxes. `cleanUp` removes its content. */
 export async function openBareRunsc(rootPath: string, cleanUp: CleanUp): Promise<BareRunscOptions> {
   const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
   const { "ramet-guest": guest, "ramet-link": link, runsc } = tools;
@@ -37,13 +37,13 @@ export async function openBareRunsc(rootPath: string, cleanUp: CleanUp): Promise
   return bare;
 }
 
-/** `runsc` keeps an empty network namespace mounted below its state; in a Pod that goes with the Pod. */
+/** `runsc` keeps an empty network namespace mounted below its state. In a Pod the mount is removed with the Pod. */
 export async function unmountBareState({ directory }: BareRunscOptions): Promise<void> {
   const unmount = spawn("umount", ["--quiet", "--lazy", join(directory, "runsc", "null-netns")], { stdio: "ignore" });
   await once(unmount, "exit");
 }
 
-/** A sandbox run by hand: gVisor and nothing of ours around it. The workload itself is PID 1. */
+/** A sandbox of gVisor without Ramet. The workload is PID 1. */
 export class BareSandbox {
   readonly ip: string;
   readonly #options: BareRunscOptions;
@@ -58,10 +58,10 @@ export class BareSandbox {
     this.#link = place.link;
   }
 
-  /** Makes network namespace and bundle, as they would lie ready for a person who types `runsc`. */
+  /** Creates the network namespace and the bundle, which exist before a user runs `runsc`. */
   static async prepare(options: BareRunscOptions, number: number, sizeMiB: number): Promise<BareSandbox> {
     const ip = `127.67.${(process.pid % 250) + 1}.${(number % 250) + 1}`;
-    // `runsc` takes the beginning of an id for the whole, so none may be the beginning of another.
+    // `runsc` accepts a prefix of an id, so no id may be a prefix of another.
     const id = `bare-${process.pid}-${String(number).padStart(5, "0")}`;
     const bundle = join(options.directory, id);
     await mkdir(bundle, { recursive: true });
@@ -88,7 +88,7 @@ export class BareSandbox {
     await this.#runsc("start", this.#id);
   }
 
-  /** Makes the sandbox, which waits for `restore`. */
+  /** Creates the sandbox, which waits for `restore`. */
   async create(): Promise<void> {
     await this.#runsc("create", "--bundle", this.#bundle, this.#id);
   }
@@ -110,7 +110,7 @@ export class BareSandbox {
     );
   }
 
-  /** Of gVisor's processes; the network program beside them is not in it. */
+  /** Memory of gVisor's processes, without the network program. */
   async memory(): Promise<Memory> {
     const own = (await processesWith(this.#id)).filter(({ commandLine }) => `${commandLine} `.includes(`${this.#id} `));
     const below = await Promise.all(own.map(({ pid }) => descendants(pid)));
@@ -118,7 +118,7 @@ export class BareSandbox {
     return memoryOf("gVisor (with the Python workload in it)", [...pids]);
   }
 
-  /** Ends everything of it; can be called again. */
+  /** Stops all of its processes. Can be called again. */
   remove(): Promise<void> {
     this.#removed ??= this.#remove();
     return this.#removed;
@@ -147,7 +147,7 @@ export class BareSandbox {
     return { ...spec, process: { ...(spec["process"] as object), args: command } };
   }
 
-  /** Its output goes to files: a pipe would be inherited by the sandbox and kept open. */
+  /** Its output goes to files, because the sandbox would inherit a pipe and keep it open. */
   async #runsc(...args: string[]): Promise<void> {
     const log = join(this.#bundle, "output");
     const output = openSync(log, "a");

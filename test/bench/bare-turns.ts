@@ -6,7 +6,7 @@ import { firstAnswer } from "./workload.ts";
 
 type BareTurn = Turns["bare"];
 
-/** What bare `runsc` does in the turns that are its own; the same against each level of Ramet. */
+/** The turns of bare `runsc`, the baseline of each level of Ramet. */
 export class BareTurns {
   readonly #context: LevelContext;
   readonly #bare: BareRunscOptions;
@@ -24,7 +24,7 @@ export class BareTurns {
     return sandbox;
   }
 
-  /** One whose workload answers. */
+  /** A sandbox whose workload responds. */
   async running(sizeMiB: number): Promise<BareSandbox> {
     const sandbox = await this.sandbox(sizeMiB);
     await sandbox.createAndStart();
@@ -32,7 +32,7 @@ export class BareTurns {
     return sandbox;
   }
 
-  /** A directory with the checkpoint of a sandbox that is gone by then. */
+  /** A directory with the checkpoint of a deleted sandbox. */
   async image(sizeMiB: number): Promise<string> {
     const image = join(this.#bare.directory, `source-${sizeMiB}`);
     const origin = await this.running(sizeMiB);
@@ -71,7 +71,7 @@ export class BareTurns {
     };
   }
 
-  /** @param created whether the container is there before it counts, as it is in a Pod that waits */
+  /** @param created whether the container is created before the measurement, as in a waiting Pod */
   restore(image: string, sizeMiB: number, { created = false } = {}): BareTurn {
     return async (_, measured) => {
       const sandbox = await this.sandbox(sizeMiB);

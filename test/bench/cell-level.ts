@@ -8,8 +8,8 @@ import { newFigure, phases, reportTurns, stopwatch, type Figure, type LevelConte
 import { firstAnswer, workloadCommand, workloadPort } from "./workload.ts";
 
 /**
- * Figures of cells without a cluster: a cell is started as a node would start it (from TypeScript source, so its start
- * is slower than the bundled one's) and called as a controller would call it. It says nothing of API and reconciles.
+ * Figures of cells without a cluster. Starts a cell as a node would (from TypeScript source, which starts slower than the
+ * bundle) and calls it as a controller would. Excludes the API and reconciles.
  */
 export async function cellLevel(context: LevelContext): Promise<void> {
   const level = await CellLevel.open(context);

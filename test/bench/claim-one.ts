@@ -8,14 +8,14 @@ import { namespace, type LocalCluster } from "./local-cluster.ts";
 import { summary, type Summary } from "./samples.ts";
 import { firstAnswer, workloadCommand, workloadPort } from "./workload.ts";
 
-/** Claims of ready sandboxes that really run, one at a time: each waits until the set is full again. */
+/** Claims of real running sandboxes, one at a time: each waits until the set is full again. */
 export interface ClaimTimes {
   n: number;
   /** Ready sandboxes before each. */
   stocked: number;
-  /** Milliseconds from the wish until it was seen as completed. */
+  /** Milliseconds from the request until it was seen as completed. */
   claimed: Summary;
-  /** Milliseconds from the wish until the sandbox answered an HTTP request. */
+  /** Milliseconds from the request until the sandbox responded to an HTTP request. */
   answering: Summary;
 }
 
@@ -37,7 +37,7 @@ export async function measureClaims(cluster: LocalCluster, n: number, signal: Ab
   const claimed: number[] = [];
   const answering: number[] = [];
   try {
-    // The first one warms up and is dropped.
+    // The first one is a warm-up and is discarded.
     for (let turn = 0; turn <= n; turn++) {
       await waitUntil({
         resource: sets,
@@ -46,7 +46,7 @@ export async function measureClaims(cluster: LocalCluster, n: number, signal: Ab
         timeoutMilliseconds,
         signal,
       });
-      // Ready is a sandbox whose guest answers; its program may still be starting.
+      // A sandbox is Ready when its guest responds. Its program may still be starting.
       const stock = await sandboxes.list({ namespace, labelSelector: `${labels.sandboxClaimed}=false` });
       await Promise.all(stock.items.map(({ status }) => firstAnswer(status?.sandboxIp ?? "")));
       const name = `claim-${turn}`;

@@ -7,7 +7,7 @@ export function claimTable({ n, stocked, claimed, answering }: ClaimTimes): stri
   const rows = [
     ["", "p50", "p95", "p99", "max"],
     ["SandboxClaim written → Completed seen", ...percentiles(claimed)],
-    ["SandboxClaim written → first answer over HTTP", ...percentiles(answering)],
+    ["SandboxClaim written → first HTTP response", ...percentiles(answering)],
   ];
   return [`claims of running sandboxes, one at a time, ms (${n}, of a set of ${stocked})`, ...aligned(rows)].join("\n");
 }
@@ -41,7 +41,7 @@ export function claimStormTable(storms: readonly ClaimStorm[]): string {
   ].join("\n");
 }
 
-/** What was asked for at a concurrency of 100, of the function that a gateway calls. */
+/** The goals at a concurrency of 100, for the function that a gateway calls. */
 function goals(storms: readonly ClaimStorm[]): string[] {
   return storms
     .filter(({ way, claims, concurrency }) => way === "function" && concurrency === 100 && claims >= 100)

@@ -18,35 +18,34 @@ import { openClaimWorld, type ClaimWorld } from "../cluster/claim-world.ts";
 import { untilStocked } from "../cluster/claimer.ts";
 import { summary, type Summary } from "./samples.ts";
 
-/** What a storm of claims came to. */
+/** The result of a storm of claims. */
 export interface ClaimStorm {
-  /** `function`: `claimSandbox` was called, as a gateway does. `object`: a SandboxClaim was written, and its end seen by watch. */
+  /** `function`: calls `claimSandbox`, as a gateway does. `object`: writes a SandboxClaim and watches its completion. */
   way: "function" | "object";
   claims: number;
   concurrency: number;
-  /** Ready sandboxes at the start: simulated ones, in which nothing runs. */
+  /** Ready sandboxes at the start. They are simulated: nothing runs in them. */
   stocked: number;
   milliseconds: Summary;
   claimsPerSecond: number;
-  /** Sandboxes that two claims got. */
+  /** Sandboxes that were assigned to two claims. */
   twice: number;
-  /** Claims that got one that had to be made. */
+  /** Claims whose sandbox had to be created. */
   cold: number;
-  /** Per claim, of the claimer's process; the wish itself is not in it. */
+  /** Per claim, of the claimer's process, without the request itself. */
   writes: number;
   reconciles: number;
 }
 
 /**
- * Storms of claims against a real API server, whose etcd does not sync to the disk. **The sandboxes are simulated**: a stand-in
- * writes what a ready one looks like. Neither sets nor sandboxes are reconciled meanwhile, so what refilling costs is not
- * in it.
+ * Storms of claims against a real API server, whose etcd does not sync to disk. **The sandboxes are simulated**: a stand-in
+ * writes the status of a ready sandbox. Sets and sandboxes are not reconciled meanwhile, so the cost of refilling is excluded.
  */
 export async function measureClaimStorms({ quick }: { quick: boolean }, signal: AbortSignal): Promise<ClaimStorm[]> {
   const world = await openClaimWorld();
   try {
     const results: ClaimStorm[] = [];
-    // The first one warms up and is dropped.
+    // The first one is a warm-up and is discarded.
     const rounds = quick ? [20, 50] : [50, 1, 100, 250];
     for (const way of ["function", "object"] as const) {
       const claimer = way === "function" ? await functionClaimer(world) : await objectClaimer(world);
@@ -54,8 +53,8 @@ export async function measureClaimStorms({ quick }: { quick: boolean }, signal: 
         for (const [number, claims] of rounds.entries()) {
           signal.throwIfAborted();
           const namespace = `${way}-${number}`;
-          const wish = { claims: claims === 1 ? 50 : claims, concurrency: claims === 1 ? 1 : 100 };
-          const storm = await measure(world, claimer, { ...wish, way, namespace, stocked: quick ? 60 : 300 });
+          const request = { claims: claims === 1 ? 50 : claims, concurrency: claims === 1 ? 1 : 100 };
+          const storm = await measure(world, claimer, { ...request, way, namespace, stocked: quick ? 60 : 300 });
           if (number > 0) results.push(storm);
         }
       } finally {
@@ -70,7 +69,7 @@ export async function measureClaimStorms({ quick }: { quick: boolean }, signal: 
 
 interface StormClaimer {
   stocked: (namespace: string, count: number) => Promise<void>;
-  /** Answers the name of the sandbox, and whether it had to be made. */
+  /** Returns the name of the sandbox, and whether it had to be created. */
   claim: (namespace: string) => Promise<{ name: string; cold: boolean }>;
   /** Writes and reconciles since the last call. */
   counted: () => Promise<{ writes: number; reconciles: number }>;
@@ -80,9 +79,9 @@ interface StormClaimer {
 async function measure(
   world: ClaimWorld,
   claimer: StormClaimer,
-  wish: { way: ClaimStorm["way"]; namespace: string; claims: number; concurrency: number; stocked: number },
+  request: { way: ClaimStorm["way"]; namespace: string; claims: number; concurrency: number; stocked: number },
 ): Promise<ClaimStorm> {
-  const { way, namespace, claims, concurrency, stocked } = wish;
+  const { way, namespace, claims, concurrency, stocked } = request;
   await world.stock(namespace, stocked);
   await claimer.stocked(namespace, stocked);
   await claimer.counted();
@@ -134,7 +133,7 @@ async function functionClaimer(world: ClaimWorld): Promise<StormClaimer> {
   };
 }
 
-/** The real SandboxClaim controller, and a client beside it that follows claims as a user would. */
+/** The real SandboxClaim controller, and a client that follows claims as a user would. */
 async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
   let writes = 0;
   const client = new KubeClient(world.connection, { onRequest: ({ verb }) => (writes += isWrite(verb) ? 1 : 0) });
@@ -206,7 +205,7 @@ async function openUser(
         spec: { templateName: "set" },
       });
       const [sandbox = ""] = (await completed).status?.ramet?.sandboxes ?? [];
-      // Names of those that are made for a claim end with ten digits of a digest, the stand-in's with five.
+      // Names of sandboxes that are created for a claim end with ten digits of a digest, the stand-in's with five.
       return { name: sandbox, cold: sandbox === "" || /-[0-9a-f]{10}$/.test(sandbox) };
     },
   };

@@ -1,4 +1,4 @@
-/** What has to be undone, last made first undone; also when the run was broken off. */
+/** Cleanup actions, run in reverse order, also when the run is interrupted. */
 export class CleanUp {
   readonly #steps: (() => Promise<unknown>)[] = [];
 

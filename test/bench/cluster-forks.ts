@@ -7,7 +7,7 @@ import { podMemory } from "./pod-memory.ts";
 import { firstAnswer } from "./workload.ts";
 
 /**
- * Ramet's side of a fork: Sandboxes that name one checkpoint, all wished at once, by a user who follows them with one watch.
+ * Ramet's side of a fork: a user creates Sandboxes of one checkpoint concurrently and follows them with one watch.
  */
 export async function openClusterForks(cluster: LocalCluster, signal: AbortSignal): Promise<ForkSide> {
   const { sandboxes, checkpoints } = cluster.cluster;
@@ -22,7 +22,7 @@ export async function openClusterForks(cluster: LocalCluster, signal: AbortSigna
   await seen.synced(signal);
   const clone = async (name: string): Promise<string> => {
     const [ready] = await Promise.all([untilReady(seen, name, signal), cluster.requestSandbox({ name, checkpointId })]);
-    if (ready.status?.ramet?.restoredFrom !== checkpointId) throw new Error(`${name} is no clone`);
+    if (ready.status?.ramet?.restoredFrom !== checkpointId) throw new Error(`${name} is not a clone`);
     return firstAnswer(addressOf(ready));
   };
   return {
@@ -50,7 +50,7 @@ export async function openClusterForks(cluster: LocalCluster, signal: AbortSigna
   };
 }
 
-/** @throws Error with the message of one that failed, or when too much time has passed */
+/** @throws Error with the message of a failed sandbox, or on a timeout */
 function untilReady(seen: Informer<Sandbox>, name: string, signal: AbortSignal): Promise<Sandbox> {
   const given = AbortSignal.any([signal, AbortSignal.timeout(timeoutMilliseconds)]);
   return new Promise((resolve, reject) => {

@@ -12,7 +12,7 @@ import { WarmSet } from "./warm-set.ts";
 import { firstAnswer } from "./workload.ts";
 import { spentBetween } from "./writes.ts";
 
-/** Figures of the whole path: a user's wish in the Kubernetes API until the sandbox answers the user. */
+/** Figures of the whole path: from the user's write in the Kubernetes API until the sandbox responds to the user. */
 export async function clusterLevel(context: LevelContext, cluster: LocalCluster): Promise<void> {
   const level = await ClusterLevel.open(context, cluster);
   const { only, sizesMiB } = context.options;
@@ -25,7 +25,7 @@ export async function clusterLevel(context: LevelContext, cluster: LocalCluster)
   await level.close();
 }
 
-/** In which a reconcile hears of its own last write. */
+/** Time in which a reconcile receives the watch event of its own last write. */
 const echoMilliseconds = 50;
 
 class ClusterLevel {
@@ -65,7 +65,7 @@ class ClusterLevel {
     });
     await reportTurns(this.#context, figure, {
       ramet: async (turn, measured) => {
-        const [sandbox, measures] = await measured(() => this.#birth({ name: `new-${turn}` }));
+        const [sandbox, measures] = await measured(() => this.#create({ name: `new-${turn}` }));
         await this.#cluster.remove(this.#cluster.cluster.sandboxes, sandbox);
         return measures;
       },
@@ -117,8 +117,8 @@ class ClusterLevel {
     await reportTurns(this.#context, figure, {
       ramet: async (turn, measured) => {
         const { checkpointId } = checkpoint.status ?? {};
-        const wish = { name: `clone-${sizeMiB}-${turn}`, sizeMiB, checkpointId };
-        const [sandbox, measures] = await measured(() => this.#birth(wish));
+        const request = { name: `clone-${sizeMiB}-${turn}`, sizeMiB, checkpointId };
+        const [sandbox, measures] = await measured(() => this.#create(request));
         await this.#cluster.remove(this.#cluster.cluster.sandboxes, sandbox);
         return measures;
       },
@@ -128,7 +128,7 @@ class ClusterLevel {
     await this.#cluster.remove(this.#cluster.cluster.checkpoints, checkpoint);
   }
 
-  /** A clone into the Pod of a sandbox that a set has ready, claimed as a gateway does. */
+  /** A clone into the Pod of a set's ready sandbox, claimed as a gateway does. */
   async warm(sizeMiB: number): Promise<void> {
     const { hugePages } = this.#context;
     const figure = this.#figure("warm clone", sizeMiB, {
@@ -173,23 +173,23 @@ class ClusterLevel {
     await this.#cluster.remove(this.#cluster.cluster.checkpoints, checkpoint);
   }
 
-  /** From the wish until the workload answers, with what could be seen on the way. */
-  async #birth(wish: SandboxRequest): Promise<[Sandbox, Measures]> {
+  /** Measures from the request until the workload responds, with the observed steps. */
+  async #create(request: SandboxRequest): Promise<[Sandbox, Measures]> {
     const start = performance.now();
     const elapsed = (now = performance.now()): number => now - start;
-    const created = await this.#cluster.requestSandbox(wish);
+    const created = await this.#cluster.requestSandbox(request);
     const accepted = elapsed();
     const sandbox = await this.#cluster.untilReady(created);
     const ready = elapsed();
     await firstAnswer(addressOf(sandbox));
     const answers = elapsed();
-    const { made, bound, running } = this.#timeline.of(wish.name);
+    const { made, bound, running } = this.#timeline.of(request.name);
     const seen = { "at: pod made": made, "at: pod bound": bound, "at: pod running": running };
     const instants = Object.entries(seen).flatMap(([name, at]) => (at === undefined ? [] : [[name, elapsed(at)]]));
     return [
       sandbox,
       {
-        "at: wish accepted": accepted,
+        "at: request accepted": accepted,
         ...(Object.fromEntries(instants) as Measures),
         ready,
         answers,
@@ -200,14 +200,14 @@ class ClusterLevel {
 
   async #capture(name: string, sandboxName: string): Promise<[Checkpoint, Measures]> {
     const elapsed = stopwatch();
-    const wish = await this.#cluster.requestCheckpoint(name, sandboxName);
+    const requested = await this.#cluster.requestCheckpoint(name, sandboxName);
     const accepted = elapsed();
-    const done = await this.#cluster.untilFinished(wish);
+    const done = await this.#cluster.untilFinished(requested);
     const succeeded = elapsed();
     const { phase, message, ramet } = done.status ?? {};
     if (phase !== "Succeeded") throw new Error(`the checkpoint ${name} failed: ${message ?? ""}`);
     const paused = ramet?.pausedMilliseconds ?? 0;
-    return [done, { "at: wish accepted": accepted, paused, succeeded, ...phases(ramet?.phases) }];
+    return [done, { "at: request accepted": accepted, paused, succeeded, ...phases(ramet?.phases) }];
   }
 
   async #source(sizeMiB: number): Promise<Sandbox> {

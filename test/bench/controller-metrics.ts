@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 
-/** Counters of a Prometheus page, by name and labels as they stand there. */
+/** Counters of a Prometheus page, by name and labels as printed there. */
 export type Counters = ReadonlyMap<string, number>;
 
-/** Reads the controller's counters; its port stands in its command line. */
+/** Reads the controller's counters. Its port is in its command line. */
 export async function controllerCounters(pid: number): Promise<Counters> {
   const commandLine = (await readFile(`/proc/${pid}/cmdline`, "utf8")).split("\0");
   const port = commandLine[commandLine.indexOf("--metrics-port") + 1] ?? "";
@@ -15,7 +15,7 @@ export async function controllerCounters(pid: number): Promise<Counters> {
   return new Map(lines);
 }
 
-/** What has been counted between two readings and bears this name; without what did not change. */
+/** The changes of the counters of this name between two readings. */
 export function countedBetween(before: Counters, after: Counters, name: string): Map<string, number> {
   const changed = [...after].flatMap(([key, value]) => {
     const more = value - (before.get(key) ?? 0);

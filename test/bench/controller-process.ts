@@ -6,10 +6,10 @@ import { type Child, startChild } from "../../src/local/control-plane/child.ts";
 import { freePort, waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
-/** What Linux counts a process's CPU time in, wherever Node runs. */
+/** Linux counts a process's CPU time in this unit on all of Node's platforms. */
 const ticksPerSecond = 100;
 
-/** `ramet controller` as a process of its own, so that what it uses is nobody else's. */
+/** `ramet controller` in its own process, so that its resource usage can be measured. */
 export class ControllerProcess {
   readonly #child: Child;
 
@@ -17,7 +17,7 @@ export class ControllerProcess {
     this.#child = child;
   }
 
-  /** Resolves when it leads. @param directory of its store and its log; its CRDs are installed by it */
+  /** Resolves when it is the leader. It installs the CRDs. @param directory of its store and its log */
   static async start(
     kubeconfigPath: string,
     directory: string,
@@ -68,7 +68,7 @@ export class ControllerProcess {
   /** User and system, since its start. */
   async cpuSeconds(): Promise<number> {
     const stat = await readFile(`/proc/${this.pid}/stat`, "utf8");
-    // The name in brackets may hold spaces; after it, user time is the 12th field and system time the 13th.
+    // The name in parentheses may contain spaces. After it, user time is the 12th field and system time the 13th.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
   }
@@ -77,7 +77,7 @@ export class ControllerProcess {
     return this.#statusMiB("VmRSS");
   }
 
-  /** The most that was resident since its start. */
+  /** Peak resident memory since its start. */
   peakMiB(): Promise<number> {
     return this.#statusMiB("VmHWM");
   }

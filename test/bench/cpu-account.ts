@@ -12,9 +12,9 @@ const roots = [
 ] as const;
 
 /**
- * Counts the CPU time of everything that one side of a comparison starts: processes that have ended and processes that
- * left their parent included, which sums over `/proc` would miss. It is a cgroup into which this process moves while it
- * starts them; its own work as their client is counted too.
+ * Counts the CPU time of all processes that one side of a comparison starts, including ended and reparented processes, which
+ * sums over `/proc` would miss. It is a cgroup that this process joins while it starts them; its own work as their client is
+ * counted too.
  */
 export class CpuAccount {
   readonly #path: string;
@@ -25,7 +25,7 @@ export class CpuAccount {
     this.#path = path;
   }
 
-  /** Undefined where this user may not make cgroups: CPU time is left out of the report then. */
+  /** Undefined if this user cannot create cgroups. The report then omits CPU time. */
   static async open(name: string): Promise<CpuAccount | undefined> {
     for (const root of roots) {
       const path = join(root.path, `ramet-bench-${name}-${process.pid}`);
@@ -40,7 +40,7 @@ export class CpuAccount {
     return undefined;
   }
 
-  /** What is started from now on is counted here. */
+  /** Processes started from now on are counted here. */
   async join(): Promise<void> {
     await writeFile(join(this.#path, "cgroup.procs"), `${process.pid}`);
   }
@@ -51,7 +51,7 @@ export class CpuAccount {
 
   async close(): Promise<void> {
     await writeFile(join(this.#root.path, "cgroup.procs"), `${process.pid}`);
-    // Killed processes leave a cgroup a moment after they have ended.
+    // Killed processes leave a cgroup shortly after they have ended.
     for (let tries = 0; tries < 50; tries++) {
       try {
         await rmdir(this.#path);

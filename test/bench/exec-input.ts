@@ -6,8 +6,8 @@ import { runCommand } from "../../src/cli/sandbox/run-command.ts";
 import { Cells } from "../setup/cells.ts";
 
 /**
- * `node test/bench/exec-input.ts [MiB]`: how fast a command in a real cell gets its input from `ramet sandbox exec -i`, and in
- * turns with it, how fast when each part is a call of its own (process.Process/SendInput).
+ * `node test/bench/exec-input.ts [MiB]`: measures the input throughput of `ramet sandbox exec -i` to a command in a real cell,
+ * and alternately the throughput with one call for each part (process.Process/SendInput).
  */
 const sizeMiB = Number(process.argv[2] ?? 16);
 const rounds = 5;
@@ -30,7 +30,7 @@ try {
   await cells.close();
 }
 
-/** MiB a second. */
+/** MiB per second. */
 async function measured(run: () => Promise<number>): Promise<number> {
   const started = performance.now();
   const taken = await run();

@@ -19,11 +19,11 @@ export interface LevelContext {
   hugePages: boolean;
   rootPath: string;
   signal: AbortSignal;
-  /** Gets each figure as soon as it has been taken. */
+  /** Receives each figure when it is complete. */
   report: (figure: Figure) => void;
 }
 
-/** One figure: what Ramet needed and, in the same run and turn about, what bare `runsc` needed for the same. */
+/** One figure: Ramet and bare `runsc`, measured alternately in the same run. */
 export interface Figure {
   name: string;
   level: "cell" | "cluster";
@@ -31,7 +31,7 @@ export interface Figure {
   hugePages: boolean;
   ramet: Samples;
   bare: Samples;
-  /** Pairs of measures whose ratio is the figure's point: Ramet's, bare's, and the limit that is asked. */
+  /** Pairs of measures to compare: Ramet's, bare's, and the maximum ratio. */
   ratios: { ramet: string; bare: string; limit?: number }[];
   /** Milliseconds that Ramet's measure of that name should not exceed at p50. */
   goals: Record<string, number>;
@@ -40,18 +40,18 @@ export interface Figure {
 export interface Turns {
   n: number;
   accounts: Accounts;
-  /** Each prepares, measures and cleans up by itself; only what it wraps in `measured` counts. */
+  /** Each turn prepares, measures and cleans up. Only the work wrapped in `measured` counts. */
   ramet: (turn: number, measured: Measured) => Promise<Measures>;
   bare: (turn: number, measured: Measured) => Promise<Measures>;
   signal: AbortSignal;
 }
 
-/** Runs the part of a turn that counts and adds its CPU time to the turn's measures. */
+/** Runs the measured part of a turn and adds its CPU time to the turn's measures. */
 export type Measured = <T>(work: () => Promise<T>) => Promise<T>;
 
 /**
- * Takes turns, so that whatever else happens on the machine meets both sides alike; the first turn warms up and is dropped. Neither
- * waits for the host's memory: what a clone and its files take is there, twice over.
+ * Alternates the sides, so that other load on the machine affects both. The first turn is a warm-up and is discarded. Neither
+ * side waits for the host's memory: twice the memory of a clone and its files is backed before.
  */
 async function takeTurns(figure: Figure, { n, accounts, signal, ...sides }: Turns): Promise<void> {
   for (let turn = 0; turn <= n; turn++) {
@@ -67,7 +67,7 @@ async function takeTurns(figure: Figure, { n, accounts, signal, ...sides }: Turn
   process.stderr.write("\r\x1b[K");
 }
 
-/** Takes all turns of a level's figure, and reports it. */
+/** Runs all turns of a level's figure, and reports it. */
 export async function reportTurns(
   { options, accounts, signal, report }: LevelContext,
   figure: Figure,
@@ -98,12 +98,12 @@ export function newFigure(figure: Omit<Figure, "ramet" | "bare" | "ratios" | "go
   return { ratios: [], goals: {}, ramet: new Samples(), bare: new Samples(), ...figure };
 }
 
-/** The phases that a cell tells, as measures. */
+/** The phases that a cell reports, as measures. */
 export function phases(of: Measures | undefined): Measures {
   return Object.fromEntries(Object.entries(of ?? {}).map(([name, value]) => [`phase ${name}`, value]));
 }
 
-/** Milliseconds since the clock was made. */
+/** Milliseconds since the clock was created. */
 export function stopwatch(): () => number {
   const start = performance.now();
   return () => performance.now() - start;

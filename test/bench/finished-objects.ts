@@ -13,7 +13,7 @@ import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { makeNamespace } from "../setup/namespace.ts";
 
-/** How many objects of each kind there are. */
+/** The number of objects of each kind. */
 export interface ObjectCounts {
   sandboxes: number;
   pods: number;
@@ -22,11 +22,11 @@ export interface ObjectCounts {
 }
 
 /**
- * Writes the objects that sandboxes and checkpoints leave at rest, ten writes for each sandbox. **It stands in for the
- * controller, the node and the cells**: each Sandbox says that it runs and is Ready, its Pod (of the shape that the
- * controller makes) says so too, at an address where nobody listens, and its two Checkpoints say that they have succeeded
- * and keep a SandboxTemplate each. Nothing runs, and no checkpoint has data in a store. Who uses it has to make sure that
- * the controller leaves the objects as they are; then they say what the controller's caches and queues have to bear.
+ * Writes the objects of idle sandboxes and checkpoints, ten writes for each sandbox. **It stands in for the controller, the
+ * node and the cells**: each Sandbox and its Pod (in the controller's shape) report Running and Ready, at an address where
+ * nothing listens, and its two Checkpoints report Succeeded and keep a SandboxTemplate each. Nothing runs, and no checkpoint
+ * has data in a store. The caller must verify that the controller does not change the objects; they then measure the load
+ * of the controller's caches and queues.
  */
 export class FinishedObjects {
   readonly #client: KubeClient;
@@ -36,7 +36,7 @@ export class FinishedObjects {
     this.#client = client;
   }
 
-  /** Writes as many as are missing. */
+  /** Writes the missing objects. */
   async grow(sandboxes: number, signal: AbortSignal): Promise<ObjectCounts> {
     for (let first = this.#sandboxes; first < sandboxes; first++) {
       if (first % perNamespace === 0) await makeNamespace(this.#client, namespaceOf(first));
@@ -111,7 +111,7 @@ export class FinishedObjects {
   }
 }
 
-/** Where a sandbox of that number is. */
+/** The address of the sandbox of that number. */
 export function namespaceOf(number: number): string {
   return `scale-${Math.floor(number / perNamespace)}`;
 }
@@ -124,7 +124,7 @@ const perNamespace = 1_000;
 const writers = 24;
 const nodeName = "stand-in";
 const longAgo = "2026-01-01T00:00:00Z";
-/** Nobody signs with its other half. */
+/** The private key is not used. */
 const publicKey = Buffer.alloc(32).toString("base64url");
 const digest = `sha256:${"0".repeat(64)}`;
 

@@ -11,8 +11,8 @@ import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { refOf } from "../../provider/handlers/open-cluster.ts";
 
 /**
- * A stand-in for the controllers: whatever is declared is said to be done at once, and **nothing is**. For figures in which only
- * what declares counts.
+ * A stand-in for the controllers: it reports each declared object as finished immediately, and **does nothing**. For figures
+ * that measure only the declaring program.
  */
 export function finishAtOnce(client: KubeClient): { stop: () => Promise<void> } {
   const ended = new AbortController();

@@ -4,7 +4,7 @@ import { aligned } from "./report.ts";
 
 export function forkTable({ clones, rounds, ramet, bare }: Fork): string {
   const times = [
-    ["", "p50 of each", "p95", "max", "until all answer, p50", "CPU-seconds", "of one", "PSS of one, MiB"],
+    ["", "p50 of each", "p95", "max", "until all respond, p50", "CPU-seconds", "of one", "PSS of one, MiB"],
     timesRow("ramet", ramet, clones),
     timesRow("bare runsc restore", bare, clones),
   ];
@@ -15,9 +15,9 @@ export function forkTable({ clones, rounds, ramet, bare }: Fork): string {
   ];
   const ratio = ramet.allMilliseconds.p50 / bare.allMilliseconds.p50;
   return [
-    `fork: ${clones} clones of one capture at once (small process), ms from the first wish to the answer; rounds: ${rounds}`,
+    `fork: ${clones} clones of one capture at once (small process), ms from the first request to the response; rounds: ${rounds}`,
     ...aligned(times),
-    `  ratio  until all answer ÷ bare = ${ratio.toFixed(2)}`,
+    `  ratio  until all respond ÷ bare = ${ratio.toFixed(2)}`,
     ...aligned(memory),
   ].join("\n");
 }

@@ -7,7 +7,7 @@ import type { LocalCluster } from "./local-cluster.ts";
 import type { Memory } from "./memory.ts";
 import { summary, type Summary } from "./samples.ts";
 
-/** So many clones of one capture of a small process at once, and as many bare restores of one image in the same run. */
+/** Concurrent clones of one capture of a small process, and the same number of bare restores of one image in the same run. */
 export interface Fork {
   clones: number;
   rounds: number;
@@ -16,32 +16,32 @@ export interface Fork {
 }
 
 export interface ForkCost {
-  /** From the first write, or the first `runsc`, until the last one has answered an HTTP request; one value a round. */
+  /** From the first write, or the first `runsc`, until the last one has responded to an HTTP request; one value per round. */
   allMilliseconds: Summary;
-  /** From that same instant until one has answered; the ones of all rounds. */
+  /** From the same moment until each one has responded; values of all rounds. */
   eachMilliseconds: Summary;
-  /** Until the last one has answered, for all of a round; the mean of the rounds. */
+  /** Of all clones until the last one has responded; the mean of the rounds. */
   cpuSeconds?: number;
-  /** Of one, by what its processes are; the mean of all of the last round, at rest. */
+  /** Of one idle clone, by kind of process; the mean of the last round. */
   memory: Memory[];
 }
 
-/** One of the two sides that take turns. */
+/** One of the two alternating sides. */
 export interface ForkSide {
-  /** Gets ready what is not counted. */
+  /** Preparation that is not measured. */
   round: (number: number, count: number) => Promise<ForkRound>;
   close: () => Promise<void>;
 }
 
 export interface ForkRound {
-  /** Each makes one and gives its first answer: how often it and its source have been asked. */
+  /** Each creates one clone and resolves with its first response: the number of requests to it and its source. */
   starts: readonly (() => Promise<string>)[];
-  /** Of each one. */
+  /** Memory of each one. */
   memory: () => Promise<Memory[][]>;
   remove: () => Promise<void>;
 }
 
-/** The first round warms up and is dropped. @throws Error when one is no clone, for its program has begun anew */
+/** The first round is a warm-up and is discarded. @throws Error if a program was started instead of cloned */
 export async function measureFork(context: LevelContext, cluster: LocalCluster): Promise<Fork> {
   const { accounts, options, signal } = context;
   const { clones, n } = options;
@@ -79,7 +79,7 @@ class ForkTurns {
   async take(number: number, count: number, isLast: boolean): Promise<void> {
     await this.#account?.join();
     const { starts, memory, remove } = await this.#side.round(number, count);
-    // What the round before left behind, and the next spare cell, are not this one's.
+    // The cleanup of the previous round and the start of the next spare cell must not be measured.
     await sleep(restMilliseconds);
     const before = await this.#account?.seconds();
     const elapsed = stopwatch();
@@ -90,7 +90,7 @@ class ForkTurns {
       }),
     );
     const after = await this.#account?.seconds();
-    if (each.some(({ answer }) => Number(answer) < 2)) throw new Error("a program has not gone on, but begun anew");
+    if (each.some(({ answer }) => Number(answer) < 2)) throw new Error("a program was started instead of cloned");
     if (isLast) {
       await sleep(restMilliseconds);
       this.#memory = meanOf(await memory());
@@ -120,7 +120,7 @@ class ForkTurns {
 
 const restMilliseconds = 5_000;
 
-/** @throws Error when a part of one has no process: then nothing was measured */
+/** @throws Error if a part of a clone has no process */
 function meanOf(all: readonly Memory[][]): Memory[] {
   return (all[0] ?? []).map(({ what }, part) => {
     const parts = all.map((memory) => memory[part]!);

@@ -5,7 +5,7 @@ import { namespace, type LocalCluster } from "./local-cluster.ts";
 import { summary, type Summary } from "./samples.ts";
 import { firstAnswer, workloadPort } from "./workload.ts";
 
-/** Requests to one sandbox through the gateway, and in turns with them straight to the Pod's address. */
+/** Requests to one sandbox through the gateway, alternating with requests to the Pod's address. */
 export interface GatewayCosts {
   ways: GatewayWay[];
   atOnce: number;
@@ -13,10 +13,10 @@ export interface GatewayCosts {
 
 export interface GatewayWay {
   what: string;
-  /** Milliseconds of a request whose answer is small, one at a time. */
+  /** Milliseconds of a request with a small response, one at a time. */
   direct: Summary;
   gateway: Summary;
-  /** Requests a second, `atOnce` under way at all times. */
+  /** Requests per second, with `atOnce` concurrent requests. */
   directPerSecond: number;
   gatewayPerSecond: number;
 }
@@ -48,7 +48,7 @@ export async function measureGateway(cluster: LocalCluster, n: number, signal: A
   const measure = (what: string, path: string) =>
     measureWay(what, n * 10, { direct: asking(`http://${ip}:${workloadPort}`, path), gateway: asking(gateway, path) });
   try {
-    // One after the other: each would take the processors from the other.
+    // Sequentially, because each would take CPU time from the other.
     const kept = await measure("connections are kept", "/");
     return { ways: [kept, await measure("the program ends each connection", "/close")], atOnce };
   } finally {
@@ -61,7 +61,7 @@ type Sides = Record<"direct" | "gateway", () => Promise<void>>;
 
 async function measureWay(what: string, n: number, sides: Sides): Promise<GatewayWay> {
   const times: Record<keyof Sides, number[]> = { direct: [], gateway: [] };
-  // The first ones warm up and are dropped.
+  // The first ones are a warm-up and are discarded.
   for (let turn = -20; turn < n; turn++) {
     for (const side of ["direct", "gateway"] as const) {
       const since = performance.now();
@@ -89,7 +89,7 @@ async function perSecond(ask: () => Promise<void>): Promise<number> {
   return requestsAtOnce / ((performance.now() - since) / 1000);
 }
 
-/** Keeps connections, unlike the workload of other figures; `/close` ends its own. One write, or a small answer waits for an acknowledgement. */
+/** Keeps connections open, unlike the workload of other figures, except at `/close`. A single write, because a second one would wait for an acknowledgement. */
 const responder = `
 import http.server, socketserver
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -3,7 +3,7 @@ import { memoryOf } from "./memory.ts";
 import { countOrphans, type Orphans } from "./orphans.ts";
 import { partNames, type LocalCluster, type PartName } from "./local-cluster.ts";
 
-/** The state of an idle cluster after so many rounds. */
+/** The state of an idle cluster after a number of rounds. */
 export interface GrowthPoint {
   round: number;
   /** Resident memory of each part, MiB. */
@@ -12,15 +12,15 @@ export interface GrowthPoint {
   left: Orphans;
 }
 
-/** Creates, checkpoints, clones and deletes, again and again, and looks at the idle cluster in between. */
+/** Creates, checkpoints, clones and deletes in rounds, and measures the idle cluster between them. */
 export async function measureGrowth(
   cluster: LocalCluster,
   { rounds, signal }: { rounds: number; signal: AbortSignal },
 ): Promise<GrowthPoint[]> {
-  // The first rounds fill caches and pools: what counts is what comes after them.
+  // The first rounds fill caches and pools and do not count.
   for (let round = 0; round < 3; round++) await oneRound(cluster, `warm-${round}`);
   const points: GrowthPoint[] = [];
-  // It takes long: whoever ends it early keeps what was seen until then.
+  // This takes long: an interrupted run still reports its previous rounds.
   const look = async (round: number): Promise<void> => {
     const point = await idlePoint(cluster, round);
     points.push(point);
@@ -57,7 +57,7 @@ async function oneRound(cluster: LocalCluster, name: string): Promise<void> {
 }
 
 async function idlePoint(cluster: LocalCluster, round: number): Promise<GrowthPoint> {
-  // The next spare cell is there by then.
+  // The next spare cell has started by then.
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   const each = async (value: (pid: number) => Promise<number>): Promise<Record<PartName, number>> => {
     const entries = partNames.map(async (name) => [name, await value(cluster.part(name) ?? 0)] as const);

@@ -4,7 +4,7 @@ const directory = "/sys/kernel/mm/transparent_hugepage";
 const wanted = { shmem_enabled: "advise", defrag: "defer" } as const;
 
 /**
- * Lets the kernel give gVisor's memory file huge pages, for the whole machine; what is returned sets back what was there.
+ * Enables huge pages for gVisor's memory file, for the whole machine. Returns a function that restores the previous settings.
  * Needs root.
  */
 export async function allowHugePages(): Promise<() => Promise<void>> {

@@ -27,13 +27,13 @@ export type PartName = (typeof partNames)[number];
 export interface SandboxRequest {
   name: string;
   sizeMiB?: number;
-  /** The id of the checkpoint that it is to be a clone of. */
+  /** The id of the checkpoint to clone. */
   checkpointId?: string | undefined;
   image?: string;
   command?: string[];
 }
 
-/** A local cluster of this run's own, as `ramet local up` makes it, and a user's wishes to it. */
+/** A local cluster started by `ramet local up` for this run, and a user's requests to it. */
 export class LocalCluster {
   readonly directory: ClusterDirectory;
   readonly cluster: Cluster;
@@ -47,7 +47,7 @@ export class LocalCluster {
     this.#signal = signal;
   }
 
-  /** @param prepare called with the directory before anything is in it */
+  /** @param prepare called with the empty directory */
   static async up(
     name: string,
     signal: AbortSignal,
@@ -67,7 +67,7 @@ export class LocalCluster {
     }
   }
 
-  /** Ends everything in it. What is left after that can be looked for by `dataDirectory`. */
+  /** Stops everything. Orphans can then be found by `dataDirectory`. */
   async down(): Promise<void> {
     await this.cluster.close();
     await runRamet(this.#dataFolder, ["local", "down", "--name", this.directory.name, "--purge"]);
@@ -78,12 +78,12 @@ export class LocalCluster {
     return this.#dataFolder;
   }
 
-  /** The present process of a part; undefined while it is being started again. */
+  /** The current process of a part. Undefined while it restarts. */
   part(name: PartName): number | undefined {
     return readStatus(this.directory.status)?.parts.find((part) => part.name === name)?.process?.pid;
   }
 
-  /** Writes the wish and does not wait. */
+  /** Creates the object without waiting. */
   requestSandbox({ name, sizeMiB = 0, checkpointId, image = "python", command }: SandboxRequest): Promise<Sandbox> {
     const annotations = checkpointId === undefined ? {} : { "ramet.dev/restore-from": checkpointId };
     const main = {
@@ -108,8 +108,8 @@ export class LocalCluster {
     });
   }
 
-  async createSandbox(wish: SandboxRequest): Promise<Sandbox> {
-    return this.untilReady(await this.requestSandbox(wish));
+  async createSandbox(request: SandboxRequest): Promise<Sandbox> {
+    return this.untilReady(await this.requestSandbox(request));
   }
 
   requestCheckpoint(name: string, sandboxName: string, spec: Record<string, unknown> = {}): Promise<Checkpoint> {
@@ -121,7 +121,7 @@ export class LocalCluster {
     });
   }
 
-  /** Follows it to its end, whichever that is. */
+  /** Waits until it has succeeded or failed. */
   untilFinished(checkpoint: Checkpoint): Promise<Checkpoint> {
     return this.until(this.cluster.checkpoints, checkpoint, (seen) =>
       ["Succeeded", "Failed"].includes(seen?.status?.phase ?? ""),
@@ -129,20 +129,20 @@ export class LocalCluster {
   }
 
   async createCheckpoint(name: string, sandboxName: string, contents?: Contents): Promise<Checkpoint> {
-    const wish = await this.requestCheckpoint(name, sandboxName, contents && { persistentContents: contents });
-    const done = await this.untilFinished(wish);
+    const requested = await this.requestCheckpoint(name, sandboxName, contents && { persistentContents: contents });
+    const done = await this.untilFinished(requested);
     if (done.status?.phase !== "Succeeded") throw new Error(`${name}: ${done.status?.message ?? "failed"}`);
     return done;
   }
 
-  /** Deletes and waits until it is gone. */
+  /** Deletes it and waits until it is deleted. */
   async remove<T extends KubeObject>(resource: ResourceClient<T>, object: T): Promise<void> {
     const { name, uid } = object.metadata;
     await resource.delete({ namespace, name }, { uid });
     const from = await resource.find({ namespace, name });
     if (from === undefined) return;
-    const gone = (seen: T | undefined): boolean => seen === undefined || seen.metadata.uid !== uid;
-    await waitUntil({ resource, from, until: gone, timeoutMilliseconds, signal: this.#signal });
+    const isDeleted = (seen: T | undefined): boolean => seen === undefined || seen.metadata.uid !== uid;
+    await waitUntil({ resource, from, until: isDeleted, timeoutMilliseconds, signal: this.#signal });
   }
 
   async until<T extends KubeObject>(
@@ -151,22 +151,23 @@ export class LocalCluster {
     until: (object: T | undefined) => boolean,
   ): Promise<T> {
     const found = await waitUntil({ resource, from, until, timeoutMilliseconds, signal: this.#signal });
-    if (found === undefined) throw new Error(`${from.metadata.name} is gone`);
+    if (found === undefined) throw new Error(`${from.metadata.name} was deleted`);
     return found;
   }
 }
 
 const timeoutMilliseconds = 120_000;
 
-/** Runs the command as a user would. In a session of its own: Ctrl-C is for the caller, which cleans up. */
+/** Runs the command as a user would, in its own session: the caller handles Ctrl-C and cleans up. */
 async function runRamet(dataDirectory: string, args: string[]): Promise<void> {
   const child = spawn(process.execPath, [ramet, ...args], {
     env: { ...process.env, XDG_DATA_HOME: dataDirectory },
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });
-  const said: string[] = [];
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => said.push(chunk.toString()));
+  const output: string[] = [];
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (chunk: Buffer) => output.push(chunk.toString()));
   const [code] = (await once(child, "close")) as [number | null];
-  if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}:\n${said.join("")}`);
+  if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}:\n${output.join("")}`);
 }

@@ -3,7 +3,7 @@ import { open, readFile } from "node:fs/promises";
 import { availableParallelism, cpus, release, totalmem } from "node:os";
 import { promisify } from "node:util";
 
-/** Where figures were taken: without it they mean nothing. */
+/** The machine on which figures were taken. */
 export interface Machine {
   cores: number;
   cpu: string;
@@ -15,7 +15,7 @@ export interface Machine {
   kvm: boolean;
   user: "root" | "ordinary";
   hugePages: { shmemEnabled: string; defrag: string };
-  /** Load of the last minute when the run began: above 0.5 per core, others disturb the figures. */
+  /** Load of the last minute at the start of the run. Above 0.5 per core, other load affects the figures. */
   loadAtStart: number;
 }
 
@@ -41,7 +41,7 @@ export async function describeMachine(runsc: string): Promise<Machine> {
   };
 }
 
-/** The kernel marks the choice with brackets: `always [never] madvise`. */
+/** The kernel marks the current value with brackets: `always [never] madvise`. */
 async function chosen(file: string): Promise<string> {
   const text = await readFile(`${directory}/${file}`, "utf8").catch(() => "");
   return /\[(.+?)\]/.exec(text)?.[1] ?? "unknown";

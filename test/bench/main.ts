@@ -31,7 +31,7 @@ import { measureScale, type ScalePoint } from "./scale.ts";
 import { scaleTable } from "./scale-report.ts";
 import { measureWrites, type Writes } from "./writes.ts";
 
-/** Measures Ramet beside bare `runsc`. Exits with 0 when everything could be measured, whatever the figures say. */
+/** Measures Ramet and bare `runsc`. Exits with 0 if all measurements succeed, regardless of the figures. */
 async function main(): Promise<number> {
   const options = benchOptions(process.argv.slice(2));
   if (options === undefined) {
@@ -80,7 +80,7 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     }
   }
   if (options.levels.has("cluster") && options.only.has("claim")) {
-    // After the local cluster has ended: it would only take processor time away.
+    // After the local cluster has stopped, because it would take CPU time.
     await cleanUp.run();
     others.claimStorms = await measureClaimStorms({ quick: options.n <= 5 }, signal);
     console.log(`\n${claimStormTable(others.claimStorms)}`);
@@ -108,7 +108,7 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
   return 0;
 }
 
-/** What is simulated has a control plane of its own. */
+/** Simulated figures use a separate control plane. */
 function isSimulatedOnly({ only }: BenchOptions): boolean {
   return [...only].every((name) => name === "pool" || name === "scale" || name === "program");
 }
@@ -127,7 +127,7 @@ interface ClusterCosts {
   program?: ProgramCosts;
 }
 
-/** What an idle cluster, single wishes and many at once cost; bare `runsc` has its like for the last of these only. */
+/** The costs of an idle cluster, of single requests and of concurrent ones. Only the last have a baseline with bare `runsc`. */
 async function clusterCosts(cluster: LocalCluster, context: LevelContext): Promise<ClusterCosts> {
   const { signal } = context;
   const { only, n, rounds } = context.options;

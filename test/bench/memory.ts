@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 
-/** Resident memory in MiB. `pss` shares out what several processes map alike; `rss` counts it for each. */
+/** Resident memory in MiB. `pss` divides shared memory among its processes; `rss` counts it for each. */
 export interface Memory {
   what: string;
   processes: number;

@@ -20,7 +20,7 @@ export const figureNames = [
 export const usage = `npm run bench -- [options]
 
   --n <count>        how often each figure is taken (default 30)
-  --quick            5 times, small processes only: says whether things work, not how fast they are
+  --quick            5 times, small processes only: tests that the benchmark works; its figures are not meaningful
   --only <a,b>       of: ${figureNames.join(", ")}
   --level <level>    cell (no Kubernetes), cluster, or all (default all)
   --sizes <a,b>      MiB of touched memory (default 0,256,1024)
@@ -37,7 +37,7 @@ export interface BenchOptions {
   n: number;
   only: ReadonlySet<FigureName>;
   levels: ReadonlySet<"cell" | "cluster">;
-  /** Touched memory of the measured process; 0 is a small one. */
+  /** Touched memory of the measured process. 0: a small process. */
   sizesMiB: number[];
   rounds: number;
   clones: number;
@@ -46,7 +46,7 @@ export interface BenchOptions {
   json: string | undefined;
 }
 
-/** Reads the command line; undefined when only help was asked for. */
+/** Parses the command line. Undefined if only help was requested. */
 export function benchOptions(args: string[]): BenchOptions | undefined {
   const { values } = parseArgs({
     args,
@@ -81,14 +81,14 @@ export function benchOptions(args: string[]): BenchOptions | undefined {
 
 function figureName(text: string): FigureName {
   const found = figureNames.find((name) => name === text);
-  if (found === undefined) throw new Error(`--only ${text}: there is ${figureNames.join(", ")}`);
+  if (found === undefined) throw new Error(`--only ${text}: must be one of ${figureNames.join(", ")}`);
   return found;
 }
 
 function levels(text: string): ReadonlySet<"cell" | "cluster"> {
   if (text === "all") return new Set(["cell", "cluster"]);
   if (text === "cell" || text === "cluster") return new Set([text]);
-  throw new Error(`--level ${text}: there is cell, cluster and all`);
+  throw new Error(`--level ${text}: must be cell, cluster or all`);
 }
 
 function count(flag: string, text: string): number {

@@ -1,7 +1,7 @@
 import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 
-/** What a cluster has on the machine; two counts of an idle cluster must be equal. */
+/** The resources of a cluster on the machine. Two counts of an idle cluster must be equal. */
 export interface Orphans {
   processes: number;
   mounts: number;
@@ -12,8 +12,8 @@ export interface Orphans {
 }
 
 /**
- * Counts what belongs to the cluster whose processes name `dataDirectory` in their command line or environment: those
- * processes, their open files and network namespaces, mounts below the directory, and files in it.
+ * Counts the resources of the cluster in `dataDirectory`: processes with that path in their command line or environment, their
+ * open files and network namespaces, mounts below the directory, and files in it.
  */
 export async function countOrphans(dataDirectory: string): Promise<Orphans> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
@@ -48,7 +48,7 @@ async function namesDirectory(pid: string, directory: string): Promise<boolean> 
   return false;
 }
 
-/** Folders are not counted: the store has up to 256 for content in each namespace, and keeps them. */
+/** Directories are not counted: the store creates up to 256 in each namespace, and keeps them. */
 async function files(directory: string): Promise<string[]> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true }).catch(() => []);
   return entries

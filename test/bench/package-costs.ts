@@ -10,7 +10,7 @@ import { packPackage } from "../program/installed-package.ts";
 const run = promisify(execFile);
 
 export interface PackageCosts {
-  /** Of the tarball, and of what is in it. */
+  /** Of the tarball, and of its content. */
   packedBytes: number;
   unpackedBytes: number;
   files: number;
@@ -20,12 +20,12 @@ export interface PackageCosts {
 export interface InstallCosts {
   what: string;
   packages: number;
-  /** With an empty cache, so with the network in it, and then with what that has left. */
+  /** With an empty cache, which includes downloads, and then with the filled cache. */
   firstSeconds: number;
   againSeconds: number;
 }
 
-/** Packs what is built, and installs it with npm, with and without what a Pulumi program needs besides. */
+/** Packs the built package and installs it with npm, with and without the other dependencies of a Pulumi program. */
 export async function measurePackage(signal: AbortSignal): Promise<PackageCosts> {
   const directory = await mkdtemp(join(tmpdir(), "ramet-package-"));
   try {
@@ -62,7 +62,7 @@ async function measureInstall(
     const project = join(directory, `${what.replaceAll(/\W+/g, "-")}-${name}`);
     await mkdir(project);
     await writeFile(join(project, "package.json"), JSON.stringify({ private: true, dependencies }));
-    // A level of its own: at the one that `npm run --silent` hands on, it answers nothing.
+    // Sets the log level, because npm prints nothing at the inherited level of `npm run --silent`.
     const output = ["--json", "--loglevel", "error"];
     const flags = ["--cache", cache, "--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts", ...output];
     const start = performance.now();

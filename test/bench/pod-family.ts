@@ -3,7 +3,7 @@ import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import { descendants, processesWith, type FoundProcess } from "../faults/processes.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 
-/** The processes of a sandbox's Pod, the outermost first; none while the node has not started it. */
+/** The processes of a sandbox's Pod, the outermost first. Empty before the node has started it. */
 export async function podFamily({ directory }: LocalCluster, sandboxName: string): Promise<FoundProcess[]> {
   const uids = await readdir(directory.pods).catch(() => []);
   const record = uids
@@ -15,7 +15,7 @@ export async function podFamily({ directory }: LocalCluster, sandboxName: string
   return [...outer, ...(await descendants(pid))];
 }
 
-/** The cell among them: the Node process. */
+/** The cell's process, which runs Node. */
 export function cellAmong(family: readonly FoundProcess[]): FoundProcess | undefined {
   return family.find(
     ({ commandLine }) => /cell\.c?js|cell\/main\.ts/.test(commandLine) && !commandLine.includes(" pod "),

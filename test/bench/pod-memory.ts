@@ -2,7 +2,7 @@ import type { LocalCluster } from "./local-cluster.ts";
 import { memoryOf, type Memory } from "./memory.ts";
 import { podFamily } from "./pod-family.ts";
 
-/** The memory of a sandbox's Pod, by what its processes are. */
+/** The memory of a sandbox's Pod, by kind of process. */
 export async function podMemory(
   cluster: LocalCluster,
   sandboxName: string,

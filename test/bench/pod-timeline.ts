@@ -9,14 +9,14 @@ const SeenPod = z.looseObject({
   status: z.looseObject({ phase: z.string().optional() }).optional(),
 });
 
-/** When a Pod was seen in each state, by a watch of its own: milliseconds of this process's clock. */
+/** When a separate watch saw a Pod in each state, in milliseconds of this process's clock. */
 export interface PodInstants {
   made?: number;
   bound?: number;
   running?: number;
 }
 
-/** Watches all Pods of a run; what the controllers do between is seen from outside, by object and watch. */
+/** Watches all Pods of a run, to observe the controllers from outside. */
 export class PodTimeline {
   readonly #instants = new Map<string, PodInstants>();
   readonly #over = new AbortController();

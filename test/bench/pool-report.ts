@@ -1,7 +1,7 @@
 import type { PoolFill } from "./pool.ts";
 import { aligned } from "./report.ts";
 
-/** What was asked for of a set of 300. */
+/** The goals for a set of 300. */
 const goal = { replicas: 300, seconds: 8 };
 
 export function poolTable(fills: readonly PoolFill[]): string {

@@ -12,25 +12,25 @@ import { makeNamespace } from "../setup/namespace.ts";
 import { controllerCounters, countedBetween } from "./controller-metrics.ts";
 import { ControllerProcess } from "./controller-process.ts";
 
-/** How long a new set needed until all of its sandboxes were Ready. */
+/** The time until all sandboxes of a new set were Ready. */
 export interface PoolFill {
   replicas: number;
-  /** From the user's write until the user's watch says so. */
+  /** From the user's write until the user's watch shows it. */
   seconds: number;
   /** Of the controller, per sandbox. */
   requests: number;
   writes: number;
   reconciles: number;
-  /** Of the controller, for all. */
+  /** Of the controller, for all sandboxes. */
   cpuSeconds: number;
   /** Of the controller, when they were ready. */
   residentMiB: number;
 }
 
 /**
- * Fills sets, one after another, by the real controller in a process of its own against a real API server, whose etcd does not
- * sync to the disk. **The cells are simulated**: a stand-in for the node, in this process, binds each Pod and answers as a
- * cell at once; nothing runs. So it says what the controller costs, and nothing of how fast sandboxes start.
+ * Fills sets, one after another, with the real controller in its own process against a real API server, whose etcd does not
+ * sync to disk. **The cells are simulated**: a stand-in for the node, in this process, binds each Pod and responds as a cell
+ * immediately; nothing runs. It measures the controller's cost, not the start of sandboxes.
  */
 export async function measurePools({ quick }: { quick: boolean }, signal: AbortSignal): Promise<PoolFill[]> {
   const controlPlane = await startControlPlane({ signal });
@@ -45,11 +45,11 @@ export async function measurePools({ quick }: { quick: boolean }, signal: AbortS
     const { stopped } = await new StandInNode().start({ client, controlPlane, directory, signal: end.signal });
     stops.push(() => {
       end.abort();
-      // Ctrl-C ends the API server too, and what was asked of it then is never answered.
+      // Ctrl-C also ends the API server, so pending requests never complete.
       return Promise.race([stopped, sleep(5_000)]);
     });
     const fills: PoolFill[] = [];
-    // The first one warms up and is dropped.
+    // The first one is a warm-up and is discarded.
     for (const [number, replicas] of (quick ? [10, 50] : [20, 50, 100, 300]).entries()) {
       const fill = await fillOne({ client, controller, replicas, name: `pool-${number}`, signal });
       if (number > 0) fills.push(fill);
@@ -94,7 +94,7 @@ async function fillOne({ client, controller, replicas, name, signal }: FillReque
   await sets.delete(from.metadata, { signal });
   const deadline = performance.now() + timeoutMilliseconds;
   while ((await sandboxes.list({ namespace: name, signal })).items.length > 0) {
-    if (performance.now() > deadline) throw new Error(`the sandboxes of ${name} do not go`);
+    if (performance.now() > deadline) throw new Error(`the sandboxes of ${name} were not deleted in time`);
     await sleep(250, undefined, { signal });
   }
   return {

@@ -12,27 +12,27 @@ import { finishAtOnce } from "./finishing.ts";
 import { measurePackage, type PackageCosts } from "./package-costs.ts";
 import { summary, type Summary } from "./samples.ts";
 
-/** What a Pulumi program of a hundred objects costs when nothing has changed, and what it takes to have one. */
+/** The cost of a Pulumi program with a hundred unchanged objects, and of installing its dependencies. */
 export interface ProgramCosts {
-  /** Who ran the programs. */
+  /** The engine that ran the programs. */
   ranBy: string;
   runs: { program: "ramet" | "plain"; what: "preview" | "up"; milliseconds: Summary | undefined }[];
-  /** Of what the state keeps as a provider, once for each resource. */
+  /** Of the provider that the state contains once for each resource. */
   providerBytes: Record<keyof typeof providerTexts, number>;
   package: PackageCosts;
 }
 
 export interface ProgramOptions {
-  /** How often each is run. */
+  /** The number of runs of each program. */
   n: number;
   signal: AbortSignal;
   cleanUp: CleanUp;
 }
 
 /**
- * Runs a program of a hundred of Ramet's objects, and beside it one of a hundred ConfigMaps, taking turns, against a real API server.
- * **What the first one declares is done by a stand-in**, once, before anything is measured: see `finishAtOnce`.
- * @throws Error when a run has found something to change
+ * Runs a program with a hundred of Ramet's objects, alternating with one with a hundred ConfigMaps, against a real API server.
+ * **A stand-in finishes the objects of the first program** once, before the measurement: see `finishAtOnce`.
+ * @throws Error if a run finds a change
  */
 export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Promise<ProgramCosts> {
   const plane = await startControlPlane({ signal });
@@ -86,7 +86,6 @@ async function timed(engine: Engine, what: "preview" | "up"): Promise<number> {
   const start = performance.now();
   const { steps, text } = await succeeded(engine[what]());
   const milliseconds = performance.now() - start;
-  if (steps.some(({ operation }) => operation !== "same"))
-    throw new Error(`the ${what} found something to change: ${text}`);
+  if (steps.some(({ operation }) => operation !== "same")) throw new Error(`the ${what} found a change: ${text}`);
   return milliseconds;
 }

@@ -5,12 +5,12 @@ import { type LocalCluster, namespace } from "./local-cluster.ts";
 import { summary, type Summary } from "./samples.ts";
 import { settledCounters, type Spent, spentBetween } from "./writes.ts";
 
-/** What building a version of a recipe of ten short steps took, after a change of one of them. */
+/** The cost of building a version of a recipe of ten short steps after one of them was changed. */
 export interface RecipeBuild {
   change: "all new" | "step 10" | "step 5" | "step 1" | "nothing";
   n: number;
   cachedSteps: number;
-  /** Milliseconds from the user's write until the user's watch says that the version serves; nothing is waited for without a change. */
+  /** Milliseconds from the user's write until the user's watch shows the version as current. Without a change, not measured. */
   milliseconds?: Summary;
   /** Of the controller process, per build. */
   writes: number;
@@ -26,9 +26,9 @@ const changes = [
 ] as const;
 
 /**
- * Builds `n` named snapshots in real sandboxes, each with words of its own, so that no step is known from the one before.
+ * Builds `n` named snapshots in real sandboxes. Each has unique steps, so that no step is cached from the previous one.
  *
- * @throws Error when a build used another number of cached steps than it should have, or when no change was any work
+ * @throws Error if a build used an unexpected number of cached steps, or if a write without a change caused work
  */
 export async function measureRecipe(cluster: LocalCluster, n: number, signal: AbortSignal): Promise<RecipeBuild[]> {
   const bench = new RecipeBench(cluster);
@@ -103,7 +103,7 @@ class RecipeBench {
     });
   }
 
-  /** A label alone is another object to the controller, which looks at it, and no other input of a build. */
+  /** A new label causes a reconcile, but does not change the inputs of a build. */
   async #changeNothing({ metadata }: NamedSnapshot): Promise<Spent> {
     const { snapshots } = this.#cluster.cluster;
     const before = await settledCounters(this.#cluster);
@@ -111,9 +111,10 @@ class RecipeBench {
     await snapshots.mergePatch(metadata, { metadata: { labels: { looked: "at" } } });
     const spent = spentBetween(before, await settledCounters(this.#cluster));
     const made = ["create sandboxes", "create checkpoints"].filter((write) => spent.writes[write] !== undefined);
-    if (made.length > 0) throw new Error(`no change led to: ${made.join(", ")}`);
+    if (made.length > 0) throw new Error(`a write without a change led to: ${made.join(", ")}`);
     const after = await snapshots.get(metadata);
-    if (JSON.stringify(after.status) !== JSON.stringify(status)) throw new Error("no change changed the status");
+    if (JSON.stringify(after.status) !== JSON.stringify(status))
+      throw new Error("a write without a change changed the status");
     return spent;
   }
 

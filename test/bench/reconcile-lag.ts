@@ -10,23 +10,23 @@ import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { summary, type Summary } from "./samples.ts";
 
-/** How long after a change the controller's answer to it was seen by a watch. One at a time. */
+/** The time from a change until a watch shows the controller's reaction. One change at a time. */
 export interface ReconcileLag {
-  /** The first one is no reconcile, but how long the API server's own part takes. */
-  change: "Pod written → seen by a watch" | "Pod (un)ready → Sandbox says so" | "Checkpoint of nobody → Failed";
+  /** The first one is not a reconcile but the API server's share of the time. */
+  change: "Pod written → seen by a watch" | "Pod (un)ready → Sandbox (un)ready" | "Checkpoint without sandbox → Failed";
   milliseconds: Summary;
 }
 
 interface LagRequest {
   namespace: string;
-  /** Running sandboxes there, whose Pods a stand-in made; they are as before in the end. */
+  /** Running sandboxes whose Pods were written by a stand-in. They are unchanged at the end. */
   sandboxes: readonly string[];
   signal: AbortSignal;
 }
 
 /**
- * Each sandbox's Pod becomes unready, as a node would write it, and ready again, and as often a Checkpoint is wished of
- * a sandbox that does not exist.
+ * Makes each sandbox's Pod unready and ready again, as a node would, and as often creates a Checkpoint of a sandbox that does
+ * not exist.
  */
 export async function measureReconcileLag(
   client: KubeClient,
@@ -55,22 +55,22 @@ export async function measureReconcileLag(
         const since = performance.now();
         const ended = (): number => performance.now() - since;
         const isRead = (pod: Pod): boolean => podReady(pod) === status;
-        const isSaid = (sandbox: Sandbox): boolean =>
+        const isReported = (sandbox: Sandbox): boolean =>
           findCondition(sandbox.status?.conditions, "Ready")?.status === status;
-        const [read, said] = await Promise.all([
+        const [read, reported] = await Promise.all([
           until(podWatch, name, isRead).then(ended),
-          until(sandboxWatch, name, isSaid).then(ended),
+          until(sandboxWatch, name, isReported).then(ended),
           writeReady(podWatch, { namespace, name }, status),
         ]);
         seen.push(read);
-        answered.push(said);
+        answered.push(reported);
         refused.push(await refusal(checkpointWatch, { namespace, name: `lag-${number}-${status.toLowerCase()}` }));
       }
     }
     return [
       { change: "Pod written → seen by a watch", milliseconds: summary(seen)! },
-      { change: "Pod (un)ready → Sandbox says so", milliseconds: summary(answered)! },
-      { change: "Checkpoint of nobody → Failed", milliseconds: summary(refused)! },
+      { change: "Pod (un)ready → Sandbox (un)ready", milliseconds: summary(answered)! },
+      { change: "Checkpoint without sandbox → Failed", milliseconds: summary(refused)! },
     ];
   } finally {
     end.abort();
@@ -105,7 +105,7 @@ async function refusal(
   return milliseconds;
 }
 
-/** Resolves with the next change after which the object is so. @throws Error when none comes */
+/** Resolves with the next change after which the condition holds. @throws Error on a timeout */
 function until<T extends KubeObject>(informer: Informer<T>, name: string, isSo: (object: T) => boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     const late = setTimeout(() => {

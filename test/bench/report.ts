@@ -14,7 +14,7 @@ export function machineLines(machine: Machine): string {
   ].join("\n");
 }
 
-/** The figure as a table: milliseconds (CPU time in seconds), the ratios to bare `runsc`, and what was asked for. */
+/** The figure as a table: milliseconds (CPU time in seconds), the ratios to bare `runsc`, and the goals. */
 export function figureTable(figure: Figure): string {
   const size = figure.sizeMiB === 0 ? "small process" : `${figure.sizeMiB} MiB touched`;
   const pages = figure.hugePages ? ", huge pages" : "";
@@ -34,7 +34,7 @@ function row(name: string, summary: Summary | undefined): string[] {
   return [name, `${summary.n}`, text(summary.p50), text(summary.p95), text(summary.p99), text(summary.max)];
 }
 
-/** Columns under one another; the first one begins the line. */
+/** Aligned columns. The first one starts the line. */
 export function aligned(rows: string[][]): string[] {
   const columns = Math.max(...rows.map((cells) => cells.length));
   const widths = Array.from({ length: columns }, (_, column) =>
@@ -46,7 +46,7 @@ export function aligned(rows: string[][]): string[] {
   );
 }
 
-/** Of medians: a ratio of worst cases would be one of two accidents. */
+/** A ratio of medians: the worst cases are accidental. */
 function ratioLines(figure: Figure): string[] {
   return figure.ratios.flatMap(({ ramet, bare, limit }) => {
     const ours = figure.ramet.summary(ramet)?.p50;
@@ -68,8 +68,8 @@ function goalLines(figure: Figure): string[] {
 
 export function writesTable(all: readonly Writes[]): string {
   return all
-    .flatMap(({ wish, n, writes, reconciles }) => [
-      `${wish}: per wish, over ${n}; ${sum(writes).toFixed(1)} writes, ${sum(reconciles).toFixed(1)} reconciles`,
+    .flatMap(({ request, n, writes, reconciles }) => [
+      `${request}: per request, over ${n}; ${sum(writes).toFixed(1)} writes, ${sum(reconciles).toFixed(1)} reconciles`,
       ...aligned(
         Object.entries({ ...writes, ...prefixed("reconcile ", reconciles) }).map(([name, value]) => [
           name,
@@ -92,7 +92,7 @@ export function memoryTable(all: readonly Memory[]): string {
     pssMiB.toFixed(1),
     goalMiB === undefined ? "" : [verdict("rss", rssMiB, goalMiB), verdict("pss", pssMiB, goalMiB)].join(", "),
   ]);
-  return ["memory at rest, MiB", ...aligned([["", "processes", "rss", "pss", "asked"], ...rows])].join("\n");
+  return ["memory at rest, MiB", ...aligned([["", "processes", "rss", "pss", "goal"], ...rows])].join("\n");
 }
 
 export function growthTable(points: readonly GrowthPoint[]): string {

@@ -1,4 +1,4 @@
-/** What a row of a report says of many measurements. */
+/** One row of a report, the summary of many measurements. */
 export interface Summary {
   n: number;
   p50: number;
@@ -25,7 +25,7 @@ export function summary(values: readonly number[]): Summary | undefined {
   };
 }
 
-/** One side of a figure: what was measured each time, by the name of the measure. */
+/** One side of a figure: all values by name of the measure. */
 export class Samples {
   readonly values = new Map<string, number[]>();
 

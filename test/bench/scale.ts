@@ -10,32 +10,32 @@ import { ControllerProcess } from "./controller-process.ts";
 import { FinishedObjects, nameOf, namespaceOf, type ObjectCounts } from "./finished-objects.ts";
 import { measureReconcileLag, type ReconcileLag } from "./reconcile-lag.ts";
 
-/** A start of the controller where there are so many objects, and how soon it answers to changes then. */
+/** A start of the controller with this number of objects, and its reconcile lag after that. */
 export interface ScalePoint {
   objects: ObjectCounts;
-  /** From the start of the process until it says that its caches are synced; busy with first reconciles, it says so late. */
+  /** From the start of the process until it reports its caches as synced, which the first reconciles delay. */
   syncedSeconds: number;
-  /** From there too, until its queues have been empty and nothing was reconciled for a while; without that while. */
+  /** From the start until its queues are empty and nothing is reconciled for a while, without that while. */
   settledSeconds: number;
-  /** User and system, until then. */
+  /** User and system time until then. */
   cpuSeconds: number;
   reconciles: number;
   /** Of the start, by verb and resource. */
   requests: Record<string, number>;
   /** When it had settled. */
   residentMiB: number;
-  /** The most until then. */
+  /** The peak until then. */
   peakMiB: number;
   lag: ReconcileLag[];
 }
 
 /**
- * Starts the real controller in a process of its own against a real API server, whose etcd does not sync to the disk, first
- * with few objects and then with many. **The objects are simulated**: a stand-in writes them as finished, see
- * `FinishedObjects` for what that leaves unproven.
+ * Starts the real controller in its own process against a real API server, whose etcd does not sync to disk, first with few
+ * objects and then with many. **The objects are simulated**: a stand-in writes them as finished; see `FinishedObjects` for
+ * what that does not prove.
  *
- * @throws Error when a start has written anything but the CRDs, for then the objects were not what a controller leaves at
- *   rest; or when it has not looked at each of them
+ * @throws Error if a start writes anything but the CRDs, because the objects then were not idle, or if it does not reconcile
+ *   each of them
  */
 export async function measureScale(sandboxes: number, signal: AbortSignal): Promise<ScalePoint[]> {
   const controlPlane = await startControlPlane({ signal });
@@ -46,7 +46,7 @@ export async function measureScale(sandboxes: number, signal: AbortSignal): Prom
     stops.push(() => client.close());
     await installCrds(client, signal);
     const world = { client, directory, kubeconfigPath: controlPlane.kubeconfigPath, signal };
-    // The first start of all makes what is made once, and is dropped.
+    // The first start creates the objects that are created once, and is discarded.
     await withController(world, (started) => settled(started.controller));
     const objects = new FinishedObjects(client);
     const points: ScalePoint[] = [];
@@ -102,8 +102,9 @@ async function measurePoint(
   const requests = requestsOf(counters);
   const reconciles = total(countedBetween(new Map(), counters, "ramet_reconciles_total"));
   const touched = Object.keys(requests).filter((name) => /^(create|update|patch|delete) (?!customresource)/.test(name));
-  if (touched.length > 0) throw new Error(`the start was not without writes: ${touched.join(", ")}`);
-  if (reconciles < objects.sandboxes + objects.checkpoints) throw new Error(`there were only ${reconciles} reconciles`);
+  if (touched.length > 0) throw new Error(`the start caused writes: ${touched.join(", ")}`);
+  if (reconciles < objects.sandboxes + objects.checkpoints)
+    throw new Error(`the start caused only ${reconciles} reconciles`);
   const sandboxes = Array.from({ length: Math.min(changed, objects.sandboxes) }, (_, number) => nameOf(number));
   return {
     objects,
@@ -118,11 +119,11 @@ async function measurePoint(
   };
 }
 
-/** Sandboxes whose Pods change, each there and back. */
+/** Sandboxes whose Pods become unready and ready again. */
 const changed = 100;
 const startMilliseconds = 300_000;
 
-/** Reads until nothing waits in a queue and nothing is reconciled any more; `at` is when that was first seen. */
+/** Reads until all queues are empty and nothing is reconciled. `at` is when that was first seen. */
 async function settled(controller: ControllerProcess): Promise<{ counters: Counters; at: number }> {
   let before = await controllerCounters(controller.pid);
   for (let at = performance.now(); ;) {

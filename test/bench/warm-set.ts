@@ -10,7 +10,7 @@ import { openClaimer, type Claimer } from "../cluster/claimer.ts";
 import { namespace, type LocalCluster } from "./local-cluster.ts";
 import { firstAnswer, workloadCommand, workloadPort } from "./workload.ts";
 
-/** A set of the workload's sandboxes, which really run, and somebody who claims them as a gateway does. */
+/** A set of real sandboxes of the workload, and a client that claims them as a gateway does. */
 export class WarmSet {
   readonly #cluster: LocalCluster;
   readonly #claimer: Claimer;
@@ -35,7 +35,7 @@ export class WarmSet {
     return new WarmSet(cluster, await openClaimer(client), name);
   }
 
-  /** Waits until it is stocked, everything in it answers, and its cells rest. */
+  /** Waits until it is full, all of its sandboxes respond, and its cells are idle. */
   async full(): Promise<void> {
     await this.#claimer.stocked(namespace, stocked);
     for (;;) {
@@ -53,7 +53,7 @@ export class WarmSet {
     await sleep(restMilliseconds);
   }
 
-  /** Claims one that goes on from a checkpoint, and answers when this is seen. */
+  /** Claims a sandbox, restores a checkpoint in it, and resolves when that is observed. */
   async clone(checkpointId: string, onClaimed: () => void): Promise<Sandbox> {
     const { sandbox } = await this.#claimer.claim({ namespace, set: this.#name, restoreFrom: checkpointId });
     onClaimed();
@@ -81,5 +81,5 @@ export class WarmSet {
 }
 
 const stocked = 2;
-/** A cell makes the container that waits when its sandbox is ready, and the node a spare cell. */
+/** After a sandbox is ready, its cell creates a waiting container and the node starts a spare cell. */
 const restMilliseconds = 1_500;

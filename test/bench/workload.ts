@@ -3,10 +3,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 export const workloadPort = 8000;
 
 /**
- * A Python process that holds `MIB` of memory that no compression or zero-page trick makes small, and answers HTTP with
- * how often it was asked. `/gap/start` lets a thread tick each millisecond and `/gap/stop` answers the longest time, in
- * milliseconds, between two ticks: how long the world stood still for the program. A plain TCPServer, because Python's
- * HTTPServer asks DNS for its own name when it binds.
+ * A Python process with `MIB` of incompressible memory that responds to HTTP requests with their number. `/gap/start` starts
+ * a thread that ticks each millisecond, and `/gap/stop` returns the longest time between two ticks in milliseconds: how long
+ * the program was paused. A plain TCPServer, because Python's HTTPServer looks up its own name when it binds.
  */
 const program = `
 import http.server, os, socketserver, sys, threading, time
@@ -49,7 +48,7 @@ export function workloadCommand(sizeMiB: number): string[] {
   return ["python3", "-c", program, `${sizeMiB}`];
 }
 
-/** Asks until the program answers. The time between two tries is the resolution of what is measured with it. */
+/** Sends requests until the program responds. The pause between two attempts is the resolution of the measurement. */
 export async function firstAnswer(ip: string, path = "/"): Promise<string> {
   const deadline = Date.now() + 60_000;
   for (;;) {

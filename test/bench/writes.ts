@@ -3,31 +3,31 @@ import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { controllerCounters, countedBetween, type Counters } from "./controller-metrics.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 
-/** What something costs the API server and the controllers. */
+/** The cost of an operation for the API server and the controllers. */
 export interface Spent {
-  /** Every write of the controller process, by verb and resource. The node's and the user's are not in it. */
+  /** All writes of the controller process, by verb and resource, without the node's and the user's. */
   writes: Record<string, number>;
   /** By controller. */
   reconciles: Record<string, number>;
 }
 
-/** What one wish costs. */
+/** The cost of one request. */
 export interface Writes extends Spent {
-  wish: "sandbox" | "checkpoint" | "clone";
+  request: "sandbox" | "checkpoint" | "clone";
   n: number;
 }
 
-/** Counts, over `n` wishes one after the other, from the wish until what follows it has settled. */
+/** Counts over `n` sequential requests, each until its effects have settled. */
 export async function measureWrites(cluster: LocalCluster, n: number, signal: AbortSignal): Promise<Writes[]> {
   const sandboxes: Sandbox[] = [];
   const checkpoints: Checkpoint[] = [];
-  const turns = async (wish: Writes["wish"], turn: (number: number) => Promise<unknown>): Promise<Writes> => {
+  const turns = async (request: Writes["request"], turn: (number: number) => Promise<unknown>): Promise<Writes> => {
     const before = await settledCounters(cluster);
     for (let number = 0; number < n; number++) {
       signal.throwIfAborted();
       await turn(number);
     }
-    return { wish, n, ...spentBetween(before, await settledCounters(cluster), n) };
+    return { request, n, ...spentBetween(before, await settledCounters(cluster), n) };
   };
   const results = [
     await turns("sandbox", async (number) => {
@@ -46,7 +46,7 @@ export async function measureWrites(cluster: LocalCluster, n: number, signal: Ab
   return results;
 }
 
-/** Reads until two readings, apart by longer than any reconcile, count the same reconciles. */
+/** Reads until two readings count the same reconciles. Their distance is longer than any reconcile. */
 export async function settledCounters(cluster: LocalCluster): Promise<Counters> {
   const read = (): Promise<Counters> => controllerCounters(cluster.part("controller") ?? 0);
   for (let before = await read(); ;) {
@@ -59,7 +59,7 @@ export async function settledCounters(cluster: LocalCluster): Promise<Counters> 
 
 const reconciles = "ramet_reconciles_total";
 
-/** Between two readings, shared out among `n` wishes. */
+/** The difference of two readings, divided by `n` requests. */
 export function spentBetween(before: Counters, after: Counters, n = 1): Spent {
   const byName = (name: string, label: (labels: string) => string | undefined): Record<string, number> => {
     const sums: Record<string, number> = {};

@@ -11,14 +11,14 @@ import type { DownOptions, UpOptions } from "./up.ts";
 export function localCommands(local: Command, act: Act): void {
   upCommands(local, act);
   lookCommands(local, act);
-  imageCommands(local.command("image").description("The images that sandboxes on this machine are made from."), act);
+  imageCommands(local.command("image").description("Manage the images of sandboxes on this machine."), act);
   partCommands(local, act);
 }
 
 function upCommands(local: Command, act: Act): void {
   withName(local.command("up"))
-    .description("Start a cluster on this machine, or say that it runs. It goes on until `ramet local down`.")
-    .option("--tune", "set huge pages for shared memory, for the whole machine (root only)")
+    .description("Start a cluster on this machine. It runs in the background until `ramet local down`.")
+    .option("--tune", "enable huge pages for shared memory, for the whole machine (root only)")
     .action(
       act(async (options: UpOptions) => {
         const { localUp } = await import("./up.ts");
@@ -26,8 +26,8 @@ function upCommands(local: Command, act: Act): void {
       }),
     );
   withName(local.command("down"))
-    .description("End the cluster and everything in it. What it keeps is there at the next `up`.")
-    .option("--purge", "remove what it keeps too: objects, checkpoints and logs")
+    .description("Stop the cluster and its sandboxes. The next `up` uses its data again.")
+    .option("--purge", "also remove its data: objects, checkpoints and logs")
     .action(
       act(async (options: DownOptions) => {
         const { localDown } = await import("./up.ts");
@@ -36,7 +36,7 @@ function upCommands(local: Command, act: Act): void {
     );
   local
     .command("setup")
-    .description("Get everything that `up` needs onto this machine, and start nothing.")
+    .description("Download or build everything that `up` needs, without starting a cluster.")
     .action(
       act(async () => {
         const { localSetup } = await import("./up.ts");
@@ -47,7 +47,7 @@ function upCommands(local: Command, act: Act): void {
 
 function lookCommands(local: Command, act: Act): void {
   withName(local.command("status"))
-    .description("Show the cluster's parts and this machine's setting. Exits with 1 when the cluster is not up.")
+    .description("Show the cluster's processes and tools. Exits with 1 if the cluster is not up.")
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))
     .action(
       act(async (options: StatusOptions) => {
@@ -56,9 +56,9 @@ function lookCommands(local: Command, act: Act): void {
       }),
     );
   withName(local.command("logs"))
-    .description("Show the end of the log of a part of the cluster.")
+    .description("Print the end of the log of one of the cluster's processes.")
     .argument("[part]", `one of ${logParts.join(", ")}`, "node")
-    .option("-f, --follow", "go on until Ctrl-C")
+    .option("-f, --follow", "print new lines until Ctrl-C")
     .action(
       act(async (part: LogPart, options: Omit<LogsOptions, "part">) => {
         const { localLogs } = await import("./logs.ts");
@@ -70,8 +70,8 @@ function lookCommands(local: Command, act: Act): void {
 function imageCommands(image: Command, act: Act): void {
   image
     .command("add")
-    .description("Add an image, or put another in place of what has the name.")
-    .argument("<name>", "what templates call it, such as python or registry.example/tools/python:3.12")
+    .description("Add or replace an image.")
+    .argument("<name>", "its name in templates, such as python or registry.example/tools/python:3.12")
     .argument("<path>", "a root directory, a tar of one (plain, gzip or zstd), or an OCI image layout")
     .action(
       act(async (name: string, path: string) => {
@@ -81,7 +81,7 @@ function imageCommands(image: Command, act: Act): void {
     );
   image
     .command("rm")
-    .description("Take images away. Sandboxes of them go on; their files go when no sandbox uses them any more.")
+    .description("Remove images. Existing sandboxes keep running; files are removed once no sandbox uses them.")
     .argument("<name...>")
     .action(
       act(async (names: string[]) => {
@@ -101,7 +101,7 @@ function imageCommands(image: Command, act: Act): void {
     );
 }
 
-/** What `up` starts: not for people. */
+/** Hidden commands that `up` starts. */
 function partCommands(local: Command, act: Act): void {
   withName(local.command("node", { hidden: true })).action(
     act(async (options: { name: string }) => {

@@ -23,7 +23,7 @@ export async function addImage(io: Io, { name, path }: AddImageOptions): Promise
   return exitCodes.ok;
 }
 
-/** `ramet local image rm`. Sandboxes of it go on. */
+/** `ramet local image rm`. Existing sandboxes keep running. */
 export async function removeImages(io: Io, names: readonly string[]): Promise<number> {
   const store = images(io);
   for (const name of names) await store.remove(name);

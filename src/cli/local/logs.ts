@@ -16,8 +16,8 @@ export async function localLogs(
   { part, name = defaultClusterName, follow = false }: LogsOptions,
 ): Promise<number> {
   if (!logParts.includes(part)) {
-    throw new RametError("InvalidArgument", `There is no part "${part}" of a local cluster`, {
-      hint: `Its parts are ${logParts.join(", ")}.`,
+    throw new RametError("InvalidArgument", `Reading a log failed: a local cluster has no part "${part}"`, {
+      hint: `Use one of ${logParts.join(", ")}`,
     });
   }
   await sendPartLog(clusterDirectory(name, io.environment), io.stdout, { part, follow, signal: io.signal });

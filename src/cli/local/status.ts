@@ -13,7 +13,7 @@ export interface StatusOptions {
   output: "table" | "json";
 }
 
-/** `ramet local status`: exits with 1 when the cluster is not up, so that scripts can ask. */
+/** `ramet local status`: exits with 1 if the cluster is not up, for scripts. */
 export async function localStatus(io: Io, { name = defaultClusterName, output }: StatusOptions): Promise<number> {
   const directory = clusterDirectory(name, io.environment);
   const known = readStatus(directory.status);
@@ -40,12 +40,12 @@ export async function localStatus(io: Io, { name = defaultClusterName, output }:
 
 interface ShownTool {
   name: string;
-  /** Absent for a program that was found installed, which may have been replaced since. */
+  /** Absent for an installed program, which may have been replaced since the start. */
   version?: string;
   path: string;
 }
 
-/** What the cluster was started with last. */
+/** The tools with which the cluster was last started. */
 async function toolsOf(directory: ClusterDirectory, environment: Io["environment"]): Promise<ShownTool[]> {
   const setting = await readSetting(directory.setting).catch(() => undefined);
   return Object.entries(setting?.tools ?? {}).map(([name, path]) => {
@@ -61,10 +61,10 @@ function toolTable(tools: readonly ShownTool[]): string {
   );
 }
 
-/** A status that says "up" with no supervisor left is what a kill left behind. */
+/** If the phase is not "down" and no supervisor runs, the supervisor was killed. */
 function diedBecause(known: ClusterStatus | undefined, running: ClusterStatus | undefined): string {
   if (running !== undefined || known === undefined || known.phase === "down") return "";
-  return known.phase === "failed" ? ` (${known.message ?? "it failed"})` : " (its supervisor was killed)";
+  return known.phase === "failed" ? ` (${known.message ?? "failed"})` : " (its supervisor was killed)";
 }
 
 function partTable({ parts }: ClusterStatus): string {

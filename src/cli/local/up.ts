@@ -12,7 +12,7 @@ export interface UpOptions {
   tune?: boolean;
 }
 
-/** `ramet local up`: what is done goes to stderr, how to use the cluster to stdout. */
+/** `ramet local up`: prints progress to stderr, and the `export` line for kubectl to stdout. */
 export async function localUp(io: Io, { name = defaultClusterName, tune = false }: UpOptions): Promise<number> {
   const directory = clusterDirectory(name, io.environment);
   const { clock, signal } = io;
@@ -20,14 +20,14 @@ export async function localUp(io: Io, { name = defaultClusterName, tune = false 
     printLine(io.stderr, line);
   };
   if (tune) await tuneHugePages();
-  const begun = clock.monotonicMilliseconds();
+  const startedAt = clock.monotonicMilliseconds();
   const known = readStatus(directory.status);
   if (isSupervised(known) && known.phase === "up") {
     progress(`The local cluster ${name} is up, since ${known.startedAt}.`);
   } else {
     const setting = await prepareCluster({ name, clock, signal, progress });
     const { already } = await startCluster({ directory, setting, clock, signal, progress });
-    const seconds = ((clock.monotonicMilliseconds() - begun) / 1000).toFixed(1);
+    const seconds = ((clock.monotonicMilliseconds() - startedAt) / 1000).toFixed(1);
     progress(already ? `The local cluster ${name} is up.` : `The local cluster ${name} is up, after ${seconds} s.`);
   }
   progress(`Huge pages: ${describeHugePages(await readHugePages())}`);
@@ -45,16 +45,16 @@ export interface DownOptions {
   purge?: boolean;
 }
 
-/** `ramet local down`. To end what does not run is no failure. */
+/** `ramet local down`. Succeeds if the cluster is not running. */
 export async function localDown(io: Io, { name = defaultClusterName, purge = false }: DownOptions): Promise<number> {
   const directory = clusterDirectory(name, io.environment);
   const { wasUp } = await stopCluster({ directory, clock: io.clock, signal: io.signal, purge });
-  const kept = purge ? "What it kept is removed." : `What it keeps is in ${directory.path}.`;
+  const kept = purge ? "Its data was removed." : `Its data is in ${directory.path}.`;
   printLine(io.stderr, `The local cluster ${name} is down${wasUp ? "" : ": it did not run"}. ${kept}`);
   return exitCodes.ok;
 }
 
-/** `ramet local setup`: the part of `up` that takes long the first time. */
+/** `ramet local setup`: the slow first part of `up`. */
 export async function localSetup(io: Io): Promise<number> {
   const progress = (line: string): void => {
     printLine(io.stderr, line);
