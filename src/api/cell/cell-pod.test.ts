@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { CellConfig } from "./cell-api.ts";
 import { cellPod } from "./cell-pod.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
@@ -26,7 +26,7 @@ const pod = (
   );
 const main = (made: ReturnType<typeof pod>) => made.spec.containers[0]!;
 
-test("the Pod belongs to the Sandbox and can be selected", () => {
+it("sets the Sandbox as the Pod's owner, and labels the Pod for selectors", () => {
   const { metadata, spec } = pod({});
   expect(metadata).toMatchObject({
     name: "a",
@@ -44,7 +44,7 @@ test("the Pod belongs to the Sandbox and can be selected", () => {
   expect(spec).toMatchObject({ restartPolicy: "Never", automountServiceAccountToken: false });
 });
 
-test("the cell stands in the main container's place, and the image is its root", () => {
+it("replaces the main container by the cell, and mounts the container's image as the root", () => {
   const made = pod({ imagePullPolicy: "Always" });
   expect(made.spec.containers.map(({ name, image }) => [name, image])).toEqual([
     ["main", "ramet/cell:1"],
@@ -57,7 +57,7 @@ test("the cell stands in the main container's place, and the image is its root",
   expect(main(made).readinessProbe).toMatchObject({ httpGet: { path: "/readyz", port: 49980 } });
 });
 
-test("the cell reads back its setting, untouched by the kubelet's expansion", () => {
+it("escapes the cell's configuration so that the kubelet's expansion leaves it unchanged", () => {
   const made = pod({ args: ["$$HOME", "$(NONE)", "a$$b"] });
   const text = main(made).env?.find(({ name }) => name === "RAMET_CELL")?.value ?? "";
   expect(text).not.toContain("$");
@@ -70,7 +70,7 @@ test("the cell reads back its setting, untouched by the kubelet's expansion", ()
   });
 });
 
-test("variables for the sandbox do not become the cell's own", () => {
+it("prefixes the sandbox's variables so that the cell does not use them", () => {
   const made = pod({
     env: [
       { name: "NODE_OPTIONS", value: "--inspect" },
@@ -85,7 +85,7 @@ test("variables for the sandbox do not become the cell's own", () => {
   ]);
 });
 
-test("probes, hooks, resources, volumes and grace keep their meaning", () => {
+it("keeps the meaning of probes, hooks, resources, volumes and the grace period", () => {
   const made = pod(
     {
       resources: { limits: { memory: "1Gi" } },
@@ -119,7 +119,7 @@ test("probes, hooks, resources, volumes and grace keep their meaning", () => {
   ]);
 });
 
-test("the cell has these powers and no other", () => {
+it("gives the cell only these capabilities", () => {
   expect(main(pod({ securityContext: { runAsUser: 1000, privileged: true } })).securityContext).toMatchInlineSnapshot(`
     {
       "appArmorProfile": {

@@ -1,11 +1,11 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { containerSpec } from "./container-spec.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
 
 const resolve = (container: Record<string, unknown>, pod: Record<string, unknown> = {}) =>
   containerSpec(parsePodTemplate({ spec: { ...pod, containers: [{ name: "main", image: "img", ...container }] } }));
 
-test("a container's fields keep their meaning", () => {
+it("keeps the meaning of a container's fields", () => {
   const { spec, unresolvedEnvironment } = resolve(
     {
       command: ["$(SHELL)", "-c"],
@@ -55,7 +55,7 @@ test("a container's fields keep their meaning", () => {
   expect(unresolvedEnvironment).toEqual(["SECRET"]);
 });
 
-test("an emptyDir is the sandbox's own if nothing else of the Pod mounts it, and if it can be written", () => {
+it("treats an emptyDir as the sandbox's own if it is writable and no other container mounts it", () => {
   const mount = (name: string, more: object = {}) => ({ name, mountPath: `/${name}`, ...more });
   const { spec } = resolve(
     {
@@ -85,34 +85,34 @@ test("an emptyDir is the sandbox's own if nothing else of the Pod mounts it, and
   ]);
 });
 
-test("a sizeLimit that is no quantity is named", () => {
+it("names a sizeLimit that is not a quantity", () => {
   const pod = { volumes: [{ name: "v", emptyDir: { sizeLimit: "much" } }] };
   expect(() => resolve({ volumeMounts: [{ name: "v", mountPath: "/v" }] }, pod)).toThrow(
     /volumes\[v\]\.emptyDir\.sizeLimit.*much/,
   );
 });
 
-test.each([
+it.each([
   [{ ports: [{ containerPort: 49980 }] }, /containers\[main\]\.ports: 49980 is Ramet's own port/],
   [{ volumeDevices: [{ name: "d", devicePath: "/dev/x" }] }, /containers\[main\]\.volumeDevices/],
   [
     { resources: { limits: { memory: "lots" } } },
     /containers\[main\]\.resources\.limits\.memory is no Kubernetes quantity/,
   ],
-])("%j is refused by name", (container, message) => {
+])("rejects %j and names the field", (container, message) => {
   expect(() => resolve(container)).toThrow(message);
 });
 
-test.each([
+it.each([
   [undefined, /^spec\.template: /],
   [{ spec: { containers: [] } }, /^spec\.template\.spec\.containers: must have a container for the sandbox first/],
   [{ spec: { containers: [{ name: "a" }] } }, /^spec\.template\.spec\.containers\[0\]\.image: /],
   [{ spec: { containers: [{ name: "a", image: "b", args: "x" }] } }, /^spec\.template\.spec\.containers\[0\]\.args: /],
-])("a template that is none is refused by name: %j", (template, message) => {
+])("rejects an invalid template and names the field: %j", (template, message) => {
   expect(() => parsePodTemplate(template)).toThrow(message);
 });
 
-test("null means absent, as for Go programs, and unknown fields stay", () => {
+it("treats null as absent, as Go programs do, and keeps unknown fields", () => {
   const template = parsePodTemplate({
     metadata: { creationTimestamp: null },
     spec: { containers: [{ name: "a", image: "b", resources: null, novel: 1 }], novel: { deep: true } },

@@ -1,8 +1,8 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { expandVariables } from "./container-spec.ts";
 
-// The cases of Kubernetes' own documentation and tests of this syntax.
-test.each([
+// Cases from the Kubernetes documentation and tests of this syntax.
+it.each([
   ["$(A)", "a"],
   ["x-$(A)-$(B)", "x-a-b"],
   ["$$(A)", "$(A)"],
@@ -11,7 +11,7 @@ test.each([
   ["$A $", "$A $"],
   ["$(A", "$(A"],
   ["cost: 5$$", "cost: 5$"],
-])("%s becomes %s", (text, expanded) => {
+])("expands %s to %s", (text, expanded) => {
   const values: Record<string, string> = { A: "a", B: "b" };
   expect(expandVariables(text, (name) => values[name])).toBe(expanded);
 });

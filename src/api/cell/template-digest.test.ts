@@ -1,10 +1,10 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { digestOf, templateDigest, templateRevision } from "./template-digest.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
 
-const written = {
+const template = {
   metadata: { labels: { agent: "demo" } },
   spec: {
     containers: [
@@ -28,20 +28,20 @@ const written = {
   },
 };
 
-/** The written template with the main container changed. */
+/** The digest of the template above with a changed main container. */
 function digestWith(change: Record<string, unknown>): string {
-  const container = { ...written.spec.containers[0], ...change };
-  return templateDigest(parsePodTemplate({ ...written, spec: { ...written.spec, containers: [container] } }));
+  const container = { ...template.spec.containers[0], ...change };
+  return templateDigest(parsePodTemplate({ ...template, spec: { ...template.spec, containers: [container] } }));
 }
 
-test("the digests of a known template stay what they were: checkpoints in stores carry them", () => {
+it("keeps the digests of a known template, because stored checkpoints contain them", () => {
   expect(digestWith({})).toMatchInlineSnapshot(
     `"sha256:c3f0e13e6353818f94214a29be77a5a3b322e5881a743e39a95706082955015a"`,
   );
-  expect(templateRevision(written)).toMatchInlineSnapshot(`"dl5vlb2q2"`);
+  expect(templateRevision(template)).toMatchInlineSnapshot(`"dl5vlb2q2"`);
 });
 
-test("what may differ at a restore does not count", () => {
+it("ignores fields that may differ at a restore", () => {
   const same = digestWith({});
   expect(digestWith({ name: "other" })).toBe(same);
   expect(
@@ -54,15 +54,15 @@ test("what may differ at a restore does not count", () => {
   ).toBe(same);
   expect(digestWith({ resources: { limits: { memory: "1Gi" } } })).toBe(same);
   expect(digestWith({ ports: [{ containerPort: 8000 }] })).toBe(same);
-  expect(digestWith({ volumeMounts: [...(written.spec.containers[0]?.volumeMounts ?? [])].reverse() })).toBe(same);
+  expect(digestWith({ volumeMounts: [...(template.spec.containers[0]?.volumeMounts ?? [])].reverse() })).toBe(same);
 });
 
-test("what gVisor compares counts", () => {
+it("changes with every field that gVisor compares", () => {
   const changes = [
     { image: "python:3.13" },
     { command: ["python"] },
     { args: [] },
-    { env: [{ name: "PORT", value: "8001" }] }, // an argument is made from it
+    { env: [{ name: "PORT", value: "8001" }] }, // an argument contains it
     { workingDir: "/srv" },
     { securityContext: { runAsUser: 1001 } },
     { securityContext: { runAsUser: 1000, readOnlyRootFilesystem: true } },
@@ -72,7 +72,7 @@ test("what gVisor compares counts", () => {
   expect(digests.size).toBe(changes.length + 1);
 });
 
-test("the order of keys never counts, that of lists always does", () => {
+it("ignores the order of keys, but not the order of lists", () => {
   fc.assert(
     fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (value) => {
       const reversed = Object.fromEntries(Object.entries(value).reverse());
@@ -83,7 +83,7 @@ test("the order of keys never counts, that of lists always does", () => {
   expect(digestOf(["a", "b"])).not.toBe(digestOf(["b", "a"]));
 });
 
-test("a revision changes with anything and is a legal label", () => {
+it("returns a revision that is a valid label and changes with any value", () => {
   expect(templateRevision({ a: 1 })).not.toBe(templateRevision({ a: 2 }));
-  expect(templateRevision(written)).toMatch(/^[a-z0-9]{9}$/);
+  expect(templateRevision(template)).toMatch(/^[a-z0-9]{9}$/);
 });

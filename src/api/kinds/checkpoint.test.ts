@@ -1,7 +1,7 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { resolveCheckpointSpec } from "./checkpoint.ts";
 
-test.each([
+it.each([
   [undefined, undefined, ["memory", "filesystem"]],
   [undefined, ["filesystem"], ["filesystem"]],
   [undefined, ["ip", "filesystem"], ["filesystem"]],
@@ -10,12 +10,12 @@ test.each([
   [[], ["filesystem"], ["filesystem"]],
   [["filesystem"], ["memory", "filesystem"], ["filesystem"]],
   [["filesystem", "memory"], ["filesystem"], ["memory", "filesystem"]],
-] as const)("spec %j of a sandbox with %j captures %j", (wished, sandbox, contents) => {
-  const spec = { podName: "a", ...(wished && { persistentContents: [...wished] }) };
+] as const)("resolves the contents %j of a sandbox with %j to %j", (requested, sandbox, contents) => {
+  const spec = { podName: "a", ...(requested && { persistentContents: [...requested] }) };
   expect(resolveCheckpointSpec(spec, sandbox).contents).toEqual(contents);
 });
 
-test("a wish that says little has the documented defaults", () => {
+it("applies the documented defaults to a minimal spec", () => {
   expect(resolveCheckpointSpec({ podName: "a" })).toMatchObject({
     sandboxName: "a",
     keepRunning: true,

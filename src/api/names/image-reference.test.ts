@@ -10,7 +10,7 @@ it.each([
   ["registry.example:5000/team/python:3", { repository: "registry.example:5000/team/python", tag: "3" }],
   [`a/b__c@${digest}`, { repository: "a/b__c", digest }],
   [`[fd00::1]:5000/a:1@${digest}`, { repository: "[fd00::1]:5000/a", tag: "1", digest }],
-])("takes %s apart", (text, parts) => {
+])("parses %s", (text, parts) => {
   expect(parseImageReference(text)).toEqual(parts);
 });
 
@@ -28,6 +28,6 @@ it.each([
   ["python:3.13", true],
   [`python:latest@${digest}`, true],
   [`python@${digest}`, true],
-])("knows whether %s is pinned", (text, pinned) => {
+])("reports whether %s is pinned: %s", (text, pinned) => {
   expect(isPinned(parseImageReference(text) ?? { repository: "" })).toBe(pinned);
 });

@@ -18,26 +18,28 @@ const set = (spec: Partial<SandboxSetSpec>, name = "python") =>
   SandboxSet.parse({ apiVersion, kind: "SandboxSet", metadata: meta(name), spec: { replicas: 2, ...spec } });
 const named = (spec: SandboxTemplateSpec) =>
   SandboxTemplate.parse({ apiVersion, kind: "SandboxTemplate", metadata: meta("base"), spec });
-const itself = (reference: string) => reference;
+const unresolved = (reference: string) => reference;
 const template = {
   metadata: { labels: { app: "a" }, annotations: { note: "n" } },
   spec: { containers: [{ name: "main", image: "python", env: [{ name: "A", value: "1" }] }] },
 };
-const hashOf = (spec: Partial<SandboxSetSpec>) => setRevision(set(spec), undefined, itself).hash;
+const hashOf = (spec: Partial<SandboxSetSpec>) => setRevision(set(spec), undefined, unresolved).hash;
 
 describe("setRevision", () => {
   it("returns this hash for this template, on every machine and in every later version", () => {
-    expect(setRevision(set({ template }), undefined, itself)).toMatchObject({
+    expect(setRevision(set({ template }), undefined, unresolved)).toMatchObject({
       hash: "vlmt4mmgk",
       templateName: "python-vlmt4mmgk",
       materialised: true,
     });
   });
 
-  it("does not depend on the order of keys, on nulls, or on how many sandboxes there are to be", () => {
+  it("does not depend on the order of keys, on nulls, or on the number of replicas", () => {
     const { spec, metadata } = template;
-    const turned = { spec: { ...spec, volumes: null }, metadata: { creationTimestamp: null, ...metadata } };
-    expect(hashOf({ template: turned, replicas: 7, scaleStrategy: { maxUnavailable: 1 } })).toBe(hashOf({ template }));
+    const reordered = { spec: { ...spec, volumes: null }, metadata: { creationTimestamp: null, ...metadata } };
+    expect(hashOf({ template: reordered, replicas: 7, scaleStrategy: { maxUnavailable: 1 } })).toBe(
+      hashOf({ template }),
+    );
   });
 
   it("changes with every input", () => {
@@ -65,30 +67,30 @@ describe("setRevision", () => {
     );
   });
 
-  it("uses the named template with the fields of the set on top", () => {
+  it("uses the referenced template, overridden by the fields of the set", () => {
     const base = named({ template, persistentContents: ["memory"], pauseStrategy: { type: "Stop" } });
     const ref = { templateRef: { name: "base" } };
-    expect(setRevision(set(ref), base, itself)).toMatchObject({
+    expect(setRevision(set(ref), base, unresolved)).toMatchObject({
       templateName: "base",
       materialised: false,
       spec: { template, persistentContents: ["memory"] },
     });
-    const own = setRevision(set({ ...ref, persistentContents: ["filesystem"] }), base, itself);
+    const own = setRevision(set({ ...ref, persistentContents: ["filesystem"] }), base, unresolved);
     expect(own.spec.persistentContents).toEqual(["filesystem"]);
     expect(own.spec.pauseStrategy).toBeUndefined();
   });
 
-  it("names what is missing", () => {
-    expect(() => setRevision(set({ templateRef: { name: "base" } }), undefined, itself)).toThrow(
+  it("names the missing or invalid field", () => {
+    expect(() => setRevision(set({ templateRef: { name: "base" } }), undefined, unresolved)).toThrow(
       "The SandboxTemplate base does not exist in the namespace team-a",
     );
     expect(() => hashOf({})).toThrow("neither spec.template nor spec.templateRef");
     expect(() => hashOf({ template: { spec: { containers: [] } } })).toThrow("spec.template.spec.containers");
     expect(() => hashOf({ template: { metadata: {} } })).toThrow("spec.template.spec");
-    expect(() => setRevision(set({ template }, "n".repeat(64)), undefined, itself)).toThrow("64 characters");
+    expect(() => setRevision(set({ template }, "n".repeat(64)), undefined, unresolved)).toThrow("64 characters");
   });
 
-  it("changes when the name that it is restored from stands for another checkpoint", () => {
+  it("changes when the restore-from name resolves to another checkpoint", () => {
     const from = { metadata: { annotations: { "ramet.dev/restore-from": "python-data", note: "n" } } };
     const at = (id: string) => setRevision(set({ template: from }), undefined, () => id);
     expect(at("c-1").hash).not.toBe(at("c-2").hash);
@@ -98,12 +100,12 @@ describe("setRevision", () => {
   });
 });
 
-describe("a sandbox of a set", () => {
+describe("setSandbox", () => {
   const half = () => 0.5;
 
-  it("is unclaimed, owned by the set, and made like the template says", () => {
+  it("creates an unclaimed sandbox that the set owns, from the template", () => {
     const owner = set({ template, persistentContents: ["memory", "filesystem"] });
-    const revision = setRevision(owner, undefined, itself);
+    const revision = setRevision(owner, undefined, unresolved);
     expect(setSandbox(owner, revision, half)).toEqual({
       apiVersion,
       kind: "Sandbox",
@@ -133,7 +135,7 @@ describe("a sandbox of a set", () => {
     });
   });
 
-  it("takes no internal keys of the template except restore-from and cleanup annotations", () => {
+  it("copies no internal keys of the template except restore-from and cleanup annotations", () => {
     const annotations = {
       "agents.kruise.io/lock": "x",
       "agents.kruise.io/sandbox-priority": "100",
@@ -142,7 +144,7 @@ describe("a sandbox of a set", () => {
       "agents.kruise.io/restore-from": "c-1",
     };
     const owner = set({ template: { metadata: { annotations } } });
-    const sandbox = setSandbox(owner, setRevision(owner, undefined, itself), half);
+    const sandbox = setSandbox(owner, setRevision(owner, undefined, unresolved), half);
     expect(sandbox.metadata.annotations).toEqual({
       "agents.kruise.io/cleanup-enabled": "true",
       "agents.kruise.io/restore-from": "c-1",
@@ -150,27 +152,27 @@ describe("a sandbox of a set", () => {
     expect(sandbox.spec).toEqual({});
   });
 
-  it("has a DNS label as its name, whatever the name of the set", () => {
+  it("uses a DNS label as the sandbox's name for any name of the set", () => {
     const label = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
     const part = fc.stringMatching(/^[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?$/);
     const name = fc.array(part, { minLength: 1, maxLength: 4 }).map((parts) => parts.join(".").slice(0, 61) + "z");
     fc.assert(
       fc.property(name, fc.double({ min: 0, max: 0.999, noNaN: true }), (setName, random) => {
         const owner = set({ template }, setName);
-        expect(setSandbox(owner, setRevision(owner, undefined, itself), () => random).metadata.name).toMatch(label);
+        expect(setSandbox(owner, setRevision(owner, undefined, unresolved), () => random).metadata.name).toMatch(label);
       }),
     );
   });
 });
 
-describe("a number or a percentage", () => {
-  it("is rounded up", () => {
+describe("countOf", () => {
+  it("rounds a percentage up", () => {
     expect([countOf(3, 10, "f"), countOf("20%", 10, "f"), countOf("20%", 1, "f"), countOf("0%", 9, "f")]).toEqual([
       3, 2, 1, 0,
     ]);
   });
 
-  it("is refused with the field's name", () => {
+  it("rejects an invalid value and names the field", () => {
     for (const value of [-1, "3", "x%", "-5%"]) expect(() => countOf(value, 1, "spec.f")).toThrow("spec.f is neither");
   });
 });

@@ -17,8 +17,8 @@ const golden: SnapshotInputs = {
   contents: ["memory", "filesystem"],
 };
 
-/** A changed value here rebuilds every named snapshot that exists: only on purpose, and with a new `v`. */
-it("the digest of a known recipe is known", () => {
+/** A changed value here rebuilds every existing named snapshot. Change it only on purpose, and with a new `v`. */
+it("keeps the digest of a known recipe", () => {
   const { digest, base, steps } = snapshotDigest(golden);
   expect({ digest, base, steps }).toMatchInlineSnapshot(`
     {
@@ -62,7 +62,7 @@ const inputs: fc.Arbitrary<SnapshotInputs> = fc.record({
   contents: fc.constantFrom<SnapshotInputs["contents"]>(["memory", "filesystem"], ["filesystem"]),
 });
 
-/** The same value with its keys the other way round, at every depth. */
+/** The same value with its keys in reverse order, at every depth. */
 function reversed<T>(value: T): T {
   if (Array.isArray(value)) return value.map(reversed) as T;
   if (typeof value !== "object" || value === null) return value;
@@ -73,7 +73,7 @@ function reversed<T>(value: T): T {
   ) as T;
 }
 
-it("the order of keys does not change it, and that of contents does not either", () => {
+it("ignores the order of keys and of contents", () => {
   fc.assert(
     fc.property(inputs, (given) => {
       const other: SnapshotInputs = {
@@ -87,18 +87,18 @@ it("the order of keys does not change it, and that of contents does not either",
   );
 });
 
-/** As the API server would hold it, so that `-0` and `0`, or null and nothing, are one input. */
-const seen = (value: unknown): string =>
+/** The form that the API server stores: `-0` and `0` are one input, and so are null and an absent field. */
+const stored = (value: unknown): string =>
   JSON.stringify(value, (_key, inner: unknown) => {
     if (typeof inner !== "object" || inner === null || Array.isArray(inner)) return inner;
     const entries = Object.entries(inner).filter(([, one]) => one !== null);
     return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
   });
 
-it("different inputs have different digests, and equal ones the same", () => {
+it("returns equal digests only for equal inputs", () => {
   fc.assert(
     fc.property(inputs, inputs, (a, b) => {
-      const same = seen([a.from, a.recipe, a.contents]) === seen([b.from, b.recipe, b.contents]);
+      const same = stored([a.from, a.recipe, a.contents]) === stored([b.from, b.recipe, b.contents]);
       expect(snapshotDigest(a).digest === snapshotDigest(b).digest).toBe(same);
     }),
     { numRuns: 500 },
@@ -110,7 +110,7 @@ it("changes the digests of a changed step and of those after it, and none before
     fc.property(inputs, fc.nat(), step, (given, seed, changed) => {
       fc.pre(given.recipe.length > 0);
       const at = seed % given.recipe.length;
-      fc.pre(seen(given.recipe[at]) !== seen(changed));
+      fc.pre(stored(given.recipe[at]) !== stored(changed));
       const before = snapshotDigest(given);
       const after = snapshotDigest({ ...given, recipe: given.recipe.with(at, changed) });
       expect(after.digest).not.toBe(before.digest);
@@ -137,7 +137,7 @@ it("changes with every other input", () => {
   expect(otherContents).toEqual(first);
 });
 
-it("keeps the digests of steps before an added or removed step", () => {
+it("counts the unchanged steps before an added or removed step", () => {
   const { steps } = snapshotDigest(golden);
   expect(unchangedSteps(steps, steps.slice(0, 3))).toBe(3);
   expect(unchangedSteps(steps.slice(0, 3), steps)).toBe(3);

@@ -8,7 +8,7 @@ it.each([
   ["python", { name: "python" }],
   ["python-data@7", { name: "python-data", version: 7 }],
   [`a@${digest}`, { name: "a", digest }],
-])("%s is read", (text, reference) => {
+])("parses %s", (text, reference) => {
   expect(parseSnapshotReference(text)).toEqual(reference);
 });
 

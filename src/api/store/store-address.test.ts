@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { formatStoreAddress, parseStoreAddress, type StoreLocation } from "./store-address.ts";
 
-const legal: [string, StoreLocation][] = [
+const valid: [string, StoreLocation][] = [
   ["s3://checkpoints", { driver: "s3", bucket: "checkpoints" }],
   ["s3://checkpoints/ramet/prod", { driver: "s3", bucket: "checkpoints", prefix: "ramet/prod" }],
   ["s3://a.b-c/x?region=eu-central-1", { driver: "s3", bucket: "a.b-c", prefix: "x", region: "eu-central-1" }],
@@ -34,17 +34,17 @@ const legal: [string, StoreLocation][] = [
   ],
 ];
 
-it.each(legal)("%s is read and written", (address, location) => {
+it.each(valid)("parses and formats %s", (address, location) => {
   expect(parseStoreAddress(address)).toEqual(location);
   expect(formatStoreAddress(location)).toBe(address);
 });
 
-it("may have its endpoint as it is", () => {
+it("accepts an endpoint that is not percent-encoded", () => {
   const location = parseStoreAddress("s3://bucket?endpoint=https://s3.example.com&path-style=true");
   expect(location).toEqual({ driver: "s3", bucket: "bucket", endpoint: "https://s3.example.com", pathStyle: true });
 });
 
-describe("is refused", () => {
+describe("parseStoreAddress", () => {
   it.each([
     ["/var/lib/ramet", "begins with s3://"],
     ["ftp://bucket", "begins with s3://"],
@@ -66,11 +66,11 @@ describe("is refused", () => {
     ["azblob://checkpoints?account=Agents", "account"],
     ["azblob://checkpoints?account=agents&region=westeurope", "may have account, endpoint"],
     ["azblob://checkpoints?account=agents&endpoint=https://key@x", "endpoint"],
-  ])("%s", (address, why) => {
+  ])("rejects %s", (address, why) => {
     expect(() => parseStoreAddress(address)).toThrow(why);
   });
 
-  it("one with keys in it, which are not said again", () => {
+  it("rejects an address with keys, and does not repeat them", () => {
     const parse = () => parseStoreAddress("s3://AKIA:hunter2@bucket");
     expect(parse).toThrow("keys come from the environment");
     expect(parse).not.toThrow("hunter2");

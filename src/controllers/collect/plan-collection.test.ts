@@ -46,7 +46,7 @@ const snapshot = (name: string, { status = {}, spec = {} }: { status?: object; s
     spec: { from: { template: { name: "base" } }, recipe: [], ...spec },
     status: { observedGeneration: 1, ...status },
   });
-/** The captured end of a step, last needed on that day of January. */
+/** The Checkpoint of a step, last needed on this day of January. */
 const cache = (
   step: number,
   { day = 1, sizeBytes = 60, more = {} }: { day?: number; sizeBytes?: number; more?: object },
@@ -68,7 +68,7 @@ const cache = (
 const step = (number: number) => ({ digest: digest(number), step: "run x", cached: false, state: "Succeeded" });
 const names = (garbage: Garbage[]) => garbage.map(({ garbage: why, name }) => `${why} ${name}`);
 
-/** Each way to refer to the checkpoint of step `n`, and to nothing else. */
+/** Each way to refer to the checkpoint of step `n` and to no other. */
 const referrers: ((n: number) => Partial<CollectionState>)[] = [
   (n) => ({ sandboxes: [sandbox("r", { annotations: { "ramet.dev/restore-from": `id-${n}` } })] }),
   (n) => ({ sandboxes: [sandbox("r", { annotations: { "ramet.dev/resolved-checkpoint": `id-${n}` } })] }),
@@ -87,7 +87,7 @@ const referrers: ((n: number) => Partial<CollectionState>)[] = [
   (n) => ({ snapshots: [snapshot("r", { spec: { from: { checkpoint: { id: `id-${n}` } } } })] }),
   (n) => ({ snapshots: [snapshot("r", { status: { steps: [step(n)] } })] }),
   (n) => ({ snapshots: [snapshot("r", { status: { versions: [versionOf(n)] } })] }),
-  // Nobody has read its recipe yet: it may want any step.
+  // The controller has not observed its recipe yet, so it may need any step.
   () => ({ snapshots: [snapshot("r", { status: { observedGeneration: 0 } })] }),
 ];
 const withOrigin = (n: number) => ({
@@ -104,7 +104,7 @@ const versionOf = (n: number) => ({
   buildMilliseconds: 1,
 });
 
-it("what a sandbox, a set, a template or a named snapshot refers to is never planned to go", () => {
+it("never deletes a checkpoint that a sandbox, a set, a template or a named snapshot refers to", () => {
   const caches = fc.uniqueArray(
     fc.record({ n: fc.nat(9), day: fc.integer({ min: 1, max: 9 }), isOrphan: fc.boolean() }),
     {
@@ -123,7 +123,7 @@ it("what a sandbox, a set, a template or a named snapshot refers to is never pla
   );
 });
 
-it("of the captured steps that nobody needs, the longest unneeded go, no more than must, and then there is peace", () => {
+it("deletes no more than necessary of the unneeded steps, the longest unneeded first, and then nothing more", () => {
   const caches = fc.uniqueArray(
     fc.record({ n: fc.nat(20), day: fc.integer({ min: 1, max: 9 }), sizeBytes: fc.nat(80), isNeeded: fc.boolean() }),
     { selector: ({ n }) => n },
@@ -138,28 +138,28 @@ it("of the captured steps that nobody needs, the longest unneeded go, no more th
         stepCacheBytes,
         snapshots: [snapshot("s", { status: { steps: needed.map(step) } })],
       };
-      const going = new Set(planCollection(state).map(({ uid }) => uid));
-      const [gone, left] = [true, false].map((goes) =>
-        checkpoints.filter(({ metadata }) => going.has(metadata.uid) === goes),
+      const deletedUids = new Set(planCollection(state).map(({ uid }) => uid));
+      const [deleted, kept] = [true, false].map((isDeleted) =>
+        checkpoints.filter(({ metadata }) => deletedUids.has(metadata.uid) === isDeleted),
       );
       const total = (some: Checkpoint[]) => some.reduce((sum, { status }) => sum + (status?.ramet?.sizeBytes ?? 0), 0);
-      const removable = left!.filter(
+      const removable = kept!.filter(
         ({ metadata, status }) => !needed.some((n) => metadata.name === `step-${n}`) && status!.ramet!.sizeBytes! > 0,
       );
-      if (total(left!) > stepCacheBytes) expect(removable).toEqual([]);
-      for (const cache of gone!) {
+      if (total(kept!) > stepCacheBytes) expect(removable).toEqual([]);
+      for (const cache of deleted!) {
         for (const other of removable)
           expect(Date.parse(lastNeededAt(cache))).toBeLessThanOrEqual(Date.parse(lastNeededAt(other)));
       }
-      const latest = gone!.at(-1);
+      const latest = deleted!.at(-1);
       if (latest !== undefined)
-        expect(total(left!) + Math.max(...gone!.map((one) => total([one])))).toBeGreaterThan(stepCacheBytes);
-      expect(planCollection({ ...state, checkpoints: left! })).toEqual([]);
+        expect(total(kept!) + Math.max(...deleted!.map((one) => total([one])))).toBeGreaterThan(stepCacheBytes);
+      expect(planCollection({ ...state, checkpoints: kept! })).toEqual([]);
     }),
   );
 });
 
-it("the budget is each namespace's own", () => {
+it("applies the budget to each namespace separately", () => {
   const more = { namespace: "b", uid: "uid-b" };
   const checkpoints = [cache(1, {}), cache(2, { more })];
   expect(planCollection({ ...empty, checkpoints })).toEqual([]);
@@ -185,7 +185,7 @@ it("keeps objects whose owner exists or is not of a Ramet kind", () => {
   expect(planned[0]).toMatchObject({ bytes: 60, why: "belonged to NamedSnapshot gone, which no longer exists" });
 });
 
-it("a template that its set has marked goes, unless somebody has taken it for a template", () => {
+it("deletes a template that its set has marked, unless another set refers to it", () => {
   const marked = { annotations: { "agents.kruise.io/cleanup-candidate": "true" }, ...owned("SandboxSet", "pool") };
   const templates = [
     template("old", marked),
@@ -196,7 +196,7 @@ it("a template that its set has marked goes, unless somebody has taken it for a 
   expect(names(planCollection({ ...empty, templates, sets }))).toEqual(["UnusedTemplate old"]);
 });
 
-it("lists times to live with their end, and leaves them to their own controllers", () => {
+it("lists the ends of times to live, without deleting the objects", () => {
   const claim = (name: string, ttlAfterCompleted: string) =>
     SandboxClaim.parse({
       apiVersion: agents,

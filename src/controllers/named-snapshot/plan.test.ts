@@ -34,8 +34,9 @@ const recipes: RecipeStep[][] = [
 ];
 
 /**
- * A stand-in for everything around the planner: it carries actions out at once and shows them at once. It proves nothing of
- * caches that lag, of the API server or of cells; it does prove what the planner makes of any order of ends and crashes.
+ * A stand-in for everything around the planner. It applies actions immediately, and their results are visible immediately.
+ * It proves that the planner handles results, failures and crashes in any order. It proves nothing about lagging caches,
+ * the API server or cells.
  */
 class StandInWorld {
   status: NamedSnapshotStatus | undefined;
@@ -43,7 +44,7 @@ class StandInWorld {
   readonly checkpoints = new Map<string, Checkpoint>();
   builders: Sandbox[] = [];
   attempts = new Map<string, Attempt<StepOutcome>>();
-  /** By builder: the commands that were begun in it, in order. */
+  /** By builder UID: the indexes of the steps started in it, in order. */
   readonly startedAt = new Map<string, number[]>();
   isDeleted = false;
   #count = 0;
@@ -56,16 +57,19 @@ class StandInWorld {
     return plan;
   }
 
-  /** Until nothing changes any more, with everything that was begun coming to its end. */
+  /** Runs until nothing changes; everything that was started succeeds or fails. */
   settle(): void {
     for (let round = 0; round < 200; round++) {
       const before = JSON.stringify([this.status, [...this.checkpoints.keys()], this.builders.length]);
       this.step();
-      const moved = this.finishCheckpoints("Succeeded") + this.startBuilders() + this.finishSteps();
-      if (moved === 0 && before === JSON.stringify([this.status, [...this.checkpoints.keys()], this.builders.length]))
+      const finished = this.finishCheckpoints("Succeeded") + this.startBuilders() + this.finishSteps();
+      if (
+        finished === 0 &&
+        before === JSON.stringify([this.status, [...this.checkpoints.keys()], this.builders.length])
+      )
         return;
     }
-    throw new Error(`it does not come to rest: ${JSON.stringify(this.status, null, 1)}`);
+    throw new Error(`the status keeps changing: ${JSON.stringify(this.status, null, 1)}`);
   }
 
   finishCheckpoints(phase: "Succeeded" | "Failed"): number {
@@ -97,7 +101,7 @@ class StandInWorld {
     return open.length;
   }
 
-  /** The controller forgets what it has in memory. */
+  /** Simulates a restart of the controller: its memory is lost. */
   crash(): void {
     this.attempts = new Map();
   }
@@ -197,7 +201,7 @@ class StandInWorld {
     this.checkpoints.set(metadata.name, { ...checkpoint, metadata });
   }
 
-  /** A step that was begun by a controller that is gone is known to the guest, or it is not: here, only if it had begun. */
+  /** A guest knows a step that an earlier controller started only if the step had really started in it. */
   #start({ index, builder, fresh }: Extract<SnapshotAction, { do: "startStep" }>): void {
     const { uid } = builder.metadata;
     const startedAt = this.startedAt.get(uid) ?? [];
@@ -242,8 +246,8 @@ const history = fc.array(fc.oneof({ weight: 8, arbitrary: event }, { weight: 1, 
   maxLength: 60,
 });
 
-function act(world: StandInWorld, what: typeof event extends fc.Arbitrary<infer T> ? T : never): void {
-  const acts = {
+function simulate(world: StandInWorld, name: typeof event extends fc.Arbitrary<infer T> ? T : never): void {
+  const events = {
     step: () => void world.step(),
     steps: () => world.finishSteps(),
     checkpoints: () => world.finishCheckpoints("Succeeded"),
@@ -256,7 +260,7 @@ function act(world: StandInWorld, what: typeof event extends fc.Arbitrary<infer 
       world.loseBuilder();
     },
   };
-  acts[what]();
+  events[name]();
 }
 
 function checkAlways(world: StandInWorld): void {
@@ -270,17 +274,17 @@ function checkAlways(world: StandInWorld): void {
     expect(current).toMatchObject({ digest: status.digest, checkpointId: status.checkpointId });
     expect(world.checkpoints.get(current!.checkpointName)?.status?.phase).toBe("Succeeded");
   }
-  // A command never runs twice in one sandbox, and never before the one before it.
+  // Commands run in order, and each at most once in one sandbox.
   for (const startedAt of world.startedAt.values())
     expect(startedAt).toEqual([...new Set(startedAt)].sort((a, b) => a - b));
 }
 
-it("reaches the wanted version or reports a failure, whatever ends, fails or crashes in any order", () => {
+it("reaches the wanted version or reports a failure after any order of results, failures and crashes", () => {
   fc.assert(
     fc.property(history, (events) => {
       const world = new StandInWorld();
       for (const one of events) {
-        if (typeof one === "string") act(world, one);
+        if (typeof one === "string") simulate(world, one);
         else world.spec = { ...defaults, ...one };
         checkAlways(world);
       }
@@ -309,7 +313,7 @@ it("deletes everything but retained versions when the snapshot is deleted", () =
     fc.property(history, fc.constantFrom("Retain" as const, "Delete" as const), (events, deletionPolicy) => {
       const world = new StandInWorld();
       for (const one of events) {
-        if (typeof one === "string") act(world, one);
+        if (typeof one === "string") simulate(world, one);
         else world.spec = { ...defaults, ...one };
       }
       const versions = world.state().snapshot.status?.versions ?? [];
@@ -318,8 +322,8 @@ it("deletes everything but retained versions when the snapshot is deleted", () =
       );
       world.spec = { ...world.spec, deletionPolicy };
       world.isDeleted = true;
-      const isGone = () => world.step().actions.some((action) => action.do === "removeFinalizer");
-      expect([isGone(), isGone()]).toContain(true);
+      const removesFinalizer = () => world.step().actions.some((action) => action.do === "removeFinalizer");
+      expect([removesFinalizer(), removesFinalizer()]).toContain(true);
       expect(world.builders).toEqual([]);
       const kept = deletionPolicy === "Retain" ? cloneable.map(({ checkpointName }) => checkpointName) : [];
       expect([...world.checkpoints.keys()].sort()).toEqual(kept.sort());
@@ -328,7 +332,7 @@ it("deletes everything but retained versions when the snapshot is deleted", () =
   );
 });
 
-it("marks and keeps a captured step that leaves the recipe, and unmarks it when a recipe has it again", () => {
+it("marks and keeps the captured step that the recipe no longer has, and unmarks it when the recipe has it again", () => {
   const world = new StandInWorld();
   const marked = () =>
     [...world.checkpoints.values()]
@@ -389,7 +393,7 @@ it("leaves another Checkpoint with the version's name alone, and reports it", ()
   expect(world.checkpoints.get(name)).toBe(foreign);
 });
 
-it("rebuilds a version under a new number whenever its Checkpoint was deleted", () => {
+it("rebuilds a version under a new number when its Checkpoint was deleted", () => {
   const world = new StandInWorld();
   world.spec = { ...defaults, recipe: [{ run: "a" }] };
   world.settle();

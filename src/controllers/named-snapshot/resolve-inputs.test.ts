@@ -11,6 +11,6 @@ it.each([
   ["d", undefined],
   ["e", undefined],
   ["f", undefined],
-])("from %s", (name, cycle) => {
+])("returns the cycle that starts at %s, if any: %j", (name, cycle) => {
   expect(snapshotCycle(name, parentOf)).toEqual(cycle);
 });

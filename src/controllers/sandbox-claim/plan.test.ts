@@ -17,12 +17,12 @@ const meta = (name: string) => ({
   creationTimestamp: now.toISOString(),
 });
 
-const standings = fc.constantFrom<MemberProgress>(
+const progresses = fc.constantFrom<MemberProgress>(
   { is: "ready" },
   { is: "waiting", until: at(5), why: "it is not ready" },
   { is: "failed", why: "it is Failed" },
 );
-const members = fc.array(standings, { maxLength: 6 }).map((all) =>
+const members = fc.array(progresses, { maxLength: 6 }).map((all) =>
   all.map((progress, n) => ({
     sandbox: Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta(`s${n}`), spec: {} }),
     progress,
@@ -64,7 +64,7 @@ const deliveredBefore = ({ claim }: ClaimState) => claim.status?.ramet?.sandboxe
 const isCompleted = ({ claim }: ClaimState) => claim.status?.phase === "Completed";
 
 describe("planClaim", () => {
-  it("never asks for more sandboxes than are missing, nor for one that it has", () => {
+  it("never starts more attempts than sandboxes are missing, and never reuses an ordinal", () => {
     fc.assert(
       fc.property(states, (state) => {
         const starts = planClaim(state).actions.filter((action) => action.do === "startClaim");
@@ -81,18 +81,18 @@ describe("planClaim", () => {
     );
   });
 
-  it("completes once, with what there is, and only when no write is on its way", () => {
+  it("completes once, with the sandboxes that it has, and only when no attempt is under way", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { status } = planClaim(state);
         if (status?.phase !== "Completed") return;
         expect(isCompleted(state)).toBe(false);
-        const whole = (status.claimedReplicas ?? 0) >= state.claim.spec.replicas;
-        if (!whole) expect(state.underWay).toEqual([]);
+        const isWhole = (status.claimedReplicas ?? 0) >= state.claim.spec.replicas;
+        if (!isWhole) expect(state.underWay).toEqual([]);
         expect(status.claimedReplicas ?? 0).toBeGreaterThanOrEqual(deliveredBefore(state).length);
         expect(status.ramet?.sandboxes ?? []).toHaveLength(status.claimedReplicas ?? 0);
         const reason = status.conditions?.find(({ type }) => type === "Completed")?.reason;
-        expect(reason === "AllReplicasClaimed").toBe(whole);
+        expect(reason === "AllReplicasClaimed").toBe(isWhole);
         expect(status.conditions?.some(({ type }) => type === "TimedOut")).toBe(reason === "TimeoutReached");
       }),
     );

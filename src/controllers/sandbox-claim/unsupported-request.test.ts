@@ -22,7 +22,7 @@ it.each([
     { dynamicVolumesMount: [{ pvName: "data", mountPath: "/data" }] },
     /^spec\.dynamicVolumesMount is not supported: .*volumes\[\].*\/data/s,
   ],
-])("%j is refused with what to do instead", (spec, sentence) => {
+])("rejects %j and suggests an alternative", (spec, sentence) => {
   expect(described(spec)).toMatch(sentence);
   expect(described(spec)).toContain("[InvalidArgument]");
 });

@@ -11,8 +11,8 @@ const at = (milliseconds: number, ended: string[], revisionHash = "a") => ({
   ended: ended.map((message) => ({ uid: String(++uid), message })),
 });
 
-describe("failures of a revision", () => {
-  it("cost nothing the first time, and then twice as long each time, up to five minutes", () => {
+describe("nextFailures", () => {
+  it("waits not at all after the first failure, and then doubles the pause up to five minutes", () => {
     let failures: Failures | undefined;
     let now = 0;
     const pauses = Array.from({ length: 12 }, () => {
@@ -24,7 +24,7 @@ describe("failures of a revision", () => {
     expect(pauses).toEqual([0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
   });
 
-  it("of one batch count as one, and one that is seen twice counts once", () => {
+  it("counts the failures of one batch as one, and a failure that is seen twice once", () => {
     const two = nextFailures(nextFailures(undefined, at(0, ["a"])), at(1, ["b"]));
     expect(two?.inARow).toBe(2);
     expect(nextFailures(two, at(2, ["c", "d"]))?.inARow).toBe(2);
@@ -33,7 +33,7 @@ describe("failures of a revision", () => {
     expect(nextFailures(once, { ...seen, monotonicMilliseconds: 50 })).toBe(once);
   });
 
-  it("are forgotten a minute after the pause, and with another revision", () => {
+  it("forgets failures a minute after the pause, and for another revision", () => {
     const two = nextFailures(nextFailures(undefined, at(0, ["a"])), at(1, ["b"]));
     expect(nextFailures(two, at(60_000, []))).toBe(two);
     expect(nextFailures(two, at(61_100, []))).toBeUndefined();
@@ -41,7 +41,7 @@ describe("failures of a revision", () => {
     expect(nextFailures(two, at(2, ["c"], "b"))?.inARow).toBe(1);
   });
 
-  it("never block for longer than five minutes, whatever happens when", () => {
+  it("never pauses for longer than five minutes", () => {
     const step = fc.record({ passed: fc.nat({ max: 400_000 }), ended: fc.nat({ max: 3 }) });
     fc.assert(
       fc.property(fc.array(step), (steps) => {

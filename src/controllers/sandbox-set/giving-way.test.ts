@@ -23,13 +23,13 @@ function clone(claimedAt: Date): Sandbox {
 const claimedAt = new Date(10_000);
 const later = (milliseconds: number): Date => new Date(claimedAt.getTime() + milliseconds);
 
-/** As it is when the clone answers, or when nobody asked for one. */
+/** The sandbox when its clone responds, or when no clone was requested. */
 function settled(sandbox: Sandbox): Sandbox {
   const { [annotations.rollbackTo]: _, ...rest } = sandbox.metadata.annotations ?? {};
   return { ...sandbox, metadata: { ...sandbox.metadata, annotations: rest } };
 }
 
-it("gives way to clones that do not answer yet, and never for longer than a second", () => {
+it("gives way to clones that do not respond yet, and never for longer than a second", () => {
   const one = clone(claimedAt);
   expect(givesWayMilliseconds([], claimedAt)).toBe(0);
   expect(givesWayMilliseconds([one], claimedAt)).toBe(1_000);
@@ -40,7 +40,7 @@ it("gives way to clones that do not answer yet, and never for longer than a seco
   expect(setOfClone(one, later(1_000))).toEqual([]);
 });
 
-it("is looked at when the clone has answered and a moment longer, and at once where there is none", () => {
+it("reconciles shortly after the clone responds, and immediately if there is no clone", () => {
   const one = clone(claimedAt);
   const change = (previous: Sandbox, object: Sandbox) => ({ type: "updated", previous, object }) as const;
   expect(reconcileDelayMilliseconds(change(settled(one), one), later(100))).toBe(900);

@@ -5,12 +5,12 @@ import type { Clock } from "../../base/clock.ts";
 import { ObjectStore } from "../../kube/store.ts";
 import { NewSandboxes } from "./new-sandboxes.ts";
 
-/** A cluster whose changes a cache shows late. */
+/** A cluster whose cache shows changes late. */
 class LateCache {
   readonly store = new ObjectStore<Sandbox>((error) => {
     throw error;
   });
-  readonly there: Sandbox[] = [];
+  readonly existing: Sandbox[] = [];
   milliseconds = 0;
   readonly clock: Clock = {
     now: () => new Date(this.milliseconds),
@@ -19,9 +19,9 @@ class LateCache {
   };
   readonly made = new NewSandboxes({ store: this.store }, this.clock);
 
-  create(name: string, answer: "heard" | "lost" | "refused"): void {
+  create(name: string, response: "received" | "lost" | "rejected"): void {
     this.made.requested("set", { namespace: "n", name, revisionHash: "a" });
-    if (answer === "refused") {
+    if (response === "rejected") {
       this.made.removed("set", name);
       return;
     }
@@ -37,18 +37,18 @@ class LateCache {
         creationTimestamp: "2030-01-01T00:00:00Z",
       },
     });
-    this.there.push(sandbox);
-    if (answer === "heard") this.made.created("set", sandbox);
+    this.existing.push(sandbox);
+    if (response === "received") this.made.created("set", sandbox);
   }
 
   show(count: number): void {
-    for (const sandbox of this.there.slice(this.store.size, this.store.size + count)) this.store.put(sandbox);
+    for (const sandbox of this.existing.slice(this.store.size, this.store.size + count)) this.store.put(sandbox);
   }
 
-  /** As a reconcile does with what is overdue. */
-  ask(): void {
+  /** Looks overdue sandboxes up, as a reconcile does. */
+  lookUpOverdue(): void {
     for (const { name } of this.made.overdue("set")) {
-      const found = this.there.find(({ metadata }) => metadata.name === name);
+      const found = this.existing.find(({ metadata }) => metadata.name === name);
       if (found === undefined) this.made.removed("set", name);
       else this.made.created("set", found);
     }
@@ -60,39 +60,39 @@ class LateCache {
 }
 
 describe("sandboxes that the cache does not show yet", () => {
-  it("are counted, so that a set that fills itself never makes one too many", () => {
+  it("counts created sandboxes, so that a set never creates too many", () => {
     const step = fc.record({
-      answer: fc.constantFrom("heard" as const, "lost" as const, "refused" as const),
+      response: fc.constantFrom("received" as const, "lost" as const, "rejected" as const),
       shown: fc.nat({ max: 3 }),
       passed: fc.nat({ max: 4_000 }),
     });
     fc.assert(
       fc.property(fc.nat({ max: 10 }), fc.array(step, { maxLength: 60 }), (replicas, steps) => {
         const world = new LateCache();
-        for (const [number, { answer, shown, passed }] of steps.entries()) {
+        for (const [number, { response, shown, passed }] of steps.entries()) {
           world.milliseconds += passed;
-          world.ask();
-          if (world.counted < replicas) world.create(`s${number}`, answer);
+          world.lookUpOverdue();
+          if (world.counted < replicas) world.create(`s${number}`, response);
           world.show(shown);
-          expect(world.there.length).toBeLessThanOrEqual(replicas);
+          expect(world.existing.length).toBeLessThanOrEqual(replicas);
         }
         world.show(Number.POSITIVE_INFINITY);
         world.milliseconds += 6_000;
-        world.ask();
-        expect(world.counted).toBe(world.there.length);
+        world.lookUpOverdue();
+        expect(world.counted).toBe(world.existing.length);
       }),
     );
   });
 
-  it("are no longer counted when the cache was quicker than the answer", () => {
+  it("counts a sandbox once if the cache shows it before the response arrives", () => {
     const world = new LateCache();
     world.create("a", "lost");
     world.show(1);
-    world.made.created("set", world.there[0]!);
+    world.made.created("set", world.existing[0]!);
     expect(world.made.of("set")).toEqual([]);
   });
 
-  it("are asked for only when they are overdue, and forgotten with the set", () => {
+  it("returns only overdue sandboxes, and forgets them with the set", () => {
     const world = new LateCache();
     world.create("a", "lost");
     world.milliseconds = 4_999;
@@ -105,19 +105,19 @@ describe("sandboxes that the cache does not show yet", () => {
 });
 
 describe("deletions that the cache does not show yet", () => {
-  it("are remembered until they are shown, or for a while", () => {
+  it("remembers deletions until the cache shows them, for at most five seconds", () => {
     const world = new LateCache();
-    world.create("a", "heard");
+    world.create("a", "received");
     world.made.deleting("uid-a");
     expect(world.made.isLeaving("uid-a")).toBe(false);
     world.show(1);
     world.made.deleting("uid-a");
     expect(world.made.isLeaving("uid-a")).toBe(true);
-    world.store.remove(world.there[0]!, true);
+    world.store.remove(world.existing[0]!, true);
     expect(world.made.isLeaving("uid-a")).toBe(false);
-    world.create("b", "heard");
+    world.create("b", "received");
     world.show(2);
-    world.store.put(world.there[1]!);
+    world.store.put(world.existing[1]!);
     world.made.deleting("uid-b");
     world.milliseconds += 5_000;
     expect(world.made.isLeaving("uid-b")).toBe(false);

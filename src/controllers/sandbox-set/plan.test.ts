@@ -121,8 +121,8 @@ function stateFrom({ shapes, replicas, scale, update, unseen, deletionsUnseen }:
     ...(scale !== undefined && { scaleStrategy: { maxUnavailable: scale } }),
     ...(update !== undefined && { updateStrategy: { maxUnavailable: update } }),
   };
-  const unseenOnes = Array.from({ length: unseen }, () => ({ revisionHash: present }));
-  return stateOf(spec, shapes.map(memberFrom), { unseen: unseenOnes, deletionsUnseen });
+  const unseenSandboxes = Array.from({ length: unseen }, () => ({ revisionHash: present }));
+  return stateOf(spec, shapes.map(memberFrom), { unseen: unseenSandboxes, deletionsUnseen });
 }
 
 const of = <K extends SetAction["do"]>(actions: SetAction[], kind: K) =>
@@ -171,10 +171,10 @@ describe("planSet", () => {
         const taken = of(actions, "retire").filter(({ sandbox }) =>
           state.members.some((one) => one.sandbox === sandbox && one.state === "available"),
         ).length;
-        const promise = Math.max(0, given.replicas - (state.bounds as { update: number }).update);
+        const minimum = Math.max(0, given.replicas - (state.bounds as { update: number }).update);
         const total = before + count(state.members, "creating") + given.unseen;
-        // More ready ones than are wanted in all: some must go whatever was promised.
-        if (taken > 0 && total - given.replicas < taken) expect(before - taken).toBeGreaterThanOrEqual(promise);
+        // With more sandboxes than replicas even without the new ones, some are deleted despite the minimum.
+        if (taken > 0 && total - given.replicas < taken) expect(before - taken).toBeGreaterThanOrEqual(minimum);
       }),
     );
   });
@@ -192,21 +192,22 @@ describe("planSet", () => {
     fc.assert(
       fc.property(world, fc.infiniteStream(fc.boolean()), (given, chance) => {
         let state = stateFrom({ ...given, unseen: 0, deletionsUnseen: false });
-        const promise = Math.max(0, given.replicas - (state.bounds as { update: number }).update);
+        const minimum = Math.max(0, given.replicas - (state.bounds as { update: number }).update);
         let number = 100;
         for (let round = 0; round < 200; round++) {
           const { actions } = planSet(state);
-          const acts = actions.filter((action) => action.do !== "writeTemplate");
+          const otherActions = actions.filter((action) => action.do !== "writeTemplate");
           const creating = state.members.filter((one) => one.state === "creating");
-          if (acts.length === 0 && creating.length === 0) break;
-          const gone = new Set([...of(actions, "retire"), ...of(actions, "remove")].map(({ sandbox }) => sandbox));
+          if (otherActions.length === 0 && creating.length === 0) break;
+          const deleted = new Set([...of(actions, "retire"), ...of(actions, "remove")].map(({ sandbox }) => sandbox));
           const before = count(state.members, "available");
-          const left = state.members.filter(({ sandbox }) => !gone.has(sandbox));
-          if (before >= promise) expect(count(left, "available")).toBeGreaterThanOrEqual(Math.min(before, promise));
-          const grown = left.map((one) => {
-            const comesUp = one.state === "creating" && (chance.next().value === true || acts.length === 0);
+          const kept = state.members.filter(({ sandbox }) => !deleted.has(sandbox));
+          if (before >= minimum) expect(count(kept, "available")).toBeGreaterThanOrEqual(Math.min(before, minimum));
+          const grown = kept.map((one) => {
+            const becomesAvailable =
+              one.state === "creating" && (chance.next().value === true || otherActions.length === 0);
             const hash = one.revisionHash !== present;
-            return comesUp ? memberFrom({ kind: "available", old: hash, ageSeconds: 0 }, ++number) : one;
+            return becomesAvailable ? memberFrom({ kind: "available", old: hash, ageSeconds: 0 }, ++number) : one;
           });
           const fresh = Array.from({ length: created(actions) }, () =>
             memberFrom({ kind: "creating", old: false, ageSeconds: 0 }, ++number),
@@ -229,16 +230,16 @@ describe("planSet", () => {
       { kind: "creating", old: false, ageSeconds: 1 },
       { kind: "available", old: true, ageSeconds: 1 },
     ];
-    const goes = (replicas: number, maxUnavailable: number) =>
+    const deletedAt = (replicas: number, maxUnavailable: number) =>
       of(
         planSet(stateOf({ replicas, updateStrategy: { maxUnavailable } }, shapes.map(memberFrom))).actions,
         "retire",
       ).map(({ sandbox }) => sandbox.metadata.name);
-    expect(goes(0, 1)).toEqual(["s4", "s3", "s2", "s1", "s0"]);
-    expect(goes(4, 4)).toEqual(["s4"]);
-    // Three are ready, and three were promised: the old one stays while others can go.
-    expect(goes(4, 1)).toEqual(["s3"]);
-    expect(goes(2, 1)).toEqual(["s4", "s3", "s2"]);
+    expect(deletedAt(0, 1)).toEqual(["s4", "s3", "s2", "s1", "s0"]);
+    expect(deletedAt(4, 4)).toEqual(["s4"]);
+    // Three are available, and three is the minimum: the old one is kept while others can be deleted.
+    expect(deletedAt(4, 1)).toEqual(["s3"]);
+    expect(deletedAt(2, 1)).toEqual(["s4", "s3", "s2"]);
   });
 
   it("removes ended sandboxes and those locked by an earlier controller, whatever else is wrong", () => {
@@ -283,18 +284,18 @@ describe("after failures", () => {
     expect(plan.transitions).toMatchObject([{ type: "Warning", reason: "StartFailing" }]);
   });
 
-  it("then tries one sandbox, and two more for each that becomes available", () => {
-    const resultOrProblem = (...shapes: Shape[]) =>
+  it("tries one sandbox after the pause, and two more for each that becomes available", () => {
+    const createdWith = (...shapes: Shape[]) =>
       created(planSet(stateOf({ replicas: 20 }, shapes.map(memberFrom), { backoff: failing({}) })).actions);
-    expect(resultOrProblem()).toBe(1);
-    expect(resultOrProblem({ kind: "creating", old: false, ageSeconds: 0 })).toBe(0);
-    expect(resultOrProblem({ kind: "available", old: false, ageSeconds: 0 })).toBe(3);
-    // One from before the failure vouches for nothing.
-    expect(resultOrProblem({ kind: "available", old: false, ageSeconds: 60 })).toBe(1);
+    expect(createdWith()).toBe(1);
+    expect(createdWith({ kind: "creating", old: false, ageSeconds: 0 })).toBe(0);
+    expect(createdWith({ kind: "available", old: false, ageSeconds: 0 })).toBe(3);
+    // A sandbox that became available before the failure does not count.
+    expect(createdWith({ kind: "available", old: false, ageSeconds: 60 })).toBe(1);
   });
 });
 
-describe("the revisions that were written out", () => {
+describe("materialised revisions", () => {
   const written = (hash: string, second: number, marked = false) => ({
     apiVersion,
     kind: "SandboxTemplate" as const,
@@ -306,7 +307,7 @@ describe("the revisions that were written out", () => {
     },
   });
 
-  it("are written once, and marked when nobody needs them and ten are younger", () => {
+  it("writes a revision once, and marks it when it is unneeded and ten are younger", () => {
     expect(of(planSet(stateOf({}, [])).actions, "writeTemplate")).toHaveLength(1);
     const templates = [written(present, 0), ...Array.from({ length: 13 }, (_, at) => written(`h${at}`, at + 1))];
     const members = [memberFrom({ kind: "available", old: true, ageSeconds: 1 }, 1)];
@@ -319,7 +320,7 @@ describe("the revisions that were written out", () => {
     ]);
   });
 
-  it("lose the mark when they are needed again", () => {
+  it("removes the mark when a revision is needed again", () => {
     const [mark] = of(planSet(stateOf({}, [], { templates: [written(present, 0, true)] })).actions, "markTemplate");
     expect(mark).toMatchObject({ candidate: false });
   });

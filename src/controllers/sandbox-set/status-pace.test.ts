@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
 import { StatusPace } from "./status-pace.ts";
 
-it("lets news through at once, and numbers four times a second", () => {
+it("writes transitions immediately, and changed numbers four times a second", () => {
   let milliseconds = 0;
   const pace = new StatusPace({
     now: () => new Date(milliseconds),

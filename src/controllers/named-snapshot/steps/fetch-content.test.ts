@@ -58,6 +58,6 @@ it.each([
   "http://169.254.169.254/latest/meta-data",
   "http://[fd00::1]/",
   "http://0.0.0.0/",
-])("%s is refused: it is not public", async (url) => {
+])("rejects %s, which is not public", async (url) => {
   await expect(publicFetch()(url, signal)).rejects.toMatchObject({ code: "Forbidden" });
 });

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { LogTail } from "./log-tail.ts";
 import { lastLines } from "./step.ts";
 
-it("keeps the end of a long log, and says that it was truncated", () => {
+it("keeps the end of a long log, and notes that it was truncated", () => {
   const log = new LogTail();
   for (let line = 0; line < 20_000; line++) log.add(Buffer.from(`line ${line}\n`));
   expect(log.text()).toMatch(/^\(earlier output was truncated\)\n/);
