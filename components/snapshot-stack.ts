@@ -83,7 +83,7 @@ export class SnapshotStack extends ComponentResource<Made> {
     const request = stackRequestFor(await ownersOf(this, args.name), args, classes);
     const seen = await this.#look(args);
     const plan = planStack(request, seen ?? emptyCluster);
-    if (seen !== undefined) this.#judge(args, plan.findings);
+    if (seen !== undefined) this.#reportFindings(args, plan.findings);
     const objects = await this.#declare(args, { request, plan, classes });
     return { objects, facts: this.#facts(args, request, { seen, objects }) };
   }
@@ -94,7 +94,7 @@ export class SnapshotStack extends ComponentResource<Made> {
     return inspectCluster(this, { find, kubeconfig, assumption: "the preview assumes that it is empty" });
   }
 
-  #judge({ cloud }: Args, findings: readonly Finding[]): void {
+  #reportFindings({ cloud }: Args, findings: readonly Finding[]): void {
     const known = findings.filter(({ severity }) => severity === "warning");
     for (const { problem, hint } of known) void log.warn(`${problem}. ${hint}`, this);
     try {

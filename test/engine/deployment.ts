@@ -3,7 +3,7 @@ import { InitError, type ResourceProvider } from "./resource-provider.ts";
 import type { ResourceState, StateFile } from "./state-file.ts";
 import { marked, secretProperties, unmarked, type Values } from "./values.ts";
 
-/** What a program wishes of one resource. */
+/** A resource that a program registers. */
 export interface ResourceRequest {
   type: string;
   name: string;
@@ -25,7 +25,7 @@ export interface Step {
   urn: string;
   type: string;
   name: string;
-  /** What is wished, secrets in clear: not to be shown. */
+  /** The inputs with secrets in clear text. Do not print them. */
   inputs: Values;
   /** Inputs that differ, secrets without their values. */
   changes: { property: string; before: unknown; after: unknown }[];
@@ -43,13 +43,13 @@ export interface DeploymentOptions {
   state: StateFile;
   /** Whether nothing is to be changed. */
   preview: boolean;
-  /** Who carries out what a resource of the type wishes; undefined: it has no more than its inputs. */
+  /** The provider for a type. Undefined for types without a provider, whose outputs are their inputs. */
   providerOf: (type: string) => ResourceProvider | undefined;
   /** Asked before anything is made of a resource. @throws Error when a policy forbids it */
   analyze: (resource: CheckedResource) => Promise<void>;
 }
 
-/** One run of a program against a state: what is registered is made as wished at once, and the rest is deleted at the end. */
+/** One run of a program against a state. Applies each registered resource immediately and deletes all others at the end. */
 export class Deployment {
   readonly steps: Step[] = [];
   /** The outputs of the stack. */
@@ -63,7 +63,7 @@ export class Deployment {
     this.#options = options;
   }
 
-  /** Makes one resource what is wished, or says what that would do. Never ends after `stop`. @throws Error, InitError */
+  /** Applies a resource, or previews it. Never resolves after `stop`. @throws Error, InitError */
   async register(request: ResourceRequest): Promise<Registered> {
     if (this.#isStopped) return new Promise(() => undefined);
     const work = this.#register(request);
@@ -170,7 +170,7 @@ export class Deployment {
     }));
   }
 
-  /** What there is in the end stands in the state, also where it is not what was wished. */
+  /** Records the result in the state, also if initialization failed. */
   async #kept(
     resource: ResourceState,
     replaced: ResourceState | undefined,

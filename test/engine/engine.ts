@@ -12,13 +12,16 @@ export interface EngineOptions {
   passphrase: string;
   configuration?: Record<string, string>;
   secretKeys?: string[];
-  /** A policy pack that judges each resource, by its folder. */
+  /** The directory of a policy pack that validates each resource. */
   policyPack?: string;
   /** As the option of `Pulumi.yaml`. @default false */
   typescript?: boolean;
   /** Ends what is under way, and with it all processes; what was begun in the cluster goes on there. */
   signal?: AbortSignal;
-  /** Hears of each line as it comes, and may kill the process for dynamic resources: for tests of what its death leaves behind. */
+  /**
+   * Hears of each line as it comes, and may kill the process for dynamic resources: for tests of what its death leaves
+   * behind.
+   */
   onLine?: (line: string, killProvider: () => void) => void;
 }
 
@@ -26,9 +29,9 @@ export interface RunResult {
   succeeded: boolean;
   steps: Step[];
   outputs: Values;
-  /** What the program and the resources said. */
+  /** The output of the program and of the resources. */
   lines: string[];
-  /** One line for each resource that is not left as it is, and what was said. */
+  /** One line for each changed resource, followed by the output. */
   text: string;
 }
 
@@ -47,7 +50,7 @@ export interface Engine {
   destroy(): Promise<RunResult>;
 }
 
-/** Where policies judge, a preview comes first, and nothing is made if it fails: as the command `pulumi up` has it. */
+/** With a policy pack, runs a preview first and stops if it fails, as the command `pulumi up` does. */
 export async function upAfterPreview(
   engine: Pick<Engine, "preview">,
   { policyPack }: Pick<EngineOptions, "policyPack">,

@@ -35,7 +35,7 @@ it("leaves any other error of a resource as it is, behind its name", () => {
   });
 });
 
-it("tells what is said of no resource without a name, and knows that it was an error", () => {
+it("records messages without a resource as they are, and recognizes errors", () => {
   expect(recorded(error({ message: "The snapshot stack cannot be declared\nInstall the driver\n" }))).toEqual({
     lines: ["The snapshot stack cannot be declared", "Install the driver"],
     hasError: true,

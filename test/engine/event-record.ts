@@ -7,9 +7,9 @@ import type { Values } from "./values.ts";
 export class EventRecord {
   readonly steps: Step[] = [];
   readonly lines: string[] = [];
-  /** The outputs of the stack; those that are secrets are not told. */
+  /** The outputs of the stack. The engine does not report secret outputs. */
   outputs: Values = {};
-  /** Whether an error was told, of a resource or of the run. */
+  /** Whether the engine reported an error of a resource or of the run. */
   hasError = false;
   readonly #isRefresh: boolean;
   readonly #onLine: (line: string) => void;
@@ -54,7 +54,7 @@ export class EventRecord {
     if (urn === undefined && ofPlugins.test(text)) return;
     this.hasError ||= severity === "error";
     const name = nameOf(urn);
-    // What is said of no resource is told as it is: it comes from the program.
+    // Messages without a resource come from the program and are recorded unchanged.
     this.#say(name === "" || severity.startsWith("info") ? text : `${severity}: ${name}: ${reason(text)}`);
   }
 
@@ -71,10 +71,13 @@ function plain(message: string): string {
   return stripVTControlCharacters(message).trimEnd();
 }
 
-/** What `pulumi` says of plugins that it takes from the PATH, as it is told to: it has nothing to do with a program. */
+/** Messages about plugins on the PATH, which are unrelated to the program. */
 const ofPlugins = /^(using \S+ from \$PATH|resource plugin \S+ is expected to have version)/;
 
-/** Of a check that failed: the property and what is wrong with it, then the value, of which a test may ask what is shown. */
+/**
+ * Of a check that failed: the property and what is wrong with it, then the value, of which a test may ask what is
+ * shown.
+ */
 function reason(text: string): string {
   return text.replace(/^\S+ resource '.*?': property (\S+) value (.*?) has a problem: (.*)$/s, "$1: $3\nvalue: $2");
 }

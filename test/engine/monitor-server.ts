@@ -11,7 +11,7 @@ import type { Values } from "./values.ts";
 export interface MonitorOptions {
   deployment: Deployment;
   onLine: (line: string) => void;
-  /** Called when a resource could not be made as wished. */
+  /** Called if a resource could not be applied. */
   onFailure: () => void;
 }
 

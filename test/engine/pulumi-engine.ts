@@ -18,7 +18,7 @@ export interface PulumiEngineOptions extends EngineOptions {
   isolated?: boolean;
 }
 
-/** Runs a program with the `pulumi` command, its state in a folder. What it says is told as the stand-in for its engine tells it. */
+/** Runs a program with the `pulumi` command, with the state in a directory. Reports the same results as the stand-in. */
 export class PulumiEngine implements Engine {
   readonly description: string;
   readonly #options: PulumiEngineOptions;
@@ -38,22 +38,22 @@ export class PulumiEngine implements Engine {
   }
 
   preview(): Promise<RunResult> {
-    return this.#run((stack, recorded) => stack.preview({ ...recorded, ...this.#judge }));
+    return this.#run((stack, options) => stack.preview({ ...options, ...this.#policyOptions }));
   }
 
   /** The Automation API leaves out the preview that the command begins with. */
   up(): Promise<RunResult> {
     return upAfterPreview(this, this.#options, () =>
-      this.#run((stack, recorded) => stack.up({ ...recorded, ...this.#judge })),
+      this.#run((stack, options) => stack.up({ ...options, ...this.#policyOptions })),
     );
   }
 
   refresh(): Promise<RunResult> {
-    return this.#run((stack, recorded) => stack.refresh(recorded), { isRefresh: true });
+    return this.#run((stack, options) => stack.refresh(options), { isRefresh: true });
   }
 
   destroy(): Promise<RunResult> {
-    return this.#run((stack, recorded) => stack.destroy(recorded));
+    return this.#run((stack, options) => stack.destroy(options));
   }
 
   /** Takes away the lock that a run has left which was killed. */
@@ -62,7 +62,7 @@ export class PulumiEngine implements Engine {
   }
 
   async #run(
-    work: (stack: Stack, recorded: RunOptions) => Promise<{ stdout: string; outputs?: OutputMap }>,
+    work: (stack: Stack, options: RunOptions) => Promise<{ stdout: string; outputs?: OutputMap }>,
     { isRefresh = false } = {},
   ): Promise<RunResult> {
     const { program, signal, onLine } = this.#options;
@@ -113,7 +113,7 @@ export class PulumiEngine implements Engine {
     if (values.length > 0) await stack.setAllConfig(Object.fromEntries(values));
   }
 
-  get #judge(): { policyPacks?: string[] } {
+  get #policyOptions(): { policyPacks?: string[] } {
     const { policyPack } = this.#options;
     return policyPack === undefined ? {} : { policyPacks: [policyPack] };
   }

@@ -1,11 +1,11 @@
 import type { Values } from "./values.ts";
 
-/** What carries out the wishes for one sort of resource. */
+/** Applies resources of one kind. */
 export interface ResourceProvider {
   /** @throws Error with what is wrong */
   check(olds: Values, news: Values): Promise<Values>;
   diff(id: string, old: { inputs: Values; outputs: Values }, news: Values): Promise<Difference>;
-  /** @throws InitError when it is there and not what was wished */
+  /** @throws InitError if the resource was created but not initialized */
   create(inputs: Values): Promise<{ id: string; outputs: Values }>;
   update(id: string, old: Values, news: Values): Promise<Values>;
   /** Undefined: it is gone. */
@@ -20,7 +20,7 @@ export interface Difference {
   deleteBeforeReplace: boolean;
 }
 
-/** A resource is there and did not come to be what was wished. */
+/** A resource was created but not initialized. */
 export class InitError extends Error {
   override readonly name = "InitError";
   readonly id: string;

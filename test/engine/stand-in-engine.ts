@@ -14,8 +14,8 @@ import type { ResourceProvider } from "./resource-provider.ts";
 import { StateFile } from "./state-file.ts";
 
 /**
- * A stand-in for `pulumi preview`, `up`, `refresh` and `destroy`; what it does not prove stands in the README beside it. Each call
- * reads the state anew and starts Pulumi's processes, as each call of the command line does.
+ * A stand-in for `pulumi preview`, `up`, `refresh` and `destroy`; what it does not prove stands in the README beside
+ * it. Each call reads the state anew and starts Pulumi's processes, as each call of the command line does.
  */
 export class StandInEngine implements Engine {
   readonly description = "a stand-in for Pulumi's engine runs the program in Pulumi's own processes";
@@ -178,7 +178,7 @@ export class StandInEngine implements Engine {
 }
 
 /**
- * As the engine does it: all violations are told, and one that is mandatory fails a preview at its end, and an update at once.
+ * Reports all violations. A mandatory one fails a preview at its end, and an update immediately.
  * @returns whether the preview has to fail
  */
 async function analyze(

@@ -18,7 +18,7 @@ export interface ResourceState {
   /** Properties of inputs and outputs that are secrets. */
   secrets: string[];
   retainOnDelete: boolean;
-  /** Why it is there and not what was wished. */
+  /** Why the initialization failed. */
   initErrors: string[];
   /** Another one has taken its place, and it is still to be deleted. */
   isReplaced?: boolean | undefined;

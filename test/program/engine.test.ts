@@ -57,11 +57,11 @@ it("recognizes a renamed resource by its alias", async () => {
 });
 
 /** Runs a program. With `untilEnd: false` it stops before anything is deleted, like a killed run. */
-async function run(wishes: ResourceRequest[], { untilEnd = true } = {}): Promise<Deployment> {
+async function run(requests: ResourceRequest[], { untilEnd = true } = {}): Promise<Deployment> {
   const state = new StateFile(join(directory, "state.json"), "a passphrase");
   const parts = { providerOf: () => recording, analyze: () => Promise.resolve() };
   const deployment = new Deployment({ stack: "s", project: "p", state, preview: false, ...parts });
-  for (const requestFor of wishes) await deployment.register(requestFor);
+  for (const request of requests) await deployment.register(request);
   if (untilEnd) await deployment.deleteOthers();
   return deployment;
 }

@@ -48,7 +48,7 @@ it("is what RametRuntime declares where there is nothing", async () => {
   expect(await declared()).toEqual(byName(manifests));
 });
 
-it("is what RametRuntime declares with a store in S3, which is not said to be of no use", async () => {
+it("equals what RametRuntime declares with a store in S3, without a warning about a mount", async () => {
   const roleArn = "arn:aws:iam::123456789012:role/ramet";
   const s3 = `{ s3: { bucket: "checkpoints", prefix: "ramet", region: "eu-central-1", roleArn: "${roleArn}" } }`;
   await world.edit(directory, s3);

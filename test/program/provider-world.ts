@@ -24,11 +24,12 @@ export interface Kept {
 }
 
 /**
- * Pulumi's own process for dynamic resources, asked as the engine asks it, without a program: it evaluates the texts that stand in a
- * state. A program costs seconds to start, and has nothing to do with how an object is made, read and removed.
+ * Pulumi's own process for dynamic resources, asked as the engine asks it, without a program: it evaluates the texts
+ * that stand in a state. A program costs seconds to start, and has nothing to do with how an object is made, read and
+ * removed.
  */
 export class ProviderWorld {
-  /** What the resources have said since they were last asked. */
+  /** The output of the resources since the last operation. */
   lines: string[] = [];
   /** Hears of each line as it comes. */
   onLine: (line: string) => void = () => undefined;

@@ -4,7 +4,7 @@ import type { Finding } from "./finding.ts";
 import { installationHints } from "./stack-parts.ts";
 import { controllerLease, type ObservedController, crdNames, type ObservedCluster } from "./observed-cluster.ts";
 
-interface Wish {
+interface ControllerRequest {
   cloud: Cloud;
   owners: readonly string[];
   groupSnapshots: boolean;
@@ -17,7 +17,7 @@ interface Plan {
 }
 
 /** Checks that exactly one controller is visible and fits the CRDs. On ACS also checks the sandbox controller. */
-export function controllerFindings(request: Wish, plan: Plan, observed: ObservedCluster): Finding[] {
+export function controllerFindings(request: ControllerRequest, plan: Plan, observed: ObservedCluster): Finding[] {
   return [...snapshotFindings(request, plan, observed), ...(request.cloud === "acs" ? sandboxFindings(observed) : [])];
 }
 
@@ -31,7 +31,11 @@ function sandboxFindings({ crds, hasSandboxController }: ObservedCluster): Findi
   return [{ code: "NotFound", problem, hint, severity: "warning" }];
 }
 
-function snapshotFindings(request: Wish, plan: Plan, { controllers, leases, crds }: ObservedCluster): Finding[] {
+function snapshotFindings(
+  request: ControllerRequest,
+  plan: Plan,
+  { controllers, leases, crds }: ObservedCluster,
+): Finding[] {
   if (controllers.length > 0) return deploymentFindings(request, plan, controllers);
   const [lease] = leases;
   if (lease !== undefined) return plan.controller ? [hidden(lease)] : [];
@@ -41,7 +45,7 @@ function snapshotFindings(request: Wish, plan: Plan, { controllers, leases, crds
 }
 
 function deploymentFindings(
-  { owners, groupSnapshots }: Wish,
+  { owners, groupSnapshots }: ControllerRequest,
   plan: Plan,
   controllers: readonly ObservedController[],
 ): Finding[] {

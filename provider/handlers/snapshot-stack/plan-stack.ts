@@ -125,10 +125,13 @@ function servedFindings({ versions, severity }: CrdSet, { name, served, manager 
   return [{ code: "NeedNotMet", problem, hint: "Upgrade it to a newer version with that manager", severity }];
 }
 
-type Wish = Pick<StackRequest, "cloud" | "owners" | "classes" | "addons" | "driversMayCome">;
+type ClassRequest = Pick<StackRequest, "cloud" | "owners" | "classes" | "addons" | "driversMayCome">;
 
 /** Reports conflicts of requested and existing classes. */
-function classFindings({ cloud, classes, owners, addons, driversMayCome }: Wish, observed: ObservedCluster): Finding[] {
+function classFindings(
+  { cloud, classes, owners, addons, driversMayCome }: ClassRequest,
+  observed: ObservedCluster,
+): Finding[] {
   const installed = addons.flatMap(({ driver }) => driver ?? []);
   const absent = [...new Set(classes.map(({ driver }) => driver))]
     .filter((driver) => ![...observed.drivers, ...installed].includes(driver))
