@@ -34,7 +34,7 @@ it("is loaded by Pulumi and describes its settings", async () => {
   const { name, policies } = await pack.describe();
   expect(name).toBe("platform");
   expect(policies).toEqual([
-    { name: "ramet-retention", settings: ["exempt", "minVersions", "allowDelete", "maxVersions"] },
+    { name: "ramet-retention", settings: ["allowDelete", "exempt", "maxVersions", "minVersions"] },
     { name: "ramet-private-store", settings: ["exempt"] },
     { name: "ramet-pinned-images", settings: ["allowed", "digestOnly", "exempt"] },
     { name: "ramet-recipe-secrets", settings: ["exempt", "patterns"] },
