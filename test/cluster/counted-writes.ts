@@ -1,21 +1,39 @@
+import type { Informer } from "../../src/kube/informer.ts";
 import type { RequestRecord } from "../../src/kube/kube-client.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
 
 export function writeOf({ verb, resource, subresource }: RequestRecord): string {
   return [verb, resource.plural, subresource].filter(Boolean).join(" ");
 }
 
-/** How many milliseconds it took. */
-export async function took(work: () => Promise<unknown>): Promise<number> {
-  const began = performance.now();
-  await work();
-  return performance.now() - began;
+/** What the written statuses of one object reported, in order: each version of an object is one write. */
+export interface StatusCauses {
+  /** Why each status was written that only reports what the object waits for: its message. */
+  notices: () => string[];
+  stop: () => void;
 }
 
 /**
- * Without what slowness costs: who is not done within half a second gets a status in between, which says so. On a busy machine
- * that is everybody, and then all that is proven is that there are no other writes.
+ * Follows the statuses of one object. An object that is not done within half a second gets a status that reports what it
+ * waits for; `noticeOf` returns that message, and undefined for every other status.
  */
-export function besidesSlowness(writes: readonly string[], milliseconds: number, status: string, wanted = 1): string[] {
-  let more = milliseconds < 450 ? 0 : writes.filter((write) => write === status).length - wanted;
-  return writes.filter((write) => write !== status || more-- <= 0);
+export function followStatuses<T extends KubeObject>(
+  { store }: Informer<T>,
+  name: string,
+  noticeOf: (object: T) => string | undefined,
+): StatusCauses {
+  const versions = new Map<string, string>();
+  const stop = store.subscribe(({ object }) => {
+    const notice = object.metadata.name === name ? noticeOf(object) : undefined;
+    if (notice === undefined) return;
+    // A version with the same notice as the one before was written for another reason.
+    if ([...versions.values()].at(-1) !== notice) versions.set(object.metadata.resourceVersion, notice);
+  });
+  return { notices: () => [...versions.values()], stop };
+}
+
+/** The writes without one write of `status` for each notice, so that every other write counts whatever the time. */
+export function withoutNotices(writes: readonly string[], { notices }: StatusCauses, status: string): string[] {
+  let noticed = notices().length;
+  return writes.filter((write) => write !== status || noticed-- <= 0);
 }

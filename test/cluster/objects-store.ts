@@ -87,8 +87,12 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
       for (const { environment, root } of cells) {
         expect(environment).not.toContain(ofCloud);
         expect(environment).not.toMatch(secrets);
-        const left = await readdir(join(root, "run/ramet/cell")).catch(() => []);
-        expect(left.filter((name) => /^(checkpoint|restore)-/.test(name))).toEqual([]);
+        // A cell removes these files without delaying its response, so they may still exist for a moment.
+        const left = async () => {
+          const names = await readdir(join(root, "run/ramet/cell")).catch(() => []);
+          return names.filter((name) => /^(checkpoint|restore)-/.test(name));
+        };
+        await expect.poll(left, { timeout: 30_000 }).toEqual([]);
       }
       const directory = await readdir(join(cluster.storePath, "t")).catch(() => []);
       expect(directory).toEqual([]);
