@@ -3,16 +3,16 @@ import { cellKeyFromPem, guestAccessToken, newCellKeyPem, type CellKey } from ".
 
 export { newCellKeyPem } from "../cell/client/cell-token.ts";
 
-/** What makes a controller the controller of a cluster's cells. Secret: never in a log, a status or a Pod. */
+/** What a controller needs to operate a cluster's cells. Secret: never in a log, a status or a Pod. */
 export interface CellCredentials {
   key: CellKey;
-  /** The public half of the key as it stands in Pods, base64url of its 32 bytes. */
+  /** The public half of the key, as in Pods: base64url of its 32 bytes. */
   publicKey: string;
-  /** The token with which clients reach the guest of this sandbox. */
+  /** The token that the guest of this sandbox requires from clients. */
   guestToken(sandboxUid: string): string;
 }
 
-/** The same as text, for a Kubernetes Secret. */
+/** The credentials as text, for a Kubernetes Secret. */
 export interface StoredCellCredentials {
   /** Ed25519, PKCS #8 PEM. */
   privateKeyPem: string;
@@ -30,7 +30,7 @@ export function cellCredentials(stored: StoredCellCredentials): CellCredentials 
   return { key, publicKey: key.publicKey, guestToken: (sandboxUid) => guestAccessToken(clusterSecret, sandboxUid) };
 }
 
-/** As it stands in Pods, base64url of its 32 bytes. */
+/** The public half of a key, as in Pods: base64url of its 32 bytes. */
 export function publicKeyOf(privateKeyPem: string): string {
   return cellKeyFromPem(privateKeyPem).publicKey;
 }

@@ -14,21 +14,21 @@ export interface ClusterStoreOptions {
 }
 
 /**
- * The store as this cluster's, bound to it now, or, where the store cannot be written now, before the first use.
- * @throws RametError `StoreOfAnotherCluster`: the controllers must not run with it
+ * Binds the store to this cluster: now, or before its first use if it cannot be written now.
+ * @throws RametError `StoreOfAnotherCluster`: the controllers must not run with this store
  */
 export async function clusterStore({ client, store, log, signal }: ClusterStoreOptions): Promise<CheckpointStore> {
   const cluster = await clusterUid(client, signal);
   await store.bind(cluster).catch((thrown: unknown) => {
     const error = RametError.from(thrown);
     if (error.code === "StoreOfAnotherCluster") throw error;
-    // Sandboxes run without it, and each checkpoint says what is wrong.
+    // Sandboxes run without a store. Each Checkpoint reports the problem.
     log.warn({ error: error.describe() }, "the store cannot be used");
   });
   return boundStore(store, cluster);
 }
 
-/** Of its namespace `kube-system`, which nobody can delete; an API server that has just been started makes it soon. */
+/** The UID of the namespace `kube-system`, which cannot be deleted. A new API server creates it within seconds. */
 async function clusterUid(client: KubeClient, signal: AbortSignal): Promise<string> {
   const namespaces = client.resource(coreResources.namespaces);
   for (let tries = 0; tries < mostTries; tries++) {

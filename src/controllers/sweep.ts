@@ -18,15 +18,15 @@ export interface SweepingOptions {
   pauseMilliseconds?: number;
 }
 
-/** What there is of Checkpoints: what is in the cache, and the API server itself. */
+/** The known Checkpoints: those in the cache, and the API server. */
 export interface KnownCheckpoints {
   store: Pick<Informer<Checkpoint>["store"], "list">;
   resource: Pick<Informer<Checkpoint>["resource"], "list">;
 }
 
 /**
- * Frees, now and every ten minutes until `signal` is aborted, what crashes and lost objects left in the store. For the one
- * controller that leads. A sweep that fails is told and tried again at the next turn: nothing waits for it.
+ * Frees data that crashes and lost objects left in the stores: now, and every ten minutes until `signal` aborts. Runs in the
+ * leading controller only. A failed sweep is logged and repeated at the next turn.
  */
 export async function keepSwept(options: SweepingOptions, signal: AbortSignal): Promise<void> {
   const { clock, pauseMilliseconds = 600_000 } = options;
@@ -66,8 +66,8 @@ function report({ checkpoints, orphans, contents, freedBytes, foreign }: Swept, 
 }
 
 /**
- * What the API knows of a checkpoint id. What was known when the sweep began may be outdated, so it can say that there is
- * an object, and the API server alone that there is none; where that does not answer, this throws, and the sweep ends.
+ * Returns whether a checkpoint has an object. The cache may be outdated, so it can only confirm that the object exists; that
+ * it does not exist is asked of the API server. If the API server does not respond, the function throws and the sweep ends.
  */
 export function livenessIn(
   { store, resource }: KnownCheckpoints,

@@ -2,7 +2,7 @@ import { backoffMilliseconds } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 
-/** How a call that takes its time stands. `failures`: how often in a row the other side could not be reached. */
+/** The state of a long call. `failures`: how many times in a row the other side could not be reached. */
 export type Attempt<T> =
   | { state: "running"; failures: number; lastError?: RametError }
   | { state: "done"; value: T }
@@ -11,13 +11,13 @@ export type Attempt<T> =
 export interface AttemptsOptions {
   clock: Clock;
   random: () => number;
-  /** Until when somebody who cannot be reached is called again. @default no end */
+  /** How long an unreachable side is called again. @default no limit */
   giveUpAfterMilliseconds?: number;
 }
 
 /**
- * Calls to cells that run beside the reconciles, so that no reconcile waits for one: a reconcile starts a call, ends, and
- * comes again when the call has ended. One call for each id. A call that finds nobody is repeated after a growing pause.
+ * Long calls that run outside reconciles, so that no reconcile waits for one: a reconcile starts a call and returns, and the
+ * key is requeued when the call has ended. One call per id. A call to an unreachable side is repeated after a growing pause.
  */
 export class Attempts<T> {
   readonly #options: AttemptsOptions;
@@ -31,15 +31,15 @@ export class Attempts<T> {
     return this.#attempts.get(id)?.attempt;
   }
 
-  /** Starts the call unless it was started already. `onChange` hears of its end and of its first failure. */
+  /** Starts the call unless it is already started. `onChange` is called at its end and at its first failure. */
   start(id: string, call: Call<T>, onChange: () => void): void {
     if (this.#attempts.has(id)) return;
     this.#run(this.#enter(id, call, onChange));
   }
 
   /**
-   * Ends the wait of a call whose answer cannot come any more, and makes this one in its place, once; started or not. If
-   * the answer comes all the same, it counts.
+   * Ends the wait of a call whose response can no longer come, and makes this call instead, once. If the response comes
+   * nevertheless, it is used.
    */
   replace(id: string, call: Call<T>, onChange: () => void): void {
     const present = this.#attempts.get(id);
@@ -52,7 +52,7 @@ export class Attempts<T> {
       return;
     }
     const { underWay, giveUp } = present;
-    // What it does beside the wait has its end first, so that nothing of it comes after the outcome of the other.
+    // The old call completes its other work first, so that none of it happens after the outcome of the new one.
     underWay.then(
       (value) => {
         this.#settle(run, { state: "done", value });
@@ -64,13 +64,13 @@ export class Attempts<T> {
     giveUp.abort();
   }
 
-  /** The outcome is not needed any more; a call that runs goes on and nobody hears of its end. */
+  /** Drops the outcome. A running call continues, and its end is ignored. */
   forget(id: string): void {
     this.#attempts.get(id)?.cancel();
     this.#attempts.delete(id);
   }
 
-  /** Nothing is called again. What is under way in cells goes on, and whoever asks again joins it. */
+  /** Stops repeating calls. Operations in cells continue, and a later call joins them. */
   close(): void {
     for (const id of [...this.#attempts.keys()]) this.forget(id);
   }
@@ -125,7 +125,7 @@ export class Attempts<T> {
   }
 }
 
-/** A cell that has just been started listens within some milliseconds. */
+/** A new cell listens within milliseconds. */
 const pauses = { baseMilliseconds: 10, maxMilliseconds: 2_000 };
 
 type Call<T> = (signal: AbortSignal) => Promise<T>;
@@ -149,8 +149,8 @@ interface Run<T> {
 }
 
 /**
- * Tells what takes long. A sandbox that starts at once needs no status in between: its first one says Running. One that
- * waits gets a status that says for what.
+ * Detects slow starts. A sandbox that starts fast gets one status: Running. A slow one gets another status before, which
+ * reports what it waits for.
  */
 export class SlowStart {
   readonly #clock: Clock;
@@ -160,7 +160,7 @@ export class SlowStart {
     this.#clock = clock;
   }
 
-  /** Milliseconds until `id`, which is first heard of now if it is new, counts as slow; 0: it does. */
+  /** Milliseconds until `id` counts as slow; 0: it does already. The time of a new id starts now. */
   millisecondsLeft(id: string): number {
     const now = this.#clock.monotonicMilliseconds();
     const since = this.#since.get(id) ?? now;

@@ -12,16 +12,16 @@ import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { Cache } from "./cache.ts";
 import type { Informers } from "./resources.ts";
 
-/** What every controller of the process is made from. */
+/** What every controller of the process is built from. */
 export interface ControllerParts {
   client: KubeClient;
   informers: Informers;
   cache: Cache;
   backends: Backends;
   runtime: SandboxRuntime;
-  /** Of every Pod that is made. */
+  /** Options of every Pod that is created. */
   podOptions: Omit<CellPodOptions, "start">;
-  /** What this process has written to Sandboxes and its cache may not show yet; shared by all that write them. */
+  /** Writes of this process to Sandboxes that its cache may not show yet. Shared by all controllers that write Sandboxes. */
   sandboxWrites: OwnWrites<Sandbox>;
   events: EventRecorder;
   clock: Clock;
@@ -32,11 +32,11 @@ export interface ControllerParts {
   metrics?: { registry: Registry };
 }
 
-/** One controller, ready to be run: a row of the table in `table.ts`. */
+/** One controller, ready to run. */
 export interface Controller extends Pick<ControllerOptions, "name" | "watches" | "reconcile"> {
   /** Wishes that no informer tells of. */
   wishes?: RequeueSource;
-  /** Ends what goes on beside the reconciles. */
+  /** Stops the work that runs outside reconciles. */
   close?: () => void;
 }
 

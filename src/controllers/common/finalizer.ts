@@ -2,7 +2,7 @@ import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 
-/** Adds a finalizer, and in the same write whatever else `patch` says. @throws RametError `Conflict`: look again */
+/** Adds a finalizer and applies `patch` in the same write. @throws RametError `Conflict`: requeue the object */
 export async function addFinalizer<T extends KubeObject>(
   resource: ResourceClient<T>,
   object: T,
@@ -12,12 +12,12 @@ export async function addFinalizer<T extends KubeObject>(
   const { uid, resourceVersion, finalizers = [] } = object.metadata;
   return resource.mergePatch(object.metadata, {
     ...patch,
-    // A list is replaced whole, so the write is guarded against another's finalizer.
+    // A merge patch replaces the whole list. The resourceVersion keeps it from removing the finalizer of another controller.
     metadata: { ...patch.metadata, uid, resourceVersion, finalizers: [...new Set([...finalizers, finalizer])] },
   });
 }
 
-/** Takes a finalizer away; an object that is gone is done. @throws RametError `Conflict`: look again */
+/** Removes a finalizer. A deleted object is no error. @throws RametError `Conflict`: requeue the object */
 export async function removeFinalizer<T extends KubeObject>(
   resource: ResourceClient<T>,
   object: T,

@@ -26,17 +26,17 @@ export type Origin =
 
 type Known = Pick<ControllerParts, "cache" | "informers" | "backends">;
 
-/** The checkpoint that was found, and, once the template is known, whether a sandbox of that can start from it. */
+/** The checkpoint of a reference. `origin` reports whether a sandbox with a given template can start from it. */
 export interface FoundOrigin {
   checkpoint?: Checkpoint;
   origin: (template: PodTemplateSpec | undefined) => Origin;
 }
 
 /**
- * What a `restore-from` or `rollback-to` text means for a sandbox of this namespace. What is wrong with it is the origin
- * `impossible`; nothing is thrown for it.
+ * Resolves a `restore-from` or `rollback-to` text for a sandbox of a namespace. A text that cannot be resolved has the origin
+ * `impossible`; it is not an exception.
  *
- * @param readText undefined: none is given, and the origin is `new`
+ * @param readText returns the text; undefined: there is none, and the origin is `new`
  */
 export async function originOfText(
   namespace: string,
@@ -69,7 +69,7 @@ function named(origin: Origin, isNamed: boolean): Origin {
   return origin.kind === "checkpoint" ? { ...origin, isNamed } : origin;
 }
 
-/** A checkpoint of the same namespace: the namespace is the wall, so no other is ever looked at. */
+/** Finds a checkpoint in the sandbox's own namespace. No other namespace is ever searched: it belongs to another tenant. */
 async function findCheckpoint(
   namespace: string,
   id: string,
@@ -77,20 +77,20 @@ async function findCheckpoint(
 ): Promise<Checkpoint | undefined> {
   const cached = cache.checkpointById(namespace, id);
   if (cached?.status?.phase === "Succeeded") return cached;
-  // Whoever asks for the clone may have seen what this cache has not: ask before a refusal.
+  // The client may have seen an object that this cache does not have yet, so ask the API server before rejecting.
   const { items } = await informers.checkpoints.resource.list({ namespace });
   return items.find(({ status }) => status?.checkpointId === id);
 }
 
-/** What a `restore-from` text stands for. */
+/** The checkpoint that a `restore-from` text refers to. */
 type ResolvedReference =
-  /** `isNamed`: by way of a named snapshot, which may stand for another id later. */
+  /** `isNamed`: the text is a named snapshot, which may refer to another id later. */
   { checkpointId: string; isNamed: boolean } | { waiting: string };
 
 /**
- * The checkpoint id that a `restore-from` text means: an id is itself, `python`, `python@7` and `python@sha256:…` mean a
- * version of a named snapshot of the namespace. The one place where references are followed. An id goes before a name.
- * @throws RametError `NotFound` for a version that is not kept, `InvalidArgument` for a text that can be no reference
+ * Returns the checkpoint id of a `restore-from` text. `python`, `python@7` and `python@sha256:…` refer to a version of a named
+ * snapshot of the namespace; any other text is an id. An id takes precedence over a name.
+ * @throws RametError `NotFound` for a version that is not kept, `InvalidArgument` for a text that is not a valid reference
  */
 async function resolveReference(
   namespace: string,
@@ -103,7 +103,7 @@ async function resolveReference(
   if (reference === undefined) return asId;
   const { store, resource } = informers.snapshots;
   const at = { namespace, name: reference.name };
-  // Whoever asks for the clone may have seen what this cache has not.
+  // The client may have seen an object that this cache does not have yet.
   const snapshot = store.get(`${namespace}/${reference.name}`) ?? (await resource.find(at));
   if (snapshot === undefined) {
     if (!isPinnedReference(text)) return asId;
@@ -124,7 +124,7 @@ async function resolveReference(
   }
 }
 
-/** Ids may have other characters than names. */
+/** Undefined for an id that is not a valid name: ids may contain other characters. */
 function asName(text: string): SnapshotReference | undefined {
   try {
     return parseSnapshotReference(text);
@@ -133,7 +133,7 @@ function asName(text: string): SnapshotReference | undefined {
   }
 }
 
-/** Whether, and from what, a sandbox of this template can be restored from this checkpoint. */
+/** Decides whether a sandbox with this template can be restored from this checkpoint. */
 export function originFrom(
   checkpoint: Checkpoint,
   template: PodTemplateSpec | undefined,
@@ -190,7 +190,7 @@ function mismatched(id: string, difference: string): RametError {
   });
 }
 
-/** For an id that no Checkpoint of the namespace has. `named`: a Checkpoint that has it as its name. */
+/** The origin of an id that no Checkpoint of the namespace has. `named`: a Checkpoint whose name it is. */
 export function unknownCheckpoint(namespace: string, id: string, named: Checkpoint | undefined): Origin {
   const own = named?.status?.checkpointId;
   return impossible(

@@ -1,6 +1,6 @@
 import type { Pod } from "../../api/schema/pod.ts";
 
-/** Whether the container that runs the cell runs, at an address. Sidecars may still be starting. */
+/** Whether the cell's container is running and the Pod has an address. Sidecars may still be starting. */
 export function cellRuns(pod: Pod): boolean {
   if (pod.status?.podIP === undefined || pod.status.podIP === "") return false;
   const container = cellStatus(pod);
@@ -11,7 +11,7 @@ export function isEnded(pod: Pod): boolean {
   return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
 }
 
-/** Why a Pod has ended, in the words of the cell where there are any. */
+/** Why a Pod has ended: the message of the cell, if it left one. */
 export function endMessage(pod: Pod): string {
   const ended = cellStatus(pod)?.state?.terminated;
   const own = ended?.message ?? pod.status?.message;
@@ -19,15 +19,15 @@ export function endMessage(pod: Pod): string {
   return ended === undefined ? `The Pod ${pod.metadata.name} has ended` : `It ended with exit code ${ended.exitCode}`;
 }
 
-/** One word for how a Pod has ended: Kubernetes' own for its Ready condition, or what the node says went wrong. */
+/** A condition reason for how a Pod has ended: that of Kubernetes' Ready condition, or the reason that the node reports. */
 export function endReason(pod: Pod): string {
   if (pod.status?.phase === "Succeeded") return "PodCompleted";
-  const told = pod.status?.reason ?? cellStatus(pod)?.state?.terminated?.reason;
-  // Of any exit code but 0, runtimes say Error and no more.
-  return told === undefined || told === "" || told === "Error" ? "PodFailed" : told;
+  const reason = pod.status?.reason ?? cellStatus(pod)?.state?.terminated?.reason;
+  // Runtimes report Error for every exit code other than 0.
+  return reason === undefined || reason === "" || reason === "Error" ? "PodFailed" : reason;
 }
 
-/** What keeps a container from starting that will not go away by waiting a moment: an image that cannot be had, say. */
+/** The problem that keeps a container from starting and lasts longer than a moment, such as an image that cannot be pulled. */
 export function startProblem({ status }: Pod): string | undefined {
   for (const { name, state } of status?.containerStatuses ?? []) {
     const { reason, message } = state?.waiting ?? {};

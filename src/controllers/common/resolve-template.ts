@@ -7,23 +7,23 @@ import type { Cache } from "./cache.ts";
 
 export interface ResolvedTemplate {
   template: PodTemplateSpec;
-  /** The sandbox names no template: this is its checkpoint's. */
+  /** The sandbox names no template, and this one is its checkpoint's. */
   borrowed: boolean;
   persistentContents: readonly string[];
   pauseStrategy: string | undefined;
-  /** PersistentVolumeClaims to make for the sandbox, as they stand in its spec or in the SandboxTemplate. */
+  /** PersistentVolumeClaims to create for the sandbox, as in its spec or in the SandboxTemplate. */
   volumeClaims: Record<string, unknown>[];
 }
 
-/** A Sandbox, or one that is to be made. */
+/** A Sandbox, or the model of a new one. */
 interface TemplateOwner {
   metadata: { namespace: string };
   spec: Pick<Sandbox["spec"], "template" | "templateRef" | "volumeClaimTemplates">;
 }
 
 /**
- * What a sandbox is made from: its own template, the SandboxTemplate that it names, or, where it names none, the one that
- * was kept with the checkpoint it is to be restored from.
+ * Finds the template of a sandbox: its own, the SandboxTemplate that it names, or, without either, the template that was kept
+ * with its checkpoint.
  */
 export function resolveTemplate(
   sandbox: TemplateOwner,
@@ -49,7 +49,7 @@ export function resolveTemplate(
   }
 }
 
-/** What the sandbox itself says of claims goes before the template's. */
+/** The sandbox's own volume claims take precedence over the template's. */
 function fromObject(sandbox: TemplateOwner, { metadata, spec }: SandboxTemplate, borrowed: boolean): ResolvedTemplate {
   return {
     template: parsePodTemplate(spec.template, `SandboxTemplate ${metadata.name}: spec.template`),

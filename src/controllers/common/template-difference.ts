@@ -1,11 +1,11 @@
 import type { RestoreSpec } from "../../api/cell/restore-spec.ts";
 
 interface TemplateDifference {
-  /** As it stands in a Pod template: `containers[0].args[2]`. */
+  /** The path in a Pod template: `containers[0].args[2]`. */
   field: string;
-  /** In the checkpoint's template; undefined: not there. */
+  /** The value in the checkpoint's template; undefined: not set. */
   checkpoint: string | number | boolean | undefined;
-  /** In the clone's. */
+  /** The value in the clone's template. */
   clone: string | number | boolean | undefined;
 }
 
@@ -22,7 +22,7 @@ export function describeDifference({ field, checkpoint, clone }: TemplateDiffere
   return `${field} is ${shown(checkpoint)} in the checkpoint and ${shown(clone)} here`;
 }
 
-/** Every leaf under the name that it has in a Pod template, in the order in which a reader should hear of them. */
+/** Every leaf by its path in a Pod template, the most important first. */
 function fields(spec: RestoreSpec): Map<string, TemplateDifference["clone"]> {
   const container = "containers[0]";
   return new Map<string, TemplateDifference["clone"]>([
