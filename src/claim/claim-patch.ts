@@ -5,48 +5,48 @@ import type { JsonPatchOperation } from "../kube/resource-client.ts";
 import type { ClaimRequest } from "./request.ts";
 
 /**
- * The one write of a claim: lock, owner, time and label, what the wish adds, and the set's owner reference gone, so that the
- * set sees at once that it is one short. It fails with `Conflict` if the sandbox is not as it was seen any more.
+ * The single write of a claim. It sets the lock, the owner, the time, the label and the request's metadata, and removes the set's
+ * owner reference, so that the set immediately creates a replacement. It fails with `Conflict` if the sandbox has changed.
  *
  * A JSON patch: a merge patch takes as long, and the client would repeat it after a lost answer, when its own first write is
  * what conflicts.
  */
-export function claimPatch(sandbox: Sandbox, wish: ClaimRequest, now: Date): JsonPatchOperation[] {
+export function claimPatch(sandbox: Sandbox, request: ClaimRequest, now: Date): JsonPatchOperation[] {
   const { resourceVersion, ownerReferences = [], ...metadata } = sandbox.metadata;
   const owners = ownerReferences.filter(({ kind }) => kind !== "SandboxSet");
-  const claimed = claimMetadata(wish, now);
+  const claimed = claimMetadata(request, now);
   return [
     // To set the version it has is how a JSON patch asks for the server's own guard, and its 409.
     { op: "replace", path: "/metadata/resourceVersion", value: resourceVersion },
     { op: "add", path: "/metadata/labels", value: { ...metadata.labels, ...claimed.labels } },
     { op: "add", path: "/metadata/annotations", value: { ...metadata.annotations, ...claimed.annotations } },
     { op: "add", path: "/metadata/ownerReferences", value: owners },
-    ...(wish.shutdownTime === undefined
+    ...(request.shutdownTime === undefined
       ? []
-      : [{ op: "add", path: "/spec/shutdownTime", value: wish.shutdownTime } as const]),
+      : [{ op: "add", path: "/spec/shutdownTime", value: request.shutdownTime } as const]),
   ];
 }
 
-/** What a claimed sandbox bears, whether it was taken or made. */
+/** The metadata of a claimed sandbox, whether it was taken from the set or created. */
 export function claimMetadata(
-  wish: ClaimRequest,
+  request: ClaimRequest,
   now: Date,
 ): { labels: Record<string, string>; annotations: Record<string, string> } {
   return {
     labels: {
-      ...wish.labels,
+      ...request.labels,
       [labels.sandboxClaimed]: "true",
-      ...(wish.claimName !== undefined && { [labels.claimName]: wish.claimName }),
+      ...(request.claimName !== undefined && { [labels.claimName]: request.claimName }),
     },
     annotations: {
-      ...wish.annotations,
-      ...(wish.environment && { [annotations.initRuntimeRequest]: initRuntimeRequest(wish.environment) }),
-      ...(wish.restoreFrom !== undefined && {
-        [annotations.rollbackTo]: wish.restoreFrom,
-        [annotations.rollbackRequest]: wish.lock,
+      ...request.annotations,
+      ...(request.environment && { [annotations.initRuntimeRequest]: initRuntimeRequest(request.environment) }),
+      ...(request.restoreFrom !== undefined && {
+        [annotations.rollbackTo]: request.restoreFrom,
+        [annotations.rollbackRequest]: request.lock,
       }),
-      [annotations.lock]: wish.lock,
-      [annotations.owner]: wish.owner,
+      [annotations.lock]: request.lock,
+      [annotations.owner]: request.owner,
       [annotations.claimTimestamp]: now.toISOString(),
     },
   };

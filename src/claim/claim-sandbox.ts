@@ -34,28 +34,28 @@ export interface Claimed {
 
 /**
  * Takes one sandbox out of a set: one guarded write to one object, so that no two claimers ever get the same one. A repeat of
- * the same wish finds the sandbox that it got the first time.
+ * the same request returns the sandbox of the first attempt.
  *
  * @param signal ends the waiting; a write that was sent is followed to its end
  * @throws RametError `InvalidArgument`; `NotFound` when there is no such set; `Timeout` when nothing became ready in time;
  *   `Conflict` (retryable) when others were faster each time; `Unavailable` (retryable) when it is not known what became of
- *   the write: the same wish again finds out
+ *   the write: repeating the request finds out
  */
-export async function claimSandbox(wish: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
+export async function claimSandbox(request: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
   const { clock, metrics } = parts;
-  validateClaimRequest(wish);
+  validateClaimRequest(request);
   const startedAt = clock.monotonicMilliseconds();
   const late = new AbortController();
-  const cancel = clock.schedule(wish.timeoutMilliseconds, () => {
+  const cancel = clock.schedule(request.timeoutMilliseconds, () => {
     late.abort();
   });
   try {
-    const claimed = await tryCandidates(wish, parts, AbortSignal.any([signal, late.signal]));
+    const claimed = await tryCandidates(request, parts, AbortSignal.any([signal, late.signal]));
     metrics?.claimed(claimed.kind, clock.monotonicMilliseconds() - startedAt);
     return claimed;
   } catch (thrown) {
     const error =
-      late.signal.aborted && !signal.aborted && isCanceled(thrown) ? noStock(wish) : RametError.from(thrown);
+      late.signal.aborted && !signal.aborted && isCanceled(thrown) ? noStock(request) : RametError.from(thrown);
     metrics?.failed(error.code);
     throw error;
   } finally {
@@ -66,16 +66,16 @@ export async function claimSandbox(wish: ClaimRequest, parts: ClaimParts, signal
 /** One that is refused that often is not unlucky: others take faster than this process hears of it. */
 const mostConflicts = 32;
 
-async function tryCandidates(wish: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
+async function tryCandidates(request: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
   const { stock, turns } = parts;
-  const { namespace, set } = wish;
+  const { namespace, set } = request;
   try {
     for (let conflicts = 0; conflicts <= mostConflicts;) {
-      const tried = await turns.run(namespace, () => tryOnce(wish, parts, signal), signal);
+      const tried = await turns.run(namespace, () => tryOnce(request, parts, signal), signal);
       if (tried === "conflict") {
         parts.metrics?.conflicted();
         conflicts++;
-      } else if (tried === "nothing") await untilMore(wish, parts, signal);
+      } else if (tried === "nothing") await untilMore(request, parts, signal);
       else return tried;
     }
   } finally {
@@ -91,44 +91,48 @@ async function tryCandidates(wish: ClaimRequest, parts: ClaimParts, signal: Abor
 }
 
 /** The place in the line is taken first, and then it is asked whether there is such a set at all. */
-async function untilMore(wish: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<void> {
+async function untilMore(request: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<void> {
   const leave = new AbortController();
-  const more = parts.stock.untilMore(`${wish.namespace}/${wish.set}`, AbortSignal.any([signal, leave.signal]));
+  const more = parts.stock.untilMore(`${request.namespace}/${request.set}`, AbortSignal.any([signal, leave.signal]));
   try {
-    await Promise.all([more, modelOf(wish, parts)]);
+    await Promise.all([more, modelOf(request, parts)]);
   } finally {
     leave.abort();
   }
 }
 
 async function tryOnce(
-  wish: ClaimRequest,
+  request: ClaimRequest,
   parts: ClaimParts,
   signal: AbortSignal,
 ): Promise<Claimed | "conflict" | "nothing"> {
   if (signal.aborted) throw canceled("Claiming", signal);
-  const { namespace, set, lock } = wish;
+  const { namespace, set, lock } = request;
   const held = parts.stock.heldBy(namespace, lock);
   if (held !== undefined) return { sandbox: held, kind: "hot" };
   const candidate = parts.stock.take(`${namespace}/${set}`);
   if (candidate !== undefined) {
-    const sandbox = await takeCandidate(candidate, wish, parts);
+    const sandbox = await takeCandidate(candidate, request, parts);
     return sandbox === undefined ? "conflict" : { sandbox, kind: "hot" };
   }
-  if (!wish.createOnNoStock) return "nothing";
-  return { sandbox: await makeOne(await modelOf(wish, parts), wish, parts), kind: "cold" };
+  if (!request.createOnNoStock) return "nothing";
+  return { sandbox: await makeOne(await modelOf(request, parts), request, parts), kind: "cold" };
 }
 
-async function modelOf(wish: ClaimRequest, { model }: ClaimParts): Promise<NamedManifest> {
-  const found = await model({ namespace: wish.namespace, name: wish.set });
-  if (found === undefined) throw noSet(wish);
+async function modelOf(request: ClaimRequest, { model }: ClaimParts): Promise<NamedManifest> {
+  const found = await model({ namespace: request.namespace, name: request.set });
+  if (found === undefined) throw noSet(request);
   return found;
 }
 
-/** Undefined: somebody else was faster, or it is gone. */
-async function takeCandidate(candidate: Sandbox, wish: ClaimRequest, parts: ClaimParts): Promise<Sandbox | undefined> {
+/** Undefined if another claimer was faster or the sandbox was deleted. */
+async function takeCandidate(
+  candidate: Sandbox,
+  request: ClaimRequest,
+  parts: ClaimParts,
+): Promise<Sandbox | undefined> {
   const { sandboxes, stock, clock, remember } = parts;
-  const write = () => sandboxes.jsonPatch(candidate.metadata, claimPatch(candidate, wish, clock.now()));
+  const write = () => sandboxes.jsonPatch(candidate.metadata, claimPatch(candidate, request, clock.now()));
   try {
     return await (remember === undefined ? write() : remember(candidate, write));
   } catch (thrown) {
@@ -138,11 +142,11 @@ async function takeCandidate(candidate: Sandbox, wish: ClaimRequest, parts: Clai
       stock.giveBack(candidate);
       throw error;
     }
-    return findTaken(candidate, wish, { sandboxes, error });
+    return findTaken(candidate, request, { sandboxes, error });
   }
 }
 
-/** The write was sent and its answer lost: the lock tells whose the sandbox is. @throws what lost it, if that cannot be told */
+/** The response to the write was lost: the lock shows whose the sandbox is. @throws the original error, if that is unknown */
 async function findTaken(
   candidate: Sandbox,
   { lock }: ClaimRequest,
@@ -154,15 +158,20 @@ async function findTaken(
   return found?.metadata.uid === candidate.metadata.uid && bears(found, lock) ? found : undefined;
 }
 
-async function makeOne(model: NamedManifest, wish: ClaimRequest, { sandboxes, clock }: ClaimParts): Promise<Sandbox> {
-  const manifest = coldSandbox(model, wish, clock.now());
+async function makeOne(
+  model: NamedManifest,
+  request: ClaimRequest,
+  { sandboxes, clock }: ClaimParts,
+): Promise<Sandbox> {
+  const manifest = coldSandbox(model, request, clock.now());
   try {
     return await sandboxes.create(manifest);
   } catch (error) {
     if (RametError.from(error).code !== "AlreadyExists") throw error;
     // The name is made from the lock, so it is what an earlier try made; or that one is on its way out.
     const found = await sandboxes.find(manifest.metadata);
-    if (found !== undefined && bears(found, wish.lock) && found.metadata.deletionTimestamp === undefined) return found;
+    if (found !== undefined && bears(found, request.lock) && found.metadata.deletionTimestamp === undefined)
+      return found;
     throw new RametError("Conflict", `Making the sandbox ${manifest.metadata.name} failed: its name is taken`, {
       retryable: true,
       cause: error,

@@ -7,26 +7,30 @@ import type { ClaimRequest } from "./request.ts";
 export type NamedManifest = SandboxManifest & { metadata: { name: string; namespace: string } };
 
 /**
- * A sandbox like those of a set, claimed from its birth and never part of its stock. Its name is made from the wish's lock,
- * so that the same wish makes it once.
+ * A sandbox like those of a set, created as claimed and never part of the stock. Its name is derived from the request's lock, so
+ * that a repeated request creates it only once.
  * @param model an unclaimed one
  */
-export function coldSandbox({ metadata, spec, ...rest }: NamedManifest, wish: ClaimRequest, now: Date): NamedManifest {
+export function coldSandbox(
+  { metadata, spec, ...rest }: NamedManifest,
+  request: ClaimRequest,
+  now: Date,
+): NamedManifest {
   const { ownerReferences: _, ...model } = metadata;
-  const claimed = claimMetadata(wish, now);
+  const claimed = claimMetadata(request, now);
   return {
     ...rest,
     metadata: {
       ...model,
-      name: `${stem(wish.set)}-${createHash("sha256").update(wish.lock).digest("hex").slice(0, digits)}`,
+      name: `${stem(request.set)}-${createHash("sha256").update(request.lock).digest("hex").slice(0, digits)}`,
       labels: { ...model.labels, ...claimed.labels },
-      // Somebody waits for it, which of the set's own nobody does.
+      // A client waits for it, unlike for the set's own.
       annotations: { ...model.annotations, ...claimed.annotations, [annotations.sandboxPriority]: "100" },
     },
     spec: {
       ...spec,
-      ...(spec.template && { template: withLabels(spec.template, wish.labels) }),
-      ...(wish.shutdownTime !== undefined && { shutdownTime: wish.shutdownTime }),
+      ...(spec.template && { template: withLabels(spec.template, request.labels) }),
+      ...(request.shutdownTime !== undefined && { shutdownTime: request.shutdownTime }),
     },
   };
 }

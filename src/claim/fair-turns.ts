@@ -1,12 +1,12 @@
 import { canceled } from "../base/clock.ts";
 
 /**
- * Lets so many pieces of work run at once, and hands the turns round between namespaces: what is scarce is the process' way to
- * the API server, and a namespace with a thousand claims in line delays another one's by one turn.
+ * Limits how many operations run concurrently, and takes turns between namespaces. The connections to the API server are scarce,
+ * and a namespace with a thousand waiting claims delays another one's by only one turn.
  */
 export class FairTurns {
   readonly #limit: number;
-  /** By namespace, in the order of their next turns. */
+  /** The waiting operations of each namespace, in the order of their next turns. */
   readonly #lines = new Map<string, Set<() => void>>();
   #running = 0;
 
@@ -14,7 +14,7 @@ export class FairTurns {
     this.#limit = limit;
   }
 
-  /** @throws RametError `Canceled` if `signal` is aborted before the turn came; work that has begun is not disturbed */
+  /** @throws RametError `Canceled` if `signal` is aborted before the turn; running work is not interrupted */
   async run<T>(namespace: string, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
     await this.#turn(namespace, signal);
     try {
@@ -52,7 +52,7 @@ export class FairTurns {
       const [first] = this.#lines;
       if (first === undefined) return;
       const [namespace, line] = first;
-      // Whose turn this is goes to the end of the round.
+      // The namespace whose turn it is moves to the end.
       this.#lines.delete(namespace);
       const [begin] = line;
       if (begin === undefined) continue;

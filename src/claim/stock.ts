@@ -5,27 +5,27 @@ import { isConditionTrue } from "../kube/conditions.ts";
 import type { ObjectStore } from "../kube/store.ts";
 
 export interface StockOptions {
-  /** Sandboxes as an informer has them; it may lag. */
+  /** The informer's sandboxes, which may be outdated. */
   store: ObjectStore<Sandbox>;
-  /** A newer version than the informer's, if this process has written one. @default none */
+  /** The version that this process has written, if it is newer than the informer's. @default none */
   latest?: (cached: Sandbox) => Sandbox;
-  /** The newest revision of a set, by `namespace/name`. */
+  /** The current revision of a set, by `namespace/name`. */
   revisionOf: (setKey: string) => string | undefined;
   /** From 0 to below 1. */
   random: () => number;
 }
 
 /**
- * What can be claimed, by set. A version of a sandbox is given out once in a process: whether the claim of it came to
- * something or not, only a later version can be worth another try.
+ * The claimable sandboxes of each set. Each version of a sandbox is handed out once per process: whether that claim succeeded
+ * or failed, only a later version is worth another attempt.
  */
 export class Stock {
   readonly #options: StockOptions;
   readonly #candidates: (setKey: string) => Sandbox[];
   readonly #byLock: (lock: string) => Sandbox[];
-  /** By UID, the version that was given out. Goes as soon as the store shows another one. */
+  /** By UID, the version that was handed out, until the store has another one. */
   readonly #given = new Map<string, string>();
-  /** By set, who waits for more, in order. */
+  /** By set, the waiting claimers in order. */
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly close: () => void;
 
@@ -48,7 +48,7 @@ export class Stock {
     });
   }
 
-  /** The best candidate of a set, which nobody else in this process gets in this version. */
+  /** Hands out the best candidate of a set. No other caller in this process gets the same version. */
   take(setKey: string): Sandbox | undefined {
     const { revisionOf, random } = this.#options;
     const [best] = orderCandidates(this.#free(setKey), revisionOf(setKey), random());
@@ -56,23 +56,23 @@ export class Stock {
     return best;
   }
 
-  /** Nothing was sent, so the version is as good as before. */
+  /** Makes a version available again, because nothing was sent. */
   giveBack({ metadata }: Sandbox): void {
     if (this.#given.get(metadata.uid) !== metadata.resourceVersion) return;
     this.#given.delete(metadata.uid);
   }
 
-  /** Has the next in line look: for one who was called and takes nothing. */
+  /** Wakes the next waiter, for one that was woken and takes nothing. */
   passOn(setKey: string): void {
     if (this.#waiting.has(setKey) && this.#free(setKey).length > 0) this.#wake(setKey);
   }
 
-  /** The sandbox that bears this lock, as far as the informer knows. */
+  /** The sandbox with this lock, as far as the informer knows. */
   heldBy(namespace: string, lock: string): Sandbox | undefined {
     return this.#byLock(lock).find(({ metadata }) => metadata.namespace === namespace);
   }
 
-  /** Resolves when there may be something to take; of those who wait, each change calls the first. @throws RametError `Canceled` */
+  /** Resolves when a candidate may be available. Each change wakes the first waiter. @throws RametError `Canceled` */
   untilMore(setKey: string, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const line = this.#waiting.get(setKey) ?? new Set();
@@ -114,8 +114,8 @@ export class Stock {
 }
 
 /**
- * The set whose stock a sandbox is, as `namespace/name`; undefined of one that nobody can claim now. Only what a set owns is
- * stock: labels alone are anybody's to write.
+ * The set whose stock contains the sandbox, as `namespace/name`; undefined if it cannot be claimed now. Only sandboxes that a set
+ * owns are stock, because any user can write labels.
  */
 function stockKey(sandbox: Sandbox): string | undefined {
   const { metadata } = sandbox;
@@ -135,9 +135,9 @@ function isReady({ spec, status }: Sandbox): boolean {
 }
 
 /**
- * The order in which candidates are tried. Those of the set's newest revision first, and of them those of the highest
- * priority; equals are a ring, walked from a place that `start` gives, so that claimers who know nothing of each other seldom
- * meet.
+ * The order in which candidates are tried: the newest revision first, then the highest priority. Equal candidates form a ring
+ * that starts at a position chosen by `start`, so that independent claimers rarely collide.
+ *
  * @param start from 0 to below 1
  */
 export function orderCandidates(
@@ -154,7 +154,7 @@ export function orderCandidates(
     });
 }
 
-/** Higher goes first. Any priority that an int32 holds stays below what the revision counts. */
+/** Higher goes first. The revision outweighs every int32 priority. */
 function rank({ metadata }: Sandbox, newestRevision: string | undefined): number {
   const isNewest = newestRevision !== undefined && metadata.labels?.[labels.templateHash] === newestRevision;
   const priority = Number(metadata.annotations?.[annotations.sandboxPriority] ?? 0);

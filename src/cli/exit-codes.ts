@@ -1,6 +1,6 @@
 import type { ErrorCode } from "../base/error-codes.ts";
 
-/** What `ramet` ends with. `ramet sandbox exec` ends with its command's own code instead. */
+/** The exit codes of `ramet`. `ramet sandbox exec` exits with the exit code of its command instead. */
 export const exitCodes = {
   ok: 0,
   failed: 1,

@@ -1,28 +1,28 @@
 import type { Readable, Writable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 
-/** The outside of a command: what it reads and writes, and how it hears of Ctrl-C. Tests pass their own. */
+/** A command's streams, environment, clock and signals. Tests pass their own. */
 export interface Io {
   readonly stdin: Readable;
   readonly stdout: Writable;
   readonly stderr: Writable;
-  /** Whether a person watches stderr: progress is for people. */
+  /** Whether stderr is a terminal, so that progress is printed. */
   readonly progressIsSeen: boolean;
-  /** The terminal that stdin and stdout are; absent when one of them is none. */
+  /** The terminal of stdin and stdout; absent if one of them is not a terminal. */
   readonly terminal?: Terminal;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Aborted by SIGINT, SIGTERM and SIGHUP, unless somebody takes the signals. */
+  /** Aborted by SIGINT, SIGTERM and SIGHUP, unless `onSignal` has a listener. */
   readonly signal: AbortSignal;
-  /** Gives signals to `listener` instead of aborting `signal`, until the function that is returned is called. */
+  /** Passes signals to `listener` instead of aborting `signal`. @returns a function that ends that */
   takeSignals(listener: (signal: NodeJS.Signals) => void): () => void;
   readonly clock: Clock;
 }
 
 export interface Terminal {
   size(): { columns: number; rows: number };
-  /** Calls `listener` after each change of the size, until the function that is returned is called. */
+  /** Calls `listener` after each change of the size. @returns a function that ends that */
   onResize(listener: () => void): () => void;
-  /** Raw: keys go to the reader as they are, Ctrl-C too. */
+  /** In raw mode the reader gets all keys unchanged, including Ctrl-C. */
   setRaw(raw: boolean): void;
 }
 
@@ -31,7 +31,7 @@ export function printLine(stream: Writable, line: string): void {
   stream.write(`${line}\n`);
 }
 
-/** Writes, and waits while the reader is slow. @throws what the stream fails with, such as `EPIPE` */
+/** Writes and resolves when the stream accepts more. @throws the stream's error, such as `EPIPE` */
 export function writeAll(stream: Writable, data: Buffer | string): Promise<void> {
   return new Promise((resolve, reject) => {
     const goesOn = stream.write(data, (error) => {
@@ -42,10 +42,10 @@ export function writeAll(stream: Writable, data: Buffer | string): Promise<void>
   });
 }
 
-/** Whether a write failed because whoever read our output went away. */
+/** Whether a write failed because the reader of the output has exited. */
 export function isBrokenPipe(error: unknown): boolean {
   return error instanceof Error && "code" in error && brokenPipeCodes.has(error.code);
 }
 
-/** The second is what comes of further writes. */
+/** Further writes fail with the second. */
 const brokenPipeCodes: ReadonlySet<unknown> = new Set(["EPIPE", "ERR_STREAM_DESTROYED"]);

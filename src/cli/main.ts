@@ -2,8 +2,8 @@ import { processIo } from "./process-io.ts";
 import { runProgram } from "./program.ts";
 
 const io = processIo();
-// A reader that went away (`ramet sandbox ls | head -1`) is told to whoever writes; without this the process would die of it.
+// Writers get the error when the reader has exited (`ramet sandbox ls | head -1`). Without a listener the process would crash.
 io.stdout.on("error", () => undefined);
 const exitCode = await runProgram(io, process.argv.slice(2));
-// What is written to a pipe may still be on its way; connections that idle must not keep the process.
+// Flush the pipes, then exit: idle connections would keep the process running.
 io.stdout.write("", () => io.stderr.write("", () => process.exit(exitCode)));

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { checkLabel, checkName, generateName } from "./names.ts";
 
-it("takes DNS labels and refuses everything else with what is legal", () => {
+it("accepts DNS labels and rejects everything else", () => {
   for (const name of ["a", "0", "a-b", "x".repeat(63)]) {
     expect(() => {
       checkLabel(name, "--name");
@@ -11,15 +11,15 @@ it("takes DNS labels and refuses everything else with what is legal", () => {
   for (const name of ["", "-a", "a-", "A", "a.b", "a_b", "x".repeat(64), "a\n"]) {
     expect(() => {
       checkLabel(name, "--name");
-    }).toThrow("--name is no DNS label");
+    }).toThrow("Invalid --name, not a DNS label");
   }
   expect(() => {
     checkName("a.b-c", "--name");
     checkName("a..b", "--name");
-  }).toThrow('--name is no object\'s name: "a..b"');
+  }).toThrow('Invalid --name, not an object name: "a..b"');
 });
 
-it("generates names that are labels, from whatever name is legal", () => {
+it("generates labels from every valid name", () => {
   const name = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,80}[a-z0-9])?$/);
   fc.assert(
     fc.property(name, (base) => {

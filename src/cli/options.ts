@@ -2,67 +2,69 @@ import { isIPv4 } from "node:net";
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { parseDuration } from "../base/duration.ts";
 
-/** How the store in a bucket is named, of each cloud. */
+/** The forms of a bucket's address in each cloud. */
 export const storeAddresses =
   "s3://bucket/prefix?region=…&endpoint=…&path-style=true, gs://bucket/prefix, azblob://container/prefix?account=…";
 
-/** Which cluster and which namespace. */
+/** Adds the options that select a cluster and a namespace. */
 export function withClusterFlags(command: Command): Command {
   return command
     .option("-n, --namespace <name>", "the namespace (default: the kubeconfig's)")
     .option("--kubeconfig <file>", "the kubeconfig (default: $KUBECONFIG, ~/.kube/config, the local cluster's)")
-    .option("--context <name>", "the kubeconfig's context (default: its current one)");
+    .option("--context <name>", "the kubeconfig's context (default: the current one)");
 }
 
 /** @param table what `table` means here */
 export function withOutputFlag(command: Command, table = "a table"): Command {
   return command.addOption(
-    new Option("-o, --output <format>", `what to print; table is ${table}`)
+    new Option("-o, --output <format>", `the output format; table prints ${table}`)
       .choices(["table", "json", "yaml", "name"])
       .default("table"),
   );
 }
 
 /**
- * @param what is waited for
- * @param timeout how long by default
+ * @param what the end of the wait
+ * @param timeout the default timeout
  */
 export function withWaitFlags(
   command: Command,
   what: string,
   timeout: { milliseconds: number; shown: string } = { milliseconds: 60_000, shown: "60s" },
 ): Command {
-  command.option("--wait", `wait ${what}`, true).option("--no-wait", "return as soon as the cluster has the wish");
+  command
+    .option("--wait", `wait ${what}`, true)
+    .option("--no-wait", "return once the cluster has accepted the request");
   return withTimeoutFlag(command, timeout);
 }
 
-/** For what is not done before the waiting has ended. */
+/** The timeout of commands that always wait. */
 export function withTimeoutFlag(command: Command, timeout = { milliseconds: 60_000, shown: "60s" }): Command {
   return command.addOption(
-    new Option("--timeout <duration>", "how long to wait; 0 is for ever")
+    new Option("--timeout <duration>", "how long to wait; 0 means forever")
       .default(timeout.milliseconds, timeout.shown)
       .argParser(timeoutMilliseconds),
   );
 }
 
-/** Infinite for `0`: no limit. */
+/** `0` means no limit: `Infinity`. */
 function timeoutMilliseconds(text: string): number {
   const milliseconds = parsed(() => parseDuration(text, "--timeout"));
-  if (milliseconds < 0) throw new InvalidArgumentError("It must not be negative.");
+  if (milliseconds < 0) throw new InvalidArgumentError("it must not be negative");
   return milliseconds === 0 ? Infinity : milliseconds;
 }
 
-/** Collects ranges of IPv4, such as `10.0.0.0/8`. */
+/** Collects IPv4 ranges, such as `10.0.0.0/8`. */
 export function collectRange(text: string, before: readonly string[] = []): string[] {
   const [, address = "", bits] = /^([\d.]+)\/(\d{1,2})$/.exec(text) ?? [];
-  if (!isIPv4(address) || Number(bits) > 32) throw new InvalidArgumentError("Write it as 10.0.0.0/8.");
+  if (!isIPv4(address) || Number(bits) > 32) throw new InvalidArgumentError("write it as 10.0.0.0/8");
   return [...before, text];
 }
 
-/** Collects `--env NAME=VALUE` over and over. */
+/** Collects repeated `--env NAME=VALUE`. */
 export function collectVariable(text: string, before: Record<string, string> = {}): Record<string, string> {
   const at = text.indexOf("=");
-  if (at < 1) throw new InvalidArgumentError("Write it as NAME=VALUE.");
+  if (at < 1) throw new InvalidArgumentError("write it as NAME=VALUE");
   return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
 }
 
@@ -70,10 +72,10 @@ export function collectVariable(text: string, before: Record<string, string> = {
 export function truth(text: string): boolean {
   if (text === "true") return true;
   if (text === "false") return false;
-  throw new InvalidArgumentError("It must be true or false.");
+  throw new InvalidArgumentError("it must be true or false");
 }
 
-/** Items separated by commas. */
+/** A comma-separated list. */
 export function commaList(text: string): string[] {
   return text
     .split(",")
@@ -82,18 +84,18 @@ export function commaList(text: string): string[] {
 }
 
 export function wholeNumber(text: string): number {
-  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be a whole number, 0 or more.");
+  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("it must be a whole number, 0 or more");
   return Number(text);
 }
 
-/** 0 is any port that is free. */
+/** 0 means any free port. */
 export function portNumber(text: string): number {
   const port = wholeNumber(text);
-  if (port > 65_535) throw new InvalidArgumentError("There is no such port: 65535 is the last.");
+  if (port > 65_535) throw new InvalidArgumentError("it must be a port from 0 to 65535");
   return port;
 }
 
-/** Commander tells of its own error class where and how the option was wrong. */
+/** Commander reports its own error class together with the option. */
 function parsed<T>(parse: () => T): T {
   try {
     return parse();

@@ -18,7 +18,7 @@ import { setCommands } from "./set/commands.ts";
 import { snapshotCommands } from "./snapshot/commands.ts";
 import { storeCommands } from "./store/commands.ts";
 
-/** Runs `ramet` with these arguments. Never throws: what fails is told on stderr. */
+/** Runs `ramet` with these arguments. Never throws: reports failures on stderr. */
 export async function runProgram(io: Io, args: readonly string[]): Promise<number> {
   let exitCode: number = exitCodes.ok;
   let output: string | undefined;
@@ -33,15 +33,15 @@ export async function runProgram(io: Io, args: readonly string[]): Promise<numbe
     await program.parseAsync(args, { from: "user" });
     return exitCode;
   } catch (error) {
-    // Commander has told what is wrong with the command line; help and version end like that too.
+    // Commander has already printed what is wrong; --help and --version end like this, too.
     if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
-    // Nobody is left to tell.
+    // The reader of the output has exited.
     if (isBrokenPipe(error)) return exitCodes.brokenPipe;
     return reportError(io, error, output);
   }
 }
 
-/** The whole command line, without anything that it does. */
+/** Defines all commands. Their implementations are loaded when they run. */
 export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Command {
   const program = new Command("ramet")
     .description("Checkpoint, name and clone agent sandboxes on Kubernetes.")
@@ -53,20 +53,17 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
     .showSuggestionAfterError()
     .showHelpAfterError("(see --help)")
     .addHelpText("after", programExamples);
-  sandboxCommands(program.command("sandbox").alias("sbx").description("Make, enter and remove sandboxes."), act);
+  sandboxCommands(program.command("sandbox").alias("sbx").description("Create, enter and delete sandboxes."), act);
   checkpointCommands(program.command("checkpoint").alias("cp").description("Capture sandboxes."), act);
   rollbackCommand(program, act);
   forkCommand(program, act);
-  setCommands(program.command("set").alias("sbs").description("Keep sandboxes ready to be claimed."), act);
-  claimCommands(program.command("claim").description("Take ready sandboxes out of a set."), act);
+  setCommands(program.command("set").alias("sbs").description("Keep sandboxes ready to claim."), act);
+  claimCommands(program.command("claim").description("Claim ready sandboxes of a set."), act);
   snapshotCommands(program.command("snapshot").alias("nsnap").description("Build, name and version snapshots."), act);
   gcCommand(program, act);
   objectCommands(program, act);
   localCommands(program.command("local").description("Run a cluster on this machine."), act);
-  storeCommands(
-    program.command("store").description("Look into the store of a cluster on this machine, or any folder."),
-    act,
-  );
+  storeCommands(program.command("store").description("Inspect a checkpoint store."), act);
   manifestsCommand(program, act);
   serverCommands(program, act);
   answerVersion(program, () => {

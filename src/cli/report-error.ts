@@ -3,8 +3,8 @@ import { exitCodeOf, exitCodes } from "./exit-codes.ts";
 import { type Io, printLine } from "./io.ts";
 
 /**
- * Tells of a failure on stderr: the message, the hint and the code, one line each, or one JSON object where the output
- * is JSON. Answers the exit code that fits.
+ * Prints a failure to stderr: the message, the hint and the code on a line each, or one JSON object if the output is JSON.
+ * Returns the exit code for it.
  */
 export function reportError(io: Io, thrown: unknown, output?: string): number {
   const { code, message, hint, retryable } = RametError.from(thrown);
@@ -21,16 +21,16 @@ export function reportError(io: Io, thrown: unknown, output?: string): number {
   return exitCodeOf(code);
 }
 
-/** Tells of a wish that failed in the cluster. That is exit code 1, whatever the cause was. */
+/** Prints a request that failed in the cluster. The exit code is always 1. */
 export function reportFailure(io: Io, failure: RametError, output?: string): number {
   reportError(io, failure, output);
   return exitCodes.failed;
 }
 
-/** What a command does: it answers the exit code. Loaded when it is called, so that `--help` loads nothing. */
+/** Runs a command and returns its exit code. It is loaded when it is called, so that `--help` loads nothing. */
 type Perform = (io: Io) => Promise<number>;
 
-/** Turns a command line into a call: what commander calls with arguments and options. */
+/** Wraps a command's implementation for commander, which calls it with arguments and options. */
 export type Act = <Arguments extends unknown[]>(
   prepare: (...given: Arguments) => Promise<Perform>,
 ) => (...given: Arguments) => Promise<void>;

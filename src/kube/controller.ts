@@ -8,27 +8,27 @@ import { controllerOf, keyOf, type KubeObject } from "./object.ts";
 import type { Change } from "./store.ts";
 import { WorkQueue, type IsSatisfied, type QueueItem, type QueueMetrics } from "./work-queue.ts";
 
-/** Nothing, or when to look at the key again even if nothing changes. */
-// eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a reconcile with nothing to say just ends
+/** Nothing, or when to reconcile the key again even if nothing changes. */
+// eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- most reconciles return nothing
 export type ReconcileResult = void | { requeueAfterMilliseconds: number };
 
-/** An informer of which a controller hears; made by `watching`. */
+/** An informer whose changes a controller gets; created by `watching`. */
 export interface ControllerWatch {
-  /** Calls `enqueue` for the keys of each change; what is returned ends that. */
-  start(enqueue: (key: string, wish?: Wish) => void): () => void;
+  /** Calls `enqueue` for the keys of each change. @returns a function that ends that */
+  start(enqueue: (key: string, enqueueOptions?: EnqueueOptions) => void): () => void;
   synced(signal: AbortSignal): Promise<void>;
 }
 
-interface Wish {
+interface EnqueueOptions {
   afterMilliseconds: number;
   isSatisfied: IsSatisfied;
 }
 
-/** Which changes need no look, or not at once. */
+/** Which changes need no reconcile, or a delayed one. */
 export interface ReconcileFilter<T> {
-  /** In how many milliseconds a change is looked at. @default 0 */
+  /** The delay until a change is reconciled. @default 0 */
   delayMilliseconds?: (change: Change<T>) => number;
-  /** Whether all that the object asks for is done already; asked when nobody works on its key. @default no */
+  /** Whether the object needs no work; called when no worker has its key. @default false */
   isSatisfied?: (object: T) => boolean;
 }
 
@@ -41,17 +41,17 @@ export interface ControllerOptions {
   name: string;
   watches: ControllerWatch[];
   /**
-   * Makes the world right for one key: level-triggered, repeatable. What it throws is logged, and the key comes again
-   * after a growing pause. Never runs twice at once for one key.
+   * Reconciles one key: level-triggered and repeatable. Errors are logged, and the key is retried after a growing pause. Never
+   * runs concurrently for one key.
    */
   reconcile: (key: string, signal: AbortSignal) => Promise<ReconcileResult>;
   clock: Clock;
-  /** How many keys are worked on at once. @default 4 */
+  /** The number of concurrent reconciles. @default 4 */
   concurrency?: number;
   backoff?: BackoffOptions;
   /**
-   * How long reconciles that run are waited for after the end was asked for. It must be shorter than the time between a
-   * lost lease's renew deadline and its end (10 s and 15 s). @default 4000
+   * How long to wait for running reconciles at the end. It must be shorter than the time between a lost lease's renew deadline
+   * and its expiry (10 s and 15 s). @default 4000
    */
   drainMilliseconds?: number;
   metrics?: ControllerMetrics;
@@ -62,11 +62,10 @@ export interface ControllerOptions {
 }
 
 /**
- * Runs a controller until `signal` is aborted: waits for the first lists, then reconciles the keys that changes bring.
- * At the end what runs may finish; what is still running after `drainMilliseconds` has its signal aborted and is not
- * waited for: the process ends then, and with it what hears no signal.
+ * Runs a controller until `signal` is aborted: waits for the first lists, then reconciles the keys of changes. At the end
+ * running reconciles may finish. After `drainMilliseconds` their signal is aborted, and they are not waited for: the process ends.
  *
- * @param onQueue is given the queue's `add`, for wishes that come from elsewhere than an informer
+ * @param onQueue receives the queue's `add`, to enqueue keys from sources other than informers
  */
 export async function runController(
   options: ControllerOptions,
@@ -77,9 +76,10 @@ export async function runController(
   const add = (key: string): void => {
     queue.add(key);
   };
-  const enqueue = (key: string, wish?: Wish): void => {
-    if (wish !== undefined && wish.afterMilliseconds > 0) queue.addAfter(key, wish.afterMilliseconds);
-    else queue.add(key, wish?.isSatisfied);
+  const enqueue = (key: string, enqueueOptions?: EnqueueOptions): void => {
+    if (enqueueOptions !== undefined && enqueueOptions.afterMilliseconds > 0)
+      queue.addAfter(key, enqueueOptions.afterMilliseconds);
+    else queue.add(key, enqueueOptions?.isSatisfied);
   };
   const stops = options.watches.map((watch) => watch.start(enqueue));
   try {
@@ -96,25 +96,25 @@ export async function runController(
 }
 
 /**
- * Lets a controller hear of an informer's changes.
+ * Passes an informer's changes to a controller.
  *
- * @param keysOf the keys that a changed object concerns; of an update, both the old and the new object are asked.
+ * @param keysOf the keys to reconcile for an object; of an update, those of both the old and the new object.
  *   Default: the object's own key
  */
 export function watching<T extends KubeObject>(
   informer: Informer<T>,
   keysOf: (object: T) => readonly string[] = ownKey,
-  heed: ReconcileFilter<T> = {},
+  filter: ReconcileFilter<T> = {},
 ): ControllerWatch {
   return {
     synced: (signal) => informer.synced(signal),
     start: (enqueue) =>
       informer.onChange((change) => {
-        const wish = {
-          afterMilliseconds: heed.delayMilliseconds?.(change) ?? 0,
-          isSatisfied: () => heed.isSatisfied?.(change.object) ?? false,
+        const enqueueOptions = {
+          afterMilliseconds: filter.delayMilliseconds?.(change) ?? 0,
+          isSatisfied: () => filter.isSatisfied?.(change.object) ?? false,
         };
-        for (const key of keysOfChange(change, keysOf)) enqueue(key, wish);
+        for (const key of keysOfChange(change, keysOf)) enqueue(key, enqueueOptions);
       }),
   };
 }
@@ -212,7 +212,7 @@ function logFailure(options: ControllerOptions, key: string, error: RametError, 
   const log = options.log ?? silentLog;
   const fields = { controller: options.name, key, code: error.code, pauseMilliseconds: Math.round(pauseMilliseconds) };
   const message = `reconcile failed: ${error.describe()}`;
-  // Losing a race and waiting for somebody are daily business; what is not retryable wants a person's eyes.
+  // Conflicts and retryable errors are expected; others need a person's attention.
   if (error.retryable || error.code === "Conflict") log.debug(fields, message);
   else log.warn({ ...fields, ...(error.code === "Internal" ? { cause: error.cause } : {}) }, message);
 }

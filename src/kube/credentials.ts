@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { RametError } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
 
-/** What proves who the caller is: a bearer token, a client certificate (PEM) with its key, or both. */
+/** Credentials of a request: a bearer token, a client certificate (PEM) with its key, or both. */
 export interface CredentialValues {
   token?: string;
   cert?: string;
@@ -10,11 +10,10 @@ export interface CredentialValues {
 }
 
 export interface Credentials {
-  /** Whether reading again can bring something else. */
+  /** Whether `current` can return different values later. */
   readonly renewable: boolean;
   /**
-   * What to present now. `fresh` is given after the API server refused what was presented: read again instead of
-   * answering from memory.
+   * Returns the current values. `fresh` is set after the API server rejected them: read them again instead of using the cache.
    */
   current(fresh: boolean): Promise<CredentialValues>;
 }
@@ -24,8 +23,8 @@ export function staticCredentials(values: CredentialValues): Credentials {
 }
 
 /**
- * A token in a file that somebody else renews, as kubelets do for service accounts. It is read again once a minute, as
- * client-go does.
+ * A token in a file that is renewed externally, as the kubelet does for service accounts. It is read again once a minute, as in
+ * client-go.
  */
 export function tokenFileCredentials(path: string, clock: Clock): Credentials {
   let known: { token: string; readAt: number } | undefined;
@@ -54,7 +53,7 @@ export interface ExecPlugin {
   cluster?: object;
 }
 
-/** Credentials that a program prints (`aws eks get-token`, `gke-gcloud-auth-plugin`, …); they are kept until they expire. */
+/** Credentials that a program prints (`aws eks get-token`, `gke-gcloud-auth-plugin`, …), cached until they expire. */
 export function execCredentials(plugin: ExecPlugin): Credentials {
   // Some plugins, GKE's among them, refuse to run without this variable, and client-node does not set it.
   const info = {
@@ -100,7 +99,7 @@ async function newExecAuth(): Promise<ExecAuth> {
 function execFailure(plugin: ExecPlugin, error: unknown): RametError {
   const why = error instanceof Error ? error.message.trim() : String(error);
   return new RametError("Unauthorized", `The credential program ${plugin.command} failed: ${why}`, {
-    hint: plugin.installHint ?? "Run it by hand to see what it needs.",
+    hint: plugin.installHint ?? "Run it by hand to see what it needs",
     cause: error,
   });
 }
@@ -109,6 +108,6 @@ async function readToken(path: string): Promise<string> {
   try {
     return (await readFile(path, "utf8")).trim();
   } catch (error) {
-    throw new RametError("Unauthorized", `The token file ${path} cannot be read: ${String(error)}`, { cause: error });
+    throw new RametError("Unauthorized", `Cannot read the token file ${path}: ${String(error)}`, { cause: error });
   }
 }

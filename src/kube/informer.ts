@@ -18,8 +18,8 @@ export interface InformerOptions<T extends KubeObject> {
 }
 
 /**
- * A store that follows one resource, and whoever wants to hear of changes. One informer serves all controllers of a
- * process. `metadata.managedFields` is not kept: it is often the larger half of an object.
+ * A store that follows one resource and notifies listeners of changes. One informer serves all controllers of a process.
+ * `metadata.managedFields` is dropped: it is often the larger half of an object.
  */
 export class Informer<T extends KubeObject> {
   readonly resource: ResourceClient<T>;
@@ -75,7 +75,7 @@ export class Informer<T extends KubeObject> {
     this.#lastProgressAt = undefined;
   }
 
-  /** Resolves when the store has had a whole list. @throws RametError `Canceled` when `signal` is aborted before */
+  /** Resolves after the first complete list. @throws RametError `Canceled` if `signal` is aborted first */
   async synced(signal?: AbortSignal): Promise<void> {
     if (signal === undefined) {
       await this.#firstList.promise;
@@ -96,8 +96,9 @@ export class Informer<T extends KubeObject> {
   }
 
   /**
-   * Calls `listener` for what is there already, as added, and then for each change. What is returned ends that. A
-   * listener does next to nothing: it puts keys into queues.
+   * Calls `listener` for each known object, as added, and then for each change. A listener must be fast: it adds keys to queues.
+   *
+   * @returns a function that ends that
    */
   onChange(listener: (change: Change<T>) => void): () => void {
     const unsubscribe = this.store.subscribe(listener);

@@ -172,7 +172,7 @@ describe("KubeClient", () => {
     const hasty = { ...systemClock, schedule: (_: number, run: () => void) => systemClock.schedule(0, run) };
     await expect(connect({ clock: hasty }).get({ name: "there" })).rejects.toMatchObject({
       code: "Unavailable",
-      hint: "Check that it runs and that the address is right.",
+      hint: "Check that it runs and that the address is correct",
     });
     await server.start();
   });

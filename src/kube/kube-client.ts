@@ -47,12 +47,12 @@ export interface KubeClientOptions {
 /**
  * A client of one API server: one pool of connections for requests, another for watches.
  *
- * Requests are repeated, with growing pauses or after the time the server asks for, when that is safe: always if the
- * server refused to begin or was never reached, and otherwise only if a second time changes nothing. It refuses to begin
- * with 429, and with 503 and a `Retry-After`: a server that is starting answers that to what it does not serve yet.
+ * Requests are retried, with growing pauses or after the time that the server asks for, when that is safe: always if the server
+ * was not reached or did not start the request (429, or 503 with `Retry-After`, which a starting server returns), and otherwise
+ * only if the request is idempotent.
  */
 export class KubeClient implements ApiCaller {
-  /** The namespace of whoever names none. */
+  /** The namespace of requests that name none. */
   readonly namespace: string;
   readonly clock: Clock;
   readonly random: () => number;
@@ -123,7 +123,7 @@ export class KubeClient implements ApiCaller {
     }
   }
 
-  /** Opens a stream; nothing is repeated. The caller reads the body to its end or aborts the signal. */
+  /** Opens a stream, without retries. The caller reads the body to its end or aborts the signal. */
   async stream(request: ApiRequest): Promise<HttpResponse["body"]> {
     const what = describeRequest(request);
     for (let renewed = false; ; renewed = true) {
@@ -138,7 +138,7 @@ export class KubeClient implements ApiCaller {
     }
   }
 
-  /** Ends every connection; requests that are under way fail. */
+  /** Closes all connections; running requests fail. */
   async close(): Promise<void> {
     await this.#transport.close();
   }

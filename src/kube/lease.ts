@@ -11,13 +11,13 @@ export interface LeaseOptions {
   client: KubeClient;
   namespace: string;
   name: string;
-  /** Unlike every other candidate's, also that of an earlier run of this program. */
+  /** Unique among all candidates, including earlier runs of this program. */
   identity: string;
-  /** How long others wait for a sign of life before they take the lease. @default 15 */
+  /** How long others wait for a renewal before they take the lease. @default 15 */
   leaseSeconds?: number;
-  /** After how long without a renewal the holder gives up; shorter than the lease. @default 10 */
+  /** How long the holder may fail to renew before it stops; shorter than the lease. @default 10 */
   renewDeadlineSeconds?: number;
-  /** Between two tries. @default 5 */
+  /** The pause between two attempts. @default 5 */
   retrySeconds?: number;
   /** Called when the lease is lost, before the work has ended. The process should end soon. */
   onLost?: (error: RametError) => void;
@@ -25,13 +25,13 @@ export interface LeaseOptions {
 }
 
 /**
- * Waits until this candidate holds the lease, then runs `lead`, and keeps the lease until `lead` returns; then gives it
- * up, so that the next need not wait. When `signal` is aborted, or the lease is lost, the signal of `lead` is aborted.
+ * Waits until this candidate holds the lease, runs `lead`, renews the lease until `lead` returns, and then releases it, so that
+ * the next candidate need not wait. When `signal` is aborted or the lease is lost, the signal of `lead` is aborted.
  *
  * Time is measured by each candidate's own monotonic clock, from when it saw the lease change: clocks need not agree.
  * The intervals are those of external-snapshotter.
  *
- * @throws RametError `Unavailable` if the lease was lost: another may be at work by now, so this process has to stop
+ * @throws RametError `Unavailable` if the lease was lost: another process may lead by now, so this one has to stop
  */
 export async function runWhileLeading(
   options: LeaseOptions,
@@ -112,7 +112,7 @@ class HeldLease {
         }
       } catch (error) {
         const { message } = RametError.from(error);
-        if (!ended()) this.#log.warn({ lease: this.#options.name, error: message }, "the lease cannot be taken");
+        if (!ended()) this.#log.warn({ lease: this.#options.name, error: message }, "failed to acquire the lease");
       }
       await delay(this.#clock, this.#retryMilliseconds(), signal).catch(() => undefined);
     }
@@ -145,7 +145,7 @@ class HeldLease {
       await this.#leases.update(this.#manifest(lease, given), late);
     } catch (error) {
       // The next one then waits until it runs out.
-      this.#log.warn({ error: RametError.from(error).message }, "the lease could not be given up");
+      this.#log.warn({ error: RametError.from(error).message }, "failed to release the lease");
     } finally {
       cancel();
     }
@@ -181,7 +181,7 @@ class HeldLease {
         const outcome = await this.#renew(either).catch((error: unknown) => RametError.from(error));
         if (outcome === true || signal.aborted) return;
         if (outcome === false) throw this.#lost(`${this.#holder()} holds it now`);
-        this.#log.warn({ lease: this.#options.name, error: outcome.message }, "the lease was not renewed");
+        this.#log.warn({ lease: this.#options.name, error: outcome.message }, "failed to renew the lease");
         if (this.#clock.monotonicMilliseconds() >= deadline) throw this.#lost(outcome.message);
         await delay(this.#clock, 1_000, either).catch(() => undefined);
       }
@@ -264,7 +264,7 @@ class HeldLease {
       `The lease ${this.#options.namespace}/${this.#options.name} was lost: ${why}`,
       {
         retryable: true,
-        hint: "Start this process again; it then waits for its turn.",
+        hint: "Restart this process; it then waits for the lease",
       },
     );
   }

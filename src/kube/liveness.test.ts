@@ -102,9 +102,9 @@ describe("Liveness of an informer", () => {
 
   it("passes once the informer has stopped", async () => {
     follow({
-      listRaw: ({ signal } = {}) =>
+      listRaw: (options) =>
         new Promise((_, reject) => {
-          signal?.addEventListener("abort", () => {
+          options?.signal?.addEventListener("abort", () => {
             reject(new Error("aborted"));
           });
         }),

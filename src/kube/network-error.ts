@@ -10,18 +10,18 @@ export function networkError(what: string, error: unknown, signal?: AbortSignal)
   const code = codeOf(error);
   const why = error instanceof Error ? error.message : String(error);
   if (code.endsWith("_TIMEOUT")) {
-    return new RametError("Timeout", `${what} failed: the API server did not answer in time (${code})`, {
+    return new RametError("Timeout", `${what} failed: the API server did not respond in time (${code})`, {
       retryable: true,
       cause: error,
     });
   }
   const tls = /CERT|SIGNATURE|ALTNAME|SELF_SIGNED|SSL/.test(code);
-  return new RametError("Unavailable", `${what} failed: the API server cannot be reached: ${why}`, {
+  return new RametError("Unavailable", `${what} failed: the API server is unreachable: ${why}`, {
     retryable: true,
     cause: error,
     hint: tls
-      ? "Check the certificate authority in the kubeconfig."
-      : "Check that it runs and that the address is right.",
+      ? "Check the certificate authority in the kubeconfig"
+      : "Check that it runs and that the address is correct",
   });
 }
 

@@ -8,13 +8,13 @@ import { isExpired } from "./status-error.ts";
 import type { ObjectStore } from "./store.ts";
 
 export interface ReflectorTimings {
-  /** The server ends a watch after this and up to twice as long. */
+  /** The server ends a watch after one to two times this time. */
   watchTimeoutSeconds: number;
   /** See `WatchOptions.stallMilliseconds`. */
   stallMilliseconds: number;
-  /** Everything is listed again after this and up to half as long again: nothing trusts a watch to be complete. */
+  /** All objects are listed again after 1 to 1.5 times this time, because a watch may miss changes. */
   relistMilliseconds: number;
-  /** Between failures. */
+  /** The pauses between failures. */
   backoff: BackoffOptions;
 }
 
@@ -29,27 +29,27 @@ export interface ReflectorOptions<T extends KubeObject> {
   resource: ResourceClient<T>;
   select: Pick<SelectOptions, "namespace" | "labelSelector" | "fieldSelector">;
   store: ObjectStore<T>;
-  /** From an object as the server sent it. What it throws for one object is logged, and the object left out. */
+  /** Parses an object as the server sent it. If it throws, the error is logged and the object skipped. */
   parse: (value: unknown) => T;
   timings: ReflectorTimings;
   log: Log;
-  /** Called after each list, when the store has it. */
+  /** Called after each list, when the store contains it. */
   onList?: () => void;
   /** Called after each result, good or bad: a page of a list, an event, a failure, the end of a pause. */
   onProgress?: () => void;
 }
 
 /**
- * Keeps a store equal to what the API server has: lists, watches from there, goes on after every kind of failure, and
- * lists again when the server has forgotten the resource version, when watches keep failing, and from time to time.
- * Returns when `signal` is aborted; never throws.
+ * Keeps a store in sync with the API server: lists, then watches from there. It recovers from every failure, and lists again
+ * when the resource version has expired, when watches keep failing, and periodically. Returns when `signal` is aborted; never
+ * throws.
  */
 export async function runReflector<T extends KubeObject>(
   options: ReflectorOptions<T>,
   signal: AbortSignal,
 ): Promise<void> {
   const reflector = new Reflector(options, signal);
-  // A method and not the property, which the compiler would take to stay false.
+  // A function, because the compiler would assume that the property stays false.
   const ended = (): boolean => signal.aborted;
   while (!ended()) {
     options.onProgress?.();
@@ -64,11 +64,11 @@ export async function runReflector<T extends KubeObject>(
 class Reflector<T extends KubeObject> {
   readonly #options: ReflectorOptions<T>;
   readonly #signal: AbortSignal;
-  /** In a row; what goes well sets it back. */
+  /** Consecutive failures; a success resets it. */
   #failures = 0;
   #lastHasExpired = false;
   #unpagedList = false;
-  /** Without selectors, what is gone from view is gone. */
+  /** Without selectors, an object that disappears is deleted. */
   readonly #selectsAll: boolean;
 
   constructor(options: ReflectorOptions<T>, signal: AbortSignal) {
@@ -87,7 +87,7 @@ class Reflector<T extends KubeObject> {
         await this.#watch(watch);
         this.#options.onProgress?.();
       } catch (error) {
-        // An old resource version, and a server that refuses again and again, are both healed by a new list only.
+        // Only a new list helps with an expired resource version and a server that keeps refusing.
         if (isExpired(error) || this.#failures >= failuresBeforeRelist) throw error;
         await this.pauseAfter(error);
       }
@@ -95,17 +95,17 @@ class Reflector<T extends KubeObject> {
     }
   }
 
-  /** Waits after a failure; longer each time in a row. */
+  /** Waits after a failure, longer after each consecutive one. */
   async pauseAfter(error: unknown): Promise<void> {
     if (this.#signal.aborted) return;
     const { resource, timings, log, onProgress } = this.#options;
     onProgress?.();
-    // Who says that it has forgotten a version has been reached, and only a list helps: that need not wait as long.
+    // A server that reports an expired version is reachable, and a list helps: a short pause is enough.
     if (isExpired(error) && !this.#lastHasExpired) this.#failures = 0;
     this.#lastHasExpired = isExpired(error);
     const pause = backoffMilliseconds(timings.backoff, this.#failures++, resource.client.random);
     const fields = { error: RametError.from(error).message, pauseMilliseconds: Math.round(pause) };
-    // The first failure is daily business: an old resource version, a connection that ended.
+    // A single failure is normal: an expired resource version or a closed connection.
     if (this.#failures === 1) log.debug(fields, `following ${resource.ref.plural} was interrupted`);
     else log.warn({ ...fields, failures: this.#failures }, `following ${resource.ref.plural} fails`);
     await delay(resource.client.clock, pause, this.#signal).catch(() => undefined);
@@ -125,13 +125,13 @@ class Reflector<T extends KubeObject> {
       onList?.();
       return resourceVersion;
     } catch (error) {
-      // A list too long to be read in pages before they expire is asked for whole, as client-go does.
+      // If the pages expire before all are read, request the whole list, as client-go does.
       if (isExpired(error)) this.#unpagedList = true;
       throw error;
     }
   }
 
-  /** @param at its resource version moves on with what is seen, also when this throws */
+  /** @param at its resource version is updated with each event, also if this throws */
   async #watch(at: { resourceVersion: string }): Promise<void> {
     const { resource, select, timings, onProgress } = this.#options;
     for await (const event of resource.watch({
@@ -149,7 +149,7 @@ class Reflector<T extends KubeObject> {
     this.#failures = 0;
   }
 
-  /** Answers the object's resource version, from which a watch can go on. */
+  /** Returns the object's resource version, from which a watch can resume. */
   #take(type: "ADDED" | "MODIFIED" | "DELETED", value: unknown): string | undefined {
     const [object] = this.#parsed(value);
     if (object === undefined) return undefined;
@@ -164,12 +164,12 @@ class Reflector<T extends KubeObject> {
       return [this.#options.parse(value)];
     } catch (error) {
       const { kind } = this.#options.resource.ref;
-      this.#options.log.warn({ error: RametError.from(error).message }, `a ${kind} that is not legal is left out`);
+      this.#options.log.warn({ error: RametError.from(error).message }, `an invalid ${kind} is skipped`);
       return [];
     }
   }
 
-  /** Of many clients that started together, not all do the next thing together. */
+  /** Spreads times, so that clients that started together do not act in step. */
   #spread(least: number, share: number): number {
     return least * (1 + share * this.#options.resource.client.random());
   }

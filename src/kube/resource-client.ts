@@ -173,7 +173,7 @@ export class ResourceClient<T extends KubeObject> {
     );
   }
 
-  /** Answers whether there was something to delete. @throws RametError `Conflict` if it is another object by now */
+  /** Returns whether the object existed. @throws RametError `Conflict` if the precondition does not hold */
   async delete(at: ObjectName, options: DeleteOptions = {}): Promise<boolean> {
     const { uid, resourceVersion, propagationPolicy, gracePeriodSeconds } = options;
     const preconditions = { ...(uid && { uid }), ...(resourceVersion && { resourceVersion }) };
@@ -229,7 +229,7 @@ export class ResourceClient<T extends KubeObject> {
     });
   }
 
-  /** Whoever names no namespace means the client's own. */
+  /** Uses the client's namespace if none is given. */
   #place({ namespace, name }: ObjectName): ResourcePath & ObjectName {
     return this.ref.namespaced ? { namespace: namespace ?? this.client.namespace, name } : { name };
   }
@@ -244,7 +244,7 @@ export class ResourceClient<T extends KubeObject> {
       return this.#parse(value);
     } catch (error) {
       const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
-      throw new RametError("InvalidArgument", `A ${this.ref.kind} that was read is not legal: ${why}`, {
+      throw new RametError("InvalidArgument", `The API server returned an invalid ${this.ref.kind}: ${why}`, {
         cause: error,
       });
     }

@@ -65,7 +65,7 @@ export class StatusWriter<T extends WithStatus> {
       if (now.metadata.uid === uid) throw error;
       const { kind } = this.#resource.ref;
       const what = `Writing the status of ${kind} ${keyOf(object.metadata)} failed`;
-      throw new RametError("Conflict", `${what}: it is gone, and another one bears its name`, { cause: error });
+      throw new RametError("Conflict", `${what}: it was deleted, and another one has its name`, { cause: error });
     }
   }
 

@@ -86,7 +86,7 @@ function headerValue(text: string): string {
   return Buffer.from(text, "utf8").toString("latin1");
 }
 
-/** undici heeds a signal once it has a connection, for which a request may have to wait. */
+/** undici handles a signal only once it has a connection, for which a request may have to wait. */
 function unlessAborted(answer: Promise<HttpResponse>, signal: AbortSignal): Promise<HttpResponse> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => {
@@ -105,7 +105,7 @@ interface Pools {
   watches: Dispatcher;
 }
 
-/** Connections belong to one client certificate: when an exec plugin brings a new one, they are made anew. */
+/** Connections belong to one client certificate: when an exec plugin returns a new one, new connections are opened. */
 function poolsByCertificate(
   connection: Connection,
   { connections = 32, connectTimeoutMilliseconds }: TransportOptions,
@@ -117,7 +117,7 @@ function poolsByCertificate(
   return {
     of({ cert, key }: CredentialValues): Pools {
       if (made?.cert === cert && made !== undefined) return made.pools;
-      // What is under way on the old connections may end there; nothing new begins on them.
+      // Running requests may finish on the old connections; no new ones start there.
       if (made !== undefined) void made.pools.requests.close();
       made = {
         cert,
@@ -174,7 +174,7 @@ function dispatcher(
 
 /** Sends requests to one API server: what resources and watches need of `KubeClient`. */
 export interface ApiCaller {
-  /** The namespace of whoever names none. */
+  /** The namespace of requests that name none. */
   readonly namespace: string;
   readonly clock: Clock;
   /** 0 ≤ x < 1. */

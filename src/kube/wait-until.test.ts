@@ -42,14 +42,14 @@ describe("waitUntil", () => {
     return clock;
   }
 
-  type Wish = Pick<WaitOptions<KubeObject>, "from" | "until"> & Partial<WaitOptions<KubeObject>>;
+  type Request = Pick<WaitOptions<KubeObject>, "from" | "until"> & Partial<WaitOptions<KubeObject>>;
 
   /** Waits, and tells once somebody watches. */
-  async function waiting(wish: Wish) {
+  async function waiting(request: Request) {
     const result = waitUntil({
       resource: client.resource(coreResources.configMaps),
       timeoutMilliseconds: Infinity,
-      ...wish,
+      ...request,
     });
     // Who awaits it hears of it; until then it is not unheard of.
     result.catch(() => undefined);

@@ -11,11 +11,11 @@ export interface WatchOptions {
   fieldSelector?: string | undefined;
   /** Of a list, an object or a bookmark. */
   resourceVersion: string;
-  /** When the server ends the stream in good order. */
+  /** When the server ends the stream normally. */
   timeoutSeconds: number;
   /**
-   * After how long a silence the connection is taken for dead. The API server sends a bookmark about once a minute, so
-   * it must be longer than that.
+   * How long the stream may be silent before the connection counts as broken. The API server sends a bookmark about once a
+   * minute, so it must be longer than that.
    */
   stallMilliseconds: number;
   signal: AbortSignal;
@@ -24,7 +24,7 @@ export interface WatchOptions {
 }
 
 /**
- * The events of a resource after a resource version. It ends when the server ends the stream in good order.
+ * The events of a resource after a resource version. It ends when the server ends the stream normally.
  *
  * @throws RametError `Canceled` after `signal`; `Timeout` after a silence; `Unavailable` if the connection breaks, a line
  *   is cut off or the server ends the stream at once; an error for which `isExpired` holds if the resource version is too
@@ -68,7 +68,7 @@ export async function* watchResource(
       isEmpty = false;
       yield parseWatchLine(resource.plural, line, (object) => object);
     }
-    // Whoever watches again at once would do nothing else.
+    // Watching again immediately would be a busy loop.
     if (isEmpty && client.clock.monotonicMilliseconds() - started < shortWatchMilliseconds) throw endedAtOnce(resource);
   } catch (error) {
     throw networkError(`watch ${resource.plural}`, error, signal);
@@ -81,7 +81,7 @@ export async function* watchResource(
 
 const shortWatchMilliseconds = 1_000;
 
-/** The lines of a stream. What follows the last line end is given too: whoever parses it sees that it is cut off. */
+/** The lines of a stream, including an incomplete last line, which then fails to parse. */
 async function* lines(body: AsyncIterable<unknown>, heard: () => void): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = "";
@@ -100,7 +100,7 @@ function silence(resource: ResourceRef, milliseconds: number): RametError {
   const seconds = Math.round(milliseconds / 1000);
   return new RametError(
     "Timeout",
-    `watch ${resource.plural} failed: nothing came for ${seconds} s, not even a bookmark`,
+    `watch ${resource.plural} failed: the server sent nothing for ${seconds} s, not even a bookmark`,
     {
       retryable: true,
     },
@@ -108,7 +108,7 @@ function silence(resource: ResourceRef, milliseconds: number): RametError {
 }
 
 function endedAtOnce(resource: ResourceRef): RametError {
-  return new RametError("Unavailable", `watch ${resource.plural} failed: the server ended it at once`, {
+  return new RametError("Unavailable", `watch ${resource.plural} failed: the server ended it immediately`, {
     retryable: true,
   });
 }
@@ -143,7 +143,7 @@ function parseLine(what: string, line: string): z.infer<typeof Line> {
   try {
     return Line.parse(JSON.parse(line));
   } catch (error) {
-    throw new RametError("Unavailable", `watch ${what} failed: a line is no watch event (it may be cut off)`, {
+    throw new RametError("Unavailable", `watch ${what} failed: a line is not a watch event (it may be truncated)`, {
       retryable: true,
       cause: error,
     });

@@ -35,7 +35,7 @@ describe("WorkQueue", () => {
     expect(queue.depth).toBe(0);
   });
 
-  it("drops a wish that what was done meanwhile has met, and no other", async () => {
+  it("drops a request that what was done meanwhile has met, and no other", async () => {
     const { queue } = newQueue();
     const done = new Set<string>();
     const isDone = () => done.has("a");
@@ -63,7 +63,7 @@ describe("WorkQueue", () => {
     expect(queue.retry("a")).toBe(100);
   });
 
-  it("adds a key later, at the earlier of two wishes", () => {
+  it("adds a key later, at the earlier of two requests", () => {
     const { clock, queue } = newQueue();
     queue.addAfter("a", 500);
     queue.addAfter("a", 200);
@@ -75,7 +75,7 @@ describe("WorkQueue", () => {
     expect(clock.waits).toEqual([]);
   });
 
-  it("takes a later wish as met when a worker has the key before", async () => {
+  it("takes a later request as met when a worker has the key before", async () => {
     const { clock, queue } = newQueue();
     queue.addAfter("a", 500);
     queue.add("a");

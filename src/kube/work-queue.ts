@@ -1,13 +1,13 @@
 import { backoffMilliseconds, type BackoffOptions } from "../base/backoff.ts";
 import type { Clock } from "../base/clock.ts";
 
-/** Where a queue tells how it is; an adapter to a metrics library lives with whoever has one. */
+/** Receives the state of a queue. The adapter to a metrics library lives elsewhere. */
 export interface QueueMetrics {
-  /** How many keys wait now. */
+  /** The number of waiting keys. */
   depth(waiting: number): void;
   /** How long a key waited until a worker took it. */
   waited(milliseconds: number): void;
-  /** How long a worker had a key. */
+  /** How long a worker processed a key. */
   worked(milliseconds: number): void;
   /** A key was put back because its work failed. */
   retried(): void;
@@ -30,8 +30,8 @@ export interface QueueItem {
 }
 
 /**
- * Keys that need work. A key waits at most once however often it is added; while a worker has it nobody else gets it,
- * and if it is added meanwhile it waits again once that worker is done.
+ * Keys that need work. A key waits at most once, however often it is added. While a worker has it, no other worker gets it; if it
+ * is added meanwhile, it waits again once that worker is done.
  */
 export class WorkQueue {
   readonly #options: WorkQueueOptions;
@@ -42,7 +42,7 @@ export class WorkQueue {
   readonly #processing = new Map<string, number>();
   /** When a worker last took a key or finished one. */
   #lastProgressAt = 0;
-  /** Keys that were added while a worker had them, each with what may make these wishes moot. */
+  /** Keys that were added while a worker had them, with the checks that can make these additions unnecessary. */
   readonly #dirty = new Map<string, IsSatisfied[]>();
   readonly #delayed = new Map<string, { at: number; cancel: () => void }>();
   readonly #failures = new Map<string, number>();
@@ -55,7 +55,7 @@ export class WorkQueue {
     this.#backoff = options.backoff ?? { baseMilliseconds: 50, maxMilliseconds: 300_000 };
   }
 
-  /** How many keys wait, without those whose time has not come. */
+  /** The number of waiting keys, without delayed ones. */
   get depth(): number {
     return this.#waiting.size;
   }
@@ -72,12 +72,12 @@ export class WorkQueue {
     return longest === undefined ? undefined : Math.max(longest, this.#lastProgressAt);
   }
 
-  /** How often in a row the work on a key has failed. */
+  /** The number of consecutive failures of a key. */
   failures(key: string): number {
     return this.#failures.get(key) ?? 0;
   }
 
-  /** @param isSatisfied asked when nobody has the key: the wish is dropped if what has been done by then has met it */
+  /** @param isSatisfied called when no worker has the key: if it returns true, the key is not added */
   add(key: string, isSatisfied: IsSatisfied = never): void {
     if (this.#shut || this.#waiting.has(key)) return;
     if (this.#processing.has(key)) {
@@ -90,7 +90,7 @@ export class WorkQueue {
     this.#serve();
   }
 
-  /** Adds a key later. Of two wishes the earlier counts, and both are met when a worker takes the key before. */
+  /** Adds a key after a delay. Of two delays the earlier counts; a worker that takes the key first cancels both. */
   addAfter(key: string, milliseconds: number): void {
     if (this.#shut) return;
     if (milliseconds <= 0) {
@@ -108,7 +108,7 @@ export class WorkQueue {
     this.#delayed.set(key, { at, cancel });
   }
 
-  /** Adds a key after a pause that grows with each failure in a row; answers how long it is. */
+  /** Adds a key after a pause that grows with each consecutive failure. @returns the pause in milliseconds */
   retry(key: string): number {
     const failures = this.failures(key);
     this.#failures.set(key, failures + 1);
@@ -118,12 +118,12 @@ export class WorkQueue {
     return pause;
   }
 
-  /** The work on a key went well: its next pause is the shortest again. */
+  /** Resets the pause of a key after a success. */
   forget(key: string): void {
     this.#failures.delete(key);
   }
 
-  /** The next key, as soon as there is one; `undefined` once the queue is shut down. */
+  /** Resolves with the next key, or `undefined` once the queue is shut down. */
   take(): Promise<QueueItem | undefined> {
     return new Promise((resolve) => {
       if (this.#shut) {
@@ -136,8 +136,8 @@ export class WorkQueue {
   }
 
   /**
-   * Takes nothing in and hands nothing out any more; resolves when the workers are done with what they have. Keys that
-   * wait are dropped: whoever comes next lists everything anyway.
+   * Stops accepting and handing out keys, and resolves when the workers have finished theirs. Waiting keys are dropped: the next
+   * process lists everything anyway.
    */
   async shutDown(): Promise<void> {
     this.#shut = true;
@@ -169,7 +169,7 @@ export class WorkQueue {
     this.#waiting.delete(key);
     this.#processing.set(key, started);
     this.#lastProgressAt = started;
-    // Work is level-triggered: what a later wish would find, this one finds.
+    // Work is level-triggered: it also covers a delayed addition.
     this.#delayed.get(key)?.cancel();
     this.#delayed.delete(key);
     this.#reportDepth();
@@ -189,9 +189,9 @@ export class WorkQueue {
   #finish(key: string): void {
     this.#processing.delete(key);
     this.#lastProgressAt = this.#options.clock.monotonicMilliseconds();
-    const wishes = this.#dirty.get(key) ?? [];
+    const requests = this.#dirty.get(key) ?? [];
     this.#dirty.delete(key);
-    for (const isSatisfied of wishes) this.add(key, isSatisfied);
+    for (const isSatisfied of requests) this.add(key, isSatisfied);
     if (this.#processing.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }
 

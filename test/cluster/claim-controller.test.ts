@@ -173,7 +173,7 @@ it("completes a claim with the cause if the set does not exist, a field is unsup
   const none = await claim("no-request", { inplaceUpdate: { resources: {} }, dynamicVolumesMount: [] });
   expect(reasonOf(none)).toBe("AllReplicasClaimed");
   const reserved = await claim("reserved", { labels: { [labels.sandboxPool]: "x" } });
-  expect(reserved.status?.message).toContain("is not for users");
+  expect(reserved.status?.message).toContain("is reserved");
 });
 
 it("replaces a sandbox that rejects the environment, and keeps it if reserveFailedSandbox is true", async () => {

@@ -162,7 +162,7 @@ it("rejects an unknown set, a reserved label and a misplaced restore-from annota
   });
   await expect(claim({ namespace, annotations: { "ramet.dev/restore-from": "x" } })).rejects.toMatchObject({
     code: "InvalidArgument",
-    hint: "Say it as restoreFrom: the checkpoint goes on in the place of what the sandbox runs",
+    hint: "Use restoreFrom, which restores the checkpoint in place",
   });
 });
 

@@ -200,7 +200,7 @@ describe("ramet sandbox exec", () => {
     await writeFile(kubeconfig, limitedKubeconfig(admin, token));
     const refused = await ramet(["sandbox", "exec", "--kubeconfig", kubeconfig, "a", "--", "true"]);
     expect(refused.exitCode).toBe(1);
-    expect(refused.stderr).toContain("You may not enter sandboxes");
+    expect(refused.stderr).toContain("Cannot enter the sandbox");
     expect(refused.stderr).toContain("Secret ramet-cell-key");
     expect(refused.stderr).toContain("[Forbidden]");
   });
@@ -212,7 +212,7 @@ describe("waiting", () => {
     expect(outcome.exitCode).toBe(4);
     expect(outcome.stdout).toBe("");
     expect(outcome.stderr).toContain("The SandboxTemplate missing does not exist");
-    expect(outcome.stderr).toContain("The wish stays");
+    expect(outcome.stderr).toContain("The request stays");
     expect((await ramet(["sandbox", "get", "t", "-o", "name"])).stdout).toBe("t\n");
     await ramet(["sandbox", "rm", "t"]);
   });
@@ -223,7 +223,7 @@ describe("waiting", () => {
     await expect.poll(() => io.written("stderr")).toContain("s  sandbox i: Pending: The Sandbox");
     io.interrupt();
     expect(await ended).toMatchObject({ exitCode: 130, stdout: "" });
-    expect(io.written("stderr")).toContain("The wish stays");
+    expect(io.written("stderr")).toContain("The request stays");
     expect((await ramet(["sandbox", "rm", "i"])).exitCode).toBe(0);
   });
 
@@ -245,14 +245,14 @@ describe("waiting", () => {
     await expect.poll(() => sandboxes.find({ namespace: "default", name: "g" })).toBeDefined();
     await sandboxes.delete({ namespace: "default", name: "g" });
     expect((await ended).exitCode).toBe(1);
-    expect(io.written("stderr")).toContain("was removed while it was waited for");
+    expect(io.written("stderr")).toContain("was deleted during the wait");
   });
 
   it("says that a name is taken", async () => {
     const outcome = await ramet("sandbox create --template python --name a".split(" "));
     expect(outcome).toMatchObject({
       exitCode: 1,
-      stderr: expect.stringContaining("The sandbox a exists already") as string,
+      stderr: expect.stringContaining("The sandbox a already exists") as string,
     });
   });
 });

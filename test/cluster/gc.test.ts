@@ -139,8 +139,8 @@ test("without it they go, and a second run finds nothing", async () => {
     exitCode: 0,
     stdout: "",
     stderr:
-      `Nothing is to be removed in namespace ${namespace}.\n` +
-      "Nothing was looked for in the store: it is not on this machine (--store-path names its folder).\n",
+      `Nothing to delete in namespace ${namespace}.\n` +
+      "The store was not swept: it is not on this machine (set --store-path to its directory)\n",
   });
 });
 
@@ -166,7 +166,7 @@ test("what the store would lose is told to the byte, and a run without --dry-run
     removedContents: 0,
     foreign: [],
   });
-  const details = "1 checkpoint that has no object, 1 rest of what was interrupted";
+  const details = "1 checkpoint without an object, 1 file of an interrupted operation";
   expect((await ramet(...at, "--dry-run")).stdout).toMatch(
     new RegExp(`would lose ${details}: \\d[\\d.]*(B|KiB)\\.\\n$`),
   );
@@ -177,7 +177,7 @@ test("what the store would lose is told to the byte, and a run without --dry-run
   expect((JSON.parse(real.stdout) as { store: object }).store).toEqual(foretold);
   expect(await store.usage(namespace)).toMatchObject({ checkpoints: 1, contents: 1, contentBytes: 9, stagingBytes: 0 });
   expect(await store.has({ namespace: "elsewhere", checkpointId: "lost" })).toBe(true);
-  expect((await ramet(...at)).stderr).toBe(`Nothing is to be removed in namespace ${namespace}.\n`);
+  expect((await ramet(...at)).stderr).toBe(`Nothing to delete in namespace ${namespace}.\n`);
 });
 
 test("the store of another cluster is refused before anything is removed, and a folder that is none is not found", async () => {

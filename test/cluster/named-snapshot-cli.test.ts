@@ -55,7 +55,7 @@ async function recipeFile(word: string, recipe: object[]): Promise<string> {
 test("apply follows the build, step by step", async () => {
   const { exitCode, stdout, stderr } = await ramet("snapshot", "apply", "-f", await manifest("one"));
   expect(stderr).toMatch(/s {2}snapshot tool: Step 1 of 2: run echo installing\n/);
-  expect(stderr).toMatch(/s {2}snapshot tool: version 1 serves\n$/);
+  expect(stderr).toMatch(/s {2}snapshot tool: version 1 is current\n$/);
   expect(stdout).toMatch(/^snapshot tool is at version 1 sha256:[0-9a-f]{64}\n$/);
   expect(exitCode).toBe(0);
   expect((await ramet("snapshot", "logs", "tool", "--step", "2")).stdout).toBe("one\n");
@@ -105,9 +105,9 @@ test("a failed build ends with 1, step and output, and build tries it again", as
 test("history, rollback and unpin", async () => {
   expect((await ramet("snapshot", "apply", "-f", await manifest("two"))).stdout).toContain("at version 2");
   const kept = await ramet("snapshot", "diff", "-f", await manifest("one"));
-  expect(kept.stdout).toContain("no rebuild: digest is kept as version 1, which serves at once");
+  expect(kept.stdout).toContain("no rebuild: digest is kept as version 1, which becomes current immediately");
   expect((await ramet("snapshot", "history", "tool")).stdout).toMatch(/\n2 \* .*template\/base.*\n1 /);
-  expect((await ramet("snapshot", "rollback", "tool")).stdout).toContain("serves version 1");
+  expect((await ramet("snapshot", "rollback", "tool")).stdout).toContain("is pinned to version 1");
   expect((await world.until("tool", ({ status }) => status?.version === 1)).status?.message).toContain(
     "pinned to version 1",
   );
@@ -118,7 +118,7 @@ test("history, rollback and unpin", async () => {
   expect(await world.read("tool-a", "/root/word")).toBe("one\n");
   const further = await ramet("snapshot", "rollback", "tool");
   expect(further.exitCode).toBe(3);
-  expect(further.stderr).toContain("Kept are: 1, 2");
+  expect(further.stderr).toContain("Choose one of the kept versions: 1, 2");
   expect((await ramet("snapshot", "unpin", "tool")).exitCode).toBe(0);
   await world.until("tool", ({ status }) => status?.version === 2);
 });
@@ -154,7 +154,9 @@ test("what is no NamedSnapshot is refused with file and field; what is not there
   await writeFile(path, "apiVersion: ramet.dev/v1alpha1\nkind: NamedSnapshot\nmetadata: {name: x}\nspec: {from: {}}\n");
   const wrong = await ramet("snapshot", "apply", "-f", path);
   expect(wrong.exitCode).toBe(2);
-  expect(wrong.stderr).toContain("wrong.yaml holds what is no NamedSnapshot: spec.from: from must name exactly one");
+  expect(wrong.stderr).toContain(
+    "wrong.yaml is not a valid NamedSnapshot manifest: spec.from: from must name exactly one",
+  );
   expect((await ramet("snapshot", "history", "nobody")).exitCode).toBe(3);
 });
 

@@ -133,7 +133,7 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
       const clock = { ...systemClock, now: () => new Date(Date.now() + 7_200_000) };
       const io = memoryIo({ clock, environment: { XDG_DATA_HOME: "/nowhere", KUBECONFIG: cluster.kubeconfigPath } });
       expect(await runProgram(io, ["gc", "-n", "t", "--store-path", formatStoreAddress(location)])).toBe(0);
-      expect(io.written("stdout")).toContain(`The store ${nameOfStore(location)} lost 1 checkpoint that has no object`);
+      expect(io.written("stdout")).toContain(`The store ${nameOfStore(location)} lost 1 checkpoint without an object`);
       expect((await keys()).filter((key) => key.endsWith("manifest.json"))).toEqual([
         `t/${status?.checkpointId ?? ""}/manifest.json`,
       ]);

@@ -66,7 +66,7 @@ test("a refused rollback says why and that nothing was touched; one that is not 
   const refused = await ramet("rollback", "a", "nothing-there");
   expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
   expect(refused.stderr).toContain(
-    "error: The sandbox a was not rolled back, and is as it was: No checkpoint in the namespace t has the id nothing-there",
+    "error: The sandbox a was not rolled back and is unchanged: No checkpoint in the namespace t has the id nothing-there",
   );
   expect(refused.stderr).toContain("[NotFound]");
   expect(await count(cluster, "a")).toBe(3);
@@ -74,7 +74,7 @@ test("a refused rollback says why and that nothing was touched; one that is not 
 
   const late = await ramet("rollback", "a", "one", "--timeout", "1ms");
   expect(late).toMatchObject({ exitCode: 4, stdout: "" });
-  expect(late.stderr).toContain("The wish stays");
+  expect(late.stderr).toContain("The request stays");
   const next = await ramet("rollback", "a", "one", "--no-wait");
   expect(next.stdout).toMatch(/^sandbox a is being rolled back to one-[0-9a-f]{12}\n$/);
   await cluster.sandbox("t/a", ({ metadata, status }) => {
@@ -89,7 +89,7 @@ test("a paused sandbox is not rolled back, and the command says what to do first
   await ramet("sandbox", "pause", "b");
   const { exitCode, stderr } = await ramet("rollback", "b", "one");
   expect(exitCode).toBe(1);
-  expect(stderr).toContain("Bring it back first, with: ramet sandbox resume b\n[SandboxNotReady]");
+  expect(stderr).toContain("Resume it first with: ramet sandbox resume b\n[SandboxNotReady]");
 });
 
 test("a fork makes clones that go on where their source is, and leaves no checkpoint behind", async () => {
@@ -108,7 +108,7 @@ test("a clone that fails does not hide the others", async () => {
   await ramet("sandbox", "create", "--template", "counter", "--name", "try-2");
   const forked = await ramet("fork", "source", "--count", "3", "--name-prefix", "try", "--keep-checkpoint");
   expect(forked).toMatchObject({ exitCode: 1, stdout: "try-1\ntry-3\n" });
-  expect(forked.stderr).toContain("error: The sandbox try-2 exists already in namespace t");
+  expect(forked.stderr).toContain("error: The sandbox try-2 already exists in namespace t");
   const kept = /The checkpoint (\S+) is kept/.exec(forked.stderr)?.[1] ?? "";
   expect(await ramet("checkpoint", "get", kept)).toMatchObject({ exitCode: 0 });
   expect([await count(cluster, "try-1"), await count(cluster, "try-3"), await count(cluster, "try-2")]).toEqual([
@@ -151,7 +151,7 @@ test("the clones are wishes of their own before the capture: they come to be alt
   const { io, ended } = await begunFork("source", "left");
   io.interrupt();
   expect(await ended).toBe(130);
-  expect(io.written("stderr")).toContain("The clones left-1, left-2 come to be without this command.\n");
+  expect(io.written("stderr")).toContain("The clones left-1, left-2 will still be created.\n");
   await cluster.startControllers();
   expect([await count(cluster, "left-1"), await count(cluster, "left-2")]).toEqual([now + 1, now + 1]);
 });

@@ -273,7 +273,11 @@ it("ramet set scale waits for a set, and reports why it cannot be filled", async
     const exitCode = await runProgram(io, [...args, "--kubeconfig", cluster.kubeconfigPath, "-n", pool.namespace]);
     return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
   };
-  expect(await ramet("set", "scale", "pool", "3")).toEqual({ exitCode: 0, stdout: "set pool holds 3\n", stderr: "" });
+  expect(await ramet("set", "scale", "pool", "3")).toEqual({
+    exitCode: 0,
+    stdout: "set pool scaled to 3\n",
+    stderr: "",
+  });
   const { stdout } = await ramet("set", "ls");
   expect(stdout).toMatch(
     /^NAME +REPLICAS +AVAILABLE +UPDATED +REVISION +AGE +MESSAGE\npool +3 +3 +3 +[a-z0-9]{9} +\d+[sm]\S*\n$/,

@@ -35,7 +35,7 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     await expect.poll(() => readyPods(...controllers), long).toBe(2);
     await expect.poll(() => world.leader(), long).toMatch(/^ramet-controller-/);
     const logs = (): Promise<string> => kubectl("logs", ...controllers, "--tail=-1");
-    await expect.poll(logs, long).toContain("the controllers run");
+    await expect.poll(logs, long).toContain("the controllers are running");
     expect(await logs()).not.toMatch(/forbidden/i);
   });
 

@@ -145,7 +145,7 @@ it("gives the gateways the permissions that they need, and no other key than the
   ]);
   const log = new Log(gateway);
   try {
-    await log.until(/the gateway takes requests/);
+    await log.until(/the gateway accepts connections/);
     const port = Number(/"port":(\d+)/.exec(log.text)?.[1]);
     const asked = async (name: string) => {
       const token = await accountToken(client, { namespace: "default", name });

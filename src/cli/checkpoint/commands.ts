@@ -8,14 +8,14 @@ import type { CreateCheckpointOptions } from "./create.ts";
 export function checkpointCommands(checkpoint: Command, act: Act): void {
   const create = checkpoint
     .command("create")
-    .description("Capture a sandbox, and print the checkpoint's id as the last line.")
+    .description("Capture a sandbox and print the checkpoint's id as the last line.")
     .argument("<sandbox>", "the sandbox to capture")
     .option("--contents <list>", "memory,filesystem or filesystem (default: the sandbox's own, else both)", commaList)
-    .option("--ttl <duration>", "remove it so long after it has finished, like 30m, 12h or 30d (default: never)")
-    .option("--keep-running <true|false>", "whether the sandbox goes on afterwards (default: true)", truth)
+    .option("--ttl <duration>", "delete it this long after it has finished, such as 30m, 12h or 30d (default: never)")
+    .option("--keep-running <true|false>", "whether the sandbox keeps running afterwards (default: true)", truth)
     .option("--name <name>", "its name (default: generated)");
   withWaitFlags(create, "until it can be cloned");
-  withOutputFlag(create, "the id alone, with --no-wait the name");
+  withOutputFlag(create, "only the id, or with --no-wait the name");
   withClusterFlags(create)
     .action(
       act(async (sandbox: string, options: Omit<CreateCheckpointOptions, "sandbox">) => {

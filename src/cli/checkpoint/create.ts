@@ -16,19 +16,19 @@ export interface CreateCheckpointOptions extends ClusterOptions {
   name?: string;
   /** `filesystem`, or `memory` and `filesystem`. @default the sandbox's own */
   contents?: readonly string[];
-  /** Like `30s`, `30m`, `30h`, `30d`. */
+  /** Such as `30s`, `30m`, `30h`, `30d`. */
   ttl?: string;
   keepRunning?: boolean;
   wait: boolean;
-  /** Milliseconds; infinite is for ever. */
+  /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
-  /** `table` prints the id alone. */
+  /** `table` prints only the id. */
   output: OutputFormat;
 }
 
 /**
- * `ramet checkpoint create`: captures a sandbox. The last line that it prints is the checkpoint's id, or its name if it
- * does not wait.
+ * `ramet checkpoint create`: captures a sandbox. The last line of the output is the checkpoint's id, or with `--no-wait`
+ * its name.
  */
 export async function createCheckpoint(io: Io, options: CreateCheckpointOptions): Promise<number> {
   check(options);
@@ -53,13 +53,13 @@ function rendered(checkpoint: Checkpoint, { output }: CreateCheckpointOptions, n
 function check({ name, contents, ttl }: CreateCheckpointOptions): void {
   if (name !== undefined) checkName(name, "--name");
   if (contents !== undefined && !legalContents.has([...contents].sort().join(","))) {
-    throw new RametError("InvalidArgument", `--contents cannot be ${JSON.stringify(contents.join(","))}`, {
-      hint: "Give filesystem, or memory,filesystem: memory without the files it refers to cannot be restored.",
+    throw new RametError("InvalidArgument", `Invalid --contents: ${JSON.stringify(contents.join(","))}`, {
+      hint: "Use filesystem, or memory,filesystem: memory cannot be restored without its files",
     });
   }
   if (ttl !== undefined && !ttlPattern.test(ttl)) {
-    throw new RametError("InvalidArgument", `--ttl is no duration: ${JSON.stringify(ttl)}`, {
-      hint: "Write a number and a unit, like 30s, 30m, 30h or 30d.",
+    throw new RametError("InvalidArgument", `Invalid --ttl: ${JSON.stringify(ttl)}`, {
+      hint: "Write a number and a unit, such as 30s, 30m, 30h or 30d",
     });
   }
 }

@@ -34,7 +34,7 @@ function settled(name: string, checkpoint: Checkpoint | undefined): Settled<Chec
     return { failure: failureOf(`The checkpoint ${name} failed`, checkpoint, "Internal") };
   }
   if (checkpoint?.status?.phase !== "Succeeded") {
-    return { failure: new RametError("Conflict", `The checkpoint ${name} was removed while it was waited for`) };
+    return { failure: new RametError("Conflict", `The checkpoint ${name} was deleted during the wait`) };
   }
   return { object: checkpoint };
 }

@@ -15,16 +15,16 @@ export function claimCommands(claim: Command, act: Act): void {
 function takeCommand(claim: Command, act: Act): void {
   const command = claim
     .command("take", { isDefault: true })
-    .description("Take sandboxes out of a set, and print their names. `take` may be left out.")
-    .argument("<set>", "the set")
-    .option("--count <n>", "how many", wholeNumber, 1)
-    .option("--label <name=value>", "a label for each; may be repeated", collectVariable)
-    .option("-e, --env <name=value>", "a variable of their environment; may be repeated", collectVariable)
-    .option("--from <checkpoint>", "have a checkpoint (id or name), or a named snapshot, go on in each")
-    .option("--no-create", "wait for one that is ready instead of making one where none is")
+    .description("Claim ready sandboxes of a set and print their names. `take` is optional.")
+    .argument("<set>", "the set to claim from")
+    .option("--count <n>", "the number of sandboxes", wholeNumber, 1)
+    .option("--label <name=value>", "a label for each sandbox; repeatable", collectVariable)
+    .option("-e, --env <name=value>", "an environment variable for each sandbox; repeatable", collectVariable)
+    .option("--from <checkpoint>", "restore this checkpoint (id or name) or named snapshot into each claimed sandbox")
+    .option("--no-create", "wait for a ready sandbox instead of creating one when none is ready")
     .option("--name <name>", "the claim's name (default: generated)");
   withWaitFlags(command, "until they are claimed");
-  withOutputFlag(command, "the sandboxes' names alone, with --no-wait the claim's");
+  withOutputFlag(command, "only the sandboxes' names, or with --no-wait the claim's name");
   withClusterFlags(command)
     .action(
       act(async (set: string, options: Omit<TakeOptions, "set">) => {
@@ -35,7 +35,7 @@ function takeCommand(claim: Command, act: Act): void {
     .addHelpText(
       "after",
       `
-When the time of --timeout is over, the claim ends with what it has.
+When --timeout expires, the claim completes with the sandboxes that it has.
 
 Examples:
   $ ramet claim python

@@ -20,19 +20,19 @@ export interface TakeOptions extends ClusterOptions {
   count: number;
   label?: Record<string, string>;
   env?: Record<string, string>;
-  /** A Checkpoint's name or id, or a named snapshot, that is to go on in each. */
+  /** A Checkpoint's name or id, or a named snapshot, to restore into each sandbox. */
   from?: string;
-  /** Make sandboxes where none is ready. */
+  /** Whether to create sandboxes when none is ready. */
   create: boolean;
   name?: string;
   wait: boolean;
-  /** Milliseconds; infinite is for ever. */
+  /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
-  /** `table` prints the names alone. */
+  /** `table` prints only the names. */
   output: OutputFormat;
 }
 
-/** `ramet claim SET`: writes a SandboxClaim, which the controllers serve. Prints what was claimed, also if that is too little. */
+/** `ramet claim SET`: creates a SandboxClaim. Prints the claimed sandboxes, also if there are fewer than requested. */
 export async function takeFromSet(io: Io, options: TakeOptions): Promise<number> {
   check(options);
   return withCluster(io, options, async (cluster) => {
@@ -59,7 +59,7 @@ function check({ set, count, name, timeout }: TakeOptions): void {
   checkName(set, "the set");
   if (name !== undefined) checkName(name, "--name");
   if (count < 1) throw new RametError("InvalidArgument", "--count must be 1 or more");
-  if (timeout < 1000) throw new RametError("InvalidArgument", "--timeout must be 1s or more, or 0 for ever");
+  if (timeout < 1000) throw new RametError("InvalidArgument", "--timeout must be 1s or more, or 0 forever");
 }
 
 async function manifest(cluster: Cluster, options: TakeOptions, signal: AbortSignal) {
@@ -85,10 +85,10 @@ async function manifest(cluster: Cluster, options: TakeOptions, signal: AbortSig
   };
 }
 
-/** A hundred years: a claim has to say something. */
+/** A hundred years: the field cannot be empty. */
 const forEver = "876000h";
 
-/** Why a completed claim has fewer sandboxes than it asked for; undefined when it has them all. */
+/** Why a completed claim has fewer sandboxes than requested; undefined if it has them all. */
 function shortfall({ metadata, spec, status }: SandboxClaim): RametError | undefined {
   if ((status?.claimedReplicas ?? 0) >= spec.replicas) return undefined;
   const reason = findCondition(status?.conditions, "Completed")?.reason ?? "";
@@ -102,9 +102,9 @@ function codeOf(reason: string): ErrorCode {
 }
 
 /**
- * Waits until a claim is completed, which it is by itself when its own time is over.
+ * Waits until a claim is completed. The controller completes it when its own timeout expires.
  *
- * @throws RametError `Timeout` when nobody serves it, `Canceled`, `Conflict` when it was removed
+ * @throws RametError `Timeout` if no controller completes it, `Canceled`, `Conflict` if it was deleted
  */
 async function untilCompleted(
   io: Io,
@@ -121,8 +121,8 @@ async function untilCompleted(
     describe: describeState,
   });
   if (last !== undefined) return last;
-  throw new RametError("Conflict", `The claim ${name} was removed while it was waited for`);
+  throw new RametError("Conflict", `The claim ${name} was deleted during the wait`);
 }
 
-/** The controller's clock decides when the claim's time is over, and then it tidies up. */
+/** The controller's clock decides when the claim times out, and completing it takes a moment. */
 const graceMilliseconds = 10_000;

@@ -10,16 +10,16 @@ import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "./cluster.ts";
 
 export interface GuestAccessOptions {
-  /** Whom commands and files are for. @default the entrypoint's user */
+  /** The user who runs commands and owns files. @default the entrypoint's user */
   user?: string | undefined;
   signal: AbortSignal;
 }
 
 /**
- * Runs `use` with a client of the sandbox's guest, reached through its cell. Whoever may read the Secret with the
- * cluster's cell key may do that, and nobody else.
+ * Runs `use` with a client of the sandbox's guest, which it reaches through the cell. This needs permission to read the
+ * Secret with the cluster's cell key.
  *
- * @throws RametError `Forbidden` without that right, `SandboxNotReady` when the sandbox does not run
+ * @throws RametError `Forbidden` without that permission, `SandboxNotReady` if the sandbox is not running
  */
 export async function withGuest<T>(
   cluster: Cluster,
@@ -30,7 +30,7 @@ export async function withGuest<T>(
   const { name, uid } = sandbox.metadata;
   const ip = sandbox.status?.sandboxIp ?? sandbox.status?.podInfo?.podIP;
   if (ip === undefined || !isConditionTrue(sandbox.status?.conditions, "Ready")) {
-    throw new RametError("SandboxNotReady", `The sandbox ${name} does not run: it is ${phaseOf(sandbox)}`, {
+    throw new RametError("SandboxNotReady", `The sandbox ${name} is not running: it is ${phaseOf(sandbox)}`, {
       hint: `See why with: ramet sandbox get ${name} -o yaml`,
     });
   }
@@ -50,7 +50,7 @@ export async function withGuest<T>(
 }
 
 function phaseOf({ status }: Sandbox): string {
-  const phase = status?.phase ?? "not seen by a controller yet";
+  const phase = status?.phase ?? "not processed by a controller yet";
   return phase === "Running" ? "Running and not ready" : phase;
 }
 
@@ -65,14 +65,14 @@ async function readCredentials({ client }: Cluster, signal: AbortSignal): Promis
 function explained(error: RametError): RametError {
   const secret = `the Secret ${credentialsSecret} in namespace ${systemNamespace}`;
   if (error.code === "Forbidden") {
-    return new RametError("Forbidden", `You may not enter sandboxes: ${error.message}`, {
-      hint: `Whoever may read ${secret} may enter every sandbox of the cluster; ask its administrator for that right.`,
+    return new RametError("Forbidden", `Cannot enter the sandbox: ${error.message}`, {
+      hint: `Ask the cluster's administrator for permission to read ${secret}, which gives access to every sandbox`,
       cause: error,
     });
   }
   if (error.code === "NotFound") {
-    return new RametError("Unavailable", `Sandboxes cannot be entered: ${secret} does not exist`, {
-      hint: "The controller makes it when it starts: see that it runs.",
+    return new RametError("Unavailable", `Cannot enter the sandbox: ${secret} does not exist`, {
+      hint: "Check that the controller runs: it creates the Secret when it starts",
       cause: error,
     });
   }

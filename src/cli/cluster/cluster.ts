@@ -14,17 +14,17 @@ import { apiStatusOf } from "../../kube/status-error.ts";
 import type { Io } from "../io.ts";
 import { kubeconfigSource } from "./kubeconfig-source.ts";
 
-/** Which cluster and namespace a command is about. */
+/** The cluster and namespace of a command. */
 export interface ClusterOptions {
   kubeconfig?: string;
   context?: string;
   namespace?: string;
 }
 
-/** The user's cluster, as the user. */
+/** The cluster of a command, with the user's own permissions. */
 export class Cluster {
   readonly client: KubeClient;
-  /** Of objects that are named without one. */
+  /** The namespace of objects that are named without one. */
   readonly namespace: string;
   readonly sandboxes: ResourceClient<Sandbox>;
   readonly checkpoints: ResourceClient<Checkpoint>;
@@ -42,12 +42,12 @@ export class Cluster {
     this.sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
   }
 
-  /** Objects of a kind as the API server has them, with every field. */
+  /** The objects of a kind with all their fields, also those that Ramet does not know. */
   raw(kind: KindNames): ResourceClient<KubeObject> {
     return this.client.resource(refOf(kind));
   }
 
-  /** @throws RametError `NotFound`, with how to list what there is */
+  /** @throws RametError `NotFound`, with the command that lists the existing objects */
   async get<T extends KubeObject>(resource: ResourceClient<T>, name: string, signal: AbortSignal): Promise<T> {
     try {
       return await resource.get({ namespace: this.namespace, name }, { signal });
@@ -57,7 +57,7 @@ export class Cluster {
     }
   }
 
-  /** @throws RametError `AlreadyExists`, with what to do */
+  /** @throws RametError `AlreadyExists` */
   async create<T extends KubeObject>(
     resource: ResourceClient<T>,
     object: KubeManifest,
@@ -77,9 +77,9 @@ export class Cluster {
 }
 
 /**
- * Runs `use` with the cluster that the options and the environment name.
+ * Runs `use` with the cluster that the options and the environment select.
  *
- * @throws RametError `NotFound` when there is no kubeconfig, `Unavailable` when the cluster has no Ramet
+ * @throws RametError `NotFound` when there is no kubeconfig, `Unavailable` if Ramet's CRDs are not installed
  */
 export async function withCluster<T>(
   io: Io,
@@ -109,15 +109,15 @@ export function refOf({ kind, plural, group: own = group }: KindNames): Resource
 function notFound(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {
   const noun = nouns.get(ref.kind) ?? ref.kind;
   return new RametError("NotFound", `The ${noun} ${name} does not exist in namespace ${namespace}`, {
-    hint: `List what there is with: ramet ${noun} ls -n ${namespace}`,
+    hint: `List the existing ones with: ramet ${noun} ls -n ${namespace}`,
     cause,
   });
 }
 
 function alreadyExists(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {
   const noun = nouns.get(ref.kind) ?? ref.kind;
-  return new RametError("AlreadyExists", `The ${noun} ${name} exists already in namespace ${namespace}`, {
-    hint: `Choose another --name, or remove it with: ramet ${noun} rm ${name} -n ${namespace}`,
+  return new RametError("AlreadyExists", `The ${noun} ${name} already exists in namespace ${namespace}`, {
+    hint: `Choose another --name, or delete it with: ramet ${noun} rm ${name} -n ${namespace}`,
     cause,
   });
 }
@@ -131,7 +131,7 @@ const nouns: ReadonlyMap<string, string> = new Map([
   ["NamedSnapshot", "snapshot"],
 ]);
 
-/** A 404 about an object names it; one about a kind that the server does not know has no details. */
+/** The 404 for a missing object names it; the 404 for an unknown kind has no details. */
 function isUnknownKind(error: unknown): boolean {
   const status = apiStatusOf(error);
   return status?.httpStatus === 404 && /could not find the requested resource|404 page not found/.test(status.message);

@@ -7,13 +7,13 @@ import type { ForkOptions } from "./fork.ts";
 export function forkCommand(program: Command, act: Act): void {
   const command = program
     .command("fork")
-    .description("Make clones of a sandbox as it is now, with its memory, and print their names.")
-    .argument("<name>", "the sandbox; it goes on")
-    .option("--count <n>", "how many", wholeNumber, 1)
-    .option("--name-prefix <prefix>", "call them <prefix>-1, <prefix>-2 and so on (default: generated names)")
-    .option("--keep-checkpoint", "keep the checkpoint that they are made from");
+    .description("Clone a running sandbox, including its memory, and print the clones' names.")
+    .argument("<name>", "the sandbox to clone; it keeps running")
+    .option("--count <n>", "the number of sandboxes", wholeNumber, 1)
+    .option("--name-prefix <prefix>", "name the clones <prefix>-1, <prefix>-2 and so on (default: generated names)")
+    .option("--keep-checkpoint", "keep the checkpoint that the clones start from");
   withTimeoutFlag(command);
-  withOutputFlag(command, "the names of those that answer");
+  withOutputFlag(command, "the names of the clones that are ready");
   withClusterFlags(command)
     .action(
       act(async (sandbox: string, options: Omit<ForkOptions, "sandbox">) => {
@@ -24,7 +24,7 @@ export function forkCommand(program: Command, act: Act): void {
     .addHelpText(
       "after",
       `
-Each clone has a result of its own: those that answer are printed, of the others stderr has the cause, and the exit code is
+Ready clones are printed to stdout, the failures of the others to stderr, and the exit code is
 not 0. --timeout is for the checkpoint, and then for the clones.
 
 Examples:

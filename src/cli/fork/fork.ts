@@ -18,16 +18,16 @@ export interface ForkOptions extends ClusterOptions {
   count: number;
   namePrefix?: string;
   keepCheckpoint?: boolean;
-  /** Milliseconds, for the checkpoint and then for the clones; infinite is for ever. */
+  /** Milliseconds, for the checkpoint and then for the clones; `Infinity` waits forever. */
   timeout: number;
-  /** `table` prints the names alone. */
+  /** `table` prints only the names. */
   output: OutputFormat;
 }
 
 /**
- * `ramet fork`: one checkpoint with memory, and clones of it, all wished for before the capture is done, so that they come to
- * be without this command. The checkpoint goes when none of them needs it any more; one that cannot be removed, because this
- * was interrupted, goes after a day.
+ * `ramet fork`: creates one checkpoint with memory, and clones of it. The clones are created before the capture completes, so
+ * that the controllers make them ready even if this command is interrupted. The checkpoint is deleted when no clone needs it
+ * any more, and otherwise expires after a day.
  */
 export async function forkSandbox(io: Io, options: ForkOptions): Promise<number> {
   check(options);
@@ -35,15 +35,15 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
     const { status } = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
     if (status?.phase === "Paused") throw isPaused(options.sandbox);
     const created = await cluster.create(cluster.checkpoints, manifest(cluster, options), io.signal);
-    const begun = (await untilStarted(io, cluster, created, options.timeout)) ?? created;
-    const made = begun.status?.phase === "Creating" ? await createClones(io, cluster, begun, options) : [];
-    const taken = await untilTaken(io, cluster, { begun, made }, options);
+    const started = (await untilStarted(io, cluster, created, options.timeout)) ?? created;
+    const made = started.status?.phase === "Creating" ? await createClones(io, cluster, started, options) : [];
+    const taken = await untilTaken(io, cluster, { started, made }, options);
     if ("failure" in taken) {
       await removeClones(io, cluster, made);
       await removeCheckpoint(io, cluster, created);
       return reportFailure(io, taken.failure, options.output);
     }
-    // A capture that was over before its beginning was seen.
+    // The capture completed before this command saw it start.
     const all = made.length > 0 ? made : await createClones(io, cluster, taken.object, options);
     const results = await Promise.all(all.map((one) => followClone(io, cluster, one, options.timeout)));
     const exitCode = await report(io, results, options);
@@ -58,12 +58,12 @@ function check({ count, namePrefix }: ForkOptions): void {
 }
 
 function isPaused(name: string): RametError {
-  return new RametError("SandboxNotReady", `The sandbox ${name} is paused, and only one that runs can be forked`, {
-    hint: `Bring it back first, with: ramet sandbox resume ${name}`,
+  return new RametError("SandboxNotReady", `Cannot fork the sandbox ${name}: it is paused`, {
+    hint: `Resume it first with: ramet sandbox resume ${name}`,
   });
 }
 
-/** Of memory and files, whatever the sandbox's own default is: a fork goes on from where its source is. */
+/** Always with memory and files, whatever the sandbox's default: a fork continues where its source is. */
 function manifest(cluster: Cluster, { sandbox, keepCheckpoint }: ForkOptions): CheckpointManifest {
   return {
     apiVersion,
@@ -90,18 +90,18 @@ function createClones(
   return Promise.all(naming.map((names) => createClone(io, cluster, { names, checkpointId })));
 }
 
-/** @throws RametError `Timeout` or `Canceled`; it is told then which clones come to be all the same */
+/** Prints the clones that are still created if the wait fails. @throws RametError `Timeout` or `Canceled` */
 async function untilTaken(
   io: Io,
   cluster: Cluster,
-  { begun, made }: { begun: Checkpoint; made: readonly CloneResult[] },
+  { started, made }: { started: Checkpoint; made: readonly CloneResult[] },
   { timeout }: ForkOptions,
 ): Promise<Settled<Checkpoint>> {
   try {
-    return await untilSucceeded(io, cluster, begun, timeout);
+    return await untilSucceeded(io, cluster, started, timeout);
   } catch (error) {
     const names = clonesIn(made).map(({ metadata }) => metadata.name);
-    if (names.length > 0) printLine(io.stderr, `The clones ${names.join(", ")} come to be without this command.`);
+    if (names.length > 0) printLine(io.stderr, `The clones ${names.join(", ")} will still be created.`);
     throw error;
   }
 }
@@ -110,7 +110,7 @@ function clonesIn(results: readonly CloneResult[]): Sandbox[] {
   return results.flatMap((result) => ("object" in result ? [result.object] : []));
 }
 
-/** Those that answer on stdout, of each other one the cause on stderr. Answers the exit code. */
+/** Prints the ready clones to stdout and the failures of the others to stderr. Returns the exit code. */
 async function report(io: Io, results: readonly CloneResult[], { output }: ForkOptions): Promise<number> {
   const rendering = { output: output === "table" ? ("name" as const) : output, columns: sandboxColumns };
   await writeAll(io.stdout, renderList(clonesIn(results), { ...rendering, now: io.clock.now() }));
@@ -127,24 +127,21 @@ interface Leaving {
   keep: boolean;
 }
 
-/** A clone that has not come to its end may yet need the checkpoint. */
+/** A clone that is not finished may still need the checkpoint. */
 async function leaveCheckpoint(io: Io, cluster: Cluster, { checkpoint, results, keep }: Leaving): Promise<void> {
   const { name } = checkpoint.metadata;
   const mayBeNeeded = results.some((result) => "failure" in result && !result.isOver);
   if (keep) printLine(io.stderr, `The checkpoint ${checkpoint.status?.checkpointId ?? name} is kept.`);
-  else if (mayBeNeeded) printLine(io.stderr, `The checkpoint ${name} stays for a day: a clone may still need it.`);
+  else if (mayBeNeeded) printLine(io.stderr, `The checkpoint ${name} is kept for a day: a clone may still need it.`);
   else await removeCheckpoint(io, cluster, checkpoint);
 }
 
-/** Of a capture that has failed nothing can become. */
+/** Deletes the clones of a capture that failed: they can never start. */
 async function removeClones(io: Io, cluster: Cluster, made: readonly CloneResult[]): Promise<void> {
   for (const { metadata } of clonesIn(made)) {
     const { name, namespace, uid } = metadata;
     await cluster.sandboxes.delete({ name, namespace }, { uid, signal: io.signal }).catch((error: unknown) => {
-      printLine(
-        io.stderr,
-        `The clone ${name}, which has failed, could not be removed: ${RametError.from(error).message}`,
-      );
+      printLine(io.stderr, `Cannot delete the failed clone ${name}: ${RametError.from(error).message}`);
     });
   }
 }
@@ -154,8 +151,8 @@ async function removeCheckpoint(io: Io, cluster: Cluster, { metadata }: Checkpoi
   try {
     await cluster.checkpoints.delete({ name, namespace }, { uid, signal: io.signal });
   } catch (error) {
-    // The clones are there, which is what was asked for.
+    // The clones exist, so this is not a failure of the command.
     const why = RametError.from(error).message;
-    printLine(io.stderr, `The checkpoint ${name} could not be removed, and goes by itself after a day: ${why}`);
+    printLine(io.stderr, `Cannot delete the checkpoint ${name}: ${why}; it is deleted automatically after a day`);
   }
 }

@@ -15,10 +15,10 @@ export interface CloneRequest {
   checkpointId: string;
 }
 
-/** `isOver`: nothing more becomes of it; otherwise the controllers go on with it. */
+/** `isOver`: the clone is finished; otherwise the controllers are still working on it. */
 export type CloneResult = { object: Sandbox } | { failure: RametError; isOver: boolean };
 
-/** Wishes for one clone of several; it waits for a checkpoint that is being taken. What goes wrong is its result, and is not thrown. */
+/** Creates one clone, whose checkpoint may still be captured. Failures are returned, not thrown. */
 export async function createClone(
   io: Io,
   cluster: Cluster,
@@ -38,7 +38,7 @@ export async function createClone(
   }
 }
 
-/** One clone that was wished for, when all of its memory is in. What goes wrong with it is its result, and is not thrown. */
+/** Waits until a clone has loaded all of its memory. Failures are returned, not thrown. */
 export async function followClone(
   io: Io,
   cluster: Cluster,
@@ -54,18 +54,18 @@ export async function followClone(
   }
 }
 
-/** Of a request that had no answer nobody knows whether the sandbox was made. */
+/** After these errors it is unknown whether the sandbox was created. */
 const withoutAnswer: ReadonlySet<ErrorCode> = new Set(["Canceled", "Timeout", "Unavailable"]);
 
-/** It answers, and has no more need of the checkpoint. */
+/** Whether the clone is ready and no longer needs the checkpoint. */
 function isWhole({ status }: Sandbox): boolean {
   const isLoading = findCondition(status?.conditions, "MemoryLoaded")?.reason === "Loading";
   return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready") && !isLoading;
 }
 
 /**
- * Waits until a checkpoint has its id, which it gets when the capture begins, or is gone. A clone that names the id may be
- * wished for from then on.
+ * Waits until a checkpoint has its id, which it gets when the capture starts, or is deleted. Clones can be created as soon as
+ * the id is known.
  *
  * @throws RametError `Timeout` or `Canceled`
  */

@@ -18,14 +18,14 @@ export interface CollectGarbageOptions extends ClusterOptions {
   allNamespaces?: boolean;
   /** For each namespace. @default 20 GiB */
   stepCacheBytes?: number;
-  /** The store's folder or address. @default that of the local cluster, where that is the cluster */
+  /** The store's directory or address. @default the local cluster's, if that is the cluster */
   storePath?: string;
   output: GarbageOutput;
 }
 
 /**
- * `ramet gc`: deletes what nobody needs, as the controller would at its next turn, and sweeps the store if it is within reach;
- * with `dryRun` it only says so. What cannot be deleted is told, and the rest still goes.
+ * `ramet gc`: deletes objects that nothing needs, as the controller does periodically, and sweeps the store if it is
+ * reachable; with `dryRun` it only prints them. A failure is printed and does not stop the other deletions.
  */
 export async function collectGarbage(io: Io, options: CollectGarbageOptions): Promise<number> {
   const { dryRun = false, allNamespaces = false, stepCacheBytes = defaultStepCacheBytes, storePath } = options;
@@ -34,48 +34,48 @@ export async function collectGarbage(io: Io, options: CollectGarbageOptions): Pr
     const from = collectable(cluster);
     const namespace = allNamespaces ? undefined : cluster.namespace;
     const state = await readCollection(from, { namespace, stepCacheBytes, signal: io.signal });
-    const told: Told[] = [];
+    const collected: CollectedGarbage[] = [];
     for (const garbage of planCollection(state)) {
-      told.push(dryRun ? onlyTold(garbage) : await remove(io, from, garbage));
+      collected.push(dryRun ? asPlanned(garbage) : await remove(io, from, garbage));
     }
     const store = await sweepStore(io, cluster, found, { dryRun, namespace, checkpoints: state.checkpoints });
-    await tell(
+    await printReport(
       io,
-      { told, store, where: namespace === undefined ? "any namespace" : `namespace ${namespace}` },
+      { collected, store, where: namespace === undefined ? "any namespace" : `namespace ${namespace}` },
       options,
     );
-    const hasFailed = told.some(({ outcome }) => outcome === "failed") || ("failed" in store && store.failed);
+    const hasFailed = collected.some(({ outcome }) => outcome === "failed") || ("failed" in store && store.failed);
     return hasFailed ? exitCodes.failed : exitCodes.ok;
   });
 }
 
-async function tell(
+async function printReport(
   io: Io,
-  { told, store, where }: { told: readonly Told[]; store: StoreTold; where: string },
+  { collected, store, where }: { collected: readonly CollectedGarbage[]; store: StoreOutcome; where: string },
   { output, dryRun = false, allNamespaces = false }: CollectGarbageOptions,
 ): Promise<void> {
   const lost = "why" in store ? undefined : describeStore(store, dryRun);
-  if (output !== "table" || told.length > 0) {
-    await writeAll(io.stdout, renderGarbage(told, { output, dryRun, store, withNamespace: allNamespaces }));
-  } else if (lost === undefined) printLine(io.stderr, `Nothing is to be removed in ${where}.`);
+  if (output !== "table" || collected.length > 0) {
+    await writeAll(io.stdout, renderGarbage(collected, { output, dryRun, store, withNamespace: allNamespaces }));
+  } else if (lost === undefined) printLine(io.stderr, `Nothing to delete in ${where}.`);
   if (output !== "table") return;
   if (lost !== undefined) printLine(io.stdout, lost);
   if ("why" in store) printLine(io.stderr, notLookedAt(store));
   else if (store.foreign.length > 0) {
-    printLine(io.stderr, `In the store and not Ramet's, left alone: ${store.foreign.join(", ")}`);
+    printLine(io.stderr, `Left alone in the store, because Ramet did not create it: ${store.foreign.join(", ")}`);
   }
 }
 
 function notLookedAt({ why, failed }: { why: string; failed: boolean }): string {
-  if (failed) return `The store was not swept to the end: ${why}`;
-  return `Nothing was looked for in the store: ${why} (--store-path names its folder).`;
+  if (failed) return `The store was not swept completely: ${why}`;
+  return `The store was not swept: ${why} (set --store-path to its directory)`;
 }
 
-function onlyTold(garbage: Garbage): Told {
+function asPlanned(garbage: Garbage): CollectedGarbage {
   return { ...garbage, outcome: garbage.dueAt === undefined ? "planned" : "due" };
 }
 
-async function remove(io: Io, from: Collectable, garbage: Garbage): Promise<Told> {
+async function remove(io: Io, from: Collectable, garbage: Garbage): Promise<CollectedGarbage> {
   if (garbage.dueAt !== undefined) return { ...garbage, outcome: "due" };
   try {
     await collect(from, garbage, io.signal);
@@ -83,9 +83,9 @@ async function remove(io: Io, from: Collectable, garbage: Garbage): Promise<Told
   } catch (thrown) {
     if (io.signal.aborted) throw thrown;
     const error = RametError.from(thrown);
-    // Somebody uses it, or another collector was faster: what it is now, the next run will see.
+    // It is used again, or another collector deleted it: the next run sees its new state.
     if (error.code === "Conflict") return { ...garbage, outcome: "changed" };
-    printLine(io.stderr, `${garbage.kind} ${garbage.namespace}/${garbage.name} was not removed: ${error.describe()}`);
+    printLine(io.stderr, `${garbage.kind} ${garbage.namespace}/${garbage.name} was not deleted: ${error.describe()}`);
     return { ...garbage, outcome: "failed" };
   }
 }
@@ -95,15 +95,15 @@ function collectable({ client, templates, checkpoints, sandboxes, sets, snapshot
   return { templates, checkpoints, sandboxes, sets, snapshots, claims };
 }
 
-/** What the store lost or would lose, in one sentence; undefined where that is nothing. */
+/** What was or would be removed from the store, in one sentence; undefined if nothing. */
 function describeStore(
   { path, removedCheckpoints, removedContents, removedRests, freedBytes }: { path: string } & SweepReport,
   dryRun: boolean,
 ): string | undefined {
   const parts = [
-    counted(removedCheckpoints.length, "checkpoint that has no object", "checkpoints that have no object"),
-    counted(removedContents, "content that no checkpoint names", "contents that no checkpoint names"),
-    counted(removedRests, "rest of what was interrupted", "rests of what was interrupted"),
+    counted(removedCheckpoints.length, "checkpoint without an object", "checkpoints without an object"),
+    counted(removedContents, "content that no checkpoint uses", "contents that no checkpoint uses"),
+    counted(removedRests, "file of an interrupted operation", "files of interrupted operations"),
   ].filter((part) => part !== "");
   if (parts.length === 0) return undefined;
   return `The store ${path} ${dryRun ? "would lose" : "lost"} ${parts.join(", ")}: ${size(freedBytes)}.`;
@@ -116,40 +116,43 @@ function counted(count: number, one: string, many: string): string {
 
 type GarbageOutput = "table" | "json" | "yaml";
 
-/** `changed`: it is not as it was when it was looked at, and was left alone. `due`: its own controller will delete it. */
-interface Told extends Garbage {
+/** `changed`: it has changed since it was read, and was kept. `due`: its own controller will delete it. */
+interface CollectedGarbage extends Garbage {
   outcome: "planned" | "removed" | "changed" | "failed" | "due";
 }
 
 interface RenderGarbageOptions {
   output: GarbageOutput;
   dryRun: boolean;
-  /** Stands in documents alone. */
-  store: StoreTold;
+  /** Only in JSON and YAML. */
+  store: StoreOutcome;
   withNamespace: boolean;
 }
 
-/** What goes or went and why, and how much that is together. */
-function renderGarbage(told: readonly Told[], { output, dryRun, store, withNamespace }: RenderGarbageOptions): string {
-  const counted = told.filter(({ outcome }) => outcome === (dryRun ? "planned" : "removed"));
+/** The objects, why each is deleted, and their total size. */
+function renderGarbage(
+  collected: readonly CollectedGarbage[],
+  { output, dryRun, store, withNamespace }: RenderGarbageOptions,
+): string {
+  const counted = collected.filter(({ outcome }) => outcome === (dryRun ? "planned" : "removed"));
   const total = { objects: counted.length, bytes: counted.reduce((sum, { bytes = 0 }) => sum + bytes, 0) };
   if (output !== "table") {
-    const document = { dryRun, items: told.map(shown), total, store };
+    const document = { dryRun, items: collected.map(shown), total, store };
     return output === "json" ? `${JSON.stringify(document, undefined, 2)}\n` : stringify(document);
   }
   const headings = ["KIND", "NAME", "SIZE", "OUTCOME", "WHY"];
-  const rows = told.map(({ kind, name, bytes, outcome, why }) => [kind, name, size(bytes), words[outcome], why]);
+  const rows = collected.map(({ kind, name, bytes, outcome, why }) => [kind, name, size(bytes), words[outcome], why]);
   const lines = withNamespace
     ? table(
         ["NAMESPACE", ...headings],
-        rows.map((row, index) => [told[index]?.namespace ?? "", ...row]),
+        rows.map((row, index) => [collected[index]?.namespace ?? "", ...row]),
       )
     : table(headings, rows);
   const objects = total.objects === 1 ? "1 object" : `${total.objects} objects`;
   return `${lines}${dryRun ? "Would remove" : "Removed"} ${objects}, at most ${size(total.bytes)} of data.\n`;
 }
 
-const words: Readonly<Record<Told["outcome"], string>> = {
+const words: Readonly<Record<CollectedGarbage["outcome"], string>> = {
   planned: "goes",
   removed: "removed",
   changed: "has changed",
@@ -157,7 +160,7 @@ const words: Readonly<Record<Told["outcome"], string>> = {
   due: "due",
 };
 
-function shown({ resourceVersion: _, ...item }: Told): object {
+function shown({ resourceVersion: _, ...item }: CollectedGarbage): object {
   return item;
 }
 
@@ -165,20 +168,20 @@ interface SweepStoreOptions {
   dryRun: boolean;
   /** @default all */
   namespace: string | undefined;
-  /** As the API had them. */
+  /** As read from the API server. */
   checkpoints: readonly Checkpoint[];
 }
 
-/** What the store lost or would lose. `why`: it was not looked at, or not to the end, and `failed` says which. */
-type StoreTold = ({ path: string } & SweepReport) | { why: string; failed: boolean };
+/** What was or would be removed from the store. `why`: it was not swept (`failed`: not completely). */
+type StoreOutcome = ({ path: string } & SweepReport) | { why: string; failed: boolean };
 
-/** Sweeps the cluster's store as the controller that leads does, or only says what that would remove. */
+/** Sweeps the cluster's store as the leading controller does, or only reports what that would remove. */
 async function sweepStore(
   io: Io,
   cluster: Cluster,
   found: ClusterStore,
   { dryRun, namespace, checkpoints }: SweepStoreOptions,
-): Promise<StoreTold> {
+): Promise<StoreOutcome> {
   if ("why" in found) return { why: found.why, failed: false };
   const known = { store: { list: () => [...checkpoints] }, resource: cluster.checkpoints };
   try {
@@ -196,5 +199,5 @@ async function sweepStore(
   }
 }
 
-/** As the controller has it: by then every grant has expired, and every restore has opened its files. */
+/** As in the controller: by then every grant has expired, and every restore has opened its files. */
 const olderThanMilliseconds = 3_600_000;

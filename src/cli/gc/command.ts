@@ -7,20 +7,20 @@ import type { CollectGarbageOptions } from "./collect-garbage.ts";
 export function gcCommand(program: Command, act: Act): void {
   const gc = program
     .command("gc")
-    .description("Remove what nobody needs any more, and say why.")
-    .option("--dry-run", "show what would go, and remove nothing")
-    .option("-A, --all-namespaces", "in all namespaces")
+    .description("Delete objects and stored data that nothing needs any more, and print the reasons.")
+    .option("--dry-run", "print what would be deleted, and delete nothing")
+    .option("-A, --all-namespaces", "include all namespaces")
     .option(
       "--step-cache-bytes <number>",
-      "what captured steps of recipes may take in each namespace (default: 21474836480, 20 GiB)",
+      "the limit for captured recipe steps in each namespace (default: 21474836480, 20 GiB)",
       wholeNumber,
     )
     .option(
       "--store-path <place>",
-      "the cluster's store, a folder or an address (default: that of the local cluster, where that is the cluster)",
+      "the directory or address of the cluster's store (default: the local cluster's, if that is the cluster)",
     )
     .addOption(
-      new Option("-o, --output <format>", "what to print").choices(["table", "json", "yaml"]).default("table"),
+      new Option("-o, --output <format>", "the output format").choices(["table", "json", "yaml"]).default("table"),
     );
   withClusterFlags(gc)
     .action(

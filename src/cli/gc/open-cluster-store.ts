@@ -8,21 +8,21 @@ import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
 import { isMissing, nameOfPlace, storePlace } from "../store/store-place.ts";
 
-/** `why`: there is none within reach, for people. */
+/** `why`: no store is reachable. */
 export type ClusterStore = { path: string; store: CheckpointStore } | { why: string };
 
 /**
- * The store of the cluster that a command speaks to, if it is within reach: the one at `path`, a folder or an address, else that
- * of the local cluster where that is the cluster.
+ * The store of the command's cluster, if it is reachable: the one at `path`, a directory or an address, else the local
+ * cluster's, if that is the cluster.
  *
- * @throws RametError about a `path` that was given: `NotFound`, `StoreOfAnotherCluster`, `StoreUnavailable`
+ * @throws RametError if `path` is given: `NotFound`, `StoreOfAnotherCluster`, `StoreUnavailable`
  */
 export async function openClusterStore(io: Io, cluster: Cluster, path: string | undefined): Promise<ClusterStore> {
   const place = storePlace(path ?? clusterDirectory(defaultClusterName, io.environment).store);
   const root = nameOfPlace(place);
   if (isMissing(place)) {
     if (path === undefined) return { why: "it is not on this machine" };
-    throw new RametError("NotFound", `There is no store at ${root}`, { hint: "Correct --store-path." });
+    throw new RametError("NotFound", `Cannot find a store at ${root}`, { hint: "Correct --store-path" });
   }
   try {
     const store = await storeAt(place, { clock: io.clock });
@@ -34,7 +34,7 @@ export async function openClusterStore(io: Io, cluster: Cluster, path: string | 
   }
 }
 
-/** Never binds a store: one that no controller has opened is no cluster's yet. */
+/** Does not bind the store to the cluster: only a controller does that. */
 async function ofCluster(
   io: Io,
   { client }: Cluster,
@@ -45,8 +45,8 @@ async function ofCluster(
     .resource(coreResources.namespaces)
     .get({ name: "kube-system" }, { signal: io.signal });
   if (owner === metadata.uid) return boundStore(store, metadata.uid);
-  const whose = owner === undefined ? "no cluster's yet" : "another cluster's";
+  const whose = owner === undefined ? "not used by any cluster yet" : "another cluster's";
   throw new RametError("StoreOfAnotherCluster", `the store ${root} is ${whose}`, {
-    hint: "Name what this cluster's controller has as --store-directory or --store.",
+    hint: "Use the --store-directory or --store of this cluster's controller",
   });
 }

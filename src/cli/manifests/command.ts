@@ -9,35 +9,38 @@ import type { ManifestsOptions } from "./manifests.ts";
 export function manifestsCommand(program: Command, act: Act): void {
   program
     .command("manifests")
-    .description("Print what installs the controllers and gateways in a cluster, for kubectl apply and GitOps.")
-    .requiredOption("--image <image>", "the image with this command")
-    .requiredOption("--cell-image <image>", "the image with the cell, gVisor, guest and link")
+    .description("Print the manifests that install the controllers and gateways, for kubectl apply and GitOps.")
+    .requiredOption("--image <image>", "the image that contains the ramet command")
+    .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")
     .option("-n, --namespace <name>", "the namespace of controllers and gateways", systemNamespace)
-    .option("--replicas <number>", "how many controllers stand by; one of them works", wholeNumber, 2)
-    .option("--gateway-replicas <number>", "how many gateways work; 0: none", wholeNumber, 2)
+    .option("--replicas <number>", "the number of controller replicas, of which one leads", wholeNumber, 2)
+    .option("--gateway-replicas <number>", "the number of gateway replicas; 0 installs none", wholeNumber, 2)
     .option(
       "--cluster-range <cidr...>",
-      `IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach (default: ${privateRanges.join(" ")})`,
+      `IPv4 ranges of the cluster's Pods, Services and nodes, which are denied to sandboxes (default: ${privateRanges.join(" ")})`,
       collectRange,
     )
-    .option("--no-cluster-range", "let sandboxes reach them")
+    .option("--no-cluster-range", "deny no ranges of the cluster to sandboxes")
     .option("--store <address>", `where checkpoints are kept: ${storeAddresses}`)
-    .option("--store-role-arn <arn>", "of S3: the IAM role with which the controllers reach it (IRSA)")
-    .option("--store-service-account <email>", "of Google: the email of the service account as which they do")
-    .option("--store-client-id <id>", "of Azure: the managed identity with which they do (AKS workload identity)")
-    .option("--store-tenant-id <id>", "of Azure: that identity's tenant (default: the cluster's)")
-    .option("--store-secret <name>", "or a Secret with the keys, named as the store's variables of the environment")
+    .option("--store-role-arn <arn>", "S3: the IAM role that the controllers use (IRSA)")
+    .option(
+      "--store-service-account <email>",
+      "Google Cloud: the email of the service account that the controllers use",
+    )
+    .option("--store-client-id <id>", "Azure: the managed identity that the controllers use (AKS workload identity)")
+    .option("--store-tenant-id <id>", "Azure: that identity's tenant (default: the cluster's)")
+    .option("--store-secret <name>", "a Secret with the store's keys, named like its environment variables")
     .addOption(
-      new Option("--store-directory <folder>", "in place of an address, the folder where checkpoints are kept")
+      new Option("--store-directory <directory>", "the directory of the store, instead of an address")
         .default("/var/lib/ramet")
         .conflicts("store"),
     )
     .addOption(
-      new Option("--store-claim <name>", "the PersistentVolumeClaim that is mounted there")
+      new Option("--store-claim <name>", "the PersistentVolumeClaim to mount there")
         .default("ramet-store")
         .conflicts("store"),
     )
-    .option("--out <folder>", "write a kustomization and one file for each kind there (default: all to stdout)")
+    .option("--out <directory>", "write a kustomization and one file per kind into this directory (default: stdout)")
     .action(
       act(async (options: ManifestsOptions) => {
         const { printManifests } = await import("./manifests.ts");

@@ -35,7 +35,9 @@ it.each(["1.1", "1.2"] as const)("prints what is declared, for readers of YAML %
   expect(exitCode).toBe(0);
   const printed = parseAllDocuments(stdout, { version }).map((document) => document.toJS() as unknown);
   expect(printed).toEqual(allManifests(options));
-  expect(stderr).toContain("The PersistentVolumeClaim ramet-store in the namespace ramet-system is yours to make");
+  expect(stderr).toContain(
+    "The PersistentVolumeClaim ramet-store in the namespace ramet-system must be created by you",
+  );
 });
 
 it("keeps sandboxes from the private ranges, from those that are said, or from none", async () => {
@@ -106,7 +108,7 @@ it("takes the keys of a store from a Secret, which is the user's to make", async
     "--store-secret",
     "keys",
   );
-  expect(stderr).toBe("The Secret keys in the namespace ramet-system is yours to make.\n");
+  expect(stderr).toBe("The Secret keys in the namespace ramet-system must be created by you.\n");
   const documents = parseAllDocuments(stdout).map((document) => document.toJS() as Installed);
   const pod = documents.find(({ kind }) => kind === "Deployment")?.spec?.template?.spec;
   expect(pod?.containers[0]?.envFrom).toEqual([{ secretRef: { name: "keys" } }]);
@@ -126,7 +128,7 @@ it.each([
     ["--store", "azblob://checkpoints?account=agents", "--store-role-arn", "arn:aws:iam::123456789012:role/ramet"],
     "--store-role-arn is for a store of another cloud",
   ],
-  [["--store-secret", "keys"], "are for a store that --store names"],
+  [["--store-secret", "keys"], "can only be used with --store"],
 ])("%j is wrong usage", async (args, message) => {
   const { exitCode, stdout, stderr } = await run(...args);
   expect(stderr).toContain(message);

@@ -23,9 +23,9 @@ export interface ManifestsOptions {
   namespace: string;
   replicas: number;
   gatewayReplicas: number;
-  /** `false`: none. @default private ranges */
+  /** `false` denies no ranges. @default private ranges */
   clusterRange?: readonly string[] | false;
-  /** An address, in place of folder and claim. */
+  /** An address, instead of directory and claim. */
   store?: string;
   storeRoleArn?: string;
   storeServiceAccount?: string;
@@ -37,7 +37,7 @@ export interface ManifestsOptions {
   out?: string;
 }
 
-/** `ramet manifests`: what installs controllers and gateways, to stdout or into a folder. Asks no cluster. */
+/** `ramet manifests`: writes the manifests of controllers and gateways to stdout or into a directory. Uses no cluster. */
 export async function printManifests(io: Io, options: ManifestsOptions): Promise<number> {
   const { out } = options;
   const { clusterRange = privateRanges } = options;
@@ -66,23 +66,23 @@ function storeOf(options: ManifestsOptions): InstallOptions["store"] {
   if (address !== undefined) return { address, ...access };
   if (accessFields.every((field) => access[field] === undefined)) return { directory, claim };
   const flags = accessFields.map((field) => flagNames[`store.${field}`]);
-  throw new RametError("InvalidArgument", `${flags.join(" and ")} are for a store that --store names`);
+  throw new RametError("InvalidArgument", `${flags.join(" and ")} can only be used with --store`);
 }
 
 function toKnow({ store, namespace }: InstallOptions): string[] {
   if ("claim" in store) {
     return [
-      `The PersistentVolumeClaim ${store.claim} in the namespace ${namespace} is yours to make.`,
+      `The PersistentVolumeClaim ${store.claim} in the namespace ${namespace} must be created by you.`,
       `${storeIsNotMounted}.`,
     ];
   }
   return store.secret === undefined
     ? []
-    : [`The Secret ${store.secret} in the namespace ${namespace} is yours to make.`];
+    : [`The Secret ${store.secret} in the namespace ${namespace} must be created by you.`];
 }
 
 const mark = "# Made by ramet manifests";
-const advice = "It is written anew with each version: change it by patches of a kustomization that names this folder.";
+const advice = "Each version rewrites it: change it with patches of a kustomization that refers to this directory.";
 
 const flagNames = {
   namespace: "--namespace",
@@ -102,9 +102,9 @@ const flagNames = {
 };
 
 /**
- * Writes files that were made, over those that were made before. Nothing is written where one of them is somebody else's.
- * @param mark what every file that was made begins with
- * @throws RametError `AlreadyExists`; `Unavailable` when the folder cannot be read or written
+ * Writes generated files over those of an earlier run. Writes nothing if one of them was not generated.
+ * @param mark the start of every generated file
+ * @throws RametError `AlreadyExists`; `Unavailable` if the directory cannot be read or written
  */
 async function writeFiles(directory: string, files: readonly ManifestFile[], mark: string): Promise<void> {
   for (const { name } of files) await refuseOthers(join(directory, name), mark);
@@ -112,18 +112,18 @@ async function writeFiles(directory: string, files: readonly ManifestFile[], mar
     await mkdir(directory, { recursive: true });
     for (const { name, text } of files) await writeFile(join(directory, name), text);
   } catch (cause) {
-    throw new RametError("Unavailable", `${directory} cannot be written: ${RametError.from(cause).message}`, { cause });
+    throw new RametError("Unavailable", `Cannot write to ${directory}: ${RametError.from(cause).message}`, { cause });
   }
 }
 
 async function refuseOthers(path: string, mark: string): Promise<void> {
   const there = await readFile(path, "utf8").catch((cause: unknown) => {
     if (cause instanceof Error && "code" in cause && cause.code === "ENOENT") return mark;
-    throw new RametError("Unavailable", `${path} cannot be read: ${RametError.from(cause).message}`, { cause });
+    throw new RametError("Unavailable", `Cannot read ${path}: ${RametError.from(cause).message}`, { cause });
   });
   if (there.startsWith(mark)) return;
-  throw new RametError("AlreadyExists", `${path} exists, and ramet manifests has not made it`, {
-    hint: "Choose another folder, and name that one among the resources of your own kustomization",
+  throw new RametError("AlreadyExists", `Cannot write ${path}: it exists, and ramet manifests did not create it`, {
+    hint: "Choose another directory, and add it to the resources of your own kustomization",
   });
 }
 
@@ -133,12 +133,12 @@ interface ManifestFile {
   text: string;
 }
 
-/** Manifests as a stream of YAML documents; the rules of roles have their reasons above them. */
+/** Manifests as a stream of YAML documents. A comment above each rule of a role gives its reason. */
 function renderManifests(manifests: readonly Manifest[]): string {
   return manifests.map(renderManifest).join("---\n");
 }
 
-/** One file for each kind of object, and last the kustomization that names them. */
+/** One file for each kind of object, and last the kustomization that lists them. */
 function manifestFiles(manifests: readonly Manifest[]): ManifestFile[] {
   const byKind = Map.groupBy(manifests, ({ kind }) => `${kebab(kind)}.yaml`);
   const kustomization = {
@@ -161,7 +161,7 @@ function renderManifest(manifest: Manifest): string {
   return renderDocument(document);
 }
 
-/** As YAML 1.1 too, which kubectl reads: `yes` is quoted. Lines are not folded. */
+/** Valid as YAML 1.1, too, which kubectl reads: `yes` is quoted. Lines are not folded. */
 function renderDocument(document: Document): string {
   document.setSchema("1.1");
   document.directives = undefined;

@@ -111,7 +111,7 @@ function snapshotCell(object: KubeObject, cell: (snapshot: NamedSnapshotObject) 
   return data === undefined ? "<unreadable>" : cell(data);
 }
 
-/** What a step printed stands below it. */
+/** Only the first line: a step's output follows it. */
 function firstLine(text = ""): string {
   return text.split("\n")[0] ?? "";
 }
@@ -130,7 +130,7 @@ function sandboxStatus(object: KubeObject): string {
   return sandboxCell(object, ({ status }) => status?.phase ?? "");
 }
 
-/** What it was made from: a checkpoint, a template or an image. */
+/** The sandbox's source: a checkpoint, a template or an image. */
 function source({ metadata, spec, status }: SandboxObject): string {
   const checkpoint =
     status?.ramet?.restoredFrom ??
@@ -146,7 +146,7 @@ function imageOf(template: unknown): string {
   }
 }
 
-/** One object that a newer controller wrote in an unknown way must not hide the others. */
+/** An object that a newer controller wrote in an unknown format must not hide the others. */
 function sandboxCell(object: KubeObject, cell: (sandbox: SandboxObject) => string): string {
   const { data } = Sandbox.safeParse(object);
   return data === undefined ? "<unreadable>" : cell(data);

@@ -5,14 +5,14 @@ import type { GetOptions, ListOptions } from "./get.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { UserKindName } from "./user-kind.ts";
 
-/** `ramet get` and `ramet rm`, for the hands that know kubectl. */
+/** `ramet get` and `ramet rm`, with the arguments that kubectl takes. */
 export function objectCommands(program: Command, act: Act): void {
   const get = program
     .command("get")
-    .description("Show objects, as kubectl does: of a kind, or by name.")
+    .description("Show the objects of a kind, or those with the given names.")
     .argument("<kind>", kindHelp, kindName)
-    .argument("[name...]", "names, and for checkpoints ids (default: all)")
-    .option("-A, --all-namespaces", "of every namespace");
+    .argument("[name...]", "names, or ids of checkpoints (default: all)")
+    .option("-A, --all-namespaces", "include all namespaces");
   withOutputFlag(get);
   withClusterFlags(get).action(
     act(async (kind: UserKindName, names: string[], options: Omit<ListOptions & GetOptions, "kind" | "names">) => {
@@ -26,11 +26,11 @@ export function objectCommands(program: Command, act: Act): void {
   );
   const remove = program
     .command("rm")
-    .description("Remove objects by name.")
+    .description("Delete objects by name.")
     .argument("<kind>", kindHelp, kindName)
-    .argument("<name...>", "names, and for checkpoints ids")
-    .option("--ignore-not-found", "take what does not exist as removed");
-  withWaitFlags(remove, "until it is gone");
+    .argument("<name...>", "names, or ids of checkpoints")
+    .option("--ignore-not-found", "ignore objects that do not exist");
+  withWaitFlags(remove, "until it is deleted");
   withClusterFlags(remove).action(
     act(async (kind: UserKindName, names: string[], options: Omit<RemoveOptions, "kind" | "names">) => {
       const { removeObjects } = await import("./remove.ts");
@@ -41,7 +41,7 @@ export function objectCommands(program: Command, act: Act): void {
 
 const kindHelp = "sandbox, checkpoint, template, set, claim or snapshot";
 
-/** Every spelling of each kind: ours, and kubectl's plurals and short names. */
+/** The accepted spellings of each kind: Ramet's, and kubectl's plurals and short names. */
 const spellings: Readonly<Record<UserKindName, readonly string[]>> = {
   sandbox: ["sandbox", "sandboxes", "sbx"],
   checkpoint: ["checkpoint", "checkpoints", "cp"],
@@ -56,6 +56,6 @@ function kindName(text: string): UserKindName {
   const found = (["sandbox", "checkpoint", "template", "set", "claim", "snapshot"] as const).find((name) =>
     spellings[name].includes(word),
   );
-  if (found === undefined) throw new InvalidArgumentError(`It must be ${kindHelp}.`);
+  if (found === undefined) throw new InvalidArgumentError(`it must be ${kindHelp}`);
   return found;
 }

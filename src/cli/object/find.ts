@@ -5,7 +5,7 @@ import type { Cluster } from "../cluster/cluster.ts";
 import { userKinds, type UserKindName } from "./user-kind.ts";
 
 /**
- * The object of a name; a checkpoint is also found by its id, which is what `ramet checkpoint create` prints.
+ * Finds an object by its name, and a checkpoint also by its id, which `ramet checkpoint create` prints.
  *
  * @throws RametError `NotFound`
  */

@@ -11,7 +11,7 @@ export interface GetOptions extends ClusterOptions {
   output: OutputFormat;
 }
 
-/** `ramet sandbox get` and its like. */
+/** `ramet sandbox get`, and `get` of every other kind. */
 export async function getObjects(io: Io, options: GetOptions): Promise<number> {
   return withCluster(io, options, async (cluster) => {
     const objects = await Promise.all(options.names.map((name) => findObject(cluster, options.kind, name, io.signal)));
@@ -32,7 +32,7 @@ export interface ListOptions extends ClusterOptions {
   selector?: string;
 }
 
-/** `ramet sandbox ls` and its like: the objects of one kind, by namespace and name. */
+/** `ramet sandbox ls`, and `ls` of every other kind: prints the objects by namespace and name. */
 export async function listObjects(io: Io, options: ListOptions): Promise<number> {
   const { noun, kind, columns } = userKinds[options.kind];
   const everywhere = options.allNamespaces === true;

@@ -11,15 +11,15 @@ import { type UserKindName, userKinds } from "./user-kind.ts";
 export interface RemoveOptions extends ClusterOptions {
   kind: UserKindName;
   names: readonly string[];
-  /** What does not exist is as good as removed. */
+  /** Whether an object that does not exist counts as removed. */
   ignoreNotFound?: boolean;
-  /** Until the objects, and what belongs to them, are gone. */
+  /** Waits until the objects and their dependents are deleted. */
   wait: boolean;
-  /** Milliseconds; infinite is for ever. */
+  /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
 }
 
-/** `ramet sandbox rm` and its like. Names each object that was removed. */
+/** `ramet sandbox rm`, and `rm` of every other kind. Prints each deleted object. */
 export async function removeObjects(io: Io, options: RemoveOptions): Promise<number> {
   return withCluster(io, options, async (cluster) => {
     const found = await Promise.all(options.names.map((name) => findUnlessIgnored(io, cluster, options, name)));

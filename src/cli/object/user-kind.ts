@@ -15,7 +15,7 @@ import {
   templateColumns,
 } from "./columns.ts";
 
-/** A kind as the command line speaks of it. */
+/** A kind with its name on the command line. */
 export interface UserKind {
   noun: UserKindName;
   kind: KindNames;

@@ -5,14 +5,14 @@ import type { GetOptions, ListOptions } from "./get.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { UserKindName } from "./user-kind.ts";
 
-/** `ls`, which every kind has. */
+/** Defines `ls` of a kind. */
 export function listCommand(parent: Command, kind: UserKindName, act: Act): void {
   const command = parent
     .command("ls")
     .alias("list")
-    .description(`List each ${kind}.`)
-    .option("-A, --all-namespaces", "of every namespace")
-    .option("-l, --selector <labels>", "only those with these labels, as kubectl takes them");
+    .description(`List ${kind}s.`)
+    .option("-A, --all-namespaces", "include all namespaces")
+    .option("-l, --selector <labels>", "a label selector, with kubectl's syntax");
   withOutputFlag(command);
   withClusterFlags(command).action(
     act(async (options: Omit<ListOptions, "kind">) => {
@@ -22,11 +22,11 @@ export function listCommand(parent: Command, kind: UserKindName, act: Act): void
   );
 }
 
-/** `get`. */
+/** Defines `get` of a kind. */
 export function getCommand(parent: Command, kind: UserKindName, act: Act): void {
   const command = parent
     .command("get")
-    .description(`Show a ${kind}.`)
+    .description(`Show one or more ${kind}s.`)
     .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names");
   withOutputFlag(command);
   withClusterFlags(command).action(
@@ -37,15 +37,15 @@ export function getCommand(parent: Command, kind: UserKindName, act: Act): void 
   );
 }
 
-/** `rm`. */
+/** Defines `rm` of a kind. */
 export function removeCommand(parent: Command, kind: UserKindName, act: Act): void {
   const command = parent
     .command("rm")
     .alias("delete")
-    .description(`Remove a ${kind}.${whatStays[kind] ?? ""}`)
+    .description(`Delete one or more ${kind}s.${whatStays[kind] ?? ""}`)
     .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names")
-    .option("--ignore-not-found", "take what does not exist as removed");
-  withWaitFlags(command, "until it is gone");
+    .option("--ignore-not-found", "ignore objects that do not exist");
+  withWaitFlags(command, "until it is deleted");
   withClusterFlags(command).action(
     act(async (names: string[], options: Omit<RemoveOptions, "kind" | "names">) => {
       const { removeObjects } = await import("./remove.ts");
@@ -55,8 +55,8 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
 }
 
 const whatStays: Partial<Record<UserKindName, string>> = {
-  checkpoint: " Its clones stay.",
-  set: " Claimed sandboxes stay.",
-  claim: " Its sandboxes stay.",
-  snapshot: " Its versions stay as Checkpoints, unless its deletionPolicy is Delete.",
+  checkpoint: " Their clones are kept.",
+  set: " Claimed sandboxes are kept.",
+  claim: " Their sandboxes are kept.",
+  snapshot: " Their versions are kept as Checkpoints, unless the deletionPolicy is Delete.",
 };

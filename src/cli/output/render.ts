@@ -2,7 +2,7 @@ import { stringify } from "yaml";
 import type { KubeObject } from "../../kube/object.ts";
 import { table } from "./table.ts";
 
-/** `name`: nothing but names, one a line, for scripts. */
+/** `name` prints only names, one per line, for scripts. */
 export const outputFormats = ["table", "json", "yaml", "name"] as const;
 export type OutputFormat = (typeof outputFormats)[number];
 
@@ -16,7 +16,7 @@ export interface RenderOptions {
   output: OutputFormat;
   columns: readonly Column[];
   now: Date;
-  /** Objects of several namespaces: the table names each one's. */
+  /** Adds a column with the namespace to the table. */
   withNamespace?: boolean;
 }
 
@@ -34,14 +34,14 @@ export function renderList(objects: readonly KubeObject[], options: RenderOption
   );
 }
 
-/** One object as text; in JSON and YAML it stands by itself. */
+/** One object as text; in JSON and YAML without a `List` around it. */
 export function renderObject(object: KubeObject, options: RenderOptions): string {
   return options.output === "json" || options.output === "yaml"
     ? document(shown(object), options.output)
     : renderList([object], options);
 }
 
-/** `managedFields` is often the larger half of an object, and nobody reads it. */
+/** Without `managedFields`, which is often the larger half of an object. */
 function shown(object: KubeObject): unknown {
   const { managedFields: _, ...metadata } = object.metadata;
   return { ...object, metadata };

@@ -1,4 +1,4 @@
-/** Rows under headings, in columns as wide as their widest cell, three spaces apart. Ends with a line end. */
+/** Rows under headings, in columns as wide as their widest cell, three spaces apart. Ends with a line break. */
 export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
   const lines = [headings, ...rows.map((row) => row.map(oneLine))];
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
@@ -31,7 +31,7 @@ export function age(since: string | undefined, now: Date): string {
   return `${Math.floor(seconds / 86_400)}d`;
 }
 
-/** A number of bytes for people: `512B`, `4.2MiB`, `1.5GiB`. */
+/** A readable number of bytes: `512B`, `4.2MiB`, `1.5GiB`. */
 export function size(bytes: number | undefined): string {
   if (bytes === undefined) return "";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

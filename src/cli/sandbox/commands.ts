@@ -23,14 +23,14 @@ export function sandboxCommands(sandbox: Command, act: Act): void {
 function createCommand(sandbox: Command, act: Act): void {
   const command = sandbox
     .command("create")
-    .description("Make a sandbox from a template, an image or a checkpoint, and print its name.")
-    .option("--template <name>", "the SandboxTemplate to make it from")
-    .option("--image <image>", "the image to make it from, without a template")
+    .description("Create a sandbox from a template, an image or a checkpoint, and print its name.")
+    .option("--template <name>", "the SandboxTemplate to use")
+    .option("--image <image>", "the image to use, instead of a template")
     .option("--from <checkpoint-id>", "the checkpoint to clone")
     .option("--name <name>", "its name: a DNS label (default: generated)")
-    .option("-e, --env <name=value>", "a variable of its environment; may be repeated", collectVariable);
-  withWaitFlags(command, "until it answers");
-  withOutputFlag(command, "the name alone");
+    .option("-e, --env <name=value>", "an environment variable; repeatable", collectVariable);
+  withWaitFlags(command, "until it is ready");
+  withOutputFlag(command, "only the name");
   withClusterFlags(command)
     .action(
       act(async (options: CreateSandboxOptions) => {
@@ -52,15 +52,15 @@ Examples:
 function execCommand(sandbox: Command, act: Act): void {
   const command = sandbox
     .command("exec")
-    .description("Run a command in a sandbox, and end with its exit code.")
+    .description("Run a command in a sandbox and exit with its exit code.")
     .usage("[options] <name> -- <command> [args...]")
     .argument("<name>", "the sandbox")
     .argument("<command...>", "the command and its arguments, after --")
-    .option("-i, --stdin", "give the command our input")
-    .option("-t, --tty", "give the command a terminal")
-    .option("-e, --env <name=value>", "a variable of its environment; may be repeated", collectVariable)
-    .option("--cwd <folder>", "its working directory")
-    .option("-u, --user <name>", "the user, by name or number (default: the sandbox's own)");
+    .option("-i, --stdin", "pass stdin to the command")
+    .option("-t, --tty", "allocate a terminal for the command")
+    .option("-e, --env <name=value>", "an environment variable; repeatable", collectVariable)
+    .option("--cwd <directory>", "its working directory")
+    .option("-u, --user <name>", "the user name or id (default: the sandbox's user)");
   withClusterFlags(command)
     .action(
       act(async (name: string, words: [string, ...string[]], options: Omit<ExecOptions, "name" | "command">) => {
@@ -84,12 +84,12 @@ Examples:
 function logsCommand(sandbox: Command, act: Act): void {
   const command = sandbox
     .command("logs")
-    .description("Print what a sandbox's entrypoint printed.")
+    .description("Print the output of a sandbox's entrypoint.")
     .argument("<name>", "the sandbox")
-    .option("-f, --follow", "go on until the sandbox ends")
-    .option("--tail <lines>", "only so many of the last lines", wholeNumber)
-    .option("--since <duration>", "only what is newer, like 10m")
-    .option("--timestamps", "begin each line with its time");
+    .option("-f, --follow", "follow the output until the sandbox ends")
+    .option("--tail <lines>", "print only this many of the last lines", wholeNumber)
+    .option("--since <duration>", "print only output that is newer than this, such as 10m")
+    .option("--timestamps", "start each line with its time");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<LogsOptions, "name">) => {
       const { printLogs } = await import("./logs.ts");
@@ -102,9 +102,9 @@ function copyCommand(sandbox: Command, act: Act): void {
   const command = sandbox
     .command("cp")
     .description("Copy a file into or out of a sandbox.")
-    .argument("<from>", "a file here, NAME:/path in a sandbox, or - for stdin")
-    .argument("<to>", "a file here, NAME:/path in a sandbox, or - for stdout")
-    .option("-u, --user <name>", "the user, by name or number (default: the sandbox's own)");
+    .argument("<from>", "a local file, NAME:/path in a sandbox, or - for stdin")
+    .argument("<to>", "a local file, NAME:/path in a sandbox, or - for stdout")
+    .option("-u, --user <name>", "the user name or id (default: the sandbox's user)");
   withClusterFlags(command)
     .action(
       act(async (from: string, to: string, options: Omit<CopyOptions, "from" | "to">) => {
@@ -125,11 +125,11 @@ Examples:
 
 function pauseCommands(sandbox: Command, act: Act): void {
   for (const [verb, paused, done] of [
-    ["pause", true, "Keep a sandbox's state and give its Pod up."],
-    ["resume", false, "Bring a paused sandbox back."],
+    ["pause", true, "Store a sandbox's state and delete its Pod."],
+    ["resume", false, "Resume a paused sandbox."],
   ] as const) {
     const command = sandbox.command(verb).description(done).argument("<name>", "the sandbox");
-    withWaitFlags(command, paused ? "until it is paused" : "until it answers");
+    withWaitFlags(command, paused ? "until it is paused" : "until it is ready");
     withClusterFlags(command).action(
       act(async (name: string, options: Omit<PauseOptions, "name" | "paused">) => {
         const { pauseSandbox } = await import("./pause.ts");

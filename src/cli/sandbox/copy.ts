@@ -12,21 +12,25 @@ import { exitCodes } from "../exit-codes.ts";
 import { writeAll, type Io } from "../io.ts";
 
 export interface CopyOptions extends ClusterOptions {
-  /** A file here, `NAME:/path`, or `-`. */
+  /** A local file, `NAME:/path`, or `-`. */
   from: string;
   to: string;
   user?: string;
 }
 
-/** `ramet sandbox cp`: one file into or out of a sandbox. */
+/** `ramet sandbox cp`: copies one file into or out of a sandbox. */
 export async function copyFile(io: Io, options: CopyOptions): Promise<number> {
   const from = inSandbox(options.from);
   const to = inSandbox(options.to);
   const inside = from ?? to;
   if (inside === undefined || (from !== undefined && to !== undefined)) {
-    throw new RametError("InvalidArgument", "One of the two must be a file in a sandbox, and the other one here", {
-      hint: "Write a file in a sandbox as NAME:/path.",
-    });
+    throw new RametError(
+      "InvalidArgument",
+      "Cannot copy: one of the two must be a file in a sandbox, and the other a local file",
+      {
+        hint: "Write a file in a sandbox as NAME:/path",
+      },
+    );
   }
   return withCluster(io, options, async (cluster) => {
     const sandbox = await cluster.get(cluster.sandboxes, inside.sandbox, io.signal);
@@ -49,7 +53,7 @@ async function upload(io: Io, guest: GuestClient, from: string, to: string): Pro
     return;
   }
   const found = await stat(from).catch((error: unknown) => {
-    throw new RametError("NotFound", `${from} cannot be read: ${String(error)}`, { cause: error });
+    throw new RametError("NotFound", `Cannot read ${from}: ${String(error)}`, { cause: error });
   });
   if (!found.isFile()) throw noFile(from);
   const path = to.endsWith("/") ? posix.join(to, basename(from)) : to;
@@ -71,7 +75,7 @@ async function download(io: Io, guest: GuestClient, from: string, to: string): P
   await writeWhole(content, isDirectory ? join(to, posix.basename(from)) : to);
 }
 
-/** A download that breaks off leaves nothing that looks like the file. */
+/** Writes to a temporary file first: an interrupted download leaves no partial file under the name. */
 async function writeWhole(content: Readable, path: string): Promise<void> {
   const part = `${path}.ramet-part`;
   try {
@@ -79,12 +83,12 @@ async function writeWhole(content: Readable, path: string): Promise<void> {
     await rename(part, path);
   } catch (error) {
     await rm(part, { force: true });
-    throw RametError.from(error, `${path} cannot be written`);
+    throw RametError.from(error, `Cannot write ${path}`);
   }
 }
 
 function noFile(path: string): RametError {
-  return new RametError("InvalidArgument", `${path} is no file`, {
-    hint: "Copy a folder with tar: ramet sandbox exec NAME -- tar c FOLDER | tar x",
+  return new RametError("InvalidArgument", `Cannot copy ${path}: it is not a file`, {
+    hint: "Copy a directory with tar: ramet sandbox exec NAME -- tar c DIRECTORY | tar x",
   });
 }

@@ -15,9 +15,9 @@ import { untilReady } from "./until-ready.ts";
 export interface CreateSandboxOptions extends ClusterOptions, SourceOptions {
   name?: string;
   wait: boolean;
-  /** Milliseconds; infinite is for ever. */
+  /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
-  /** `table` prints the name alone. */
+  /** `table` prints only the name. */
   output: OutputFormat;
 }
 
@@ -42,13 +42,13 @@ function check({ name, template, image, from }: CreateSandboxOptions): void {
   if (name !== undefined) checkLabel(name, "--name");
   if (template !== undefined) checkName(template, "--template");
   if (template !== undefined && image !== undefined) {
-    throw new RametError("InvalidArgument", "--template and --image exclude each other", {
-      hint: "A template has its image; give one of the two.",
+    throw new RametError("InvalidArgument", "Cannot use both --template and --image", {
+      hint: "Use one of the two: a template contains an image",
     });
   }
   if (template === undefined && image === undefined && from === undefined) {
-    throw new RametError("InvalidArgument", "What the sandbox is to be made from is missing", {
-      hint: "Give --template NAME, --image IMAGE or --from CHECKPOINT-ID.",
+    throw new RametError("InvalidArgument", "Cannot create a sandbox without a source", {
+      hint: "Add --template NAME, --image IMAGE or --from CHECKPOINT-ID",
     });
   }
 }

@@ -14,7 +14,7 @@ export interface LogsOptions extends ClusterOptions {
   timestamps?: boolean;
 }
 
-/** `ramet sandbox logs`: what `kubectl logs` says of the sandbox's Pod, with the same rights. */
+/** `ramet sandbox logs`: prints the log of the sandbox's Pod, with the permissions that `kubectl logs` needs. */
 export async function printLogs(io: Io, options: LogsOptions): Promise<number> {
   const sinceMilliseconds = options.since === undefined ? undefined : parseDuration(options.since, "--since");
   return withCluster(io, options, async (cluster) => {

@@ -10,11 +10,11 @@ export interface PauseOptions extends ClusterOptions {
   /** True pauses, false resumes. */
   paused: boolean;
   wait: boolean;
-  /** Milliseconds; infinite is for ever. */
+  /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
 }
 
-/** `ramet sandbox pause` and `resume`: says in the spec what is wanted, and waits until it is so. */
+/** `ramet sandbox pause` and `resume`: sets `spec.paused` and waits until the status matches. */
 export async function pauseSandbox(io: Io, options: PauseOptions): Promise<number> {
   const { name, paused } = options;
   return withCluster(io, options, async (cluster) => {

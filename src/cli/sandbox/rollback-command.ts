@@ -7,11 +7,11 @@ import type { RollbackOptions } from "./rollback.ts";
 export function rollbackCommand(program: Command, act: Act): void {
   const command = program
     .command("rollback")
-    .description("Put a sandbox back to a checkpoint, in place.")
+    .description("Restore a sandbox to a checkpoint, in place.")
     .argument("<name>", "the sandbox")
     .argument("<checkpoint>", "the checkpoint's id or name, or a version of a named snapshot");
-  withWaitFlags(command, "until it answers again");
-  withOutputFlag(command, "a sentence");
+  withWaitFlags(command, "until it is ready again");
+  withOutputFlag(command, "one sentence");
   withClusterFlags(command)
     .action(
       act(async (name: string, to: string, options: Omit<RollbackOptions, "name" | "to">) => {

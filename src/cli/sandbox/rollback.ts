@@ -18,22 +18,22 @@ export interface RollbackOptions extends ClusterOptions {
   /** A Checkpoint's name or id, or a version of a named snapshot. */
   to: string;
   wait: boolean;
-  /** Milliseconds; infinite is for ever. */
+  /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
-  /** `table` prints a sentence. */
+  /** `table` prints one sentence. */
   output: OutputFormat;
 }
 
-/** `ramet rollback`: asks for it by the sandbox's annotations, each time anew, and waits for the answer. */
+/** `ramet rollback`: requests a rollback through the sandbox's annotations, and waits for its result. */
 export async function rollBackSandbox(io: Io, options: RollbackOptions): Promise<number> {
   const { name, output } = options;
   return withCluster(io, options, async (cluster) => {
     const { metadata, status } = await cluster.get(cluster.sandboxes, name, io.signal);
     if (status?.phase === "Paused") throw isPaused(name);
     const to = await checkpointReference(cluster, options.to, io.signal);
-    const wish = { [annotations.rollbackTo]: to, [annotations.rollbackRequest]: randomUUID() };
-    // Another sandbox of that name, made meanwhile, is not meant.
-    const body = { metadata: { uid: metadata.uid, annotations: wish } };
+    const request = { [annotations.rollbackTo]: to, [annotations.rollbackRequest]: randomUUID() };
+    // Do not roll back another sandbox that was created with the same name meanwhile.
+    const body = { metadata: { uid: metadata.uid, annotations: request } };
     const sandbox = await cluster.sandboxes.mergePatch(metadata, body, { signal: io.signal });
     const settled = options.wait
       ? await untilRolledBack(io, cluster, { sandbox, timeoutMilliseconds: options.timeout })
@@ -47,19 +47,19 @@ export async function rollBackSandbox(io: Io, options: RollbackOptions): Promise
 }
 
 function isPaused(name: string): RametError {
-  return new RametError("SandboxNotReady", `The sandbox ${name} is paused, and a paused sandbox is not rolled back`, {
-    hint: `Bring it back first, with: ramet sandbox resume ${name}`,
+  return new RametError("SandboxNotReady", `Cannot roll back the sandbox ${name}: it is paused`, {
+    hint: `Resume it first with: ramet sandbox resume ${name}`,
   });
 }
 
 interface RollbackWait {
-  /** With the wish that is waited for in its annotations. */
+  /** The annotations of the request, whose id the status reports back. */
   sandbox: Sandbox;
   timeoutMilliseconds: number;
 }
 
 /**
- * Waits until a rollback is answered: it has succeeded, was refused, has failed, or another one was asked for.
+ * Waits until a rollback has succeeded, failed, was rejected, or was replaced by another request.
  *
  * @throws RametError `Timeout` or `Canceled`
  */
@@ -80,17 +80,19 @@ async function untilRolledBack(io: Io, cluster: Cluster, wait: RollbackWait): Pr
 
 function settled(name: string, sandbox: Sandbox | undefined, digest: string): Settled<Sandbox> {
   if (sandbox === undefined || isGoing(sandbox)) {
-    return { failure: new RametError("Conflict", `The sandbox ${name} was removed while it was waited for`) };
+    return { failure: new RametError("Conflict", `The sandbox ${name} was deleted during the wait`) };
   }
   if (!isAnswered(sandbox, digest)) {
-    const what = `Another rollback of the sandbox ${name} was asked for before this one was answered`;
-    return { failure: new RametError("Conflict", what, { hint: `Look with: ramet sandbox get ${name} -o yaml` }) };
+    const what = `Another rollback of the sandbox ${name} was requested before this one completed`;
+    return {
+      failure: new RametError("Conflict", what, { hint: `See its state with: ramet sandbox get ${name} -o yaml` }),
+    };
   }
   const answer = findCondition(sandbox.status?.conditions, "RolledBack");
   if (answer?.status === "True") return { object: sandbox };
-  const what = sandbox.status?.phase === "Failed" ? "failed in its rollback" : "was not rolled back, and is as it was";
-  const told = { status: { phase: "Failed", message: answer?.message, conditions: answer && [answer] } };
-  return { failure: failureOf(`The sandbox ${name} ${what}`, told, "Internal") };
+  const what = sandbox.status?.phase === "Failed" ? "failed in its rollback" : "was not rolled back and is unchanged";
+  const reported = { status: { phase: "Failed", message: answer?.message, conditions: answer && [answer] } };
+  return { failure: failureOf(`The sandbox ${name} ${what}`, reported, "Internal") };
 }
 
 function isGoing({ metadata }: Sandbox): boolean {
@@ -106,10 +108,10 @@ function isAnswered({ status }: Sandbox, digest: string): boolean {
   return request === digest && checkpointId === undefined;
 }
 
-/** While it waits or is under way, what is said of the rollback says more than the phase. */
+/** While the rollback is pending or running, its message is more specific than the phase. */
 function describeProgress(sandbox: Sandbox | undefined, digest: string): string {
   if (sandbox === undefined || isAnswered(sandbox, digest)) return describeState(sandbox);
-  const told = findCondition(sandbox.status?.conditions, "RolledBack");
-  if (told?.reason !== "Pending") return describeState(sandbox);
-  return `${sandbox.status?.phase ?? ""}: ${told.message}`;
+  const condition = findCondition(sandbox.status?.conditions, "RolledBack");
+  if (condition?.reason !== "Pending") return describeState(sandbox);
+  return `${sandbox.status?.phase ?? ""}: ${condition.message}`;
 }

@@ -8,7 +8,7 @@ import { reportError } from "../report-error.ts";
 
 export interface CommandToRun {
   command: readonly [string, ...string[]];
-  /** Whether the command gets our stdin; without, it reads end-of-file. */
+  /** Whether the command reads this process's stdin. Otherwise its stdin is empty. */
   stdin?: boolean;
   env?: Readonly<Record<string, string>>;
   cwd?: string;
@@ -16,40 +16,43 @@ export interface CommandToRun {
 }
 
 /**
- * Runs a command through the guest: its output to ours, our input and signals to it. Answers its exit code, as a shell
- * has it.
+ * Runs a command through the guest, and forwards its output, and this process's input and signals. Returns its exit code, as
+ * a shell would.
  *
- * @throws RametError when it cannot be started or the connection breaks
+ * @throws RametError if the command cannot be started or the connection breaks
  */
-export async function runCommand(io: Io, guest: GuestClient, wish: CommandToRun): Promise<number> {
+export async function runCommand(io: Io, guest: GuestClient, request: CommandToRun): Promise<number> {
   const broken = new AbortController();
   const fail = (error: unknown): void => {
     broken.abort(error);
   };
   const undo: (() => void)[] = [];
   let running: ProcessSelector | undefined;
-  const events = guest.startProcess(startOf(io, wish), AbortSignal.any([io.signal, broken.signal]));
+  const events = guest.startProcess(startOf(io, request), AbortSignal.any([io.signal, broken.signal]));
   try {
     for await (const event of events) {
       if (event.type === "start") {
         running = { pid: event.pid };
-        undo.push(...connectInputs({ io, guest, command: running, wish, fail }));
+        undo.push(...connectInputs({ io, guest, command: running, request, fail }));
       } else if (event.type === "data") {
         await writeAll(event.stream === "stderr" ? io.stderr : io.stdout, event.data);
       } else {
         if (event.missedBytes > 0)
-          printLine(io.stderr, `${event.missedBytes} bytes of output came too fast and are lost`);
+          printLine(io.stderr, `${event.missedBytes} bytes of output were lost: they came too fast`);
         return event.exitCode;
       }
     }
   } catch (error) {
-    // Nobody reads what the command prints any more: on one machine the kernel would end it.
+    // The reader of the output has exited: a local command would get SIGPIPE.
     if (isBrokenPipe(error) && running !== undefined) await guest.signal(running, "SIGTERM").catch(() => undefined);
     throw broken.signal.aborted ? RametError.from(broken.signal.reason) : error;
   } finally {
     for (const step of undo.reverse()) step();
   }
-  throw new RametError("GuestUnreachable", `Running ${wish.command[0]} failed: its end was not told`);
+  throw new RametError(
+    "GuestUnreachable",
+    `Running ${request.command[0]} failed: the connection ended before the command`,
+  );
 }
 
 function startOf(io: Io, { command, stdin, env, cwd, terminal }: CommandToRun): StartProcess {
@@ -69,14 +72,14 @@ interface Connected {
   io: Io;
   guest: GuestClient;
   command: ProcessSelector;
-  wish: CommandToRun;
+  request: CommandToRun;
   fail: (error: unknown) => void;
 }
 
-/** Input, signals and the terminal's size go to the command. Answers what undoes it. */
-function connectInputs({ io, guest, command, wish, fail }: Connected): (() => void)[] {
-  const { terminal, stdin } = wish;
-  // A command that has ended, or has closed its input, takes nothing more; its end is on its way or yet to come.
+/** Forwards input, signals and the terminal's size to the command. @returns a function that ends that */
+function connectInputs({ io, guest, command, request, fail }: Connected): (() => void)[] {
+  const { terminal, stdin } = request;
+  // The command has ended or closed its input; its exit event follows.
   const unlessEnded = (error: unknown): void => {
     if (!(error instanceof RametError) || (error.code !== "NotFound" && error.code !== "Conflict")) fail(error);
   };
@@ -110,10 +113,10 @@ function connectInputs({ io, guest, command, wish, fail }: Connected): (() => vo
   return undo;
 }
 
-/** Ctrl-D: how a terminal says end-of-file. */
+/** Ctrl-D: end-of-file of a terminal. */
 const endOfInput = Buffer.from([4]);
 
-/** The guest knows two signals: the first of ours asks the command to end, the next one ends it. */
+/** The first signal terminates the command, the next one kills it. */
 function signalSender(guest: GuestClient, command: ProcessSelector, onError: (error: unknown) => void): () => void {
   let asked = false;
   return () => {
@@ -123,19 +126,19 @@ function signalSender(guest: GuestClient, command: ProcessSelector, onError: (er
 }
 
 interface InputReceiver {
-  /** Returns when there is room for more. */
+  /** Resolves when the stream accepts more. */
   take(data: Buffer): Promise<void>;
   end(): Promise<void>;
 }
 
 /**
- * Passes what is read on, one part after the other, until the function that is returned is called. The reader is then
- * left as it is: it may be the process' own stdin.
+ * Forwards chunks one after another. The returned function ends that and leaves the reader open: it may be the process's
+ * own stdin.
  */
 export function feedStdin(stdin: Readable, receiver: InputReceiver, onError: (error: unknown) => void): () => void {
   let stopped = false;
   let passing = Promise.resolve();
-  // A paused stream may still give what it had begun to give, its end too: so each step waits for the one before.
+  // A paused stream may still emit chunks and its end, so each step waits for the one before.
   const pass = (step: () => Promise<void>): void => {
     stdin.pause();
     passing = passing.then(async () => {
@@ -163,16 +166,16 @@ export function feedStdin(stdin: Readable, receiver: InputReceiver, onError: (er
 
 export interface ExecOptions extends ClusterOptions, Omit<CommandToRun, "terminal"> {
   name: string;
-  /** Whether the command gets a terminal, if we have one. */
+  /** Whether to allocate a terminal, if this process has one. */
   tty?: boolean;
   user?: string;
 }
 
-/** `ramet sandbox exec`: runs a command in a sandbox and ends with its exit code. */
+/** `ramet sandbox exec`: runs a command in a sandbox and returns its exit code. */
 export async function execInSandbox(io: Io, options: ExecOptions): Promise<number> {
   const terminal = options.tty === true ? io.terminal : undefined;
   if (options.tty === true && terminal === undefined) {
-    printLine(io.stderr, "-t is ignored: stdin and stdout are no terminal");
+    printLine(io.stderr, "-t is ignored: stdin and stdout are not a terminal");
   }
   return withCluster(io, options, async (cluster) => {
     const sandbox = await cluster.get(cluster.sandboxes, options.name, io.signal);
@@ -189,5 +192,5 @@ export async function execInSandbox(io: Io, options: ExecOptions): Promise<numbe
   });
 }
 
-/** What shells say of a command that is not there. */
+/** The exit code of shells for a command that does not exist. */
 const cannotBeStarted = 127;

@@ -7,22 +7,22 @@ import type { Cluster } from "../cluster/cluster.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
 import { findObject } from "../object/find.ts";
 
-/** What a sandbox is to be made from. */
+/** The source of a new sandbox. */
 export interface SourceOptions {
-  /** A SandboxTemplate of the namespace; `python` is `ramet-python`, which a local cluster brings, where nobody made another. */
+  /** A SandboxTemplate of the namespace. Without one of that name, `python` selects the local cluster's `ramet-python`. */
   template?: string;
   image?: string;
-  /** A checkpoint's id. */
+  /** The id of a checkpoint. */
   from?: string;
-  /** Added to what the template sets. */
+  /** Added to the template's variables. */
   env?: Readonly<Record<string, string>>;
 }
 
 type Spec = NonNullable<SandboxManifest["spec"]>;
 
 /**
- * The spec of a sandbox. A template is named, so that it is resolved where the sandbox is made; only where variables are
- * added it is written out. A clone without a template of its own gets its source's from the controller.
+ * The spec of a sandbox. It refers to the template by name, and contains a copy only if variables are added. A clone without
+ * a template gets its source's from the controller.
  */
 export async function sandboxSource(cluster: Cluster, options: SourceOptions, signal: AbortSignal): Promise<Spec> {
   const { template, image, from } = options;
@@ -39,20 +39,20 @@ export async function sandboxSource(cluster: Cluster, options: SourceOptions, si
   return writtenOut(await templateOfCheckpoint(cluster, from, signal), environment);
 }
 
-/** The user's own template of that name, or else the one that the cluster brings. */
+/** The template of that name, or else the one that the local cluster provides. */
 async function templateNamed({ templates, namespace }: Cluster, name: string, signal: AbortSignal) {
   const own = await templates.find({ namespace, name }, { signal });
   return own ?? templates.find({ namespace, name: `${clusterTemplatePrefix}${name}` }, { signal });
 }
 
-/** The controller keeps the template of each checkpoint's source under the checkpoint's name. */
+/** The controller stores the template of each checkpoint's source under the checkpoint's name. */
 async function templateOfCheckpoint(cluster: Cluster, id: string, signal: AbortSignal) {
   const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", id, signal));
   const { name, namespace } = checkpoint.metadata;
   const template = await cluster.templates.find({ name, namespace }, { signal });
   if (template !== undefined) return template;
-  throw new RametError("InvalidArgument", `--env cannot be added: the template of the checkpoint ${id} is not kept`, {
-    hint: "Name the template that its source was made from: --template NAME.",
+  throw new RametError("InvalidArgument", `Cannot add --env: the template of the checkpoint ${id} is not kept`, {
+    hint: "Add the template of its source: --template NAME",
   });
 }
 
@@ -64,7 +64,7 @@ function writtenOut(source: { metadata: { name: string }; spec: SandboxTemplateS
 
 type Variables = readonly (readonly [name: string, value: string])[];
 
-/** Later entries of a container's `env` win, as they do in Kubernetes; one that is replaced is left out. */
+/** Later entries of a container's `env` win, as in Kubernetes; replaced entries are dropped. */
 function withEnvironment(template: PodTemplateSpec, environment: Variables): PodTemplateSpec {
   const [main, ...others] = template.spec.containers;
   if (main === undefined || environment.length === 0) return template;

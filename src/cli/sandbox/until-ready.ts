@@ -6,15 +6,15 @@ import type { Io } from "../io.ts";
 import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 export interface SandboxWait {
-  /** As it was created or changed. */
+  /** The object as returned by the create or patch request. */
   sandbox: Sandbox;
   timeoutMilliseconds: number;
-  /** @default whether it is Running and Ready */
+  /** @default the sandbox is Running and Ready */
   isReached?: (sandbox: Sandbox) => boolean;
 }
 
 /**
- * Waits until a sandbox answers, or is as `isReached` says, or cannot get there any more.
+ * Waits until a sandbox is ready (or `isReached` holds), or cannot become so any more.
  *
  * @throws RametError `Timeout` or `Canceled`
  */
@@ -40,7 +40,7 @@ function settled(
   isReached: (sandbox: Sandbox) => boolean,
 ): Settled<Sandbox> {
   if (sandbox === undefined || sandbox.metadata.deletionTimestamp !== undefined) {
-    return { failure: new RametError("Conflict", `The sandbox ${name} was removed while it was waited for`) };
+    return { failure: new RametError("Conflict", `The sandbox ${name} was deleted during the wait`) };
   }
   if (isReached(sandbox)) return { object: sandbox };
   const ended = sandbox.status?.phase === "Succeeded" ? "has ended" : "failed";

@@ -10,13 +10,13 @@ import { runCommand } from "../sandbox/run-command.ts";
 
 export interface CellExecOptions {
   command: [string, ...string[]];
-  /** Wait for the sandbox, and do nothing in a clone: what the command did for the source is in what the clone goes on from. */
+  /** Wait for the sandbox, and do nothing in a clone: the restored state already contains the effect of the command. */
   atStart?: boolean;
 }
 
 const pollMilliseconds = 50;
 
-/** `ramet cell exec`: what a kubelet runs in the cell's container for a probe or hook, in the sandbox instead. */
+/** `ramet cell exec`: runs the command of a probe or hook, which the kubelet starts in the cell's container, in the sandbox. */
 export async function execBesideCell(io: Io, { command, atStart = false }: CellExecOptions): Promise<number> {
   const { config, paths } = cellSetting(io.environment);
   if (atStart && config.start === "wait") return exitCodes.ok;
@@ -24,7 +24,7 @@ export async function execBesideCell(io: Io, { command, atStart = false }: CellE
   return runCommand(io, guest, { command, terminal: undefined });
 }
 
-/** Whoever started the command bounds how long it may take. */
+/** Without a timeout: the kubelet limits the time of the command. */
 async function startedGuest(io: Io, directory: string): Promise<GuestClient> {
   for (;;) {
     try {
@@ -40,7 +40,7 @@ async function startedGuest(io: Io, directory: string): Promise<GuestClient> {
 
 const notYet: ReadonlySet<string> = new Set(["SandboxNotReady", "GuestUnreachable", "Unavailable"]);
 
-/** `ramet cell setup`: what the image of the cell has beside the package. Prints the path of each program. */
+/** `ramet cell setup`: copies the programs of the cell image that are not part of the package. Prints the path of each. */
 export async function setUpCell({ clock, signal, stdout, stderr }: Io, directory: string): Promise<number> {
   const progress = (line: string): void => {
     printLine(stderr, line);

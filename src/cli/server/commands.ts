@@ -4,7 +4,7 @@ import type { Act } from "../report-error.ts";
 import type { ControllerOptions } from "./controller.ts";
 import type { GatewayOptions } from "./gateway.ts";
 
-/** What runs in the cluster: `ramet controller`, `ramet gateway` and `ramet cell`. */
+/** The servers: `ramet controller`, `ramet gateway` and `ramet cell`. */
 export function serverCommands(program: Command, act: Act): void {
   controllerCommand(program, act);
   gatewayCommand(program, act);
@@ -14,7 +14,7 @@ export function serverCommands(program: Command, act: Act): void {
 function cellCommand(program: Command, act: Act): void {
   const cell = program
     .command("cell")
-    .description("Run the cell of a sandbox Pod. Its setting comes from the environment.")
+    .description("Run the cell of a sandbox Pod, configured by environment variables.")
     .action(
       act(async () => {
         const { runCell } = await import("./cell.ts");
@@ -23,9 +23,9 @@ function cellCommand(program: Command, act: Act): void {
     );
   cell
     .command("exec")
-    .description("Run a command of a kubelet's probe or hook in the sandbox whose cell runs in this container.")
+    .description("Run the command of a kubelet's probe or hook in the sandbox of this container's cell.")
     .argument("<command...>", "the command and its arguments, after --")
-    .option("--at-start", "wait for the sandbox; do nothing in one that goes on from a checkpoint")
+    .option("--at-start", "wait for the sandbox; do nothing if it was restored from a checkpoint")
     .action(
       act(async (command: [string, ...string[]], options: { atStart?: boolean }) => {
         const { execBesideCell } = await import("./cell-exec.ts");
@@ -34,8 +34,8 @@ function cellCommand(program: Command, act: Act): void {
     );
   cell
     .command("setup")
-    .description("Put the programs that a cell runs (gVisor, guest, link) into a folder, for the cell's image.")
-    .argument("<folder>", "where they go; a cell looks in /usr/local/bin")
+    .description("Copy the programs that a cell runs (gVisor, guest, link) into a directory, for the cell image.")
+    .argument("<directory>", "the target directory; a cell uses /usr/local/bin")
     .action(
       act(async (directory: string) => {
         const { setUpCell } = await import("./cell-exec.ts");
@@ -47,17 +47,17 @@ function cellCommand(program: Command, act: Act): void {
 function controllerCommand(program: Command, act: Act): void {
   withServerOptions(program.command("controller"))
     .description("Run the controllers.")
-    .option("--store-directory <folder>", "a folder where checkpoints are kept; every node that runs cells has it too")
-    .option("--store <address>", `or where in a bucket: ${storeAddresses}`)
-    .requiredOption("--cell-image <image>", "the image with the cell, gVisor, guest and link")
-    .option("--install-crds", "bring the CRDs to this version first")
-    .option("--leader-elect", "run several; one of them works")
-    .option("--dns-upstream <ip...>", "what sandboxes' DNS questions are passed on to (default: the Pod's resolvers)")
-    .option("--cluster-range <cidr...>", "IPv4 ranges that sandboxes do not reach (default: none)", collectRange)
-    .option("--concurrency <number>", "how many objects of a kind are worked on at once (default: 16)", wholeNumber)
+    .option("--store-directory <directory>", "the directory of the store, which every node that runs cells mounts")
+    .option("--store <address>", `the address of the store, instead of a directory: ${storeAddresses}`)
+    .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")
+    .option("--install-crds", "install or update the CRDs first")
+    .option("--leader-elect", "elect a leader: of several replicas, one works")
+    .option("--dns-upstream <ip...>", "the resolvers for sandboxes' DNS queries (default: the Pod's resolvers)")
+    .option("--cluster-range <cidr...>", "IPv4 ranges that are denied to sandboxes (default: none)", collectRange)
+    .option("--concurrency <number>", "the number of concurrent reconciles per kind (default: 16)", wholeNumber)
     .option(
       "--step-cache-bytes <number>",
-      "what captured steps of recipes may take in each namespace (default: 21474836480, 20 GiB)",
+      "the limit for captured recipe steps in each namespace (default: 21474836480, 20 GiB)",
       wholeNumber,
     )
     .action(
@@ -78,12 +78,14 @@ Examples:
 
 function gatewayCommand(program: Command, act: Act): void {
   withServerOptions(program.command("gateway"))
-    .description("Carry traffic to ports of sandboxes, for who may reach them. Any number may run.")
-    .option("--port <port>", "where it takes HTTP and WebSockets; 0: one that is free", portNumber, 8080)
-    .option("--address <ip>", "the address of that port", "127.0.0.1")
+    .description(
+      "Proxy HTTP and WebSocket traffic to sandbox ports for authorized clients. Stateless: run any number of replicas.",
+    )
+    .option("--port <port>", "the port for HTTP and WebSocket connections; 0 opens a free port", portNumber, 8080)
+    .option("--address <ip>", "the IP address to listen on", "127.0.0.1")
     .option(
       "--shutdown-delay <seconds>",
-      "how long it still takes connections after SIGTERM, for balancers to hear of its end",
+      "how long to accept connections after SIGTERM, so that load balancers can remove it",
       wholeNumber,
       0,
     )
@@ -104,7 +106,7 @@ Examples:
     );
 }
 
-/** What every server that speaks to the API server has. */
+/** The options of every server that connects to the API server. */
 function withServerOptions(command: Command): Command {
   return command
     .option(
@@ -112,11 +114,14 @@ function withServerOptions(command: Command): Command {
       "serve /metrics, /livez, /healthz and /readyz on this port (default: none)",
       portNumber,
     )
-    .option("--metrics-address <ip>", "the address of that port", "127.0.0.1")
-    .option("--kubeconfig <file>", "the kubeconfig (default: the Pod's service account, else as elsewhere)")
-    .option("--context <name>", "the kubeconfig's context (default: its current one)")
+    .option("--metrics-address <ip>", "the IP address to listen on", "127.0.0.1")
+    .option(
+      "--kubeconfig <file>",
+      "the kubeconfig (default: the Pod's service account, else $KUBECONFIG, ~/.kube/config)",
+    )
+    .option("--context <name>", "the kubeconfig's context (default: the current one)")
     .addOption(
-      new Option("--log-level <level>", "how much to log, in JSON lines on stderr")
+      new Option("--log-level <level>", "the lowest level to log, as JSON lines on stderr")
         .choices(["debug", "info", "warn", "error"])
         .default("info"),
     );

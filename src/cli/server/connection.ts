@@ -4,7 +4,7 @@ import type { ClusterOptions } from "../cluster/cluster.ts";
 import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
 import type { Io } from "../io.ts";
 
-/** In a Pod, its service account; else as for every other command. */
+/** In a Pod, its service account; else as forevery other command. */
 export async function serverConnection(
   io: Io,
   { kubeconfig, context }: Pick<ClusterOptions, "kubeconfig" | "context">,

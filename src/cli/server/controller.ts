@@ -18,12 +18,12 @@ import { serveHealth } from "./health.ts";
 
 export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context"> {
   storeDirectory?: string;
-  /** An address, in place of a folder. */
+  /** An address, instead of a directory. */
   store?: string;
   cellImage: string;
   installCrds?: boolean;
   leaderElect?: boolean;
-  /** Port of /healthz, /readyz and /metrics; absent: none is opened. */
+  /** Port of /livez, /healthz, /readyz and /metrics. @default none is opened */
   metricsPort?: number;
   metricsAddress: string;
   dnsUpstream?: string[];
@@ -33,9 +33,9 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   logLevel: string;
 }
 
-/** `ramet controller`: runs the controllers until a signal comes. Its log is JSON lines on stderr. */
+/** `ramet controller`: runs the controllers until it receives a signal. Logs JSON lines to stderr. */
 export async function runController(io: Io, options: ControllerOptions): Promise<number> {
-  // V8 collects sooner then, and compiles less: after some hundred rounds the process has 108 MiB and not 150.
+  // V8 then collects garbage sooner and compiles less: 108 MiB instead of 150 after some hundred reconciles.
   setFlagsFromString("--optimize-for-size");
   const store = await storeOf(options);
   const log = pino({ name: "controller", level: options.logLevel }, io.stderr);
@@ -59,7 +59,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
       ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
       ...(installCrds === undefined ? {} : { installCrds }),
       ...(concurrency === undefined ? {} : { concurrency }),
-      // Not the host's name alone: a Pod that is restarted in place is another candidate.
+      // The host name alone is not unique: a container that restarts in its Pod is another candidate.
       ...(stepCacheBytes === undefined ? {} : { stepCacheBytes }),
       ...(leaderElect === true ? { leaderElection: { identity: `${hostname()}_${randomUUID()}` } } : {}),
       metrics,
@@ -67,7 +67,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
       log,
       onReady: () => {
         health?.setReady(true);
-        log.info({}, "the controllers run");
+        log.info({}, "the controllers are running");
       },
       signal: io.signal,
     });
@@ -80,8 +80,8 @@ export async function runController(io: Io, options: ControllerOptions): Promise
 
 function storeOf({ storeDirectory, store }: ControllerOptions): Promise<CheckpointStore> {
   if ((storeDirectory === undefined) === (store === undefined)) {
-    throw new RametError("InvalidArgument", "The controllers need one store: a folder or an address", {
-      hint: "Give either --store-directory or --store",
+    throw new RametError("InvalidArgument", "Cannot start the controllers: they need exactly one store", {
+      hint: "Add either --store-directory or --store",
     });
   }
   return storeAt(store === undefined ? { directory: storeDirectory ?? "" } : parseStoreAddress(store));

@@ -14,13 +14,13 @@ export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "con
   address: string;
   /** Seconds. */
   shutdownDelay: number;
-  /** Port of /healthz, /readyz and /metrics; absent: none is opened. */
+  /** Port of /livez, /healthz, /readyz and /metrics. @default none is opened */
   metricsPort?: number;
   metricsAddress: string;
   logLevel: string;
 }
 
-/** `ramet gateway`: carries traffic to sandboxes until a signal comes. Its log is JSON lines on stderr. */
+/** `ramet gateway`: proxies traffic to sandboxes until it receives a signal. Logs JSON lines to stderr. */
 export async function runGatewayProcess(io: Io, options: GatewayOptions): Promise<number> {
   const { port, address, shutdownDelay, metricsPort, metricsAddress, logLevel } = options;
   const log = pino({ name: "gateway", level: logLevel }, io.stderr);
@@ -48,11 +48,11 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
       shutdownDelayMilliseconds: shutdownDelay * 1000,
       onReady: (opened) => {
         health?.setReady(true);
-        log.info({ address, port: opened }, "the gateway takes requests");
+        log.info({ address, port: opened }, "the gateway accepts connections");
       },
       onEnding: () => {
         health?.setReady(false);
-        log.info({}, "the gateway ends");
+        log.info({}, "the gateway is shutting down");
       },
       signal: io.signal,
     });

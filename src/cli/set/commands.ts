@@ -15,10 +15,10 @@ export function setCommands(set: Command, act: Act): void {
 function scaleCommand(set: Command, act: Act): void {
   const command = set
     .command("scale")
-    .description("Say how many sandboxes a set is to hold ready.")
+    .description("Set the number of sandboxes that a set keeps ready.")
     .argument("<name>", "the set")
-    .argument("<replicas>", "how many, not counting those that are claimed", wholeNumber);
-  withWaitFlags(command, "until so many are ready");
+    .argument("<replicas>", "the number of unclaimed sandboxes", wholeNumber);
+  withWaitFlags(command, "until that number is ready");
   withClusterFlags(command)
     .action(
       act(async (name: string, replicas: number, options: Omit<ScaleSetOptions, "name" | "replicas">) => {

@@ -9,14 +9,14 @@ import { failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 export interface ScaleSetOptions extends ClusterOptions {
   name: string;
-  /** How many unclaimed sandboxes it is to hold. */
+  /** The number of unclaimed sandboxes. */
   replicas: number;
   wait: boolean;
-  /** Milliseconds; infinite is for ever. */
+  /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
 }
 
-/** `ramet set scale`: writes the scale subresource, as `kubectl scale` does, and waits until the pool is as wished. */
+/** `ramet set scale`: writes the scale subresource, as `kubectl scale` does, and waits until the set has that number. */
 export async function scaleSet(io: Io, options: ScaleSetOptions): Promise<number> {
   const { name, replicas } = options;
   return withCluster(io, options, async (cluster) => {
@@ -30,13 +30,13 @@ export async function scaleSet(io: Io, options: ScaleSetOptions): Promise<number
     const set = await cluster.get(cluster.sets, name, io.signal);
     const settled = await untilFilled(io, cluster, set, options.timeout);
     if ("failure" in settled) return reportFailure(io, settled.failure);
-    printLine(io.stdout, `set ${name} holds ${settled.object.status?.availableReplicas ?? 0}`);
+    printLine(io.stdout, `set ${name} scaled to ${settled.object.status?.availableReplicas ?? 0}`);
     return exitCodes.ok;
   });
 }
 
 /**
- * Waits until a set holds as many ready sandboxes as it should, or says what stands in the way.
+ * Waits until a set has the requested number of ready sandboxes, or returns why it cannot get there.
  *
  * @throws RametError `Timeout` or `Canceled`
  */
@@ -60,13 +60,13 @@ async function untilFilled(
 
 function settled(name: string, set: SandboxSet | undefined): Settled<SandboxSet> {
   if (set === undefined) {
-    return { failure: new RametError("Conflict", `The set ${name} was removed while it was waited for`) };
+    return { failure: new RametError("Conflict", `The set ${name} was deleted during the wait`) };
   }
   if (isFilled(set)) return { object: set };
   return { failure: failureOf(`The set ${name} cannot be filled`, set, "SandboxNotReady") };
 }
 
-/** Neither too few nor too many, as far as the controller has looked at the present wish. */
+/** Whether the controller has seen the current spec and the set has exactly the requested number. */
 function isFilled({ metadata, spec, status }: SandboxSet): boolean {
   return (
     status?.observedGeneration === metadata.generation &&
@@ -83,6 +83,6 @@ function isStuck({ metadata, status }: SandboxSet): boolean {
 function describeSet(set: SandboxSet | undefined): string {
   if (set === undefined) return "gone";
   const { status, spec } = set;
-  if (status === undefined) return "not seen by a controller yet";
+  if (status === undefined) return "not processed by a controller yet";
   return `${status.availableReplicas} of ${spec.replicas} ready`;
 }

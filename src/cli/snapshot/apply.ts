@@ -8,21 +8,21 @@ import { manifestsIn } from "./manifests-in.ts";
 import { untilBuilt } from "./until-built.ts";
 
 export interface ApplySnapshotsOptions extends ClusterOptions {
-  /** Paths; `-` is stdin. */
+  /** Paths; `-` reads stdin. */
   file: readonly string[];
-  /** Whether the sandbox of a build that fails stays for a look inside. */
+  /** Whether to keep the sandbox of a failed build for inspection. */
   keepOnFailure?: boolean;
   wait: boolean;
-  /** Milliseconds; infinite is for ever. */
+  /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
 }
 
-/** `ramet snapshot apply`: makes named snapshots what their files say, and follows their builds. */
+/** `ramet snapshot apply`: applies NamedSnapshot manifests and follows their builds. */
 export async function applySnapshots(io: Io, options: ApplySnapshotsOptions): Promise<number> {
   const manifests = (await Promise.all(options.file.map((path) => manifestsIn(io, path)))).flat();
   return withCluster(io, options, async (cluster) => {
     const codes: number[] = [];
-    // One after another: a child is often built from the one before it.
+    // In order: a snapshot is often built from the one before it.
     for (const manifest of manifests) codes.push(await applyOne(io, cluster, manifest, options));
     return codes.find((code) => code !== exitCodes.ok) ?? exitCodes.ok;
   });
@@ -37,8 +37,8 @@ async function applyOne(
   const { name, namespace = cluster.namespace } = manifest.metadata;
   const kept = options.keepOnFailure === true && { [annotations.keepBuilder]: "true" };
   const metadata = { ...manifest.metadata, namespace, annotations: { ...manifest.metadata.annotations, ...kept } };
-  const wish = { fieldManager: "ramet-cli", force: true, signal: io.signal };
-  const applied = await cluster.snapshots.apply({ ...manifest, metadata }, wish);
+  const applyOptions = { fieldManager: "ramet-cli", force: true, signal: io.signal };
+  const applied = await cluster.snapshots.apply({ ...manifest, metadata }, applyOptions);
   if (!options.wait) {
     printLine(io.stdout, `snapshot ${name ?? ""} applied`);
     return exitCodes.ok;
@@ -57,27 +57,27 @@ export interface BuildSnapshotOptions extends ClusterOptions {
   name: string;
   keepOnFailure?: boolean;
   wait: boolean;
-  /** Milliseconds; infinite is for ever. */
+  /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
 }
 
-/** `ramet snapshot build`: has a build that failed tried again, and follows it. What is built already is no work. */
+/** `ramet snapshot build`: retries a failed build and follows it. Steps that are already built are reused. */
 export async function buildSnapshot(io: Io, options: BuildSnapshotOptions): Promise<number> {
   const { name } = options;
   return withCluster(io, options, async (cluster) => {
     const found = await cluster.get(cluster.snapshots, name, io.signal);
     const request = io.clock.now().toISOString();
-    const wished = {
+    const requested = {
       [annotations.buildRequest]: request,
       [annotations.keepBuilder]: options.keepOnFailure === true ? "true" : null,
     };
     const asked = await cluster.snapshots.mergePatch(
       found.metadata,
-      { metadata: { annotations: wished } },
+      { metadata: { annotations: requested } },
       { signal: io.signal },
     );
     if (!options.wait) {
-      printLine(io.stdout, `snapshot ${name} is asked for`);
+      printLine(io.stdout, `snapshot ${name} is requested`);
       return exitCodes.ok;
     }
     const settled = await untilBuilt(io, cluster, asked, { timeoutMilliseconds: options.timeout, request });

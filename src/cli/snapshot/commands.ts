@@ -24,9 +24,9 @@ export function snapshotCommands(snapshot: Command, act: Act): void {
 function applyCommand(snapshot: Command, act: Act): void {
   const command = snapshot
     .command("apply")
-    .description("Make named snapshots what files say, and follow their builds.")
-    .requiredOption("-f, --file <path...>", "manifests in YAML or JSON; - is stdin")
-    .option("--keep-on-failure", "keep the sandbox of a build that fails, for a look inside");
+    .description("Apply NamedSnapshot manifests and follow their builds.")
+    .requiredOption("-f, --file <path...>", "files of manifests in YAML or JSON; - reads stdin")
+    .option("--keep-on-failure", "keep the sandbox of a failed build for inspection");
   withBuildWait(command);
   withClusterFlags(command)
     .action(
@@ -41,8 +41,8 @@ function applyCommand(snapshot: Command, act: Act): void {
 function diffCommand(snapshot: Command, act: Act): void {
   const command = snapshot
     .command("diff")
-    .description("Say what apply would build, and from which step on. Changes nothing.")
-    .requiredOption("-f, --file <path...>", "manifests in YAML or JSON; - is stdin");
+    .description("Print what apply would build, and from which step. Changes nothing.")
+    .requiredOption("-f, --file <path...>", "files of manifests in YAML or JSON; - reads stdin");
   withClusterFlags(command).action(
     act(async (options: DiffSnapshotsOptions) => {
       const { diffSnapshots } = await import("./diff.ts");
@@ -54,9 +54,9 @@ function diffCommand(snapshot: Command, act: Act): void {
 function buildCommand(snapshot: Command, act: Act): void {
   const command = snapshot
     .command("build")
-    .description("Try a build that has failed again, and follow it. What is built already is no work.")
+    .description("Retry a failed build and follow it. Steps that are already built are reused.")
     .argument("<name>", "the named snapshot")
-    .option("--keep-on-failure", "keep the sandbox of a build that fails, for a look inside");
+    .option("--keep-on-failure", "keep the sandbox of a failed build for inspection");
   withBuildWait(command);
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<BuildSnapshotOptions, "name">) => {
@@ -69,7 +69,7 @@ function buildCommand(snapshot: Command, act: Act): void {
 function getCommand(snapshot: Command, act: Act): void {
   const command = snapshot
     .command("get")
-    .description("Show a snapshot, and the steps of its latest build.")
+    .description("Show a snapshot and the steps of its latest build.")
     .argument("<name...>", "names");
   withOutputFlag(command);
   withClusterFlags(command).action(
@@ -83,7 +83,7 @@ function getCommand(snapshot: Command, act: Act): void {
 function historyCommand(snapshot: Command, act: Act): void {
   const command = snapshot
     .command("history")
-    .description("List the versions that are kept; * marks the one that serves.")
+    .description("List the kept versions; * marks the current one.")
     .argument("<name>", "the named snapshot");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<SnapshotHistoryOptions, "name">) => {
@@ -96,14 +96,12 @@ function historyCommand(snapshot: Command, act: Act): void {
 function logsCommand(snapshot: Command, act: Act): void {
   const command = snapshot
     .command("logs")
-    .description("Print what the steps of a build printed.")
+    .description("Print the output of a build's steps.")
     .argument("<name>", "the named snapshot")
-    .option("--step <number>", "of this step only, counted from 1 (default: of all)", wholeNumber)
-    .option("--version <number>", "of the build of this version (default: of the latest build)", wholeNumber)
+    .option("--step <number>", "print only this step, counted from 1 (default: all)", wholeNumber)
+    .option("--version <number>", "print the build of this version (default: the latest build)", wholeNumber)
     .addOption(
-      new Option("-f, --follow", "print on until the latest build has ended; the exit code says how").conflicts(
-        "version",
-      ),
+      new Option("-f, --follow", "follow the latest build to its end and exit with its result").conflicts("version"),
     );
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<SnapshotLogsOptions, "name">) => {
@@ -116,24 +114,24 @@ function logsCommand(snapshot: Command, act: Act): void {
 function pinCommands(snapshot: Command, act: Act): void {
   const pin = snapshot
     .command("pin")
-    .description("Let a kept version serve, and build nothing until unpin.")
+    .description("Pin a kept version: it is used, and nothing is built until unpin.")
     .argument("<name>", "the named snapshot")
-    .argument("<version>", "its number", wholeNumber);
+    .argument("<version>", "the version's number", wholeNumber);
   withClusterFlags(pin).action(
     act((name: string, version: number, options: PinOptions) => pinTo({ ...options, name, version })),
   );
   const unpin = snapshot
     .command("unpin")
-    .description("Follow the recipe again.")
+    .description("Remove the pin, and build the recipe again.")
     .argument("<name>", "the named snapshot");
   withClusterFlags(unpin).action(
     act((name: string, options: PinOptions) => pinTo({ ...options, name, version: "none" })),
   );
   const rollback = snapshot
     .command("rollback")
-    .description("Let the version before the present one serve: pins it.")
+    .description("Pin the version before the current one.")
     .argument("<name>", "the named snapshot")
-    .option("--to <version>", "this version (default: the one before)", wholeNumber);
+    .option("--to <version>", "pin this version instead (default: the one before)", wholeNumber);
   withClusterFlags(rollback).action(
     act((name: string, { to, ...options }: PinOptions & { to?: number }) =>
       pinTo({ ...options, name, version: to ?? "previous" }),
@@ -150,5 +148,5 @@ async function pinTo(options: PinSnapshotOptions) {
 
 /** A build takes as long as its steps. */
 function withBuildWait(command: Command): void {
-  withWaitFlags(command, "until it serves what is wanted", { milliseconds: Infinity, shown: "for ever" });
+  withWaitFlags(command, "until the wanted version is current", { milliseconds: Infinity, shown: "forever" });
 }

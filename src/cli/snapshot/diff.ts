@@ -13,11 +13,11 @@ import { printLine, type Io } from "../io.ts";
 import { manifestsIn } from "./manifests-in.ts";
 
 export interface DiffSnapshotsOptions extends ClusterOptions {
-  /** Paths; `-` is stdin. */
+  /** Paths; `-` reads stdin. */
   file: readonly string[];
 }
 
-/** `ramet snapshot diff`: what `apply` would build, and from which step on. Changes nothing. */
+/** `ramet snapshot diff`: prints what `apply` would build, and from which step. Changes nothing. */
 export async function diffSnapshots(io: Io, options: DiffSnapshotsOptions): Promise<number> {
   const manifests = (await Promise.all(options.file.map((path) => manifestsIn(io, path)))).flat();
   return withCluster(io, options, async (cluster) => {
@@ -30,23 +30,23 @@ async function difference(io: Io, cluster: Cluster, manifest: Manifest): Promise
   const { name = "", namespace = cluster.namespace } = manifest.metadata;
   const { items: snapshots } = await cluster.snapshots.list({ namespace, signal: io.signal });
   const found = snapshots.find(({ metadata }) => metadata.name === name);
-  const wished = wishedObject(manifest, namespace, found);
-  const wanted = resolveInputs(wished, await lookupsFor(io, cluster, wished, snapshots));
+  const requested = defaulted(manifest, namespace, found);
+  const wanted = resolveInputs(requested, await lookupsFor(io, cluster, requested, snapshots));
   const what = `snapshot ${name}`;
   if ("problem" in wanted) return `${what}: cannot be built yet: ${wanted.problem.describe()}`;
-  return `${what}: ${effect(wished, wanted.digest, found)}`;
+  return `${what}: ${effect(requested, wanted.digest, found)}`;
 }
 
-/** The object as the server would have it, with the defaults that it fills in. */
-function wishedObject(manifest: Manifest, namespace: string, found: NamedSnapshot | undefined): NamedSnapshot {
+/** The manifest with the defaults that the API server would add. */
+function defaulted(manifest: Manifest, namespace: string, found: NamedSnapshot | undefined): NamedSnapshot {
   const { apiVersion, kind, spec, metadata } = NamedSnapshotManifest.parse(manifest);
   const made = { uid: "", resourceVersion: "", creationTimestamp: "", ...found?.metadata };
   return NamedSnapshot.parse({ apiVersion, kind, spec, metadata: { ...made, ...metadata, namespace } });
 }
 
-async function lookupsFor(io: Io, cluster: Cluster, wished: NamedSnapshot, snapshots: readonly NamedSnapshot[]) {
-  const { from } = wished.spec;
-  const { namespace } = wished.metadata;
+async function lookupsFor(io: Io, cluster: Cluster, requested: NamedSnapshot, snapshots: readonly NamedSnapshot[]) {
+  const { from } = requested.spec;
+  const { namespace } = requested.metadata;
   const at = (name: string | undefined) => ({ namespace, name: name ?? "" });
   const read = { signal: io.signal };
   const template = from.template && (await cluster.templates.find(at(from.template.name), read));
@@ -58,7 +58,7 @@ async function lookupsFor(io: Io, cluster: Cluster, wished: NamedSnapshot, snaps
     snapshot: (name: string) => snapshots.find(({ metadata }) => metadata.name === name),
     hasCheckpoint: (id: string) =>
       checkpoints.some(({ status }) => status?.checkpointId === id && status.phase === "Succeeded"),
-    copied: await copiedContents(cluster.client, wished, io.signal),
+    copied: await copiedContents(cluster.client, requested, io.signal),
   };
 }
 
@@ -68,12 +68,13 @@ function effect({ spec }: NamedSnapshot, { digest, steps }: SnapshotDigest, foun
   if (status?.version === undefined) return `version 1 is built, in ${count} steps: ${digest}`;
   if (status.digest === digest) return `no change: version ${status.version} has this digest`;
   const kept = status.versions?.find((version) => version.digest === digest);
-  if (kept !== undefined) return `no rebuild: digest is kept as version ${kept.version}, which serves at once`;
+  if (kept !== undefined)
+    return `no rebuild: digest is kept as version ${kept.version}, which becomes current immediately`;
   const unchanged = unchangedSteps(status.steps?.map((step) => step.digest) ?? [], steps);
   const first = spec.recipe[unchanged];
   const from =
     first === undefined
-      ? "captures anew after its last step"
+      ? "captures again after its last step"
       : `rebuilds from step ${unchanged + 1} of ${count} (${describeStep(first)})`;
   return `${shown(status.digest)} => ${shown(digest)}; ${from}`;
 }

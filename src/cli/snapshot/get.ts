@@ -14,7 +14,7 @@ export interface GetSnapshotsOptions extends ClusterOptions {
   output: OutputFormat;
 }
 
-/** `ramet snapshot get`: as every kind is shown, and in a table with the steps of the latest build below. */
+/** `ramet snapshot get`: `get` as of every kind, in a table followed by the steps of the latest build. */
 export async function getSnapshots(io: Io, { output, ...options }: GetSnapshotsOptions): Promise<number> {
   return withCluster(io, options, async (cluster) => {
     const found = await Promise.all(options.names.map((name) => findObject(cluster, "snapshot", name, io.signal)));
@@ -28,7 +28,7 @@ export async function getSnapshots(io: Io, { output, ...options }: GetSnapshotsO
   });
 }
 
-/** The steps of the latest build of each snapshot; of several, each row has the snapshot's name. Nothing where no step is. */
+/** The steps of the latest build of each snapshot, with the snapshot's name if there are several. Empty without steps. */
 function stepsTable(snapshots: readonly KubeObject[]): string {
   const withName = snapshots.length > 1;
   const rows = snapshots.flatMap((snapshot) =>

@@ -12,15 +12,15 @@ import { describeSnapshot, hasEnded, settledBuild } from "./until-built.ts";
 
 export interface SnapshotLogsOptions extends ClusterOptions {
   name: string;
-  /** Counted from 1; absent: all. */
+  /** Counted from 1. @default all */
   step?: number;
-  /** Of a version that is kept; absent: of the latest build. */
+  /** A kept version. @default the latest build */
   version?: number;
-  /** Until the latest build has ended. */
+  /** Follows the output until the latest build has ended. */
   follow?: boolean;
 }
 
-/** `ramet snapshot logs`: what the steps of a build printed; of much, the end. */
+/** `ramet snapshot logs`: prints the output of a build's steps; only the end of long output is kept. */
 export async function snapshotLogs(io: Io, options: SnapshotLogsOptions): Promise<number> {
   const { name, step, version, follow = false } = options;
   return withCluster(io, options, async (cluster) => {
@@ -31,7 +31,7 @@ export async function snapshotLogs(io: Io, options: SnapshotLogsOptions): Promis
     const keys = Object.keys(logs)
       .filter((key) => step === undefined || key === logKey(step - 1))
       .sort();
-    if (keys.length === 0) printLine(io.stderr, "Nothing was printed.");
+    if (keys.length === 0) printLine(io.stderr, "The steps printed nothing.");
     for (const key of keys) {
       if (step === undefined) printLine(io.stderr, `--- step ${Number(/\d+/.exec(key)?.[0])}`);
       await writeAll(io.stdout, logs[key] ?? "");
@@ -49,12 +49,14 @@ function digestOfBuild({ metadata, status }: NamedSnapshot, version: number | un
 
 function noBuild(name: string, version: number | undefined): RametError {
   const what = version === undefined ? "has not been built yet" : `keeps no version ${version}`;
-  return new RametError("NotFound", `The snapshot ${name} ${what}`, { hint: `See: ramet snapshot history ${name}` });
+  return new RametError("NotFound", `The snapshot ${name} ${what}`, {
+    hint: `List its versions with: ramet snapshot history ${name}`,
+  });
 }
 
 /**
- * `ramet snapshot logs --follow`: what the steps print, from the first step of the latest build on, until it has ended. The
- * exit code says how it did; a build that has ended before is told whole.
+ * `ramet snapshot logs --follow`: prints the output of the latest build from its first step until it has ended, also if it has
+ * already ended. The exit code is the build's result.
  *
  * @throws RametError `Canceled`
  */
@@ -66,7 +68,7 @@ async function followBuild(
   const { name, generation } = snapshot.metadata;
   const broken = new AbortController();
   const signal = AbortSignal.any([io.signal, broken.signal]);
-  const teller = new StepPrinter({ io, cluster, step, signal });
+  const printer = new StepPrinter({ io, cluster, step, signal });
   let last: NamedSnapshot | undefined = snapshot;
   try {
     await waitUntil({
@@ -77,15 +79,15 @@ async function followBuild(
       until: (seen) => seen === undefined || hasEnded(seen, generation),
       onState: (seen) => {
         last = seen;
-        // Until the controller has seen this generation, the status tells of the build before it.
+        // Until the controller has seen this generation, the status describes the previous build.
         if (seen !== undefined && (seen.status?.observedGeneration ?? 0) >= (generation ?? 0)) {
-          teller.see(seen).catch((error: unknown) => {
+          printer.see(seen).catch((error: unknown) => {
             broken.abort(error);
           });
         }
       },
     });
-    await teller.toldAll();
+    await printer.flush();
   } catch (error) {
     if (broken.signal.aborted) throw broken.signal.reason;
     const state = describeSnapshot(last);

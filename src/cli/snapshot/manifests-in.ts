@@ -6,8 +6,9 @@ import { NamedSnapshotManifest, type NamedSnapshotManifest as Manifest } from ".
 import type { Io } from "../io.ts";
 
 /**
- * The named snapshots in a file of YAML or JSON.
- * @throws RametError `InvalidArgument`, naming the file and what is wrong with it; `NotFound`
+ * Reads the NamedSnapshot manifests of a file in YAML or JSON.
+ *
+ * @throws RametError `InvalidArgument`, naming the file and the invalid field; `NotFound`
  */
 export async function manifestsIn(io: Io, path: string): Promise<Manifest[]> {
   const text = path === "-" ? await textOf(io.stdin) : await read(path);
@@ -23,10 +24,10 @@ function manifestOf(path: string, value: unknown): Manifest {
   const result = NamedSnapshotManifest.safeParse(value);
   if (!result.success) {
     const [issue] = result.error.issues;
-    throw illegal(path, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is no NamedSnapshot"}`);
+    throw illegal(path, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is not a NamedSnapshot"}`);
   }
-  if (result.data.metadata.name === undefined) throw illegal(path, "metadata.name: is needed");
-  // As it was written: what the server fills in is the server's.
+  if (result.data.metadata.name === undefined) throw illegal(path, "metadata.name: is required");
+  // Return the manifest as written, without the schema's defaults: the API server adds those.
   return value as Manifest;
 }
 
@@ -34,12 +35,12 @@ async function read(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (cause) {
-    throw new RametError("NotFound", `${path} cannot be read: ${RametError.from(cause).message}`, { cause });
+    throw new RametError("NotFound", `Cannot read ${path}: ${RametError.from(cause).message}`, { cause });
   }
 }
 
 function illegal(path: string, why: string): RametError {
-  return new RametError("InvalidArgument", `${path} holds what is no NamedSnapshot: ${why}`, {
-    hint: "See docs/tasks/snapshots.md for what may stand there",
+  return new RametError("InvalidArgument", `${path} is not a valid NamedSnapshot manifest: ${why}`, {
+    hint: "See docs/tasks/snapshots.md for the fields",
   });
 }

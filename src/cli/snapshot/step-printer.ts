@@ -13,15 +13,15 @@ import { type Io, isBrokenPipe, printLine, writeAll } from "../io.ts";
 export interface StepPrinterOptions {
   io: Io;
   cluster: Cluster;
-  /** Only this one, counted from 1. */
+  /** Prints only this step, counted from 1. */
   step: number | undefined;
   signal: AbortSignal;
 }
 
-/** Prints what each step of a build prints, each step once and in order, out of the states of its named snapshot. */
+/** Prints the output of each step of a build once and in order, driven by the states of its named snapshot. */
 export class StepPrinter {
   readonly #options: StepPrinterOptions;
-  readonly #told = new Set<string>();
+  readonly #printed = new Set<string>();
   #latest: NamedSnapshot | undefined;
   #work: Promise<void> = Promise.resolve();
 
@@ -29,28 +29,28 @@ export class StepPrinter {
     this.#options = options;
   }
 
-  /** The next state. Settles when what it has to tell is printed; fails with the output, and when it is interrupted. */
+  /** Processes the next state. Resolves when its output is printed. @throws the error of the output stream, or `Canceled` */
   see(snapshot: NamedSnapshot): Promise<void> {
     this.#latest = snapshot;
-    this.#work = this.#work.then(() => this.#tell(snapshot));
+    this.#work = this.#work.then(() => this.#print(snapshot));
     return this.#work;
   }
 
-  toldAll(): Promise<void> {
+  flush(): Promise<void> {
     return this.#work;
   }
 
-  async #tell(snapshot: NamedSnapshot): Promise<void> {
+  async #print(snapshot: NamedSnapshot): Promise<void> {
     for (const [index, step] of (snapshot.status?.steps ?? []).entries()) {
       const id = idOf(snapshot, index);
       const isAsked = this.#options.step === undefined || this.#options.step === index + 1;
-      if (!isAsked || step.cached || this.#told.has(id)) continue;
-      if (await this.#tellStep(snapshot, index, step)) this.#told.add(id);
+      if (!isAsked || step.cached || this.#printed.has(id)) continue;
+      if (await this.#printStep(snapshot, index, step)) this.#printed.add(id);
     }
   }
 
-  /** Answers whether there is nothing more to tell of it. */
-  async #tellStep(snapshot: NamedSnapshot, index: number, step: SnapshotStep): Promise<boolean> {
+  /** Returns whether all output of the step is printed. */
+  async #printStep(snapshot: NamedSnapshot, index: number, step: SnapshotStep): Promise<boolean> {
     if (step.state === "Succeeded" || step.state === "Failed") {
       await this.#printKept(snapshot, index);
       return true;
@@ -88,7 +88,7 @@ export class StepPrinter {
   }
 }
 
-/** A step of one attempt of one build: another attempt runs it again. */
+/** Identifies a step of one attempt of one build: another attempt runs the step again. */
 function idOf({ status }: NamedSnapshot, index: number): string {
   return `${status?.build?.digest ?? ""}/${status?.build?.startedAt ?? ""}/${status?.build?.attempt ?? 0}/${index}`;
 }
@@ -96,18 +96,18 @@ function idOf({ status }: NamedSnapshot, index: number): string {
 interface RunningStep {
   snapshot: NamedSnapshot;
   index: number;
-  /** The step's. */
+  /** The index of the step. */
   digest: string;
   /** Called before the first output. */
   begin: () => void;
-  /** By the latest state that was seen. */
+  /** Whether the step has ended, in the latest known state. */
   isRunning: () => boolean;
   signal: AbortSignal;
 }
 
 /**
- * Prints what a `run` step prints, from its builder's guest, to the step's end. Answers whether that was all of it: without the
- * right to enter sandboxes, or when the connection breaks, what the step printed is told when it has ended.
+ * Streams the output of a `run` step from its builder's guest until the step ends. Returns whether that was all of it: without
+ * permission to enter sandboxes, or if the connection breaks, the output is printed when the step has ended.
  */
 async function printWhileRunning(io: Io, cluster: Cluster, step: RunningStep): Promise<boolean> {
   try {
@@ -116,7 +116,7 @@ async function printWhileRunning(io: Io, cluster: Cluster, step: RunningStep): P
     if (step.signal.aborted || isBrokenPipe(thrown)) throw thrown;
     const { message } = RametError.from(thrown);
     if (step.isRunning()) {
-      printLine(io.stderr, `What step ${step.index + 1} prints is shown when it has ended: ${message}`);
+      printLine(io.stderr, `The output of step ${step.index + 1} is printed when it has ended: ${message}`);
     }
     return false;
   }
@@ -132,7 +132,7 @@ async function follow(io: Io, cluster: Cluster, step: RunningStep): Promise<bool
       try {
         return await printAll(io, guest.connect({ tag: stepTag(step.index, step.digest) }, signal), step);
       } catch (error) {
-        // It is written that the step runs before it is begun.
+        // The status reports the step as running before it starts.
         if (RametError.from(error).code !== "NotFound") throw error;
         await delay(io.clock, pauseMilliseconds, signal);
       }
@@ -157,12 +157,12 @@ async function printAll(io: Io, events: Events, { begin }: RunningStep): Promise
 
 const pauseMilliseconds = 100;
 
-/** How long a build or a step took: `0.3s`; nothing where that is not known. */
+/** The duration of a build or a step, such as `0.3s`; empty if it is unknown. */
 export function seconds(milliseconds: number | undefined): string {
   return milliseconds === undefined ? "" : `${(milliseconds / 1000).toFixed(1)}s`;
 }
 
-/** What the ended steps of a build printed, by `logKey`; of much, the end. */
+/** The output of a build's completed steps, by `logKey`; only the end of long output. */
 export async function keptLogs(
   cluster: Cluster,
   { snapshot, digest }: { snapshot: string; digest: string },

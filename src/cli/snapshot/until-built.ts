@@ -7,9 +7,9 @@ import type { Io } from "../io.ts";
 import { failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 /**
- * Waits until a named snapshot serves what is wanted, or says why it cannot be built. Tells the step that runs.
+ * Waits until the wanted version of a named snapshot is current, or returns why it cannot be built. Reports the running step.
  *
- * @param request the `ramet.dev/build-request` that must have been heard of, if one was made
+ * @param request the `ramet.dev/build-request` that the controller must have seen, if one was made
  * @throws RametError `Timeout` or `Canceled`
  */
 export async function untilBuilt(
@@ -31,7 +31,7 @@ export async function untilBuilt(
   return settledBuild(name, last);
 }
 
-/** Whether the build of this generation, or the one that `request` asked for, is over. */
+/** Whether the build of this generation, or the requested one, has ended. */
 export function hasEnded(snapshot: NamedSnapshot, generation = 0, request?: string): boolean {
   const { metadata, status } = snapshot;
   if (metadata.deletionTimestamp !== undefined) return true;
@@ -41,15 +41,15 @@ export function hasEnded(snapshot: NamedSnapshot, generation = 0, request?: stri
   return observedGeneration >= generation && isHeard && building?.status === "False";
 }
 
-/** A request that came after ours is served by the same build, or by a later one. */
+/** The same build, or a later one, also serves a request that came after ours. */
 function hearsLatest({ metadata, status }: NamedSnapshot): boolean {
   return status?.build?.request === metadata.annotations?.[annotations.buildRequest];
 }
 
-/** How it came out: it serves what is wanted, or why not. */
+/** The result: the object if the wanted version is current, else the failure. */
 export function settledBuild(name: string, snapshot: NamedSnapshot | undefined): Settled<NamedSnapshot> {
   if (snapshot?.metadata.deletionTimestamp !== undefined || snapshot === undefined) {
-    return { failure: new RametError("Conflict", `The snapshot ${name} was removed while it was waited for`) };
+    return { failure: new RametError("Conflict", `The snapshot ${name} was deleted during the wait`) };
   }
   const building = findCondition(snapshot.status?.conditions, "Building");
   if (building !== undefined && harmless.has(building.reason)) return { object: snapshot };
@@ -64,7 +64,7 @@ const harmless = new Set(["Built", "Pinned", "Suspended"]);
 export function describeSnapshot(snapshot: NamedSnapshot | undefined): string {
   if (snapshot === undefined) return "gone";
   const building = findCondition(snapshot.status?.conditions, "Building");
-  if (building === undefined) return "not seen by a controller yet";
+  if (building === undefined) return "not processed by a controller yet";
   const message = building.message.split("\n")[0] ?? "";
-  return building.reason === "Built" ? `version ${snapshot.status?.version ?? ""} serves` : message;
+  return building.reason === "Built" ? `version ${snapshot.status?.version ?? ""} is current` : message;
 }

@@ -9,27 +9,27 @@ import { seconds } from "./step-printer.ts";
 
 export interface PinSnapshotOptions extends ClusterOptions {
   name: string;
-  /** `previous`: the kept one before that which serves. `none`: follow the recipe again. */
+  /** `previous`: the kept version before the current one. `none`: remove the pin. */
   version: number | "previous" | "none";
 }
 
 /**
- * `ramet snapshot pin`, `unpin` and `rollback`: lets a kept version serve, and has nothing built, until that is taken away.
- * No checkpoint is taken and none removed, so it takes effect at once.
+ * `ramet snapshot pin`, `unpin` and `rollback`: pins a kept version, so that it is current and nothing is built, or removes the
+ * pin. Creates and deletes no checkpoint, so it takes effect immediately.
  */
 export async function pinSnapshot(io: Io, options: PinSnapshotOptions): Promise<number> {
   const { name, version } = options;
   return withCluster(io, options, async (cluster) => {
     const found = await cluster.get(cluster.snapshots, name, io.signal);
     const pinnedVersion = version === "none" ? null : chosen(found, version);
-    // Who changed it meanwhile is asked again.
+    // Retry if the object was changed meanwhile.
     const { resourceVersion } = found.metadata;
     const patch = { metadata: { resourceVersion }, spec: { pinnedVersion } };
     await cluster.snapshots.mergePatch(found.metadata, patch, { signal: io.signal });
     const message =
       pinnedVersion === null
-        ? `snapshot ${name} follows its recipe again`
-        : `snapshot ${name} serves version ${pinnedVersion}; nothing is built until: ramet snapshot unpin ${name}`;
+        ? `snapshot ${name} builds its recipe again`
+        : `snapshot ${name} is pinned to version ${pinnedVersion}; nothing is built until: ramet snapshot unpin ${name}`;
     printLine(io.stdout, message);
     return exitCodes.ok;
   });
@@ -42,7 +42,7 @@ function chosen({ metadata, status }: NamedSnapshot, version: number | "previous
   if (found !== undefined) return found;
   const what = version === "previous" ? `no version before ${current}` : `no version ${version}`;
   throw new RametError("NotFound", `The snapshot ${metadata.name} keeps ${what}`, {
-    hint: `Kept are: ${kept.join(", ") || "none"}`,
+    hint: `Choose one of the kept versions: ${kept.join(", ") || "none"}`,
   });
 }
 
@@ -50,7 +50,7 @@ export interface SnapshotHistoryOptions extends ClusterOptions {
   name: string;
 }
 
-/** `ramet snapshot history`: the versions that are kept, newest first; `*` marks the one that serves. */
+/** `ramet snapshot history`: lists the kept versions, newest first; `*` marks the current one. */
 export async function snapshotHistory(io: Io, options: SnapshotHistoryOptions): Promise<number> {
   return withCluster(io, options, async (cluster) => {
     const { status } = await cluster.get(cluster.snapshots, options.name, io.signal);

@@ -6,7 +6,7 @@ import type { ScrubStoreOptions, StoreUsageOptions } from "./scrub.ts";
 /** `ramet store …`. */
 export function storeCommands(store: Command, act: Act): void {
   withStoreFlags(store.command("usage"))
-    .description("Show what the checkpoints of each namespace take.")
+    .description("Show the space that the checkpoints of each namespace use.")
     .action(
       act(async (options: StoreUsageOptions) => {
         const { storeUsage } = await import("./scrub.ts");
@@ -14,7 +14,7 @@ export function storeCommands(store: Command, act: Act): void {
       }),
     );
   withStoreFlags(store.command("scrub"))
-    .description("Read every content and compare it with its hash. Changes nothing; exits with 1 if any is damaged.")
+    .description("Compare all stored data with its hashes. Changes nothing; exits with 1 if any is damaged.")
     .action(
       act(async (options: ScrubStoreOptions) => {
         const { scrubStore } = await import("./scrub.ts");
@@ -25,8 +25,8 @@ export function storeCommands(store: Command, act: Act): void {
 
 function withStoreFlags(command: Command): Command {
   return command
-    .option("--path <place>", "a store's folder, or its address (default: the local cluster's folder)")
+    .option("--path <place>", "the directory or address of a store (default: the local cluster's directory)")
     .option("--name <name>", "the local cluster's name", defaultClusterName)
-    .option("-n, --namespace <name>", "of this namespace alone (default: of all)")
-    .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"));
+    .option("-n, --namespace <name>", "only this namespace (default: all)")
+    .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"));
 }

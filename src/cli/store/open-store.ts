@@ -6,16 +6,17 @@ import type { Io } from "../io.ts";
 import { isMissing, nameOfPlace, storePlace } from "./store-place.ts";
 
 export interface WhichStore {
-  /** A folder, or an address. */
+  /** A directory or an address. */
   path?: string;
-  /** The local cluster's, where no path is given. */
+  /** The local cluster's name, used without a path. */
   name: string;
   namespace?: string;
 }
 
 /**
- * The store that a command is about, as it lies on the disk or in a bucket: no cluster needs to run.
- * @throws RametError `NotFound` when there is no such folder, or nothing of the namespace in it
+ * Opens the store of a command directly, on the disk or in a bucket. No cluster needs to run.
+ *
+ * @throws RametError `NotFound` if the directory does not exist or has no data of the namespace
  */
 export async function openStore(
   io: Io,
@@ -24,15 +25,15 @@ export async function openStore(
   const place = storePlace(path ?? clusterDirectory(name, io.environment).store);
   const root = nameOfPlace(place);
   if (isMissing(place)) {
-    throw new RametError("NotFound", `There is no store at ${root}`, {
-      hint: path === undefined ? "Run `ramet local up`, or name a folder with --path." : "Correct --path.",
+    throw new RametError("NotFound", `Cannot find a store at ${root}`, {
+      hint: path === undefined ? "Run `ramet local up`, or set --path to a directory" : "Correct --path",
     });
   }
   const store = await storeAt(place);
   const all = await store.namespaces();
   if (namespace === undefined) return { store, root, namespaces: all };
   if (all.includes(namespace)) return { store, root, namespaces: [namespace] };
-  throw new RametError("NotFound", `There is nothing of the namespace ${namespace} in the store ${root}`, {
-    hint: all.length === 0 ? "The store is empty." : `It has: ${all.join(", ")}.`,
+  throw new RametError("NotFound", `The store ${root} has no data of the namespace ${namespace}`, {
+    hint: all.length === 0 ? "Create a checkpoint first: the store is empty" : `Choose one of: ${all.join(", ")}`,
   });
 }

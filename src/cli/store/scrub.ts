@@ -9,7 +9,7 @@ export interface ScrubStoreOptions extends WhichStore {
   output: "table" | "json";
 }
 
-/** `ramet store scrub`: exits with 1 when anything is damaged. */
+/** `ramet store scrub`: exits with 1 if anything is damaged. */
 export async function scrubStore(io: Io, options: ScrubStoreOptions): Promise<number> {
   const { store, namespaces } = await openStore(io, options);
   const report = await store.scrub({
@@ -18,7 +18,7 @@ export async function scrubStore(io: Io, options: ScrubStoreOptions): Promise<nu
     onProgress: progressOf(io, await bytesOf(store, namespaces)),
   });
   if (options.output === "json") printLine(io.stdout, JSON.stringify(report, undefined, 2));
-  else tell(io, report);
+  else printReport(io, report);
   return report.damaged.length === 0 ? exitCodes.ok : exitCodes.failed;
 }
 
@@ -37,7 +37,7 @@ function progressOf(io: Io, totalBytes: number): (progress: { bytes: number }) =
   };
 }
 
-function tell(io: Io, { checkpoints, bytes, damaged }: ScrubReport): void {
+function printReport(io: Io, { checkpoints, bytes, damaged }: ScrubReport): void {
   if (damaged.length > 0)
     io.stdout.write(table(["NAMESPACE", "CHECKPOINT", "FILE", "DAMAGE"], damaged.map(damageCells)));
   const ids = new Set(damaged.map(({ namespace, checkpointId }) => `${namespace}/${checkpointId}`));
@@ -50,9 +50,9 @@ function damageCells({ namespace, checkpointId, file, reason }: Damage): string[
   return [namespace, checkpointId, file ?? "manifest.json", reason];
 }
 
-const whatToDo = `A damaged checkpoint cannot be trusted to restore. For each, bring the file back from a backup, or remove it with
-ramet checkpoint rm <checkpoint> -n <namespace> and take another one; sandboxes that were cloned from it are not concerned.
-Look at the disk before: content does not change by itself.`;
+const whatToDo = `Do not restore a damaged checkpoint. For each, restore the file from a backup, or delete it with
+ramet checkpoint rm <checkpoint> -n <namespace> and create another one; sandboxes that were cloned from it are not affected.
+Check the disk first: stored data never changes.`;
 
 export interface StoreUsageOptions extends WhichStore {
   output: "table" | "json";

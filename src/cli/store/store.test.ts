@@ -70,9 +70,9 @@ it("names what is damaged, in each checkpoint that has it, with what to do, and 
 });
 
 it.each([
-  [["usage", "--path", "/nowhere/store"], "There is no store at /nowhere/store", "Correct --path"],
-  [["scrub", "-n", "c"], "nothing of the namespace c", "It has: a, b."],
-  [["usage", "--name", "other"], "There is no store at", "ramet local up"],
+  [["usage", "--path", "/nowhere/store"], "Cannot find a store at /nowhere/store", "Correct --path"],
+  [["scrub", "-n", "c"], "has no data of the namespace c", "Choose one of: a, b"],
+  [["usage", "--name", "other"], "Cannot find a store at", "ramet local up"],
 ])("%j is not found", async (args, message, hint) => {
   const { exitCode, stderr } = await run(...args);
   expect(exitCode).toBe(3);

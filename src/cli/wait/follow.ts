@@ -8,30 +8,30 @@ import { type Io, printLine } from "../io.ts";
 
 export interface FollowedRequest<T extends KubeObject> {
   resource: ResourceClient<T>;
-  /** As it was created, or read. */
+  /** The object as returned when it was created or read. */
   from: T;
-  /** What the command line calls its kind: `sandbox`. */
+  /** The kind's name on the command line, such as `sandbox`. */
   noun: string;
-  /** What is waited for, as an error names it. @default `the <noun> <name>` */
+  /** The name of the awaited thing in errors. @default `the <noun> <name>` */
   what?: string;
-  /** Whether the waiting is over; an object that is gone always ends it. */
+  /** Whether the wait is over. A deleted object always ends it. */
   isOver: (object: T) => boolean;
-  /** How it is, in a few words; `undefined` is gone. */
+  /** The state in a few words; `undefined` is a deleted object. */
   describe: (object: T | undefined) => string;
-  /** The same for the progress. @default `describe` */
+  /** The state for progress lines. @default `describe` */
   describeProgress?: (object: T | undefined) => string;
   timeoutMilliseconds: number;
 }
 
 /**
- * Follows an object until it is as wanted or gone, shows how it comes along, and returns it as it was seen last.
+ * Follows an object until `isOver` holds or it is deleted, prints its progress, and returns its last state.
  *
- * @throws RametError `Timeout` or `Canceled`, saying how it is and how to look on
+ * @throws RametError `Timeout` or `Canceled`, with the state and the command to follow it with
  */
-export async function followRequest<T extends KubeObject>(io: Io, wish: FollowedRequest<T>): Promise<T | undefined> {
-  const { resource, from, noun, describe, timeoutMilliseconds } = wish;
+export async function followRequest<T extends KubeObject>(io: Io, request: FollowedRequest<T>): Promise<T | undefined> {
+  const { resource, from, noun, describe, timeoutMilliseconds } = request;
   const { name } = from.metadata;
-  const { what = `the ${noun} ${name}`, describeProgress = describe } = wish;
+  const { what = `the ${noun} ${name}`, describeProgress = describe } = request;
   const progress = startProgress(io);
   let last: T | undefined = from;
   try {
@@ -40,7 +40,7 @@ export async function followRequest<T extends KubeObject>(io: Io, wish: Followed
       from,
       until: (object) => {
         last = object;
-        return object === undefined || wish.isOver(object);
+        return object === undefined || request.isOver(object);
       },
       onState: (object) => {
         progress(`${noun} ${name}: ${describeProgress(object)}`);
@@ -54,8 +54,7 @@ export async function followRequest<T extends KubeObject>(io: Io, wish: Followed
 }
 
 /**
- * Tells a person what is happening, one line at each change, with the seconds since the beginning. Says nothing where
- * nobody watches.
+ * Prints a line with the elapsed seconds at each change of the state. Prints nothing unless stderr is a terminal.
  */
 export function startProgress(io: Io): (state: string) => void {
   const started = io.clock.monotonicMilliseconds();
@@ -68,24 +67,24 @@ export function startProgress(io: Io): (state: string) => void {
   };
 }
 
-/** The part of a status that says how an object is. */
+/** The fields of a status that describe the object's state. */
 interface Reported {
   status?:
     { phase?: string | undefined; message?: string | undefined; conditions?: Condition[] | undefined } | undefined;
 }
 
-/** How a wait ended that was not cut short: the object as it was wanted, or why it cannot get there. */
+/** The result of a completed wait: the object in the wanted state, or why it cannot reach it. */
 export type Settled<T> = { object: T } | { failure: RametError };
 
-/** The phase, and why it is that one where something is wrong: `Pending: the template x does not exist`. */
+/** The phase, and the problem if there is one: `Pending: the template x does not exist`. */
 export function describeState(object: Reported | undefined): string {
   if (object === undefined) return "gone";
-  const phase = object.status?.phase ?? "not seen by a controller yet";
+  const phase = object.status?.phase ?? "not processed by a controller yet";
   const why = messageOf(object)?.replace(codeAtEnd, "");
   return why === undefined ? phase : `${phase}: ${why}`;
 }
 
-/** What a person should read: the status' message, else that of the condition that says what is wrong. */
+/** The status's message, else that of the condition that reports the problem. */
 export function messageOf({ status }: Reported): string | undefined {
   const wrong = status?.conditions?.filter((condition) => condition.status === "False") ?? [];
   const failed = status?.phase === "Failed" ? wrong[0] : undefined;
@@ -94,8 +93,8 @@ export function messageOf({ status }: Reported): string | undefined {
 }
 
 /**
- * The error for an object that ended in a way that was not wanted: with the code that the controller wrote, as a
- * condition's reason or at the end of the message.
+ * The error for an object that failed, with the code that the controller wrote as a condition's reason or at the end of the
+ * message.
  */
 export function failureOf(what: string, object: Reported, fallback: ErrorCode): RametError {
   const message = messageOf(object) ?? "it gave no reason";
@@ -108,7 +107,7 @@ export function failureOf(what: string, object: Reported, fallback: ErrorCode): 
   return new RametError(code, `${what}: ${why}`);
 }
 
-/** As `RametError.describe` ends. */
+/** The end of `RametError.describe()`. */
 const codeAtEnd = / \[([A-Z]\w+)\]$/;
 
 function isErrorCode(word: string | undefined): word is ErrorCode {
@@ -116,12 +115,11 @@ function isErrorCode(word: string | undefined): word is ErrorCode {
 }
 
 /**
- * What a person is told when a wait ends before what was waited for: the object stays in the API, and the controllers
- * go on with it.
+ * The error for a wait that timed out or was interrupted: the object stays in the API, and the controllers continue.
  *
  * @param what `the sandbox a`
- * @param state how it is by now
- * @param look the command that shows how it goes on
+ * @param state its current state
+ * @param look the command that shows its progress
  */
 export function requestStays(
   error: unknown,
@@ -129,14 +127,14 @@ export function requestStays(
 ): RametError {
   const known = RametError.from(error);
   if (known.code === "Timeout") {
-    return new RametError("Timeout", `Waiting for ${what} took too long: it is ${state}`, {
-      hint: `The wish stays, and Ramet goes on with it. Look with: ${look}`,
+    return new RametError("Timeout", `Waiting for ${what} timed out: it is ${state}`, {
+      hint: `The request stays in the cluster; follow it with: ${look}`,
       cause: error,
     });
   }
   if (known.code === "Canceled") {
     return new RametError("Canceled", `Waiting for ${what} was interrupted: it is ${state}`, {
-      hint: `The wish stays, and Ramet goes on with it. Look with: ${look}`,
+      hint: `The request stays in the cluster; follow it with: ${look}`,
       cause: error,
     });
   }

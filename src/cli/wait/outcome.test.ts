@@ -21,7 +21,7 @@ describe("the state of an object in words", () => {
       condition("SandboxPaused", "False", "x", "not paused"),
     ];
     expect(describeState({ status: { phase: "Running", conditions } })).toBe("Running");
-    expect(describeState({})).toBe("not seen by a controller yet");
+    expect(describeState({})).toBe("not processed by a controller yet");
     expect(describeState(undefined)).toBe("gone");
   });
 });

@@ -302,7 +302,7 @@ describe("a controller on a real API server", () => {
   it("acts on each object once, with one write, and its own write makes no more", async () => {
     const maps = client.resource(coreResources.configMaps);
     const stop = new AbortController();
-    const informer = new Informer({ resource: maps, namespace, labelSelector: "wish" });
+    const informer = new Informer({ resource: maps, namespace, labelSelector: "echoed" });
     const running = informer.run(stop.signal);
     const applier = new Applier("echo");
     const controller = runController(
@@ -311,9 +311,9 @@ describe("a controller on a real API server", () => {
         clock: systemClock,
         watches: [watching(informer)],
         reconcile: async (key, signal) => {
-          const wish = informer.store.get(key);
-          if (wish === undefined) return;
-          const { name } = wish.metadata;
+          const source = informer.store.get(key);
+          if (source === undefined) return;
+          const { name } = source.metadata;
           await applier.apply(maps, configMap(`${name}-echo`, { of: name }), { signal });
         },
       },
@@ -321,9 +321,9 @@ describe("a controller on a real API server", () => {
     );
     await informer.synced();
     requests = [];
-    const wishes = Array.from({ length: 20 }, (_, i) => `w${i}`);
+    const names = Array.from({ length: 20 }, (_, i) => `w${i}`);
     await Promise.all(
-      wishes.map((name) => maps.create({ ...configMap(name), metadata: { name, namespace, labels: { wish: "" } } })),
+      names.map((name) => maps.create({ ...configMap(name), metadata: { name, namespace, labels: { echoed: "" } } })),
     );
     await eventually(
       async () =>
