@@ -1,4 +1,4 @@
-// Gets the CRDs of external-snapshotter from its Go module into dist/, at one version with one checksum: docs/decisions/0010.
+// Downloads the CRDs of external-snapshotter from its Go module to dist/, with a pinned version and checksum: docs/decisions/0010.
 import { spawnSync } from "node:child_process";
 import { existsSync, globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
@@ -9,14 +9,14 @@ import { parse } from "yaml";
 const pinned = {
   module: "github.com/kubernetes-csi/external-snapshotter/client/v8",
   version: "v8.6.0",
-  // As `go mod download -json` gives it, and as a go.sum has it.
+  // The format of `go mod download -json` and of go.sum.
   sum: "h1:FtGewu2k6HWw6evLGXY8JqUZ9eHpti1kd3e4amj+ilA=",
 };
 
 const directory = join(dirname(dirname(fileURLToPath(import.meta.url))), "dist", "external-snapshotter");
 const path = join(directory, "crds.json");
 
-/** @returns {string | undefined} why they are not there */
+/** @returns {string | undefined} why the CRDs are missing */
 export function makeSnapshotCrds() {
   if (existsSync(path) && JSON.parse(readFileSync(path, "utf8")).sum === pinned.sum) return undefined;
   rmSync(directory, { recursive: true, force: true });
@@ -34,20 +34,20 @@ export function makeSnapshotCrds() {
 
 function download() {
   const go = ["/usr/local/go/bin/go"].find(existsSync) ?? "go";
-  // As src/local/tools keeps what Go fetches.
+  // The same cache as in src/local/tools.
   const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "ramet", "go");
   const modules = process.env.GOPATH ? {} : { GOMODCACHE: process.env.GOMODCACHE || join(cache, "pkg", "mod") };
   const { error, stdout, stderr } = spawnSync(go, ["mod", "download", "-json", `${pinned.module}@${pinned.version}`], {
     cwd: tmpdir(),
     encoding: "utf8",
-    // The checksum stands above, so nobody else has to be asked for it.
+    // The checksum is pinned above, so no checksum database is needed.
     env: { ...process.env, ...modules, GOFLAGS: "-modcacherw", GONOSUMDB: pinned.module, GOTOOLCHAIN: "local" },
     timeout: 120_000,
   });
   if (error !== undefined) return { problem: `${go}: ${error.message}` };
   const { Dir: dir, Sum: sum, Error: refusal } = JSON.parse(stdout || "{}");
   if (dir === undefined) return { problem: refusal ?? stderr.trim() };
-  if (sum !== pinned.sum) return { problem: `the checksum of ${pinned.module} is ${sum}, and ${pinned.sum} is pinned` };
+  if (sum !== pinned.sum) return { problem: `the checksum of ${pinned.module} is ${sum}, but ${pinned.sum} is pinned` };
   return { dir };
 }
 

@@ -2,7 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 /**
- * Name, version, license and copyright of every package that is a part of what was built: what they ask of whoever passes them on.
+ * Returns the name, version, license and copyright of every bundled package, as their licenses require for redistribution.
  * @param {string} root
  * @param {import("esbuild").BuildResult[]} built
  */
@@ -15,17 +15,17 @@ export function thirdPartyNotices(root, built) {
     .map(([path]) => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1])
     .filter((directory) => directory !== undefined);
   const notices = [...new Set(directories)].sort().map((directory) => noticeOf(join(root, directory)));
-  return `Parts of these packages are in the programs beside this file.\n\n${notices.join(`\n${"-".repeat(78)}\n\n`)}`;
+  return `The programs in this directory contain parts of the following packages.\n\n${notices.join(`\n${"-".repeat(78)}\n\n`)}`;
 }
 
-/** @param {string} folder */
+/** @param {string} directory */
 function noticeOf(directory) {
   const { name, version, license, author } = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"));
   const files = globSync("{LICENSE,LICENCE,NOTICE,COPYING,license}{,.md,.txt}", { cwd: directory }).sort();
   const holder = typeof author === "string" ? author : author?.name;
   const isMit = license === "MIT" && holder !== undefined;
   if (files.length === 0 && license !== "Apache-2.0" && !isMit) {
-    throw new Error(`${name} has no license file: look what ${license} asks of who bundles it`);
+    throw new Error(`${name} has no license file: check what ${license} requires of a bundle`);
   }
   const texts = files.map((file) => readFileSync(join(directory, file), "utf8").trim());
   if (texts.length === 0) texts.push(isMit ? mitLicense(holder) : apacheLicense);
@@ -33,10 +33,10 @@ function noticeOf(directory) {
   return `${name} ${version} (${license})\n\n${text}\n`;
 }
 
-const apacheLicense = "Its package has no notice. The text of its license is that of Ramet's own.";
+const apacheLicense = "The package has no notice. Its license has the same text as Ramet's license.";
 
 /**
- * The MIT license, of a package that names it and does not bring its text.
+ * The MIT license, for a package that names it but does not contain its text.
  * @param {string} holder
  */
 function mitLicense(holder) {

@@ -1,14 +1,14 @@
 export interface BackoffOptions {
-  /** Of the first repeat. */
+  /** The delay before the first retry. */
   baseMilliseconds: number;
   maxMilliseconds: number;
-  /** How much of a delay is left to chance, 0 to 1. */
+  /** The random share of a delay, from 0 to 1. @default 0.5 */
   jitter?: number;
 }
 
 /**
- * How long to wait before repeat number `attempt` (0 is the first): it doubles up to the maximum, and a part of it is
- * left to chance, so that what failed together does not come back together.
+ * Returns the delay before a retry. `attempt` 0 is the first retry. The delay doubles up to the maximum. Its random share
+ * keeps clients that failed together from retrying together.
  */
 export function backoffMilliseconds(options: BackoffOptions, attempt: number, random: () => number): number {
   const full = Math.min(options.maxMilliseconds, options.baseMilliseconds * 2 ** Math.min(attempt, 30));

@@ -1,6 +1,6 @@
 /**
- * JSON whose text depends on the value alone: keys sorted by code unit, no white space, `undefined` left out of objects
- * and `null` in lists, as JSON.stringify does (the ordering is RFC 8785's).
+ * Serializes a value so that equal values have equal text: keys are sorted by code unit as in RFC 8785, and there is no
+ * white space. Like JSON.stringify, it omits `undefined` in objects and writes it as `null` in arrays.
  */
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item ?? null)).join(",")}]`;

@@ -1,12 +1,12 @@
 import { RametError } from "./errors.ts";
 
-/** Time, passed in so that tests decide when it passes. */
+/** A source of time. Code receives it as a dependency so that tests control time. */
 export interface Clock {
-  /** Wall time, for instants that others read. It may jump; never measure with it. */
+  /** The wall-clock time, for timestamps that others read. It can jump, so never use it to measure a duration. */
   now(): Date;
-  /** Milliseconds since some fixed instant. They only go forward. */
+  /** Milliseconds since an arbitrary fixed instant. The value never decreases. */
   monotonicMilliseconds(): number;
-  /** Calls `run` once, after that many milliseconds; the function that is returned calls it off. */
+  /** Calls `run` once after `milliseconds`. @returns a function that cancels the call */
   schedule(milliseconds: number, run: () => void): () => void;
 }
 
@@ -16,7 +16,7 @@ export const systemClock: Clock = {
   schedule: (milliseconds, run) => {
     let timer: NodeJS.Timeout;
     const arm = (left: number): void => {
-      // Node fires at once when asked to wait longer than this (a `ttlAfterFinished` of 30d is).
+      // Node fires a longer timer immediately. A `ttlAfterFinished` of 30d is longer.
       const step = Math.min(left, longestTimerMilliseconds);
       timer = setTimeout(() => {
         if (left > step) arm(left - step);
@@ -32,7 +32,7 @@ export const systemClock: Clock = {
 
 const longestTimerMilliseconds = 2 ** 31 - 1;
 
-/** Resolves after that many milliseconds; rejects with `Canceled` as soon as `signal` is aborted. */
+/** Resolves after `milliseconds`. @throws RametError `Canceled` as soon as `signal` aborts */
 export function delay(clock: Clock, milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted === true) {
@@ -51,12 +51,12 @@ export function delay(clock: Clock, milliseconds: number, signal?: AbortSignal):
   });
 }
 
-/** What is thrown when `signal` ended an operation. */
+/** The error for an operation that `signal` ended. @param what the operation, as the subject of the message */
 export function canceled(what: string, signal?: AbortSignal): RametError {
-  return new RametError("Canceled", `${what} was given up: the caller asked for it`, { cause: signal?.reason });
+  return new RametError("Canceled", `${what} was canceled by its caller`, { cause: signal?.reason });
 }
 
-/** Resolves as soon as `signal` is aborted. */
+/** Resolves as soon as `signal` aborts. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();

@@ -1,6 +1,6 @@
 import { RametError } from "./errors.ts";
 
-/** Milliseconds of each unit. Go has no day; `ttlAfterFinished` of the Checkpoint does (`30d`). */
+/** Milliseconds of each unit. Go durations have no day, but `ttlAfterFinished` of a Checkpoint has one (`30d`). */
 const unitMilliseconds: Record<string, number> = {
   ns: 1e-6,
   us: 1e-3,
@@ -13,15 +13,15 @@ const unitMilliseconds: Record<string, number> = {
   d: 86_400_000,
 };
 
-/** `30s`, `30m`, `30h`, `30d`, and any sum of them like `1m30s` or `1.5h`: what `ttlAfterFinished` takes. */
+/** The syntax of `ttlAfterFinished`: `30s`, `30m`, `30h`, `30d`, and sums such as `1m30s` or `1.5h`. */
 export const ttlPattern = /^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$/;
 
-/** What Go's time.ParseDuration takes, sign included; `0` needs no unit. */
+/** The syntax of Go's time.ParseDuration, including the sign. `0` needs no unit. */
 export const goDurationPattern = /^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$/;
 
 /**
- * A duration in milliseconds: Go's notation and days.
- * @param field what the text is, for the message: `spec.ttlAfterFinished`
+ * Converts a Go duration, which may contain days, to milliseconds.
+ * @param field the name of the field, for the error message: `spec.ttlAfterFinished`
  * @throws RametError `InvalidArgument`
  */
 export function parseDuration(text: string, field = "duration"): number {
@@ -29,7 +29,7 @@ export function parseDuration(text: string, field = "duration"): number {
   if (body === "0") return 0;
   const parts = body === undefined ? [] : [...body.matchAll(/([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d)/g)];
   if (parts.length === 0 || parts.map(([part]) => part).join("") !== body) {
-    throw new RametError("InvalidArgument", `${field} is no duration: ${JSON.stringify(text)}`, {
+    throw new RametError("InvalidArgument", `${field} is not a duration: ${JSON.stringify(text)}`, {
       hint: "Write a number and a unit (s, m, h or d), like 30s, 90m, 1h30m or 30d",
     });
   }

@@ -1,21 +1,26 @@
 /**
- * Every code a person or a program can see, with what it means. Codes are stable: once released, one is never reused for
- * another meaning. `docs/errors.md` is generated from this table.
+ * Every error code that users and programs can see, with its cause and remedy. Codes are stable: a released code is never reused for another meaning.
+ * `docs/errors.md` is generated from this table.
  */
 export const errorCodes = {
-  InvalidArgument: "A value that was given is not legal; the message names the field.",
-  NotFound: "The named object, file or image does not exist.",
-  AlreadyExists: "An object of that name exists and is a different one.",
-  Conflict: "Somebody else changed the object, or another operation on it is under way; repeat when it has ended.",
-  Unauthorized: "The caller did not prove who it is.",
-  Forbidden: "The caller may not do this.",
-  Timeout: "The other side did not answer in the time that was allowed.",
-  Unavailable: "The other side cannot be reached or is starting; repeat later.",
-  Canceled: "The operation was given up because the caller asked for it.",
-  Internal: "Something happened that should not; the cause is in the log.",
-  ToolMissing: "A program that is needed was found nowhere and could not be fetched or built.",
-  HostUnsupported: "This machine lacks a kernel feature or a right that is needed.",
-  ImageNotFound: "The node does not have the image and cannot get it.",
+  InvalidArgument: "A value is not valid. Correct the field that the message names.",
+  NotFound: "The named object, file or image does not exist. Check the name and the namespace.",
+  AlreadyExists: "A different object with the same name exists. Choose another name, or delete the existing object.",
+  Conflict:
+    "The object changed in the meantime, or another operation on it is in progress. Repeat the operation when the other one has ended.",
+  Unauthorized: "The request has no valid credentials. Send a valid token or API key.",
+  Forbidden: "The caller is not allowed to do this. Ask an administrator for the permission that the message names.",
+  Timeout:
+    "An operation did not finish in time. Check that the component that the message names is running, then repeat the operation.",
+  Unavailable: "A server is unreachable or still starting. Repeat the operation later.",
+  Canceled: "The caller canceled the operation. Repeat the operation if you still need it.",
+  Internal: "An unexpected error occurred. Read the log of the component, and report the error as a bug.",
+  ToolMissing:
+    "A required program is not installed and cannot be fetched or built. Install the program that the message names, or run `ramet local setup`.",
+  HostUnsupported:
+    "This machine lacks a kernel feature or a privilege that Ramet needs. Enable what the message names, or use another machine.",
+  ImageNotFound:
+    "The node does not have the image and cannot pull it. Check the image's name and the node's access to its registry.",
   TemplateMismatch:
     "The sandbox asks for something else than the checkpoint was taken from; the message names the field.",
   CheckpointNotReady: "The checkpoint has not succeeded (yet), so it cannot be cloned.",
@@ -37,8 +42,9 @@ export const errorCodes = {
   SandboxUnreachable: "The sandbox does not take connections at that port, or ended one before it had answered.",
   OutOfMemory: "The sandbox used more than its memory limit and was ended; its cell and its neighbours were not.",
   StepFailed:
-    "A step of a named snapshot's recipe failed; the message has its number, how it ended and what it printed last.",
-  SandboxLost: "The process that ran the sandbox ended without being asked to.",
+    "A step of a named snapshot's recipe failed. The message has its number, exit status and last output. Correct the step in the recipe.",
+  SandboxLost:
+    "The process that ran the sandbox exited unexpectedly. Read the log of the sandbox's Pod, and create the sandbox again.",
 } as const satisfies Record<string, string>;
 
 export type ErrorCode = keyof typeof errorCodes;

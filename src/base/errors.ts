@@ -1,16 +1,17 @@
 import type { ErrorCode } from "./error-codes.ts";
 
 export interface RametErrorOptions {
-  /** What the reader can do about it: one sentence. */
+  /** What the reader can do: one imperative sentence without a full stop, because `describe` continues it. */
   hint?: string;
-  /** Whether the same call may succeed later without anybody changing anything. */
+  /** Whether the same call may succeed later although nobody changes anything. @default false */
   retryable?: boolean;
   cause?: unknown;
 }
 
 /**
- * The one error class of Ramet. `message` begins with what failed and goes on with why; `hint` says what to do;
- * `code` is stable.
+ * The only error class of Ramet. The message says what failed and then why, without a full stop:
+ * `The restore timed out after 60 s`. The hint says what to do. The code is stable across releases, and programs can
+ * depend on it.
  */
 export class RametError extends Error {
   override readonly name = "RametError";
@@ -25,14 +26,17 @@ export class RametError extends Error {
     this.retryable = options.retryable ?? false;
   }
 
-  /** Anything thrown, as a RametError; one that already is comes back unchanged. */
+  /**
+   * Converts anything thrown to a RametError. Returns a RametError unchanged; other errors become `Internal`.
+   * @param context what failed, as a prefix of the message
+   */
   static from(error: unknown, context?: string): RametError {
     if (error instanceof RametError) return error;
     const why = error instanceof Error ? error.message : String(error);
     return new RametError("Internal", context === undefined ? why : `${context}: ${why}`, { cause: error });
   }
 
-  /** Code, message and hint in one line, as a condition or a terminal shows it. */
+  /** Joins message, hint and code to one line for a condition or a terminal: `message. hint [code]`. */
   describe(): string {
     return this.hint === undefined ? `${this.message} [${this.code}]` : `${this.message}. ${this.hint} [${this.code}]`;
   }

@@ -1,4 +1,4 @@
-/** The part of a pino logger that `src/kube` uses. */
+/** The part of a pino logger that Ramet uses. */
 export interface Log {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

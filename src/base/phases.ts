@@ -1,11 +1,11 @@
-/** Milliseconds by phase of an operation, in the order in which the phases ended. */
+/** The duration of each phase of an operation in milliseconds, in the order in which the phases ended. */
 export type Phases = Record<string, number>;
 
-/** Takes the time of named phases of one operation, in milliseconds. */
+/** Measures named phases, which may overlap or repeat, in milliseconds. */
 export class PhaseClock {
   readonly phases: Phases = {};
 
-  /** Runs `work` as the phase `name`; a phase that comes twice is summed. */
+  /** Runs `work` as the phase `name`. Durations of the same phase are added up. */
   async phase<T>(name: string, work: () => Promise<T>): Promise<T> {
     const start = performance.now();
     try {
@@ -16,7 +16,7 @@ export class PhaseClock {
   }
 }
 
-/** Measures consecutive phases in milliseconds, in the order in which they end. */
+/** Measures consecutive phases in milliseconds. Each call of `end` names the phase since the previous call. */
 export function phaseTimer(): { phases: Phases; end(phase: string): void } {
   const phases: Phases = {};
   let since = performance.now();

@@ -1,8 +1,8 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { quantityToBytes, quantityToMillicores } from "./quantity.ts";
 
-test.each([
+it.each([
   ["1Gi", 2 ** 30],
   ["512Mi", 2 ** 29],
   ["0.5Gi", 2 ** 29],
@@ -15,11 +15,11 @@ test.each([
   ["100m", 1],
   ["1.0000000001", 2],
   ["0", 0],
-])("%s is %d bytes", (quantity, bytes) => {
+])("converts %s to %d bytes", (quantity, bytes) => {
   expect(quantityToBytes(quantity)).toBe(bytes);
 });
 
-test.each([
+it.each([
   ["1", 1000],
   [2, 2000],
   [0.5, 500],
@@ -28,15 +28,15 @@ test.each([
   ["1500u", 2],
   ["1.001", 1001],
   ["1k", 1_000_000],
-])("%s is %d thousandths of a core", (quantity, millicores) => {
+])("converts %s to %d millicores", (quantity, millicores) => {
   expect(quantityToMillicores(quantity)).toBe(millicores);
 });
 
-test.each(["", "Mi", "1 Gi", "1gi", "one", "1KiB", "."])("%j is refused by name", (quantity) => {
-  expect(() => quantityToBytes(quantity, "limits.memory")).toThrow(/^limits\.memory is no Kubernetes quantity/);
+it.each(["", "Mi", "1 Gi", "1gi", "one", "1KiB", "."])("rejects %j and names the field", (quantity) => {
+  expect(() => quantityToBytes(quantity, "limits.memory")).toThrow(/^limits\.memory is not a Kubernetes quantity/);
 });
 
-test("a whole number of millicores survives however it is written", () => {
+it("converts every notation of a whole number of millicores exactly", () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 1_000_000 }), (millicores) => {
       expect(quantityToMillicores(`${millicores}m`)).toBe(millicores);

@@ -1,12 +1,12 @@
 import { RametError } from "./errors.ts";
 
-/** Powers of ten and of two behind a Kubernetes quantity's suffix (k8s.io/apimachinery/pkg/api/resource). */
+/** The powers of ten and two of a Kubernetes quantity's suffixes (k8s.io/apimachinery/pkg/api/resource). */
 const decimalExponents: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 const binaryExponents: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
 const shape = /^([+-]?)(\d+)?(?:\.(\d*))?(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))$/;
 
 /**
- * A quantity such as `512Mi`, `1G`, `1e9` or `1000` in bytes, rounded up to a whole one as Kubernetes does.
+ * Converts a quantity such as `512Mi`, `1G`, `1e9` or `1000` to bytes. Rounds up to whole bytes, as Kubernetes does.
  * @throws RametError `InvalidArgument`
  */
 export function quantityToBytes(quantity: string | number, field = "quantity"): number {
@@ -14,14 +14,14 @@ export function quantityToBytes(quantity: string | number, field = "quantity"): 
 }
 
 /**
- * A quantity of CPU such as `1`, `0.5` or `250m` in thousandths of a core, rounded up.
+ * Converts a CPU quantity such as `1`, `0.5` or `250m` to millicores, rounded up.
  * @throws RametError `InvalidArgument`
  */
 export function quantityToMillicores(quantity: string | number, field = "quantity"): number {
   return scaled(quantity, 3, field);
 }
 
-/** quantity × 10^tens, in whole numbers throughout: 0.1 has no exact floating-point form. */
+/** quantity × 10^tens, computed with integers because 0.1 has no exact floating-point representation. */
 function scaled(quantity: string | number, tens: number, field: string): number {
   const { mantissa, power, shift } = parse(quantity, field);
   const numerator = mantissa * 2n ** BigInt(shift) * 10n ** BigInt(Math.max(power + tens, 0));
@@ -35,7 +35,7 @@ function parse(quantity: string | number, field: string): { mantissa: bigint; po
   const match = shape.exec(String(quantity));
   const [, sign = "", whole = "", fraction = "", binary = "", suffix = "", exponent] = match ?? [];
   if (whole + fraction === "") {
-    throw new RametError("InvalidArgument", `${field} is no Kubernetes quantity: ${JSON.stringify(quantity)}`, {
+    throw new RametError("InvalidArgument", `${field} is not a Kubernetes quantity: ${JSON.stringify(quantity)}`, {
       hint: "Write a number with an optional suffix, like 512Mi, 1Gi, 500m or 2",
     });
   }

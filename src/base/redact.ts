@@ -1,6 +1,6 @@
 /**
- * Takes out of a text what nobody may read in it: a step may print a secret that it was given, and what it printed goes into
- * logs, messages and states. As the secrets stand, line by line where they have several, and as base64.
+ * Replaces secrets in a text by `[secret]`. A recipe step can print a secret that it received, and its output goes into logs,
+ * messages and Pulumi state. Replaces each secret, each line of a secret with several lines, and its base64 form.
  */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
   return secrets
@@ -9,10 +9,10 @@ export function withoutSecrets(text: string, secrets: readonly string[]): string
       Buffer.from(secret).toString("base64"),
       ...secret.split("\n").map((line) => line.trim()),
     ])
-    .filter((part) => part.length >= leastCharacters)
+    .filter((part) => part.length >= minimumCharacters)
     .toSorted((a, b) => b.length - a.length)
     .reduce((shown, part) => shown.replaceAll(part, "[secret]"), text);
 }
 
-/** What is shorter may be a word of any sentence. */
-const leastCharacters = 4;
+/** A shorter part could match ordinary words. */
+const minimumCharacters = 4;

@@ -42,7 +42,7 @@ it("names each field that the API server would reject", () => {
     /^recipe\[0\]\.copy\.path: must be an abs/,
   );
   expect(refusals({ recipe: [{ run: "true", start: "true" }] })).toMatch(/^recipe\[0\]: .*exactly one of run, copy/);
-  expect(refusals({ timeout: "soon" })).toMatch(/^timeout: it is no duration/);
+  expect(refusals({ timeout: "soon" })).toMatch(/^timeout: it is not a duration/);
 });
 
 it("rejects a secret in the recipe itself", () => {

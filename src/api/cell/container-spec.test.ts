@@ -97,7 +97,7 @@ it.each([
   [{ volumeDevices: [{ name: "d", devicePath: "/dev/x" }] }, /containers\[main\]\.volumeDevices/],
   [
     { resources: { limits: { memory: "lots" } } },
-    /containers\[main\]\.resources\.limits\.memory is no Kubernetes quantity/,
+    /containers\[main\]\.resources\.limits\.memory is not a Kubernetes quantity/,
   ],
 ])("rejects %j and names the field", (container, message) => {
   expect(() => resolve(container)).toThrow(message);
