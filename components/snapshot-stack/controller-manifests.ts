@@ -1,7 +1,7 @@
 import { type Input, output } from "@pulumi/pulumi";
 import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
-import { disruptionBudget, restrictedSecurityContext, spreadOverMachines } from "../../src/install/replicas.ts";
+import { disruptionBudget, restrictedSecurityContext, spreadOverNodes } from "../../src/install/replicas.ts";
 import { type Right, ruleOf } from "../../src/install/rights.ts";
 
 export interface ControllerOptions {
@@ -73,7 +73,7 @@ function pod({ image, workers, requestsPerSecond, groupSnapshots }: ControllerOp
     serviceAccountName: controllerName,
     priorityClassName: "system-cluster-critical",
     securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: "RuntimeDefault" } },
-    topologySpreadConstraints: spreadOverMachines(labels),
+    topologySpreadConstraints: spreadOverNodes(labels),
     containers: [
       {
         name: controllerName,

@@ -1,5 +1,6 @@
 /**
- * Every error code that users and programs can see, with its cause and remedy. Codes are stable: a released code is never reused for another meaning.
+ * Every error code that users and programs can see, with its cause and remedy. Codes are stable: a released code is never
+ * reused for another meaning.
  * `docs/errors.md` is generated from this table.
  */
 export const errorCodes = {
@@ -22,25 +23,37 @@ export const errorCodes = {
   ImageNotFound:
     "The node does not have the image and cannot pull it. Check the image's name and the node's access to its registry.",
   TemplateMismatch:
-    "The sandbox asks for something else than the checkpoint was taken from; the message names the field.",
-  CheckpointNotReady: "The checkpoint has not succeeded (yet), so it cannot be cloned.",
-  CheckpointLost: "The checkpoint's data is not in the store or does not have the digest that was recorded.",
+    "The sandbox's template differs from the template of the checkpoint. Change the field that the message names to the checkpoint's value.",
+  CheckpointNotReady:
+    "The checkpoint has not succeeded, so it cannot be cloned. Wait until its phase is Succeeded; if it is Failed, create a new checkpoint.",
+  CheckpointLost:
+    "The checkpoint's data is missing from the store or does not match the recorded digest. Restore the data from a backup, or delete the Checkpoint and create a new one.",
   BackendMissing:
-    "No installed backend can capture the requested contents, or restore a part of the checkpoint; the message names it.",
-  NeedNotMet: "The node or its cell lacks something that the checkpoint needs; the message names it.",
-  CheckpointTooNew: "The checkpoint was written by a newer version of Ramet than the one that reads it.",
-  CheckpointTooLarge: "The checkpoint is larger than what the store takes; the source goes on.",
-  StoreUnavailable: "The store cannot be reached or read: its folder is missing, or its bucket does not answer.",
-  StoreReadOnly: "The store cannot be written.",
-  StoreOfAnotherCluster: "The store is bound to another cluster; nothing of it was read, written or removed.",
-  StoreFull: "The store has no room left.",
-  GrantInvalid: "The grant is for another checkpoint, another use, or has expired.",
-  EngineFailed: "gVisor refused or failed an operation; the message has its last words.",
-  GuestUnreachable: "The guest inside the sandbox does not answer.",
-  HandoverFailed: "A clone did not take its new identity in time and was never reachable.",
-  SandboxNotReady: "The sandbox is not running and ready, and the operation needs that.",
-  SandboxUnreachable: "The sandbox does not take connections at that port, or ended one before it had answered.",
-  OutOfMemory: "The sandbox used more than its memory limit and was ended; its cell and its neighbours were not.",
+    "No installed backend can capture the requested contents or restore a part of the checkpoint. Install the backend that the message names.",
+  NeedNotMet:
+    "The node or its cell lacks something that the checkpoint needs. Schedule the sandbox to a node that has what the message names.",
+  CheckpointTooNew: "A newer version of Ramet wrote the checkpoint. Upgrade Ramet to that version or a later one.",
+  CheckpointTooLarge:
+    "The checkpoint is larger than the store accepts. The source keeps running. Give the sandbox less memory, or use a directory store.",
+  StoreUnavailable:
+    "The store cannot be read: its directory is missing, or its bucket does not respond. Mount the directory, or check the network and the credentials for the bucket.",
+  StoreReadOnly: "The store is not writable. Mount it read-write, or grant the controllers write access.",
+  StoreOfAnotherCluster:
+    "The store is bound to another cluster. Nothing in it was read, written or removed. Configure a separate store for each cluster.",
+  StoreFull: "The store has no space left. Delete checkpoints that you do not need, or enlarge the store.",
+  GrantInvalid:
+    "The grant is for another checkpoint or another operation, or it has expired. Repeat the operation; if it fails again, compare the clocks of the nodes.",
+  EngineFailed: "A gVisor operation failed. The message contains its last output. Read the log of the sandbox's Pod.",
+  GuestUnreachable:
+    "The guest inside the sandbox does not respond. Read the log of the sandbox's Pod, and restart the sandbox if the guest stays unreachable.",
+  HandoverFailed:
+    "A clone did not adopt its new identity in time. It never accepted connections. Check the sandbox's onRestore hooks, then create the clone again.",
+  SandboxNotReady:
+    "The operation needs a sandbox that is running and ready, and this one is not. Wait until the sandbox is Ready, or read its conditions.",
+  SandboxUnreachable:
+    "The sandbox does not accept connections on the port, or closed one before it responded. Check that a program in the sandbox listens on the port.",
+  OutOfMemory:
+    "The sandbox exceeded its memory limit and was stopped. Its cell and other sandboxes were not affected. Raise the memory limit in the template.",
   StepFailed:
     "A step of a named snapshot's recipe failed. The message has its number, exit status and last output. Correct the step in the recipe.",
   SandboxLost:

@@ -13,34 +13,34 @@ interface Place {
   name: string;
 }
 
-/** Who may reach which sandbox. */
+/** Authorizes clients for sandboxes. */
 export interface Access {
   /**
-   * Passes if the API server knows the token as one for gateways, and lets its owner reach the sandboxes at all these places.
-   * @param places none: it is enough that the token is known
-   * @throws RametError `Unauthorized`, `Forbidden`; `Unavailable` while the API server does not answer
+   * Resolves when the token is valid for gateways and its user may connect to all of these sandboxes.
+   * @param places if empty, a valid token is enough
+   * @throws RametError `Unauthorized`, `Forbidden`; `Unavailable` while the API server does not respond
    */
   check(token: string | undefined, places: readonly Place[]): Promise<void>;
 }
 
-/** For so long somebody keeps a right that was taken away. */
+/** A revoked permission stays effective for this long. */
 const freshMilliseconds = 10_000;
-/** And for so long while the API server does not answer: it is updated in less. */
+/** The same while the API server does not respond. An upgrade of the API server takes less time. */
 const staleMilliseconds = 300_000;
 
-/** Asks the API server who somebody is (TokenReview) and whether they may (SubjectAccessReview), so that RBAC decides. */
+/** Authenticates clients by TokenReview and authorizes them by SubjectAccessReview, so RBAC decides. */
 export function apiServerAccess(client: KubeClient): Access {
   const options = { clock: client.clock, freshMilliseconds, staleMilliseconds };
   const callers = new StaleOnErrorCache<Caller | undefined>(options);
-  const verdicts = new StaleOnErrorCache<boolean>(options);
+  const decisions = new StaleOnErrorCache<boolean>(options);
   return {
     async check(token, places) {
-      if (token === undefined) throw unauthorized("The request carries no token");
-      const caller = await callers.get(digestOf(token), () => whoIs(client, token));
-      if (caller === undefined) throw unauthorized("The token is not known to the API server as one for gateways");
+      if (token === undefined) throw unauthorized("The request has no token");
+      const caller = await callers.get(digestOf(token), () => authenticate(client, token));
+      if (caller === undefined) throw unauthorized("The API server does not accept the token for gateways");
       for (const at of places) {
         const key = JSON.stringify([caller, at.namespace, at.name]);
-        if (!(await verdicts.get(key, () => mayReach(client, caller, at)))) throw forbidden(caller, at);
+        if (!(await decisions.get(key, () => isAllowed(client, caller, at)))) throw forbidden(caller, at);
       }
     },
   };
@@ -50,35 +50,35 @@ const subresource = "proxy";
 
 function unauthorized(why: string): RametError {
   return new RametError("Unauthorized", why, {
-    hint: `Send Ramet-Access-Token with what \`kubectl create token <service account> --audience ${gatewayAudience}\` prints`,
+    hint: `Send a token in the header Ramet-Access-Token; create one with \`kubectl create token <service account> --audience ${gatewayAudience}\``,
   });
 }
 
 function forbidden({ username }: Caller, { namespace, name }: Place): RametError {
-  return new RametError("Forbidden", `${username} may not reach the sandbox ${name} in ${namespace}`, {
-    hint: `Whoever may create sandboxes/${subresource} in ${group} there may: give a Role with that verb and resource`,
+  return new RametError("Forbidden", `${username} is not allowed to connect to the sandbox ${name} in ${namespace}`, {
+    hint: `Grant the verb create on sandboxes/${subresource} in the API group ${group} by a Role in that namespace`,
   });
 }
 
-/** The token itself is kept nowhere. */
+/** The cache key of a token. The gateway does not keep the token. */
 function digestOf(token: string): string {
   return createHash("sha256").update(token).digest("base64url");
 }
 
-async function whoIs(client: KubeClient, token: string): Promise<Caller | undefined> {
+async function authenticate(client: KubeClient, token: string): Promise<Caller | undefined> {
   const spec = { token, audiences: [gatewayAudience] };
   const { status } = TokenReview.parse(await review(client, coreResources.tokenReviews, spec));
-  // An API server that knows nothing of audiences has taken it for one of its own.
+  // An API server without support for audiences ignores them and accepts a token for the API server.
   return status.authenticated && status.audiences.includes(gatewayAudience) ? Caller.parse(status.user) : undefined;
 }
 
-async function mayReach(client: KubeClient, { username, uid, groups, extra }: Caller, at: Place): Promise<boolean> {
+async function isAllowed(client: KubeClient, { username, uid, groups, extra }: Caller, at: Place): Promise<boolean> {
   const resourceAttributes = { ...at, group, resource: "sandboxes", subresource, verb: "create" };
   const spec = { user: username, uid, groups, extra, resourceAttributes };
   return AccessReview.parse(await review(client, coreResources.subjectAccessReviews, spec)).status.allowed;
 }
 
-/** Nobody waits longer to be let in. */
+/** The time limit of one review. */
 const reviewMilliseconds = 3_000;
 
 async function review(client: KubeClient, resource: ResourceRef, spec: object): Promise<unknown> {

@@ -10,7 +10,7 @@ it.each([
     { host: "49983-11111111-2222-4333-8444-555555555555.example.org" },
     { sandboxId: "11111111-2222-4333-8444-555555555555", port: 49983 },
   ],
-  // A header wins.
+  // Headers take precedence.
   [
     { host: "8000-a--b.example.org", "e2b-sandbox-id": "c--d", "e2b-sandbox-port": "1" },
     { sandboxId: "c--d", port: 1 },
@@ -19,23 +19,23 @@ it.each([
   [{ host: "sandbox.example.org" }, undefined],
   [{ host: "8000-a--b" }, undefined],
   [{}, undefined],
-])("%j goes to %j", (headers, destination) => {
+])("reads %j as %j", (headers, destination) => {
   expect(destinationOf(headers)).toEqual(destination);
 });
 
 it.each([
-  [{ "e2b-sandbox-id": "a--b" }, "e2b-sandbox-id is given without e2b-sandbox-port"],
-  [{ "e2b-sandbox-port": "80" }, "e2b-sandbox-port is given without e2b-sandbox-id"],
-  [{ "e2b-sandbox-id": "../etc", "e2b-sandbox-port": "80" }, 'No sandbox can have the id "../etc"'],
-  [{ "e2b-sandbox-id": "a--b", "e2b-sandbox-port": "0" }, 'There is no port "0"'],
-  [{ "e2b-sandbox-id": "a--b", "e2b-sandbox-port": "8e3" }, 'There is no port "8e3"'],
-  [{ host: "70000-a--b.example.org" }, 'There is no port "70000"'],
-  [{ host: "49982-a--b.example.org" }, "The port 49982 of a sandbox is Ramet's own"],
-])("%j is refused", (headers, message) => {
+  [{ "e2b-sandbox-id": "a--b" }, "e2b-sandbox-port is missing: e2b-sandbox-id needs it"],
+  [{ "e2b-sandbox-port": "80" }, "e2b-sandbox-id is missing: e2b-sandbox-port needs it"],
+  [{ "e2b-sandbox-id": "../etc", "e2b-sandbox-port": "80" }, '"../etc" is not a valid sandbox id'],
+  [{ "e2b-sandbox-id": "a--b", "e2b-sandbox-port": "0" }, '"0" is not a valid port'],
+  [{ "e2b-sandbox-id": "a--b", "e2b-sandbox-port": "8e3" }, '"8e3" is not a valid port'],
+  [{ host: "70000-a--b.example.org" }, '"70000" is not a valid port'],
+  [{ host: "49982-a--b.example.org" }, "The port 49982 is reserved for Ramet"],
+])("rejects %j", (headers, message) => {
   expect(() => destinationOf(headers)).toThrow(message);
 });
 
-it("goes to what can be a sandbox, is for the gateway, or is refused, whatever is sent", () => {
+it("returns a valid destination or undefined, or throws InvalidArgument, for arbitrary headers", () => {
   const text = fc.oneof(fc.string(), fc.stringMatching(/^[\d]{0,6}-?[-A-Za-z0-9]{0,9}\.?[a-z]{0,3}$/));
   const headers = fc.record({ host: text, "e2b-sandbox-id": text, "e2b-sandbox-port": text }, { requiredKeys: [] });
   fc.assert(

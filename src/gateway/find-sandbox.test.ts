@@ -19,25 +19,25 @@ const found = (id: string, ...keys: string[]) => {
   return [...places.map(({ namespace, name }) => `${namespace}/${name}`), sandbox !== undefined];
 };
 
-it("finds by namespace and name, and by UID", () => {
+it("finds a sandbox by namespace and name, and by UID", () => {
   expect(found("a--b", "a/b")).toEqual(["a/b", true]);
   expect(found(uid, "a/b")).toEqual(["a/b", true]);
 });
 
-it("says where one would be that is not there, so that it can be asked who may know", () => {
+it("returns the place of a missing sandbox, so that access to it can be checked", () => {
   expect(found("a--b")).toEqual(["a/b", false]);
   expect(found(uid)).toEqual([false]);
   expect(found("nothing")).toEqual([false]);
 });
 
-it("reads an id with several hyphens as the sandbox that is there, and as neither of two", () => {
+it("resolves an id with several hyphens to the existing sandbox, and to none if two exist", () => {
   expect(found("a--b--c", "a--b/c")).toEqual(["a--b/c", true]);
   expect(found("a--b--c", "a/b--c")).toEqual(["a/b--c", true]);
   expect(found("a---b", "a-/b", "a/-b")).toEqual([false]);
   expect(found("a--b--c", "a--b/c", "a/b--c")).toEqual(["a/b--c", "a--b/c", false]);
 });
 
-it("opens a public port by the annotation, and none by one that cannot be read", () => {
+it("reads public ports from the annotation, and none from an invalid one", () => {
   const ports = (text: string) =>
     readRoutedSandbox({
       metadata: {

@@ -9,23 +9,23 @@ export interface Upgrade {
   request: IncomingMessage;
   /** The client's connection. */
   socket: Socket;
-  /** What it sent after the request. */
+  /** The bytes that the client sent after the request. */
   head: Buffer;
   response: ServerResponse;
 }
 
 /**
- * Sends a request on that asks for another protocol, a WebSocket say. If the sandbox agrees, bytes go both ways until either side ends;
- * if it does not, its answer goes back.
- * @returns the status of the answer, when all is over
- * @throws RametError before anything was answered
+ * Proxies a request that asks for a protocol upgrade, such as a WebSocket. If the sandbox agrees, the gateway proxies bytes in
+ * both directions until one side closes. Otherwise it returns the sandbox's response.
+ * @returns the status of the response, once the connection has ended
+ * @throws RametError only before any part of the response was sent
  */
 export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade: Upgrade): Promise<number> {
   const { request, socket, head, response } = upgrade;
   const { "content-length": length = "0", "transfer-encoding": encoding } = request.headers;
   if (length !== "0" || encoding !== undefined) {
-    throw new RametError("InvalidArgument", "A request that asks for another protocol cannot bring a body", {
-      hint: "Send it without the header Upgrade; Java's client does with HttpClient.Version.HTTP_1_1",
+    throw new RametError("InvalidArgument", "A request for a protocol upgrade cannot have a body", {
+      hint: "Send the request without the header Upgrade; with Java's HttpClient, select Version.HTTP_1_1",
     });
   }
   const connection = await upstreams.dial(route);
@@ -71,20 +71,20 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
   try {
     return await answered.promise;
   } catch (error) {
-    throw new RametError("SandboxUnreachable", `The sandbox ended the connection: ${RametError.from(error).message}`, {
+    throw new RametError("SandboxUnreachable", `The sandbox closed the connection: ${RametError.from(error).message}`, {
       cause: error,
       retryable: true,
     });
   }
 }
 
-/** An answer of 101 as it came: what it says of the connection holds for the client's too. */
+/** The head of a 101 response, unchanged: its connection headers also apply to the client's connection. */
 function headOf({ statusCode = 101, statusMessage = "", rawHeaders }: IncomingMessage): string {
   const lines = rawHeaders.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${rawHeaders[at + 1] ?? ""}\r\n`] : []));
   return `HTTP/1.1 ${statusCode} ${statusMessage}\r\n${lines.join("")}\r\n`;
 }
 
-/** Carries bytes both ways until both are closed; what the one has sent before its end still reaches the other. */
+/** Proxies bytes in both directions until both sides are closed. Delivers everything that a side sent before it closed. */
 async function join(one: Socket, other: Socket): Promise<void> {
   const closed = [one, other].map((socket) => new Promise((resolve) => socket.once("close", resolve)));
   for (const [from, to] of [

@@ -6,30 +6,30 @@ import { forwardedRequestHeaders, forwardedResponseHeaders } from "./forwarded-h
 import type { Route, Upstreams } from "./upstreams.ts";
 
 /**
- * Sends a request on to a sandbox, and the answer back as it comes.
- * @returns the status of the answer, when all of it has gone
- * @throws RametError before anything was answered; what breaks later breaks the connection
+ * Proxies a request to a sandbox and streams the response back.
+ * @returns the status of the response, once all of it was sent
+ * @throws RametError only before any part of the response was sent; a later failure closes the connection
  */
 export async function forward(
   upstreams: Upstreams,
   route: Route,
   { request, response }: { request: IncomingMessage; response: ServerResponse },
 ): Promise<number> {
-  const left = new AbortController();
+  const closed = new AbortController();
   response.once("close", () => {
-    left.abort();
+    closed.abort();
   });
-  const answer = await ask(upstreams, route, request, left.signal);
+  const answer = await sendRequest(upstreams, route, request, closed.signal);
   const headers = forwardedResponseHeaders(answer.headers as unknown as string[]);
   response.writeHead(answer.statusCode, answer.statusText, headers);
-  // A client that reads what comes, event by event, waits for the first one with the headers.
+  // A client that reads an event stream expects the headers before the first event.
   response.flushHeaders();
   await pipeline(answer.body, response).catch(() => response.destroy());
   return answer.statusCode;
 }
 
-/** A connection that was kept may be cut, by a checkpoint say, in the very moment in which it is used again. */
-async function ask(
+/** Repeats a safe request once: an idle connection can break, for example by a checkpoint, at the moment of its reuse. */
+async function sendRequest(
   upstreams: Upstreams,
   route: Route,
   request: IncomingMessage,
@@ -47,16 +47,16 @@ async function ask(
       body: hasBody ? request : null,
       responseHeaders: "raw",
     });
-  for (let again = !hasBody && repeatable.has(method); ; again = false) {
+  for (let retry = !hasBody && repeatable.has(method); ; retry = false) {
     try {
       return await send();
     } catch (error) {
-      if (!again || signal.aborted || !wasCut(error)) throw failure(route, error);
+      if (!retry || signal.aborted || !isBrokenConnection(error)) throw failure(route, error);
     }
   }
 }
 
-function wasCut(error: unknown): boolean {
+function isBrokenConnection(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return error instanceof errors.SocketError || code === "ECONNRESET" || code === "EPIPE";
 }
@@ -69,7 +69,7 @@ function failure({ sandbox, port }: Route, error: unknown): RametError {
   const why = error instanceof Error ? error.message : String(error);
   return new RametError(
     "SandboxUnreachable",
-    `The port ${port} of the sandbox ${name} in ${namespace} gave no answer that can be passed on: ${why}`,
+    `The sandbox ${name} in ${namespace} sent no valid response on port ${port}: ${why}`,
     { cause: error, retryable: true },
   );
 }

@@ -1,10 +1,10 @@
 import type { IncomingMessage } from "node:http";
 
-/** The header that carries the token for the gateway. `Authorization` is what the program in the sandbox may want. */
+/** The header for the gateway's token. `Authorization` stays available for the program in the sandbox. */
 export const tokenHeader = "ramet-access-token";
 
-/** What concerns one connection and not the next: RFC 9110, 7.6.1. */
-const ofOneConnection = new Set([
+/** Hop-by-hop headers: RFC 9110, section 7.6.1. */
+const hopByHopHeaders = new Set([
   "connection",
   "keep-alive",
   "proxy-authenticate",
@@ -16,13 +16,13 @@ const ofOneConnection = new Set([
   "upgrade",
 ]);
 
-/** What a request goes on with: names and values by turns, as they came. The gateway's token stays here. */
+/** Returns the headers for the sandbox as alternating names and values. Removes the gateway's token. */
 export function forwardedRequestHeaders(request: IncomingMessage): string[] {
   const from = request.socket.remoteAddress ?? "unknown";
   const { "x-forwarded-for": before, "x-forwarded-proto": scheme = "http" } = request.headers;
   const [given, own] = [[before].flat().filter((value) => value !== undefined), new Set(ownHeaders)];
   return [
-    ...passedOn(request.rawHeaders, (name) => own.has(name)),
+    ...endToEndHeaders(request.rawHeaders, (name) => own.has(name)),
     "X-Forwarded-For",
     [...given, from].join(", "),
     "X-Forwarded-Proto",
@@ -30,15 +30,15 @@ export function forwardedRequestHeaders(request: IncomingMessage): string[] {
   ];
 }
 
-/** The gateway has answered an `Expect` itself. */
+/** Headers that the gateway consumes or sets. Node has already responded to `Expect`. */
 const ownHeaders = [tokenHeader, "x-forwarded-for", "x-forwarded-proto", "expect"];
 
-/** What an answer comes back with. */
+/** Returns the response headers for the client. */
 export function forwardedResponseHeaders(rawHeaders: readonly string[]): string[] {
-  return passedOn(rawHeaders, () => false);
+  return endToEndHeaders(rawHeaders, () => false);
 }
 
-function passedOn(rawHeaders: readonly string[], isDropped: (name: string) => boolean): string[] {
+function endToEndHeaders(rawHeaders: readonly string[], isDropped: (name: string) => boolean): string[] {
   const pairs = pairsOf(rawHeaders);
   const named = new Set(
     pairs.flatMap(([name, value]) =>
@@ -48,7 +48,7 @@ function passedOn(rawHeaders: readonly string[], isDropped: (name: string) => bo
   return pairs
     .filter(([given]) => {
       const name = given.toLowerCase();
-      return !ofOneConnection.has(name) && !named.has(name) && !isDropped(name);
+      return !hopByHopHeaders.has(name) && !named.has(name) && !isDropped(name);
     })
     .flat();
 }

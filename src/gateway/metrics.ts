@@ -2,16 +2,16 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { RequestRecord } from "../kube/kube-client.ts";
 import { requestMetrics, secondsBuckets } from "../kube/request-metrics.ts";
 
-/** What a gateway measures, in the form that Prometheus reads. Nothing is told of single sandboxes: there are too many. */
+/** The Prometheus metrics of a gateway. No metric has a label per sandbox, because there are too many sandboxes. */
 export interface GatewayMetrics {
   registry: Registry;
   /** For `KubeClientOptions.onRequest`. */
   onRequest: (record: RequestRecord) => void;
-  /** @param seconds until the answer's end, or the connection's of one that was upgraded */
+  /** @param seconds until the end of the response, or of the connection after an upgrade */
   answered(status: number, seconds: number): void;
-  /** Of requests that are under way. */
+  /** Changes the number of requests in progress. */
   underWay(change: 1 | -1): void;
-  /** Of sandboxes that are known. */
+  /** Registers the function that counts the known sandboxes. */
   sandboxes(count: () => number): void;
 }
 
@@ -19,19 +19,19 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
   const registers = [registry];
   const requests = new Counter({
     name: "ramet_gateway_requests_total",
-    help: "Requests to ports of sandboxes, by the status of the answer; 101 is a connection that was upgraded.",
+    help: "Total number of requests to sandbox ports by response status. 101 counts upgraded connections.",
     labelNames: ["status"],
     registers,
   });
   const seconds = new Histogram({
     name: "ramet_gateway_request_seconds",
-    help: "Until the end of the answer, without connections that were upgraded.",
+    help: "Time from a request to the end of its response, without upgraded connections.",
     buckets: [...secondsBuckets, 60],
     registers,
   });
   const underWay = new Gauge({
     name: "ramet_gateway_requests_under_way",
-    help: "Requests and upgraded connections.",
+    help: "Number of requests and upgraded connections in progress.",
     registers,
   });
   return {
@@ -47,7 +47,7 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
     sandboxes: (count) => {
       new Gauge({
         name: "ramet_gateway_sandboxes",
-        help: "Sandboxes that the gateway knows.",
+        help: "Number of sandboxes in the gateway's cache.",
         registers,
         collect() {
           this.set(count());

@@ -3,15 +3,15 @@ import { annotations } from "../api/names/labels.ts";
 import { Conditions } from "../api/schema/metadata.ts";
 import { isConditionTrue } from "../kube/conditions.ts";
 
-/** What a gateway keeps of a Sandbox: little, of ten thousand. */
+/** The fields of a Sandbox that the gateway caches. They are few because the cache can hold ten thousand sandboxes. */
 export interface RoutedSandbox {
   metadata: { namespace: string; name: string; uid: string; resourceVersion: string };
-  /** For people: why it is not ready. */
+  /** For error messages about a sandbox that is not ready. */
   phase: string;
   isReady: boolean;
-  /** The address of its Pod. */
+  /** The IP address of its Pod. */
   ip?: string;
-  /** The ports that everybody may reach. */
+  /** The ports that do not require a token. */
   publicPorts: readonly number[];
 }
 
@@ -28,7 +28,7 @@ export function readRoutedSandbox(value: unknown): RoutedSandbox {
   };
 }
 
-/** One that cannot be read opens nothing, whatever else stands beside it. */
+/** An invalid list opens no port at all. */
 function portsIn(text = ""): number[] {
   const parts = text.split(",").map((part) => part.trim());
   return parts.every((part) => /^\d{1,5}$/.test(part)) ? parts.map(Number) : [];

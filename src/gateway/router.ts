@@ -14,8 +14,9 @@ export interface RouterOptions {
 }
 
 /**
- * The way of a request into a sandbox, for who may go it.
- * @throws RametError `Unauthorized` and `Forbidden` before anything is told of the sandbox; `NotFound`, `SandboxNotReady`
+ * Authorizes a request and returns its route.
+ * @throws RametError `Unauthorized` or `Forbidden`, which reveal nothing about the sandbox; `NotFound`, `SandboxNotReady`,
+ *   `InvalidArgument`
  */
 export async function routeOf(
   { sandboxes, access }: RouterOptions,
@@ -27,25 +28,32 @@ export async function routeOf(
   if (sandbox === undefined) {
     if (places.length > 1) throw ambiguous(sandboxId, places);
     throw new RametError("NotFound", `There is no sandbox ${sandboxId}`, {
-      hint: "List those that are there with: ramet sandbox ls -A",
+      hint: "List the sandboxes with: ramet sandbox ls -A",
     });
   }
   if (!sandbox.isReady || sandbox.ip === undefined) {
     const { namespace, name } = sandbox.metadata;
-    throw new RametError("SandboxNotReady", `The sandbox ${name} in ${namespace} is ${sandbox.phase}, and not ready`, {
-      hint: `See why with: ramet sandbox get ${name} -n ${namespace} -o yaml`,
-      retryable: true,
-    });
+    throw new RametError(
+      "SandboxNotReady",
+      `The sandbox ${name} in ${namespace} is not ready: its phase is ${sandbox.phase}`,
+      {
+        hint: `See why with: ramet sandbox get ${name} -n ${namespace} -o yaml`,
+        retryable: true,
+      },
+    );
   }
   if (port === guestClientPort && isInternal(request.url)) {
-    throw new RametError("Forbidden", "That is for whoever runs the sandbox, and nobody reaches it through a gateway");
+    throw new RametError(
+      "Forbidden",
+      "The gateway does not proxy this path: it is reserved for the sandbox's controller",
+    );
   }
   return { sandbox, port };
 }
 
 function ambiguous(id: string, places: Found["places"]): RametError {
-  const names = places.map(({ namespace, name }) => `${name} in ${namespace}`).join(" and as ");
-  return new RametError("InvalidArgument", `The id ${id} can be read as ${names}, and both are there`, {
+  const names = places.map(({ namespace, name }) => `${name} in ${namespace}`).join(" and ");
+  return new RametError("InvalidArgument", `The id ${id} is ambiguous: it matches the sandboxes ${names}`, {
     hint: "Use the UID of the Sandbox instead",
   });
 }
@@ -56,8 +64,8 @@ function tokenOf({ headers }: IncomingMessage): string | undefined {
 }
 
 /**
- * What envd serves to its orchestrator alone: an image may bring its own envd in place of the guest
- * (the routes of e2b-dev/infra's envd, 54693ff3).
+ * Paths that envd serves only to its orchestrator. An image can contain its own envd, which then replaces the guest.
+ * (Source: the routes of envd in e2b-dev/infra, 54693ff3.)
  */
 const internalPaths: ReadonlySet<string> = new Set([
   "/init",
@@ -69,7 +77,7 @@ const internalPaths: ReadonlySet<string> = new Set([
   "/upgrade",
 ]);
 
-/** However it is written: a server may take `//init` and `/%69nit` for it. */
+/** Normalizes the path first, because a server can accept `//init` and `/%69nit` as `/init`. */
 function isInternal(url = "/"): boolean {
   const path = url.split(/[?#]/, 1)[0] ?? "";
   const [, target = path] = /^[a-z]+:\/\/[^/]*(\/.*)$/i.exec(path) ?? [];
@@ -89,15 +97,15 @@ function decoded(path: string): string {
   }
 }
 
-/** What an id stands for. */
+/** The sandboxes that an id can name. */
 interface Found {
-  /** Where such sandboxes are, or where one would be. None: the id names no namespace, and there is none of this UID. */
+  /** Where these sandboxes are, or would be. Empty if the id contains no namespace and no sandbox has this UID. */
   places: { namespace: string; name: string }[];
-  /** Absent: there is none, or more than one. */
+  /** Absent if there is no such sandbox, or more than one. */
   sandbox?: RoutedSandbox;
 }
 
-/** Finds the sandbox that an id names: a UID, or `<namespace>--<name>`, of which either may have `--` in itself. */
+/** Finds a sandbox by UID or by `<namespace>--<name>`, where both parts can contain `--`. */
 export function findSandbox(store: Pick<ObjectStore<RoutedSandbox>, "get" | "byUid">, id: string): Found {
   const places = placesOf(id);
   const byName = places.flatMap(({ namespace, name }) => store.get(`${namespace}/${name}`) ?? []);
@@ -107,7 +115,7 @@ export function findSandbox(store: Pick<ObjectStore<RoutedSandbox>, "get" | "byU
   return { places: sandboxes.map(placeOf), ...(other === undefined && { sandbox }) };
 }
 
-/** As what the id can be read, a UID as nothing. */
+/** All ways to split the id into namespace and name. Empty for a UID. */
 function placesOf(id: string): { namespace: string; name: string }[] {
   return [...id.matchAll(/(?=--)/g)].flatMap(({ index }) => {
     const [namespace, name] = [id.slice(0, index), id.slice(index + 2)];

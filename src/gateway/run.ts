@@ -19,28 +19,28 @@ import { Upstreams } from "./upstreams.ts";
 
 export interface RunGatewayOptions {
   client: KubeClient;
-  /** 0: any that is free. */
+  /** 0 selects a free port. */
   port: number;
   address: string;
-  /** For so long it goes on to take connections when it is to end: who sends it some has not heard yet. @default 0 */
+  /** At shutdown, keeps accepting connections for this long, until load balancers have noticed. @default 0 */
   shutdownDelayMilliseconds?: number;
   metrics?: GatewayMetrics;
   /** Learns when the informer of sandboxes has stopped. */
   liveness?: Liveness;
   log?: Log;
-  /** Called when it can route. */
+  /** Called when the gateway can route requests. */
   onReady?: (port: number) => void;
-  /** Called when it is about to end: no new connections should come. */
+  /** Called at the start of the shutdown, when the readiness probe must fail. */
   onEnding?: () => void;
   signal: AbortSignal;
 }
 
-/** What is under way then may take so long. */
+/** At shutdown, requests in progress have this much time to finish. */
 const drainMilliseconds = 20_000;
 
 /**
- * Carries traffic to ports of sandboxes until `signal` is aborted. It keeps nothing but caches, so that any number of them may run.
- * @throws RametError `Unavailable` when its port cannot be opened; `Forbidden` when it may not read its key
+ * Proxies traffic to sandbox ports until `signal` aborts. A gateway keeps only caches, so any number of replicas can run.
+ * @throws RametError `Unavailable` when the port cannot be opened; `Forbidden` when the gateway may not read its key
  */
 export async function runGateway(options: RunGatewayOptions): Promise<void> {
   const { client, port, address, metrics = gatewayMetrics(), log = silentLog, signal } = options;
@@ -75,15 +75,15 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
 
 const pauseMilliseconds = 250;
 
-/** The key of this cluster's gateways; waits for the controllers to make it. @throws RametError `Forbidden`, `Canceled` */
+/** Returns the key of this cluster's gateways. Waits until the controllers create it. @throws RametError `Forbidden`, `Canceled` */
 async function gatewayKey(client: KubeClient, log: Log, signal: AbortSignal): Promise<CellKey> {
   const secrets = client.resource(coreResources.secrets, (value) => KeySecret.parse(value));
   const at = { namespace: systemNamespace, name: gatewayKeySecret };
-  for (let tries = 0; ; tries += 1) {
+  for (let attempt = 0; ; attempt += 1) {
     const found = await secrets.find(at, { signal });
     if (found !== undefined) return cellKeyFromPem(Buffer.from(found.data[privateKeyEntry], "base64").toString("utf8"));
-    if (tries === 0)
-      log.info({ secret: `${at.namespace}/${at.name}` }, "the gateway waits for its key, which the controllers make");
+    if (attempt === 0)
+      log.info({ secret: `${at.namespace}/${at.name}` }, "waiting for the controllers to create the gateway's key");
     await delay(client.clock, pauseMilliseconds, signal);
   }
 }

@@ -16,7 +16,7 @@ import { asSocket, type Route, type Upstreams } from "./upstreams.ts";
 
 export interface GatewayServerOptions extends RouterOptions {
   upstreams: Upstreams;
-  /** 0: any that is free. */
+  /** 0 selects a free port. */
   port: number;
   address: string;
   metrics: GatewayMetrics;
@@ -26,7 +26,7 @@ export interface GatewayServerOptions extends RouterOptions {
 
 export interface GatewayServer {
   port: number;
-  /** Takes no new connections; what is under way may go on for so long, and is cut then. */
+  /** Stops accepting connections, waits for requests in progress, and closes the remaining connections after that time. */
   close(drainMilliseconds: number): Promise<void>;
 }
 
@@ -45,7 +45,7 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
       socket.once("close", () => connections.delete(socket));
     })
     .on("request", (request, response) => {
-      // A connection that was kept is not kept any more once the server closes.
+      // After close(), Node keeps idle keep-alive connections open.
       response.once("close", () => {
         if (!server.listening)
           setImmediate(() => {
@@ -61,35 +61,39 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
         forwardUpgrade(options.upstreams, route, { request, socket, head, response }),
       );
     });
-  const opened = await openPort(server, { port, address, hint: "Choose others with --address and --port" });
+  const opened = await openPort(server, {
+    port,
+    address,
+    hint: "Choose another address or port with --address and --port",
+  });
   return {
     port: opened,
     close: async (drainMilliseconds) => {
       const closed = once(server, "close");
       server.close();
-      const cutting = new AbortController();
-      const cut = delay(options.clock, drainMilliseconds, cutting.signal).then(
+      const drained = new AbortController();
+      const forced = delay(options.clock, drainMilliseconds, drained.signal).then(
         () => {
           for (const connection of connections) connection.destroy();
         },
         () => undefined,
       );
       await closed;
-      cutting.abort();
-      await cut;
+      drained.abort();
+      await forced;
     },
   };
 }
 
-/** More would be others' share: behind a balancer the next gateway takes them. */
+/** Beyond this limit, a load balancer sends connections to the next gateway. */
 const mostConnections = 10_000;
 
 const limits = {
-  // Of the whole request: an upload takes as long as it takes.
+  // No limit for a whole request: an upload can take any time.
   requestTimeout: 0,
-  // Longer than balancers keep a connection that is not used (Google's: 600 s), so that it is theirs to end it.
+  // Longer than load balancers keep idle connections (Google: 600 s), so that the load balancer closes them.
   keepAliveTimeout: 620_000,
-  // A peer that went without a word is noticed.
+  // Detects a peer that disappeared without closing the connection.
   keepAlive: true,
   keepAliveInitialDelay: 60_000,
 };
@@ -99,7 +103,7 @@ interface Exchange {
   response: ServerResponse;
 }
 
-/** Routes a request, sends it on, and tells what came of it. What it carries is told nobody. */
+/** Routes and proxies a request, then records its outcome. Never logs its content. */
 async function answer(
   options: GatewayServerOptions,
   { request, response }: Exchange,
@@ -122,14 +126,14 @@ async function answer(
     if (response.headersSent || response.destroyed) return;
     status = refuse(response, error, destination);
     const level = status === 500 ? "error" : "debug";
-    log[level]({ ...destination, status, code: error.code, error: error.message }, "a request was refused");
+    log[level]({ ...destination, status, code: error.code, error: error.message }, "refused a request");
   } finally {
     metrics.underWay(-1);
   }
   metrics.answered(status, (clock.monotonicMilliseconds() - since) / 1000);
 }
 
-/** What names no sandbox: a balancer that asks whether the gateway is there, or somebody who has mistyped. */
+/** Responds to a request that names no sandbox: a health check, or a mistake. */
 function answerItself(request: IncomingMessage, response: ServerResponse): void {
   if (request.url === "/healthz") response.end("ok\n");
   else
@@ -140,7 +144,7 @@ function answerItself(request: IncomingMessage, response: ServerResponse): void 
     );
 }
 
-/** An answer in place of an upgrade; the connection ends with it. */
+/** A response instead of an upgrade. The connection closes after it. */
 function responseOn(request: IncomingMessage, socket: Socket): ServerResponse {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
@@ -153,8 +157,8 @@ function responseOn(request: IncomingMessage, socket: Socket): ServerResponse {
 }
 
 /**
- * By HTTP's words. What E2B's clients ask by 502 is whether a sandbox can be reached, so that 404 stays the program's own answer
- * (its edge's contract).
+ * The HTTP status of each error code. E2B's clients expect 502 for an unreachable sandbox, so that a 404 always comes from the
+ * program in the sandbox.
  */
 const statuses: Partial<Record<ErrorCode, number>> = {
   InvalidArgument: 400,
@@ -167,7 +171,7 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   Timeout: 504,
 };
 
-/** Answers with an error as JSON: `{sandboxId, port, code, message, hint, retryable}`. @returns the status */
+/** Responds with an error as JSON: `{sandboxId, port, code, message, hint, retryable}`. @returns the status */
 function refuse(response: ServerResponse, error: unknown, destination: Destination | undefined): number {
   const { code, message, hint, retryable } = RametError.from(error);
   const status = statuses[code] ?? 500;

@@ -3,20 +3,20 @@ import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { RametError } from "../base/errors.ts";
 import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
 
-const unavailable = new RametError("Unavailable", "the API server is away", { retryable: true });
+const unavailable = new RametError("Unavailable", "the API server does not respond", { retryable: true });
 
 function world() {
   const clock = new ManualClock();
-  const remembered = new StaleOnErrorCache<string>({ clock, freshMilliseconds: 10, staleMilliseconds: 100 });
+  const cache = new StaleOnErrorCache<string>({ clock, freshMilliseconds: 10, staleMilliseconds: 100 });
   const asked: string[] = [];
   const answering = (value: string | RametError) => (): Promise<string> => {
     asked.push(value instanceof RametError ? value.code : value);
     return value instanceof RametError ? Promise.reject(value) : Promise.resolve(value);
   };
-  return { clock, asked, get: (value: string | RametError, key = "k") => remembered.get(key, answering(value)) };
+  return { clock, asked, get: (value: string | RametError, key = "k") => cache.get(key, answering(value)) };
 }
 
-it("asks once for all that come at once, and again when an answer is not fresh any more", async () => {
+it("asks once for concurrent calls, and again when the answer has expired", async () => {
   const { clock, asked, get } = world();
   expect(await Promise.all([get("one"), get("two"), get("other", "other key")])).toEqual(["one", "one", "other"]);
   clock.advance(9);
@@ -26,7 +26,7 @@ it("asks once for all that come at once, and again when an answer is not fresh a
   expect(asked).toEqual(["one", "other", "three"]);
 });
 
-it("goes on with the last answer while nobody answers, for so long, and lets nobody wait meanwhile", async () => {
+it("uses the last answer without delay while the server does not respond, up to the limit", async () => {
   const { clock, asked, get } = world();
   await get("one");
   clock.advance(50);
@@ -39,11 +39,11 @@ it("goes on with the last answer while nobody answers, for so long, and lets nob
   await expect(get(unavailable)).rejects.toMatchObject({ code: "Unavailable" });
 });
 
-it("keeps no answer that was a no to the question itself", async () => {
+it("throws a refusal instead of using the last answer", async () => {
   const { clock, get } = world();
   await get("one");
   clock.advance(50);
-  await expect(get(new RametError("Forbidden", "the gateway may not ask"))).rejects.toMatchObject({
+  await expect(get(new RametError("Forbidden", "the gateway is not allowed to ask"))).rejects.toMatchObject({
     code: "Forbidden",
   });
 });

@@ -3,20 +3,20 @@ import type { Clock } from "../base/clock.ts";
 
 export interface StaleOnErrorCacheOptions {
   clock: Clock;
-  /** How long an answer holds. */
+  /** How long an answer is valid. */
   freshMilliseconds: number;
-  /** How long it goes on to hold while nobody answers. */
+  /** How long an answer is used while the server does not respond. */
   staleMilliseconds: number;
 }
 
 interface Answer<T> {
   value: T;
   since: number;
-  /** When to ask again. */
+  /** When to ask the server again. */
   askAt: number;
 }
 
-/** Answers that are dear to ask for. Whoever asks while another does is given the same one. */
+/** Caches expensive answers. Concurrent calls for the same key share one request. */
 export class StaleOnErrorCache<T> {
   readonly #options: StaleOnErrorCacheOptions;
   readonly #answers = new Map<string, Answer<T>>();
@@ -26,7 +26,7 @@ export class StaleOnErrorCache<T> {
     this.#options = options;
   }
 
-  /** @throws what `ask` does, unless that can be mended by waiting and there is an answer that is not too old */
+  /** @throws what `ask` throws, unless the error is retryable and a recent enough answer is cached */
   async get(key: string, ask: () => Promise<T>): Promise<T> {
     const known = this.#answers.get(key);
     if (known !== undefined && this.#now() < known.askAt) return known.value;
@@ -36,7 +36,7 @@ export class StaleOnErrorCache<T> {
       if (known === undefined || !RametError.from(error).retryable) throw error;
       const now = this.#now();
       if (now - known.since > this.#options.staleMilliseconds) throw error;
-      // Else everybody would wait for what does not answer.
+      // Otherwise every caller would wait for a server that does not respond.
       known.askAt = now + this.#options.freshMilliseconds;
       return known.value;
     }
@@ -60,9 +60,9 @@ export class StaleOnErrorCache<T> {
     const now = this.#now();
     this.#answers.delete(key);
     this.#answers.set(key, { value, since: now, askAt: now + freshMilliseconds });
-    // The oldest come first.
+    // A Map iterates in insertion order: the oldest answers come first.
     for (const [other, { since }] of this.#answers) {
-      if (this.#answers.size <= mostAnswers && now - since <= staleMilliseconds) return;
+      if (this.#answers.size <= maximumAnswers && now - since <= staleMilliseconds) return;
       this.#answers.delete(other);
     }
   }
@@ -72,4 +72,4 @@ export class StaleOnErrorCache<T> {
   }
 }
 
-const mostAnswers = 10_000;
+const maximumAnswers = 10_000;

@@ -5,28 +5,28 @@ import { RametError } from "../base/errors.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
 
-/** Where a request goes: a port of a sandbox that is ready. */
+/** The destination of an authorized request: a port of a ready sandbox. */
 export interface Route {
   sandbox: RoutedSandbox;
   port: number;
 }
 
-/** Connections into sandboxes, through their cells. Those for requests are kept and used again. */
+/** Connections to sandboxes through their cells. Connections for requests are pooled. */
 export class Upstreams {
   readonly dispatcher: Dispatcher;
   readonly #cells: Pick<CellClient, "dial">;
 
-  /** @param byUid the sandbox as it is now */
+  /** @param byUid returns the current state of a sandbox */
   constructor(cells: Pick<CellClient, "dial">, byUid: (uid: string) => RoutedSandbox | undefined) {
     this.#cells = cells;
     this.dispatcher = new Agent({
-      // What a program takes for an answer, and whether it ever ends, is the program's and its client's to say.
+      // The program and its client decide how long a response takes.
       headersTimeout: 0,
       bodyTimeout: 0,
       connect: ({ hostname, port }, done) => {
         const sandbox = byUid(hostname);
         const route = sandbox && { sandbox, port: port === "" ? 80 : Number(port) };
-        const dialled = route === undefined ? Promise.reject(gone(hostname)) : this.dial(route);
+        const dialled = route === undefined ? Promise.reject(deleted(hostname)) : this.dial(route);
         dialled.then(
           (socket) => {
             done(null, socket);
@@ -39,12 +39,12 @@ export class Upstreams {
     });
   }
 
-  /** What stands for a port of a sandbox with the dispatcher. */
+  /** The dispatcher's name for a sandbox port. */
   originOf({ sandbox, port }: Route): string {
     return `http://${sandbox.metadata.uid}:${port}`;
   }
 
-  /** A new connection. @throws RametError `SandboxUnreachable` or `Timeout` */
+  /** Opens a connection. @throws RametError `SandboxUnreachable` or `Timeout` */
   async dial({ sandbox: { metadata, ip = "" }, port }: Route, signal?: AbortSignal): Promise<Socket> {
     try {
       return asSocket(await this.#cells.dial({ ip, sandboxUid: metadata.uid }, port, signal));
@@ -60,26 +60,26 @@ export class Upstreams {
 
 function unreachable({ namespace, name }: RoutedSandbox["metadata"], port: number, cause: RametError): RametError {
   if (cause.code === "Timeout" || cause.code === "Canceled") return cause;
-  const isStranger = cause.code === "Unauthorized";
+  const lacksKey = cause.code === "Unauthorized";
   return new RametError(
     "SandboxUnreachable",
-    `The port ${port} of the sandbox ${name} in ${namespace} cannot be reached: ${cause.message}`,
+    `Cannot connect to port ${port} of the sandbox ${name} in ${namespace}: ${cause.message}`,
     {
       cause,
-      retryable: !isStranger,
-      hint: isStranger
-        ? "Its cell was made before the cluster had this gateway's key: pause and resume the sandbox, or make it anew"
-        : "See that a program in the sandbox listens there, on 0.0.0.0 and not on 127.0.0.1",
+      retryable: !lacksKey,
+      hint: lacksKey
+        ? "Pause and resume the sandbox, or create it again: its cell does not have the current key of the gateway"
+        : "Check that a program in the sandbox listens on this port, on 0.0.0.0 and not on 127.0.0.1",
     },
   );
 }
 
-function gone(uid: string): RametError {
-  return new RametError("SandboxUnreachable", `The sandbox ${uid} is not there any more`);
+function deleted(uid: string): RametError {
+  return new RametError("SandboxUnreachable", `The sandbox ${uid} was deleted`);
 }
 
-/** The socket that Node hands out as a stream when a connection is upgraded. */
+/** Node passes the socket of an upgraded connection as a stream. */
 export function asSocket(stream: Duplex): Socket {
   if (stream instanceof Socket) return stream;
-  throw new RametError("Internal", "An upgraded connection is no socket");
+  throw new RametError("Internal", "An upgraded connection is not a socket");
 }

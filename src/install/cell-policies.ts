@@ -2,9 +2,10 @@ import { labels } from "../api/names/labels.ts";
 import type { Manifest } from "./manifest.ts";
 
 /**
- * Whoever gets into a cell's Pod has the memory of its sandbox and what the cell holds for it, and needs only a namespace's usual rights for
- * that. Nobody may add a container to one. Who may start a command in a Pod, the API server is not asked with the Pod at hand: so that
- * is refused for all Pods of a namespace that is marked, and there alone. Commands in sandboxes, and a kubelet's probes, are neither.
+ * Returns admission policies that keep users out of cell Pods. A user inside such a Pod could read the sandbox's memory and the
+ * cell's credentials, and the usual permissions in a namespace would suffice for that. The policies forbid ephemeral containers
+ * in cell Pods. A policy for `kubectl exec` cannot select Pods by label, so that policy covers all Pods of a namespace, and only
+ * namespaces with a label. Commands in sandboxes and the kubelet's probes are not affected.
  */
 export function cellPolicies(): Manifest[] {
   const isCell = { objectSelector: { matchLabels: { [labels.cell]: "true" } } };
@@ -13,13 +14,14 @@ export function cellPolicies(): Manifest[] {
       operations: ["UPDATE"],
       resources: ["pods/ephemeralcontainers"],
       expression: "false",
-      message: "This Pod is a sandbox's, and no container may be added to it: run commands with `ramet sandbox exec`",
+      message:
+        "This Pod runs a sandbox, so ephemeral containers are not allowed: run commands with `ramet sandbox exec`",
     }),
     ...policy("ramet-cell-labels", isCell, {
       operations: ["UPDATE"],
       resources: ["pods"],
       expression: `has(object.metadata.labels) && object.metadata.labels[?"${labels.cell}"].orValue("") == "true"`,
-      message: `This Pod is a sandbox's, and its label ${labels.cell} stays`,
+      message: `This Pod runs a sandbox, so its label ${labels.cell} cannot be removed`,
     }),
     ...policy(
       "ramet-deny-exec",
@@ -28,7 +30,7 @@ export function cellPolicies(): Manifest[] {
         operations: ["CONNECT"],
         resources: ["pods/exec", "pods/attach"],
         expression: "false",
-        message: `This namespace has the label ${labels.denyExec}, which is for sandboxes: run commands with \`ramet sandbox exec\``,
+        message: `The label ${labels.denyExec} of this namespace forbids exec and attach: run commands in sandboxes with \`ramet sandbox exec\``,
       },
     ),
   ];
@@ -37,7 +39,7 @@ export function cellPolicies(): Manifest[] {
 interface Rule {
   operations: string[];
   resources: string[];
-  /** What must hold. */
+  /** A CEL expression that must be true. */
   expression: string;
   message: string;
 }

@@ -6,13 +6,13 @@ import {
   metricsPort,
   metricsService,
   restrictedSecurityContext,
-  spreadOverMachines,
+  spreadOverNodes,
 } from "./replicas.ts";
 import { gatewayClusterRights, gatewaySystemRights, roles } from "./rights.ts";
 
 type GatewayOptions = Pick<InstallOptions<unknown, unknown>, "namespace" | "image" | "gatewayReplicas">;
 
-/** The gateways, and what they may do. Each works, and none knows of another. */
+/** Returns the manifests of the gateways. All replicas serve traffic independently of each other. */
 export function gatewayManifests({ namespace, image, gatewayReplicas }: GatewayOptions): Manifest[] {
   const at = { name, namespace };
   return [
@@ -41,16 +41,16 @@ export function gatewayManifests({ namespace, image, gatewayReplicas }: GatewayO
 }
 
 const port = 8080;
-/** A balancer, or kube-proxy, has heard by then that a Pod ends. */
+/** The time in which load balancers and kube-proxy notice that a Pod is terminating. */
 const shutdownDelaySeconds = 5;
 
 function pod(image: unknown) {
   return {
     serviceAccountName: name,
-    // The delay, 20 s for what is under way then, and the end of the process.
+    // The delay, 20 s for requests in progress, and the exit of the process.
     terminationGracePeriodSeconds: 30,
     securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: "RuntimeDefault" } },
-    topologySpreadConstraints: spreadOverMachines(labels),
+    topologySpreadConstraints: spreadOverNodes(labels),
     containers: [
       {
         name: "gateway",
@@ -81,7 +81,7 @@ function pod(image: unknown) {
   };
 }
 
-/** Clients come from anywhere. It reaches the API server and cells. */
+/** Allows clients from anywhere. Egress to the API server and the cells is not restricted. */
 function networkPolicy(metadata: Manifest["metadata"]): Manifest {
   const ports = ["http", "metrics"].map((each) => ({ port: each, protocol: "TCP" }));
   return {

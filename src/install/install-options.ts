@@ -4,71 +4,74 @@ import { parseImageReference } from "../api/names/image-reference.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { accessFields, identities, identityFields, type RemoteStore } from "./remote-store.ts";
 
-/** Texts and counts that a Pulumi program does not know yet are of its own types. */
+/** The type parameters let Pulumi components pass outputs instead of plain values. */
 export interface InstallOptions<Text = string, Count = number> {
-  /** Of the controllers. Their lease and the key of the cells are in `ramet-system` in any case. */
+  /** The namespace of the controllers. Their lease and the key of the cells are always in `ramet-system`. */
   namespace: string;
-  /** Of the controllers' Deployment and ClusterRole: who declares them. */
+  /** Annotations of the controllers' Deployment and ClusterRole, which tell who manages them. */
   annotations?: Record<string, string>;
-  /** The image with the command `ramet`, of controllers and gateways. */
+  /** The image of the controllers and gateways, with the command `ramet`. */
   image: Text;
-  /** The image of the cell, in which sandboxes run. */
+  /** The image of the cell, which runs a sandbox. */
   cellImage: Text;
-  /** How many controllers stand by; one of them works. */
+  /** The number of controller replicas. One of them is the leader; the others wait. */
   replicas: Count;
-  /** How many gateways work. */
+  /** The number of gateway replicas. */
   gatewayReplicas: Count;
   store: MountedStore<Text> | RemoteStore<Text>;
-  /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach. */
+  /** The IPv4 ranges of the cluster's Pods, Services and nodes. Sandboxes cannot connect to them. */
   clusterRanges: readonly Text[];
 }
 
-/** A PersistentVolumeClaim of the namespace, and where it is mounted. */
+/** A PersistentVolumeClaim in the controllers' namespace and its mount path. */
 export interface MountedStore<Text = string> {
   directory: Text;
   claim: Text;
 }
 
-/** The fields that can be wrong, by their paths. */
+/** The paths of the fields that are validated. */
 export type InstallField = keyof typeof fields;
 
 type FieldNames = Readonly<Record<InstallField, string>>;
 
 /**
- * Install options as a person has given them.
- * @param fieldNames what the person calls a field
- * @throws RametError `InvalidArgument`, naming the first that is not legal
+ * Validates the install options of a user.
+ * @param fieldNames the names of the fields in error messages: flags or arguments
+ * @throws RametError `InvalidArgument`, which names the first invalid field
  */
 export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNames: FieldNames): InstallOptions {
-  const legal = <Field extends InstallField>(field: Field, value: unknown) =>
+  const validated = <Field extends InstallField>(field: Field, value: unknown) =>
     parseInstallField(field, value, fieldNames[field]);
   return {
-    namespace: legal("namespace", given.namespace),
-    image: legal("image", given.image),
-    cellImage: legal("cellImage", given.cellImage),
-    replicas: legal("replicas", given.replicas),
-    gatewayReplicas: legal("gatewayReplicas", given.gatewayReplicas),
-    clusterRanges: given.clusterRanges.map((range) => legal("clusterRanges", range)),
+    namespace: validated("namespace", given.namespace),
+    image: validated("image", given.image),
+    cellImage: validated("cellImage", given.cellImage),
+    replicas: validated("replicas", given.replicas),
+    gatewayReplicas: validated("gatewayReplicas", given.gatewayReplicas),
+    clusterRanges: given.clusterRanges.map((range) => validated("clusterRanges", range)),
     store:
       "address" in store
-        ? legalRemote(store, fieldNames)
-        : { directory: legal("store.directory", store.directory), claim: legal("store.claim", store.claim) },
+        ? validateRemoteStore(store, fieldNames)
+        : { directory: validated("store.directory", store.directory), claim: validated("store.claim", store.claim) },
   };
 }
 
-function legalRemote(store: RemoteStore, fieldNames: FieldNames): RemoteStore {
-  const legal = (field: keyof RemoteStore) =>
+function validateRemoteStore(store: RemoteStore, fieldNames: FieldNames): RemoteStore {
+  const validated = (field: keyof RemoteStore) =>
     parseInstallField(`store.${field}`, store[field], fieldNames[`store.${field}`]);
   const given = accessFields.filter((field) => store[field] !== undefined);
-  const parsed = { ...Object.fromEntries(given.map((field) => [field, legal(field)])), address: legal("address") };
+  const parsed = {
+    ...Object.fromEntries(given.map((field) => [field, validated(field)])),
+    address: validated("address"),
+  };
   const { driver } = parseStoreAddress(parsed.address);
-  const foreign = identityFields.find((field) => store[field] !== undefined && identities[field].driver !== driver);
-  if (foreign === undefined) return parsed;
-  const why = `${fieldNames[`store.${foreign}`]} is for a store of another cloud than ${parsed.address}`;
+  const other = identityFields.find((field) => store[field] !== undefined && identities[field].driver !== driver);
+  if (other === undefined) return parsed;
+  const why = `${fieldNames[`store.${other}`]} does not apply to ${parsed.address}: it is for another cloud`;
   throw new RametError("InvalidArgument", why);
 }
 
-/** One of them. @throws RametError `InvalidArgument` */
+/** Validates one field. @throws RametError `InvalidArgument` */
 export function parseInstallField<Field extends InstallField>(
   field: Field,
   value: unknown,
@@ -76,41 +79,41 @@ export function parseInstallField<Field extends InstallField>(
 ): z.output<(typeof fields)[Field]> {
   const result = fields[field].safeParse(value);
   if (result.success) return result.data as z.output<(typeof fields)[Field]>;
-  throw new RametError("InvalidArgument", `${name} ${result.error.issues[0]?.message ?? "is not legal"}`);
+  throw new RametError("InvalidArgument", `${name} ${result.error.issues[0]?.message ?? "is not valid"}`);
 }
 
 const Image = z.string().refine((text) => parseImageReference(text) !== undefined, {
-  error: ({ input }) => `is no image's name: ${JSON.stringify(input)}`,
+  error: ({ input }) => `is not an image reference: ${JSON.stringify(input)}`,
 });
 const Label = z.string().regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, {
-  error: ({ input }) => `is no DNS label: ${JSON.stringify(input)}`,
+  error: ({ input }) => `is not a DNS label: ${JSON.stringify(input)}`,
 });
 const ObjectName = z
   .string()
   .max(253)
   .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/, {
-    error: ({ input }) => `is no object's name: ${JSON.stringify(input)}`,
+    error: ({ input }) => `is not an object name: ${JSON.stringify(input)}`,
   });
-// A container has no volume at a path with a colon.
+// Kubernetes does not allow a colon in a mount path.
 const Directory = z.string().regex(/^\/[^:]*[^:/]$/, {
-  error: ({ input }) => `is no absolute path of a folder: ${JSON.stringify(input)}`,
+  error: ({ input }) => `is not an absolute path of a directory: ${JSON.stringify(input)}`,
 });
 
 const StoreAddress = z.string().superRefine((text, context) => {
   try {
     parseStoreAddress(text);
   } catch (error) {
-    context.addIssue(`is refused: ${RametError.from(error).message}`);
+    context.addIssue(`is not valid: ${RametError.from(error).message}`);
   }
 });
 const RoleArn = z.string().regex(/^arn:aws[-a-z]*:iam::\d{12}:role\/[-\w+=,.@/]+$/, {
-  error: ({ input }) => `is no ARN of an IAM role: ${JSON.stringify(input)}`,
+  error: ({ input }) => `is not the ARN of an IAM role: ${JSON.stringify(input)}`,
 });
 const ServiceAccount = z.string().regex(/^[-.a-z0-9]+@[-.:a-z0-9]+\.gserviceaccount\.com$/, {
-  error: ({ input }) => `is no email of a Google service account: ${JSON.stringify(input)}`,
+  error: ({ input }) => `is not the email address of a Google service account: ${JSON.stringify(input)}`,
 });
 
-const EntraId = z.guid({ error: ({ input }) => `is no id of Entra ID: ${JSON.stringify(input)}` });
+const EntraId = z.guid({ error: ({ input }) => `is not an Entra ID identifier: ${JSON.stringify(input)}` });
 
 const fields = {
   namespace: Label,
@@ -118,7 +121,7 @@ const fields = {
   cellImage: Image,
   replicas: z.int("must be a whole number").min(1, "must be at least 1"),
   gatewayReplicas: z.int("must be a whole number").min(0, "must be at least 0"),
-  clusterRanges: z.cidrv4({ error: ({ input }) => `is no range of IPv4: ${JSON.stringify(input)}` }),
+  clusterRanges: z.cidrv4({ error: ({ input }) => `is not an IPv4 range: ${JSON.stringify(input)}` }),
   "store.directory": Directory,
   "store.claim": ObjectName,
   "store.address": StoreAddress,

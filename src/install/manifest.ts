@@ -1,4 +1,4 @@
-/** An object to apply. */
+/** A Kubernetes object to apply. */
 export interface Manifest {
   apiVersion: string;
   kind: string;
@@ -6,5 +6,5 @@ export interface Manifest {
   [field: string]: unknown;
 }
 
-/** Where clusters have their Pods, Services and nodes if nobody says it: the ranges of RFC 1918 and RFC 6598. */
+/** The default for the cluster's ranges of Pods, Services and nodes: the private ranges of RFC 1918 and RFC 6598. */
 export const privateRanges: readonly string[] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"];

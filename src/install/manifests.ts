@@ -10,11 +10,14 @@ import {
   metricsPort,
   metricsService,
   restrictedSecurityContext,
-  spreadOverMachines,
+  spreadOverNodes,
 } from "./replicas.ts";
 import { clusterRights, roles, systemRights } from "./rights.ts";
 
-/** What must stay when the runtime is removed: the CRDs, with which all objects would go, and the key of running cells. */
+/**
+ * Returns the manifests that must outlive the runtime. With the CRDs, Kubernetes would delete all their objects. With the
+ * namespaces, it would delete the key of running cells.
+ */
 export function lastingManifests({ namespace }: InNamespace): Manifest[] {
   return [
     ...[...new Set([systemNamespace, namespace])].map((each) => ({
@@ -26,7 +29,7 @@ export function lastingManifests({ namespace }: InNamespace): Manifest[] {
   ];
 }
 
-/** What Argo CD and Flux are asked not to remove: their words for it, in the documentation of their sync options and pruning. */
+/** Tells Argo CD and Flux not to delete an object. (Source: their documentation of sync options and pruning.) */
 function kept(objectName: string): Pick<Manifest, "metadata"> {
   const annotations = {
     "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
@@ -35,21 +38,21 @@ function kept(objectName: string): Pick<Manifest, "metadata"> {
   return { metadata: { name: objectName, annotations } };
 }
 
-/** All there is to apply, in an order in which each finds what it needs. */
+/** Returns all manifests of the runtime, each after the objects that it needs. */
 export function allManifests(options: InstallOptions): Manifest[] {
   return [...lastingManifests(options), ...serverManifests(options)];
 }
 
-/** What whoever installs with a store that is mounted has to know. */
+/** The warning for an installation with a mounted store. */
 export const storeIsNotMounted =
-  "Pods of sandboxes do not mount the store: on this cluster sandboxes run, and cannot be checkpointed. With a store in a bucket they can";
+  "Sandboxes on this cluster run but cannot be checkpointed, because their Pods do not mount the store; to take checkpoints, use a store in a bucket";
 
-/** The servers, what they may do, and what is kept from others. */
+/** Returns the servers, their permissions and the admission policies for cells. */
 export function serverManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
   return [...controllerManifests(options), ...gatewayManifests(options), ...cellPolicies()];
 }
 
-/** The controllers, and what they may do. */
+/** Returns the controllers and their permissions. */
 function controllerManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
   return [
     serviceAccount(options),
@@ -75,7 +78,7 @@ function serviceAccount({ namespace, store }: Pick<InstallOptions<unknown, unkno
 }
 
 function deployment({ namespace, annotations, replicas, ...options }: InstallOptions<unknown, unknown>): Manifest {
-  const ofPods = "address" in options.store ? identityLabels(options.store) : {};
+  const podLabels = "address" in options.store ? identityLabels(options.store) : {};
   return {
     apiVersion: "apps/v1",
     kind: "Deployment",
@@ -83,14 +86,14 @@ function deployment({ namespace, annotations, replicas, ...options }: InstallOpt
     spec: {
       replicas,
       selector: { matchLabels: labels },
-      template: { metadata: { labels: { ...labels, ...ofPods } }, spec: pod(options) },
+      template: { metadata: { labels: { ...labels, ...podLabels } }, spec: pod(options) },
     },
   };
 }
 
-type OfPod = Pick<InstallOptions<unknown, unknown>, "image" | "cellImage" | "store" | "clusterRanges">;
+type PodOptions = Pick<InstallOptions<unknown, unknown>, "image" | "cellImage" | "store" | "clusterRanges">;
 
-function pod({ image, cellImage, store, clusterRanges }: OfPod) {
+function pod({ image, cellImage, store, clusterRanges }: PodOptions) {
   const mounted = "address" in store ? undefined : store;
   return {
     serviceAccountName: name,
@@ -100,7 +103,7 @@ function pod({ image, cellImage, store, clusterRanges }: OfPod) {
       fsGroup: 65532,
       seccompProfile: { type: "RuntimeDefault" },
     },
-    topologySpreadConstraints: spreadOverMachines(labels),
+    topologySpreadConstraints: spreadOverNodes(labels),
     containers: [
       {
         name: "controller",
@@ -131,7 +134,10 @@ function pod({ image, cellImage, store, clusterRanges }: OfPod) {
   };
 }
 
-/** Nobody has to reach the controllers but who reads their metrics. They reach the API server, cells, the store, and URLs of recipes. */
+/**
+ * Allows ingress only to the metrics port. Egress is not restricted: controllers connect to the API server, cells, the store
+ * and URLs in recipes.
+ */
 function networkPolicy({ namespace }: InNamespace): Manifest {
   return {
     apiVersion: "networking.k8s.io/v1",

@@ -1,22 +1,22 @@
 import type { StoreLocation } from "../api/store/store-address.ts";
 
-/** A place in an object store, which controllers and cells reach by the network, and how the controllers get at it. */
+/** A store in a bucket, and the identity with which the controllers use it. */
 export interface RemoteStore<Text = string> {
-  /** Such as `s3://bucket/prefix?region=eu-central-1`. */
+  /** For example `s3://bucket/prefix?region=eu-central-1`. */
   address: Text;
-  /** Of S3: an IAM role that the controllers' service account takes (IRSA). EKS Pod Identity needs none here. */
+  /** S3: the IAM role that the controllers' service account assumes (IRSA). Not needed with EKS Pod Identity. */
   roleArn?: Text | undefined;
-  /** Of Google Cloud Storage: the email of a Google service account for which the controllers' service account stands. */
+  /** Google Cloud Storage: the email address of the Google service account that the controllers impersonate. */
   serviceAccount?: Text | undefined;
-  /** Of Azure: the client id of a managed identity that the controllers' service account takes (AKS workload identity). */
+  /** Azure: the client id of the managed identity of the controllers (AKS workload identity). */
   clientId?: Text | undefined;
-  /** Of Azure: the identity's tenant. The cluster's, where it is not said. */
+  /** Azure: the tenant of that identity. @default the cluster's tenant */
   tenantId?: Text | undefined;
-  /** A Secret of the namespace whose keys are the variables that the store's client reads, such as `AWS_ACCESS_KEY_ID`. */
+  /** A Secret in the namespace with environment variables for the store's client, such as `AWS_ACCESS_KEY_ID`. */
   secret?: Text | undefined;
 }
 
-/** The fields by which a cloud knows the controllers: of which stores each is, and the annotation of their service account. */
+/** The identity fields, with the driver of each and its annotation on the controllers' service account. */
 export const identities = {
   roleArn: { driver: "s3", annotation: "eks.amazonaws.com/role-arn" },
   serviceAccount: { driver: "gcs", annotation: "iam.gke.io/gcp-service-account" },
@@ -26,17 +26,17 @@ export const identities = {
 
 export const identityFields = Object.keys(identities) as (keyof typeof identities)[];
 
-/** All fields but the address. */
+/** All fields except the address. */
 export const accessFields = [...identityFields, "secret"] as const;
 
-/** What the controllers' service account says of them to the cloud. */
+/** The identity annotations for the controllers' service account. */
 export function identityAnnotations(store: RemoteStore<unknown>): Record<string, string> {
   const given = identityFields.filter((field) => store[field] !== undefined);
-  // Texts of a program that are not known yet are of its own type.
+  // In a Pulumi program the value can be an output.
   return Object.fromEntries(given.map((field) => [identities[field].annotation, store[field] as string]));
 }
 
-/** What the controllers' Pods say of themselves to the cloud. */
+/** The identity labels for the controllers' Pods. */
 export function identityLabels(store: RemoteStore<unknown>): Record<string, string> {
   return store.clientId === undefined ? {} : { "azure.workload.identity/use": "true" };
 }

@@ -1,11 +1,11 @@
 import type { Manifest } from "./manifest.ts";
 
-/** Of Deployments whose Pods stand by for each other, whether one of them works or all: what their installations declare alike. */
+/** Parts of a manifest that the Deployments of controllers and gateways share. */
 
 type Labels = Record<string, string>;
 
-/** Two on one machine would go together with it. */
-export function spreadOverMachines(labels: Labels) {
+/** Prefers different nodes, so that the failure of one node does not stop all replicas. */
+export function spreadOverNodes(labels: Labels) {
   return [
     {
       maxSkew: 1,
@@ -16,14 +16,14 @@ export function spreadOverMachines(labels: Labels) {
   ];
 }
 
-/** Of a container that needs no right on its machine, and writes to its volumes alone. */
+/** For a container that needs no privileges and writes only to its volumes. */
 export const restrictedSecurityContext = {
   allowPrivilegeEscalation: false,
   readOnlyRootFilesystem: true,
   capabilities: { drop: ["ALL"] },
 };
 
-/** At most one of the Pods with these labels goes at a time when a machine is emptied. */
+/** Lets a node drain evict at most one of these Pods at a time. */
 export function disruptionBudget<Metadata>(metadata: Metadata, labels: Labels) {
   const spec = { maxUnavailable: 1, selector: { matchLabels: labels } };
   return { apiVersion: "policy/v1", kind: "PodDisruptionBudget", metadata, spec };
@@ -32,7 +32,7 @@ export function disruptionBudget<Metadata>(metadata: Metadata, labels: Labels) {
 /** The port of `/metrics`, `/livez`, `/healthz` and `/readyz` of each server. */
 export const metricsPort = 9464;
 
-/** By which Prometheus finds the servers with these labels. */
+/** The Service through which Prometheus discovers the Pods with these labels. */
 export function metricsService(
   { name, namespace }: { name: string; namespace: string },
   labels: Record<string, string>,

@@ -1,17 +1,17 @@
 import { gatewayKeySecret, systemNamespace } from "../api/names/system-names.ts";
 import type { Manifest } from "./manifest.ts";
 
-/** One right of a server, and why it needs it. */
+/** A permission of a server, with the reason why the server needs it. */
 export interface Right {
   why: string;
   apiGroups: string[];
   resources: string[];
-  /** @default all of them */
+  /** @default all names */
   resourceNames?: string[];
   verbs: string[];
 }
 
-/** As it stands in a Role, which has no place for why. */
+/** Returns the RBAC rule, which has no field for the reason. */
 export function ruleOf({ why: _, ...rule }: Right) {
   return rule;
 }
@@ -19,41 +19,41 @@ export function ruleOf({ why: _, ...rule }: Right) {
 const kruise = "agents.kruise.io";
 const follow = ["get", "list", "watch"];
 
-/** In every namespace. */
+/** Permissions of the controllers in all namespaces. */
 export const clusterRights: readonly Right[] = [
   {
-    why: "sandboxes are made for sets, claims and builds, and deleted when their time is over",
+    why: "create sandboxes for sets, claims and builds, and delete expired sandboxes",
     apiGroups: [kruise],
     resources: ["sandboxes"],
     verbs: [...follow, "create", "patch", "delete"],
   },
   {
-    why: "checkpoints are made for pauses, steps and versions, and removed when nothing refers to them",
+    why: "create checkpoints for pauses, steps and versions, and delete unused checkpoints",
     apiGroups: [kruise],
     resources: ["checkpoints"],
     verbs: [...follow, "create", "patch", "delete"],
   },
   {
-    why: "the template of each checkpoint and of each revision of a set is kept, and removed with it",
+    why: "keep the template of each checkpoint and of each revision of a set, and delete it with them",
     apiGroups: [kruise],
     resources: ["sandboxtemplates"],
     verbs: [...follow, "create", "patch", "delete"],
   },
   {
-    why: "a claim is deleted when its ttlAfterCompleted is over",
+    why: "delete claims after their ttlAfterCompleted",
     apiGroups: [kruise],
     resources: ["sandboxclaims"],
     verbs: [...follow, "patch", "delete"],
   },
-  { why: "sets are followed", apiGroups: [kruise], resources: ["sandboxsets"], verbs: [...follow, "patch"] },
+  { why: "reconcile sets", apiGroups: [kruise], resources: ["sandboxsets"], verbs: [...follow, "patch"] },
   {
-    why: "named snapshots are followed, and bear a finalizer until what they have made is gone",
+    why: "reconcile named snapshots, whose finalizer remains until their versions are deleted",
     apiGroups: ["ramet.dev"],
     resources: ["namedsnapshots"],
     verbs: [...follow, "patch"],
   },
   {
-    why: "how each object is, is told in its status",
+    why: "write the status of each object",
     apiGroups: [kruise, "ramet.dev"],
     resources: [
       "sandboxes/status",
@@ -65,75 +65,75 @@ export const clusterRights: readonly Right[] = [
     verbs: ["patch"],
   },
   {
-    why: "a sandbox runs in a Pod",
+    why: "run each sandbox in a Pod",
     apiGroups: [""],
     resources: ["pods"],
     verbs: [...follow, "create", "patch", "delete"],
   },
   {
-    why: "volumeClaimTemplates of a sandbox become claims",
+    why: "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox",
     apiGroups: [""],
     resources: ["persistentvolumeclaims"],
     verbs: ["get", "create"],
   },
   {
-    why: "what the steps of a recipe print is kept in ConfigMaps, and steps copy from ConfigMaps",
+    why: "keep the output of recipe steps in ConfigMaps, and copy files from ConfigMaps",
     apiGroups: [""],
     resources: ["configmaps"],
     verbs: ["get", "create", "patch", "delete"],
   },
-  { why: "steps copy from Secrets that they name", apiGroups: [""], resources: ["secrets"], verbs: ["get"] },
+  { why: "copy files from the Secrets that a recipe names", apiGroups: [""], resources: ["secrets"], verbs: ["get"] },
   {
-    why: "the store is bound to the cluster by the UID of kube-system, and ramet-system is made where it is missing",
+    why: "bind the store to the cluster by the UID of kube-system, and create ramet-system if it is missing",
     apiGroups: [""],
     resources: ["namespaces"],
     verbs: ["get", "create"],
   },
   {
-    why: "transitions are told as events",
+    why: "record events",
     apiGroups: ["events.k8s.io"],
     resources: ["events"],
     verbs: ["create", "patch"],
   },
 ];
 
-/** In `ramet-system`. */
+/** Permissions of the controllers in `ramet-system`. */
 export const systemRights: readonly Right[] = [
   {
-    why: "one of several controllers works: the one that holds the lease",
+    why: "elect a leader among the controllers by a lease",
     apiGroups: ["coordination.k8s.io"],
     resources: ["leases"],
     verbs: ["get", "create", "update"],
   },
-  { why: "the key of the cells is made once", apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
+  { why: "create the key of the cells", apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
 ];
 
-/** Of gateways, in every namespace. */
+/** Permissions of the gateways in all namespaces. */
 export const gatewayClusterRights: readonly Right[] = [
   {
-    why: "where a sandbox is, and whether it is ready, is in its status",
+    why: "read the address and the readiness of sandboxes",
     apiGroups: ["agents.kruise.io"],
     resources: ["sandboxes"],
     verbs: ["get", "list", "watch"],
   },
   {
-    why: "who somebody is, the API server knows by their token",
+    why: "authenticate clients by their token",
     apiGroups: ["authentication.k8s.io"],
     resources: ["tokenreviews"],
     verbs: ["create"],
   },
   {
-    why: "whether they may reach a sandbox, the API server knows too",
+    why: "check whether a client may connect to a sandbox",
     apiGroups: ["authorization.k8s.io"],
     resources: ["subjectaccessreviews"],
     verbs: ["create"],
   },
 ];
 
-/** Of gateways, in `ramet-system`. */
+/** Permissions of the gateways in `ramet-system`. */
 export const gatewaySystemRights: readonly Right[] = [
   {
-    why: "cells open ports for whoever has this key, which opens nothing else",
+    why: "read the key with which cells proxy to sandbox ports, and which allows nothing else",
     apiGroups: [""],
     resources: ["secrets"],
     resourceNames: [gatewayKeySecret],
@@ -148,8 +148,8 @@ interface Rights {
 }
 
 /**
- * Gives a service account its rights, by roles of the same name.
- * @param annotations of the ClusterRole
+ * Returns the roles and role bindings of a service account. All have its name.
+ * @param annotations the annotations of the ClusterRole
  */
 export function roles(
   { name, namespace }: { name: string; namespace: string },
@@ -159,13 +159,13 @@ export function roles(
   const apiVersion = "rbac.authorization.k8s.io/v1";
   const apiGroup = "rbac.authorization.k8s.io";
   const subjects = [{ kind: "ServiceAccount", name, namespace }];
-  const ofCluster = { name, ...(annotations !== undefined && { annotations }) };
-  const ofSystem = { name, namespace: systemNamespace };
+  const clusterMetadata = { name, ...(annotations !== undefined && { annotations }) };
+  const systemMetadata = { name, namespace: systemNamespace };
   const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
   return [
-    { apiVersion, kind: "ClusterRole", metadata: ofCluster, rules: everywhere.map(ruleOf) },
+    { apiVersion, kind: "ClusterRole", metadata: clusterMetadata, rules: everywhere.map(ruleOf) },
     { apiVersion, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
-    { apiVersion, kind: "Role", metadata: ofSystem, rules: inSystem.map(ruleOf) },
-    { apiVersion, kind: "RoleBinding", metadata: ofSystem, ...bound("Role") },
+    { apiVersion, kind: "Role", metadata: systemMetadata, rules: inSystem.map(ruleOf) },
+    { apiVersion, kind: "RoleBinding", metadata: systemMetadata, ...bound("Role") },
   ];
 }

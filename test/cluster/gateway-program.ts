@@ -1,14 +1,16 @@
-/** The port of the program below, declared nowhere. */
+/** The port of the program below. The template does not declare it. */
 export const programPort = 9000;
 
 /**
- * A program for a gateway to reach, in the standard library alone: `/headers` answers what it was asked with, `/sum` the digest of what
- * it was sent, `/events` an event and, when `/next` was asked for, another one; `/broken` breaks off, `/ws` is a WebSocket that gives
- * back what it gets (short messages), `/left` how many clients of `/events` have gone, and `/cookies` sets two.
+ * A server for tests of the gateway, written with Python's standard library only:
+ * - `/headers` returns the request headers, `/cookies` sets two cookies, `POST` returns the digest of the body.
+ * - `/events` streams an event, and a second one after a request for `/next`. `/endless` streams until the client disconnects.
+ * - `/disconnected` returns how many clients of `/endless` have disconnected.
+ * - `/broken` closes the connection in the middle of a response. `/ws` is a WebSocket that echoes short messages.
  */
 export const program = `
 import base64, hashlib, http.server, json, socketserver, threading
-go_on, left = threading.Event(), []
+proceed, disconnected = threading.Event(), []
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def answer(self, body, headers=(), status=200):
@@ -32,18 +34,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/headers": self.answer(json.dumps(self.headers.items()).encode())
         elif self.path == "/cookies": self.answer(b"", [("set-cookie", "a=1"), ("set-cookie", "b=2"), ("connection", "x-own"), ("x-own", "1")])
-        elif self.path == "/next": go_on.set(); self.answer(b"")
-        elif self.path == "/left": self.answer(str(len(left)).encode())
+        elif self.path == "/next": proceed.set(); self.answer(b"")
+        elif self.path == "/disconnected": self.answer(str(len(disconnected)).encode())
         elif self.path == "/events":
             self.send_response(200); self.send_header("transfer-encoding", "chunked"); self.end_headers()
             self.chunk(b"one")
-            go_on.wait(60); go_on.clear()
+            proceed.wait(60); proceed.clear()
             self.chunk(b"two"); self.chunk(b"")
         elif self.path == "/endless":
             self.send_response(200); self.send_header("transfer-encoding", "chunked"); self.end_headers()
             try:
                 while True: self.chunk(b"x" * 65536)
-            except OSError: left.append(1)
+            except OSError: disconnected.append(1)
             self.close_connection = True
         elif self.path == "/broken":
             self.send_response(200); self.send_header("content-length", "100"); self.end_headers()
@@ -68,7 +70,7 @@ class Server(socketserver.ThreadingTCPServer):
 Server(("", ${programPort}), Handler).serve_forever()
 `;
 
-/** A Pod template that runs it. */
+/** A Pod template that runs the program. */
 export const programTemplate = {
   spec: {
     terminationGracePeriodSeconds: 1,

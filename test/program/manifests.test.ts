@@ -40,7 +40,9 @@ it("refuses what is not legal, as the command line does", async () => {
   await world.edit("/var/lib/ramet", "var/lib/ramet");
   const preview = await world.engine.preview();
   expect(preview.succeeded).toBe(false);
-  expect(preview.text).toContain('store.directory is no absolute path of a folder: "var/lib/ramet" [InvalidArgument]');
+  expect(preview.text).toContain(
+    'store.directory is not an absolute path of a directory: "var/lib/ramet" [InvalidArgument]',
+  );
   await world.edit("var/lib/ramet", "/var/lib/ramet");
 });
 
@@ -61,7 +63,7 @@ it("equals what RametRuntime declares with a store in S3, without a warning abou
 
   await world.edit('bucket: "checkpoints"', 'bucket: "Checkpoints"');
   const illegal = await world.engine.preview();
-  expect(illegal.text).toContain("the store in S3: bucket must be a bucket's name [InvalidArgument]");
+  expect(illegal.text).toContain("the store in S3: bucket must be the name of a bucket [InvalidArgument]");
   await world.edit('{ s3: { bucket: "Checkpoints"', '{ directory: "/var/lib/ramet", s3: { bucket: "checkpoints"');
   expect((await world.engine.preview()).text).toContain("The argument store sets more than one kind of store");
   await world.edit(s3.replace("{ s3", '{ directory: "/var/lib/ramet", s3'), directory);
@@ -113,7 +115,9 @@ it("lets nobody into a cell who may not run commands in its sandbox", async () =
   // No node runs it: so far it gets.
   expect(await enters("exec")).toMatch(/does not have a host assigned/);
   await namespaces.mergePatch({ name: "sandboxes" }, { metadata: { labels: { [labels.denyExec]: "true" } } });
-  await expect.poll(() => enters("exec")).toMatch(/has the label ramet\.dev\/deny-exec, which is for sandboxes/);
+  await expect
+    .poll(() => enters("exec"))
+    .toMatch(/The label ramet\.dev\/deny-exec of this namespace forbids exec and attach/);
   expect(await enters("attach")).toMatch(/has the label ramet\.dev\/deny-exec/);
 });
 

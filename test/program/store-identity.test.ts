@@ -24,7 +24,7 @@ afterAll(async () => {
 });
 
 it("rejects a prefix that could allow more, and IRSA without its provider", async () => {
-  expect((await up({ "program:prefix": "*" })).text).toMatch(/prefix must be names with slashes between them/);
+  expect((await up({ "program:prefix": "*" })).text).toMatch(/prefix must be names separated by slashes/);
   expect((await up({ "program:identity": "irsa" })).text).toMatch(/oidcProviderArn is missing/);
   expect((await up({ "program:account": "a/b" })).text).toMatch(/accountId is not the id of a storage account/);
 });

@@ -5,10 +5,10 @@ import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { serviceAccounts, tokenOf } from "./service-accounts.ts";
 
-/** A gateway in this process, as `ramet gateway` runs one. */
+/** A gateway in this process, equal to that of `ramet gateway`. */
 export interface RunningGateway {
   port: number;
-  /** Begins its end, which has come when `ended` resolves. */
+  /** Starts the shutdown. `ended` resolves after it. */
   end: () => void;
   ended: Promise<void>;
 }
@@ -17,7 +17,10 @@ export async function startGateway(client: KubeClient): Promise<RunningGateway> 
   const abort = new AbortController();
   const opened = Promise.withResolvers<number>();
   const ended = runGateway({ client, port: 0, address: "127.0.0.1", signal: abort.signal, onReady: opened.resolve });
-  const port = await Promise.race([opened.promise, ended.then(() => Promise.reject(new Error("it has ended")))]);
+  const port = await Promise.race([
+    opened.promise,
+    ended.then(() => Promise.reject(new Error("the gateway has stopped"))),
+  ]);
   return {
     port,
     end: () => {
@@ -27,7 +30,7 @@ export async function startGateway(client: KubeClient): Promise<RunningGateway> 
   };
 }
 
-export interface Asked {
+export interface Answer {
   status: number;
   headers: Dispatcher.ResponseData["headers"];
   text: string;
@@ -41,12 +44,12 @@ export interface Question {
   headers?: Record<string, string>;
 }
 
-/** Asks a port of a sandbox, by the headers of E2B's SDKs. */
+/** Sends a request to a sandbox port with the headers of E2B's SDKs. */
 export async function ask(
   { address = "127.0.0.1", port }: { address?: string; port: number },
   { id, port: inner }: { id: string; port: number },
   { token, path = "/", method = "GET", body, headers = {} }: Question = {},
-): Promise<Asked> {
+): Promise<Answer> {
   const own = token === undefined ? {} : { "ramet-access-token": token };
   const answer = await request(`http://${address}:${port}${path}`, {
     method,
@@ -56,7 +59,7 @@ export async function ask(
   return { status: answer.statusCode, headers: answer.headers, text: await answer.body.text() };
 }
 
-/** A new service account, and its token for gateways or whomever. */
+/** Creates a service account. @returns a token of it for `audience` */
 export async function accountToken(
   client: KubeClient,
   { namespace, name }: { namespace: string; name: string },
@@ -68,7 +71,7 @@ export async function accountToken(
   return tokenOf(client, metadata, audience);
 }
 
-/** Lets a service account reach the sandboxes of a namespace, as docs/tasks/gateway.md says. */
+/** Allows a service account to connect to the sandboxes of a namespace, as docs/tasks/gateway.md describes. */
 export async function allowToReach(
   client: KubeClient,
   namespace: string,
@@ -89,12 +92,12 @@ export async function allowToReach(
     roleRef,
     subjects,
   });
-  // An API server knows a right some moments after it was given, and a gateway goes by what it was told first.
+  // A new permission takes effect after a moment, and the gateway caches the first decision.
   const user = `system:serviceaccount:${account.namespace}:${account.name}`;
-  while (!(await mayReach(client, namespace, user))) await delay(20);
+  while (!(await isAllowed(client, namespace, user))) await delay(20);
 }
 
-async function mayReach(client: KubeClient, namespace: string, user: string): Promise<boolean> {
+async function isAllowed(client: KubeClient, namespace: string, user: string): Promise<boolean> {
   const asked = { namespace, group: "agents.kruise.io", resource: "sandboxes", subresource: "proxy", verb: "create" };
   const spec = { user, resourceAttributes: asked };
   const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };

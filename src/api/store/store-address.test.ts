@@ -53,18 +53,18 @@ describe("parseStoreAddress", () => {
     ["s3://bucket//x", "prefix"],
     ["s3://bucket/.hidden", "prefix"],
     ["s3://bucket/x/", "prefix"],
-    ["s3://bucket?toString=1", "may have region, endpoint, path-style"],
+    ["s3://bucket?toString=1", "valid are region, endpoint, path-style"],
     ["s3://bucket?region=Europe!", "region"],
     ["s3://bucket?path-style=yes", "pathStyle"],
     ["s3://bucket?endpoint=ftp://x", "endpoint"],
     ["s3://bucket?endpoint=https://x/path", "endpoint"],
     ["s3://bucket?endpoint=https://user:pass@x", "endpoint"],
     ["gs://B", "bucket"],
-    ["gs://bucket?region=us-central1", "may have endpoint"],
+    ["gs://bucket?region=us-central1", "valid are endpoint"],
     ["azblob://checkpoints", "account"],
     ["azblob://check--points?account=agents", "container"],
     ["azblob://checkpoints?account=Agents", "account"],
-    ["azblob://checkpoints?account=agents&region=westeurope", "may have account, endpoint"],
+    ["azblob://checkpoints?account=agents&region=westeurope", "valid are account, endpoint"],
     ["azblob://checkpoints?account=agents&endpoint=https://key@x", "endpoint"],
   ])("rejects %s", (address, why) => {
     expect(() => parseStoreAddress(address)).toThrow(why);
@@ -72,7 +72,7 @@ describe("parseStoreAddress", () => {
 
   it("rejects an address with keys, and does not repeat them", () => {
     const parse = () => parseStoreAddress("s3://AKIA:hunter2@bucket");
-    expect(parse).toThrow("keys come from the environment");
+    expect(parse).toThrow("credentials come from the environment");
     expect(parse).not.toThrow("hunter2");
   });
 });

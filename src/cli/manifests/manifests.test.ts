@@ -115,18 +115,24 @@ it("takes the keys of a store from a Secret, which is the user's to make", async
 });
 
 it.each([
-  [["--store", "ftp://checkpoints"], "--store is refused"],
-  [["--store", "s3://checkpoints", "--store-role-arn", "ramet"], '--store-role-arn is no ARN of an IAM role: "ramet"'],
-  [["--store", "gs://checkpoints", "--store-service-account", "r@example.com"], "--store-service-account is no email"],
-  [["--store", "s3://checkpoints", "--store-secret", "No_Name"], '--store-secret is no object\'s name: "No_Name"'],
+  [["--store", "ftp://checkpoints"], "--store is not valid: ftp://checkpoints is not the address of a store"],
+  [
+    ["--store", "s3://checkpoints", "--store-role-arn", "ramet"],
+    '--store-role-arn is not the ARN of an IAM role: "ramet"',
+  ],
+  [
+    ["--store", "gs://checkpoints", "--store-service-account", "r@example.com"],
+    "--store-service-account is not the email address",
+  ],
+  [["--store", "s3://checkpoints", "--store-secret", "No_Name"], '--store-secret is not an object name: "No_Name"'],
   [["--store", "s3://checkpoints", "--store-claim", "c"], "--store-claim"],
   [
     ["--store", "azblob://checkpoints?account=agents", "--store-client-id", "me"],
-    "--store-client-id is no id of Entra ID",
+    "--store-client-id is not an Entra ID identifier",
   ],
   [
     ["--store", "azblob://checkpoints?account=agents", "--store-role-arn", "arn:aws:iam::123456789012:role/ramet"],
-    "--store-role-arn is for a store of another cloud",
+    "--store-role-arn does not apply to azblob://checkpoints?account=agents: it is for another cloud",
   ],
   [["--store-secret", "keys"], "can only be used with --store"],
 ])("%j is wrong usage", async (args, message) => {
