@@ -2,10 +2,10 @@ import { RametError } from "../base/errors.ts";
 import type { CheckpointStore } from "./checkpoint-store.ts";
 
 /**
- * A store as one cluster may use it: bound to the cluster before the first use, and looked at again before anything is
- * removed, since another file system may be mounted there by then.
+ * Wraps a store for one cluster. Binds the store to the cluster before the first use. Checks the binding again before each
+ * removal, because another file system can be mounted at the path by then.
  *
- * Every method throws `StoreOfAnotherCluster` when the store is another cluster's.
+ * Every method throws `StoreOfAnotherCluster` when the store belongs to another cluster.
  */
 export function boundStore(store: CheckpointStore, cluster: string): CheckpointStore {
   let bound: Promise<void> | undefined;
@@ -16,25 +16,25 @@ export function boundStore(store: CheckpointStore, cluster: string): CheckpointS
     });
     return bound;
   };
-  const toRead = (): Promise<void> =>
+  const beforeRead = (): Promise<void> =>
     bindOnce().catch((error: unknown) => {
-      // A store that can be read and not be bound, as its disk is full or read-only, still has what clones need.
+      // A full or read-only store cannot be bound, but clones can still read it.
       if (RametError.from(error).code === "StoreOfAnotherCluster") throw error;
     });
-  const toRemove = (): Promise<void> => store.bind(cluster);
+  const beforeRemoval = (): Promise<void> => store.bind(cluster);
   return {
     bind: (other) => store.bind(other),
     owner: () => store.owner(),
     grantWrite: (request) => bindOnce().then(() => store.grantWrite(request)),
-    grantRead: (request) => toRead().then(() => store.grantRead(request)),
-    manifest: (request) => toRead().then(() => store.manifest(request)),
-    find: (ref) => toRead().then(() => store.find(ref)),
-    has: (ref) => toRead().then(() => store.has(ref)),
-    remove: (ref) => toRemove().then(() => store.remove(ref)),
-    sweep: (options) => toRemove().then(() => store.sweep(options)),
-    scrub: (options) => toRead().then(() => store.scrub(options)),
-    namespaces: () => toRead().then(() => store.namespaces()),
-    usage: (namespace) => toRead().then(() => store.usage(namespace)),
+    grantRead: (request) => beforeRead().then(() => store.grantRead(request)),
+    manifest: (request) => beforeRead().then(() => store.manifest(request)),
+    find: (ref) => beforeRead().then(() => store.find(ref)),
+    has: (ref) => beforeRead().then(() => store.has(ref)),
+    remove: (ref) => beforeRemoval().then(() => store.remove(ref)),
+    sweep: (options) => beforeRemoval().then(() => store.sweep(options)),
+    scrub: (options) => beforeRead().then(() => store.scrub(options)),
+    namespaces: () => beforeRead().then(() => store.namespaces()),
+    usage: (namespace) => beforeRead().then(() => store.usage(namespace)),
     probe: async () => {
       try {
         await bindOnce();

@@ -5,110 +5,114 @@ import type { Manifest } from "./manifest.ts";
 import type { PublishedCheckpoint } from "./sessions.ts";
 
 /**
- * The trusted side of a store: what the controller holds. Cells never see it; they get a grant for one checkpoint and
- * open that with `openForWrite` and `openForRead`. Every driver passes the suite in `test/contract/store`.
+ * The store as the controllers use it. Cells have no access to it: a cell receives a grant for one checkpoint and opens that
+ * checkpoint with `openForWrite` or `openForRead`. Every driver passes the contract suite in `test/contract/store`.
  */
 export interface CheckpointStore {
   /**
-   * Makes the store one cluster's, for good: what another cluster's API does not know, its sweep would remove.
-   * @throws RametError `StoreOfAnotherCluster` when it is another's already, `StoreUnavailable`, `StoreReadOnly`
+   * Binds the store to one cluster permanently. Without this, the sweep of another cluster would remove all checkpoints,
+   * because their objects do not exist there.
+   * @throws RametError `StoreOfAnotherCluster` when the store is bound to another cluster, `StoreUnavailable`, `StoreReadOnly`
    */
   bind(cluster: string): Promise<void>;
-  /** The cluster that it is bound to; undefined: to none yet. */
+  /** Returns the cluster that the store is bound to, or undefined if it is not bound. */
   owner(): Promise<string | undefined>;
-  /** A right to write this one checkpoint. Makes what the namespace needs in the store. */
+  /** Creates a grant to write one checkpoint. Prepares the namespace in the store if necessary. */
   grantWrite(request: CheckpointRef & { ttlMilliseconds: number }): Promise<Grant>;
-  /** A right to read this one checkpoint, as long as its manifest has this digest. */
+  /** Creates a grant to read one checkpoint. It is valid only for the manifest with this digest. */
   grantRead(request: CheckpointRef & { manifestDigest: string; ttlMilliseconds: number }): Promise<Grant>;
-  /** Errors: `CheckpointLost`, `CheckpointTooNew`. */
+  /** Reads a manifest. @throws RametError `CheckpointLost`, `CheckpointTooNew` */
   manifest(request: CheckpointRef & { digest: string }): Promise<Manifest>;
-  /** What is published under an id, for a repeat that has to find what the first try did. */
+  /** Finds the checkpoint that is published under an id, so that a retry detects an earlier success. */
   find(ref: CheckpointRef): Promise<PublishedCheckpoint | undefined>;
   has(ref: CheckpointRef): Promise<boolean>;
-  /** Removes a checkpoint and the content that only it had. One that is gone is done. Restores in progress go on. */
+  /**
+   * Removes a checkpoint and its unshared content. Succeeds if the checkpoint does not exist. Restores in progress are not
+   * affected.
+   */
   remove(ref: CheckpointRef): Promise<Removal>;
-  /** Removes what crashes and lost objects left behind, or only says what that would be. */
+  /** Removes orphans: data of crashed operations and of deleted objects. With `dryRun`, only reports them. */
   sweep(options: SweepOptions): Promise<SweepReport>;
-  /** Hashes all content, of one namespace or of all, and says what is damaged. Changes nothing. */
+  /** Verifies the hashes of all content in one or all namespaces and reports damage. Changes nothing. */
   scrub(options?: ScrubOptions): Promise<ScrubReport>;
-  /** Those that have anything in the store, in order. */
+  /** Lists the namespaces that have data in the store, sorted. */
   namespaces(): Promise<string[]>;
   usage(namespace: string): Promise<StoreUsage>;
-  /** What is wrong with the store, if anything: `StoreUnavailable`, `StoreReadOnly` or `StoreFull`. Tries a write. */
+  /** Checks the store by a test write. Reports `StoreUnavailable`, `StoreReadOnly` or `StoreFull` as the problem. */
   probe(): Promise<StoreHealth>;
 }
 
 export interface Removal {
-  /** Whether there was anything to remove. */
+  /** Whether the checkpoint existed. */
   removed: boolean;
-  /** Content that a restore in progress still holds is freed by a later sweep and not counted here. */
+  /** Does not include content that a restore in progress uses. A later sweep frees that content. */
   freedBytes: number;
 }
 
 /**
- * What the Kubernetes API knows of a checkpoint. `unfinished`: its object exists and is in no terminal phase;
- * `finished`: its object exists and is; `absent`: there is no object.
+ * The state of a checkpoint's object in the Kubernetes API. `unfinished`: not in a final phase. `finished`: in a final phase.
+ * `absent`: the object does not exist.
  */
 export type CheckpointLiveness = "unfinished" | "finished" | "absent";
 
 export interface SweepOptions {
-  /** Asked again right before each removal. It must throw when it cannot know: the sweep then ends and loses nothing. */
-  standing(ref: CheckpointRef): Promise<CheckpointLiveness>;
-  /** Nothing younger is touched. Must exceed the longest time to live of a grant. */
+  /** Called right before each removal. Must throw if the state is unknown: the sweep then stops without a loss. */
+  livenessOf(ref: CheckpointRef): Promise<CheckpointLiveness>;
+  /** The minimum age of removed data. Must exceed the longest lifetime of a grant. */
   olderThanMilliseconds: number;
-  /** Of this one alone. @default all */
+  /** Limits the sweep to one namespace. @default all namespaces */
   namespace?: string;
-  /** Removes nothing: the report says what would go if nothing changed meanwhile. @default false */
+  /** Removes nothing, and reports what a sweep would remove. @default false */
   dryRun?: boolean;
   signal?: AbortSignal;
 }
 
 export interface SweepReport {
-  /** Published checkpoints whose object is gone. */
+  /** Published checkpoints whose object does not exist. */
   removedCheckpoints: CheckpointRef[];
-  /** Attempts that never came to a publication, unreleased restores, unfinished removals. */
+  /** The number of unpublished attempts, unreleased restores and unfinished removals. */
   removedRests: number;
-  /** Content that no checkpoint names any more. */
+  /** The number of files that no checkpoint refers to. */
   removedContents: number;
   freedBytes: number;
-  /** Paths in the store that are none of ours; they were left alone. */
+  /** Paths in the store that Ramet did not create. The sweep ignores them. */
   foreign: string[];
 }
 
 export interface ScrubOptions {
   namespace?: string;
   signal?: AbortSignal;
-  /** Called before each file that is hashed, with what was hashed until then. */
+  /** Called before each file is hashed. `bytes` is the number of bytes hashed so far. */
   onProgress?: (progress: { bytes: number; ref: CheckpointRef; file: string }) => void;
 }
 
 export interface ScrubReport {
   checkpoints: number;
-  /** Hashed; content that several checkpoints share counts once. */
+  /** The number of hashed bytes. Shared content counts once. */
   bytes: number;
   damaged: Damage[];
 }
 
 export interface Damage extends CheckpointRef {
-  /** The file that is damaged; absent if it is the manifest. */
+  /** The damaged file. Absent if the manifest is damaged. */
   file?: string;
   reason: string;
 }
 
 export interface StoreUsage {
   checkpoints: number;
-  /** Files that are kept for them, shared ones once. */
+  /** The number of their files. Shared files count once. */
   contents: number;
-  /** What the content of all published checkpoints takes, shared content once. */
+  /** The size of all published content. Shared content counts once. */
   contentBytes: number;
-  /** What it would take more if nothing were shared. */
+  /** The space that sharing saves. */
   sharedBytes: number;
-  /** What is being written, or waits for a sweep. */
+  /** The size of data that is being written or waits for a sweep. */
   stagingBytes: number;
 }
 
 export interface StoreHealth {
   problem?: RametError;
-  /** Absent where the driver cannot know. */
+  /** Absent if the driver cannot determine it. */
   freeBytes?: number;
 }

@@ -1,26 +1,26 @@
 import { createHash, type Hash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 
-/** The SHA-256 of a file and how many bytes went into it. */
+/** The SHA-256 of a file and its size. */
 export interface ContentDigest {
   digest: string;
   sizeBytes: number;
 }
 
 /**
- * Big enough that reads cost little, small enough that one slice blocks the event loop for about a millisecond: a cell
- * answers its controller while it hashes.
+ * Large enough for efficient reads. Small enough that hashing a slice blocks the event loop for only about a millisecond, so
+ * that a cell stays responsive.
  */
 const sliceBytes = 1 << 20;
 
-/** Hashes an open file from its beginning. */
+/** Hashes an open file from the start. */
 export async function contentDigest(file: FileHandle, signal?: AbortSignal): Promise<ContentDigest> {
   const hash = createHash("sha256");
   const sizeBytes = await hashFile(file, [hash], signal);
   return { digest: `sha256:${hash.digest("hex")}`, sizeBytes };
 }
 
-/** Feeds an open file to all of `hashes`, and says how long it is. The next slice is read while the current one is hashed. */
+/** Updates all `hashes` with a file. Reads the next slice while it hashes the current one. @returns the size of the file */
 export async function hashFile(file: FileHandle, hashes: readonly Hash[], signal?: AbortSignal): Promise<number> {
   let [current, next] = [Buffer.allocUnsafeSlow(sliceBytes), Buffer.allocUnsafeSlow(sliceBytes)];
   let sizeBytes = 0;

@@ -4,34 +4,34 @@ import type { Grant } from "../api/cell/grant.ts";
 import { checkedRef } from "./checkpoint-id.ts";
 
 /**
- * Refuses with `GrantInvalid` a grant that is for another use or has expired, and with `InvalidArgument` one that names
- * an illegal namespace or id.
+ * Checks that a grant is for this access and has not expired.
+ * @throws RametError `GrantInvalid`; `InvalidArgument` for an invalid namespace or id
  */
 export function checkGrant(grant: Grant, access: Grant["access"], clock: Clock): void {
   checkedRef(grant);
   const now = clock.now().getTime();
-  if (grant.access !== access) throw otherUse(grant, access);
+  if (grant.access !== access) throw wrongAccess(grant, access);
   if (grant.expiresAt <= now) {
-    throw refused(grant, `it expired ${Math.ceil((now - grant.expiresAt) / 1000)} s ago`);
+    throw invalidGrant(grant, `it expired ${Math.ceil((now - grant.expiresAt) / 1000)} s ago`);
   }
 }
 
-export function otherUse(grant: Grant, access: Grant["access"]): RametError {
-  return refused(grant, `it allows to ${grant.access}, and the operation has to ${access}`);
+export function wrongAccess(grant: Grant, access: Grant["access"]): RametError {
+  return invalidGrant(grant, `it allows ${grant.access} access, but the operation needs ${access} access`);
 }
 
-export function refused(grant: Grant, why: string): RametError {
+export function invalidGrant(grant: Grant, why: string): RametError {
   return new RametError(
     "GrantInvalid",
-    `grant for checkpoint ${grant.namespace}/${grant.checkpointId} is refused: ${why}`,
+    `the grant for checkpoint ${grant.namespace}/${grant.checkpointId} is not valid: ${why}`,
     {
-      hint: "Repeat the operation: each attempt gets a new grant. If it happens again, compare the clocks of the nodes.",
+      hint: "Repeat the operation, which creates a new grant; if that fails too, compare the clocks of the nodes",
     },
   );
 }
 
-/** When a grant of that life ends, in milliseconds since 1970. */
+/** Returns the expiry of a new grant in milliseconds since 1970. */
 export function expiryOf(clock: Clock, ttlMilliseconds: number): number {
-  if (!(ttlMilliseconds > 0)) throw new RametError("InvalidArgument", "grant has no time to live");
+  if (!(ttlMilliseconds > 0)) throw new RametError("InvalidArgument", "the lifetime of a grant must be positive");
   return Math.ceil(clock.now().getTime() + ttlMilliseconds);
 }

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { draft, secret } from "../../test/contract/store/draft.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
 import { decodeManifest, digestOf, encodeManifest, manifestFrom } from "./manifest.ts";
@@ -10,12 +10,12 @@ const files = [
   { name: "checkpoint.img", sizeBytes: 0, digest: digestOf(Buffer.from("")) },
 ];
 
-test("a manifest has one digest, whatever the order in which it was put together", () => {
+it("has a digest that does not depend on the order of its fields and files", () => {
   const one = encodeManifest(manifestFrom(ref, files, draft()));
   const reversed = Object.fromEntries(Object.entries(draft()).reverse()) as unknown as ReturnType<typeof draft>;
   const two = encodeManifest(manifestFrom({ ...ref }, files.toReversed(), reversed));
   expect(two.digest).toBe(one.digest);
-  // Pinned: a changed digest means that published manifests cannot be written again as they were.
+  // Pinned, because published manifests must keep their digests.
   expect(one.digest).toMatchInlineSnapshot(`"sha256:5abaafbc468e9fcf710c46f977fca7bcf2c99f8f810a67fe0e551622ae3a7cb9"`);
   expect(decodeManifest(one.bytes, ref, one.digest).files.map((file) => file.name)).toEqual([
     "checkpoint.img",
@@ -24,13 +24,13 @@ test("a manifest has one digest, whatever the order in which it was put together
   expect(one.bytes.toString()).not.toContain(secret);
 });
 
-test("an illegal draft is refused with the field's name", () => {
-  expect(() => manifestFrom(ref, files, draft({ cutAt: "yesterday" }))).toThrow(/not legal: cutAt/);
-  expect(() => manifestFrom(ref, [files[0]!, files[0]!], draft())).toThrow(/not legal: files/);
+it("rejects an invalid draft and names the field", () => {
+  expect(() => manifestFrom(ref, files, draft({ cutAt: "yesterday" }))).toThrow(/not valid: cutAt/);
+  expect(() => manifestFrom(ref, [files[0]!, files[0]!], draft())).toThrow(/not valid: files/);
 });
 
 describe("canonical JSON", () => {
-  test("is equal for equal values and means the same as JSON", () => {
+  it("is equal for equal values and equivalent to JSON", () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         const text = canonicalJson(value);

@@ -10,11 +10,11 @@ import { CheckpointId, type CheckpointRef, NamespaceName } from "./checkpoint-id
 
 const manifestVersion = 1;
 
-/** A file's name in a checkpoint's image folder: one path component that no shell or driver treats specially. */
+/** The name of a file in a checkpoint: one path component without characters that are special to a shell or a driver. */
 export const FileName = z
   .string()
   .max(128)
-  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "must be a plain file name");
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "must be a file name of letters, digits, '.', '_' and '-'");
 
 export const ManifestFile = z.object({ name: FileName, sizeBytes: z.number().int().min(0), digest: Digest });
 export type ManifestFile = z.infer<typeof ManifestFile>;
@@ -27,20 +27,20 @@ const ManifestContainer = ContainerSpec.omit({ env: true }).extend({
   envNames: z.array(z.string()).default([]),
 });
 
-/** What the memory of a checkpoint needs of the node that restores it. */
+/** What a restore of the memory needs from the node. */
 const Engine = z.object({
   name: z.literal("gvisor"),
-  /** `runsc --version`: gVisor restores only what the very same build has saved. */
+  /** The output of `runsc --version`. gVisor restores only images of the same build. */
   version: z.string().min(1),
   platform: z.string().min(1),
-  /** As Go says it: `amd64`, `arm64`. */
+  /** Go's name: `amd64` or `arm64`. */
   architecture: z.string().min(1),
-  /** Of the guest's program, which memory holds by reference only. */
+  /** The digest of the guest binary. The memory image contains only a reference to it. */
   guest: Digest.optional(),
   cpuFeatures: z.array(z.string()).optional(),
 });
 
-/** What a checkpoint is made of and what a restore of it needs. Its canonical bytes never change once published. */
+/** The content of a checkpoint and the needs of its restore. A published manifest never changes. */
 export const Manifest = z.object({
   v: z.literal(manifestVersion),
   namespace: NamespaceName,
@@ -49,26 +49,26 @@ export const Manifest = z.object({
   files: z
     .array(ManifestFile)
     .min(1)
-    .refine((files) => new Set(files.map((file) => file.name)).size === files.length, "names a file twice"),
-  /** The instant of the capture, RFC 3339. */
+    .refine((files) => new Set(files.map((file) => file.name)).size === files.length, "contains a file name twice"),
+  /** The capture time, RFC 3339. */
   cutAt: z.iso.datetime({ offset: true }),
   engine: Engine,
   templateDigest: z.string().min(1),
   container: ManifestContainer,
   image: z.object({ name: z.string().min(1), digest: z.string().min(1).optional() }),
-  /** `crash`: as after a power cut. `quiesced`: the guest synced first. `atomic`: one instant for memory and files. */
+  /** `crash`: as after a power failure. `quiesced`: the guest synced first. `atomic`: one moment for memory and files. */
   consistency: z.enum(["crash", "quiesced", "atomic"]),
-  /** How often the captured memory had been given an identity; absent where that was not certain. */
+  /** How many identities the captured memory has had. Absent if unknown. */
   generation: z.number().int().min(1).optional(),
 });
 export type Manifest = z.infer<typeof Manifest>;
 
-/** What a cell says about a cut; the store adds the names and the files. The environment's values are dropped. */
+/** The cell's part of a manifest. The store adds the names and the files, and drops the values of the environment. */
 export interface ManifestDraft extends Omit<Manifest, "v" | "namespace" | "checkpointId" | "files" | "container"> {
   container: ContainerSpec;
 }
 
-/** The manifest of `files`, with nothing in it that a draft may not say; `InvalidArgument` names an illegal field. */
+/** Builds the manifest of `files`. @throws RametError `InvalidArgument`, which names the invalid field */
 export function manifestFrom(ref: CheckpointRef, files: ManifestFile[], draft: ManifestDraft): Manifest {
   const { env, ...container } = draft.container;
   const result = Manifest.safeParse({
@@ -81,7 +81,7 @@ export function manifestFrom(ref: CheckpointRef, files: ManifestFile[], draft: M
   if (result.success) return result.data;
   throw new RametError(
     "InvalidArgument",
-    `manifest of checkpoint ${ref.checkpointId} is not legal: ${issue(result.error)}`,
+    `the manifest of checkpoint ${ref.checkpointId} is not valid: ${issue(result.error)}`,
   );
 }
 
@@ -91,25 +91,25 @@ export function encodeManifest(manifest: Manifest): { bytes: Buffer; digest: str
 }
 
 /**
- * The manifest in `bytes`, once they have the digest that was recorded and are about the checkpoint that was asked for.
- * Errors: `CheckpointLost` (other bytes, other checkpoint, not a manifest), `CheckpointTooNew`.
+ * Decodes a manifest and verifies its digest and its reference.
+ * @throws RametError `CheckpointLost` for a wrong digest, another checkpoint or an invalid manifest; `CheckpointTooNew`
  */
 export function decodeManifest(bytes: Uint8Array, ref: CheckpointRef, expectedDigest: string): Manifest {
   const digest = digestOf(bytes);
   if (digest !== expectedDigest) {
-    throw lost(ref, `its manifest has the digest ${digest}, recorded was ${expectedDigest}`);
+    throw lost(ref, `its manifest has the digest ${digest} instead of ${expectedDigest}`);
   }
   return parseManifest(bytes, ref);
 }
 
-/** As `decodeManifest`, where no recorded digest is at hand. */
+/** Like `decodeManifest`, but without a digest to verify. */
 export function parseManifest(bytes: Uint8Array, ref: CheckpointRef): Manifest {
   const value = versionedJson(bytes, ref, { what: "manifest", known: manifestVersion });
   const result = Manifest.safeParse(value);
-  if (!result.success) throw lost(ref, `its manifest is not legal: ${issue(result.error)}`);
+  if (!result.success) throw lost(ref, `its manifest is not valid: ${issue(result.error)}`);
   const { namespace, checkpointId } = result.data;
   if (namespace !== ref.namespace || checkpointId !== ref.checkpointId) {
-    throw lost(ref, `its manifest is about ${namespace}/${checkpointId}`);
+    throw lost(ref, `its manifest belongs to ${namespace}/${checkpointId}`);
   }
   return result.data;
 }
@@ -122,18 +122,18 @@ export function digestOf(bytes: Uint8Array): string {
   return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 }
 
-/** The error for data that is not there or not what was recorded. */
+/** The error for data that is missing or does not match its record. */
 export function lost(ref: CheckpointRef, why: string, cause?: unknown): RametError {
-  return new RametError("CheckpointLost", `checkpoint ${ref.namespace}/${ref.checkpointId} cannot be used: ${why}`, {
-    hint: "Delete the Checkpoint and take it again, or bring the store's data back from a backup.",
+  return new RametError("CheckpointLost", `checkpoint ${ref.namespace}/${ref.checkpointId} is lost: ${why}`, {
+    hint: "Delete the Checkpoint and create it again, or restore the store's data from a backup",
     cause,
   });
 }
 
 /**
- * What is stored of a checkpoint, with its version in `v`. Errors: `CheckpointLost` where it is not JSON, `CheckpointTooNew` where its version
- * is not known yet.
- * @param of what it is called, and the newest version that this Ramet knows
+ * Parses stored JSON that has its format version in `v`.
+ * @param of the name of the format and the newest supported version
+ * @throws RametError `CheckpointLost` if it is not JSON; `CheckpointTooNew` if the version is not supported
  */
 export function versionedJson(bytes: Uint8Array, ref: CheckpointRef, of: { what: string; known: number }): unknown {
   const value = json(bytes, ref, of.what);
@@ -141,8 +141,8 @@ export function versionedJson(bytes: Uint8Array, ref: CheckpointRef, of: { what:
   if (!versioned.success || versioned.data.v <= of.known) return value;
   throw new RametError(
     "CheckpointTooNew",
-    `checkpoint ${ref.checkpointId} cannot be read: its ${of.what} has version ${versioned.data.v}, known is ${of.known}`,
-    { hint: "Use the version of Ramet that took it, or a newer one." },
+    `cannot read checkpoint ${ref.checkpointId}: its ${of.what} has version ${versioned.data.v}, but the newest supported version is ${of.known}`,
+    { hint: "Upgrade Ramet to the version that created the checkpoint, or a later one" },
   );
 }
 
@@ -159,18 +159,20 @@ function issue(error: z.ZodError): string {
   return first === undefined ? "unknown" : `${first.path.join(".")}: ${first.message}`;
 }
 
-/** The names of the files that gVisor has written, in order. `InvalidArgument` unless all are plain files, and there is one. */
+/**
+ * Lists the files that gVisor has written, sorted by name.
+ * @throws RametError `InvalidArgument` if there is none, or if an entry is not a regular file
+ */
 export async function imageFiles(imagePath: string): Promise<string[]> {
   const entries = await readdir(imagePath, { withFileTypes: true });
   for (const entry of entries) {
-    if (!entry.isFile()) throw illegalFile(entry.name, "it is not a plain file");
-    if (!FileName.safeParse(entry.name).success) throw illegalFile(entry.name, "its name is not allowed");
+    if (!entry.isFile()) throw invalidFile(entry.name, "it is not a regular file");
+    if (!FileName.safeParse(entry.name).success) throw invalidFile(entry.name, "its name is not allowed");
   }
-  if (entries.length === 0)
-    throw new RametError("InvalidArgument", "publishing was refused: the checkpoint has no files");
+  if (entries.length === 0) throw new RametError("InvalidArgument", "cannot publish the checkpoint: it has no files");
   return entries.map((entry) => entry.name).sort();
 }
 
-export function illegalFile(name: string, why: string): RametError {
-  return new RametError("InvalidArgument", `publishing was refused: file ${JSON.stringify(name)}: ${why}`);
+export function invalidFile(name: string, why: string): RametError {
+  return new RametError("InvalidArgument", `cannot publish file ${JSON.stringify(name)}: ${why}`);
 }

@@ -2,50 +2,50 @@ import type { Clock } from "../base/clock.ts";
 import type { Phases } from "../base/phases.ts";
 import type { Manifest, ManifestDraft } from "./manifest.ts";
 
-/** A checkpoint as it stands in the store. */
+/** A checkpoint in the store. */
 export interface PublishedCheckpoint {
   manifestDigest: string;
-  /** The sum of its files, whether or not other checkpoints share them. */
+  /** The total size of its files, including shared ones. */
   sizeBytes: number;
 }
 
-/** What a publication tells beyond the checkpoint itself. */
+/** The result of a publication. */
 export interface Publication extends PublishedCheckpoint {
-  /** Bytes that were in the store already and were not kept twice. */
+  /** The size of content that the store already had. */
   sharedBytes: number;
-  /** Milliseconds by phase. */
+  /** The duration of each phase in milliseconds. */
   phases: Phases;
 }
 
-/** One checkpoint that is being written. */
+/** Writes one checkpoint. */
 export interface WriteSession {
-  /** An empty folder: gVisor writes the checkpoint's files straight into it. Only plain files are allowed. */
+  /** An empty directory. gVisor writes the checkpoint's files into it. Only regular files are allowed. */
   readonly stagingPath: string;
-  /** What a former attempt for the same checkpoint has published already: the wish is fulfilled, take no new cut. */
+  /** Set if an earlier attempt has published this checkpoint, so no new capture is needed. */
   readonly published: PublishedCheckpoint | undefined;
   /**
-   * Makes the files in `stagingPath` the checkpoint: afterwards all of it is durable and can be opened, or, if this
-   * throws, none of it. A repeat with equal files and draft is the same success. To be called once.
-   * Errors: `AlreadyExists` (another content is published under this id), `StoreFull`, `StoreReadOnly`,
-   * `StoreUnavailable`, `GrantInvalid`, `InvalidArgument`, `Canceled`.
+   * Publishes the files in `stagingPath` as the checkpoint, completely and durably. If it throws, nothing is published. Call it
+   * once per session. A new session with equal files and draft has the same result.
+   * @throws RametError `AlreadyExists` if different content is published under this id; `StoreFull`, `StoreReadOnly`,
+   *   `StoreUnavailable`, `GrantInvalid`, `InvalidArgument`, `Canceled`
    */
   publish(draft: ManifestDraft, signal?: AbortSignal): Promise<Publication>;
-  /** Removes what was staged. Harmless after `publish` and when repeated. */
+  /** Removes the staged files. Can be called after `publish`, and more than once. */
   abandon(): Promise<void>;
 }
 
-/** One checkpoint that is being restored. */
+/** Reads one checkpoint. */
 export interface ReadSession {
   readonly manifest: Manifest;
-  /** A folder that holds the checkpoint's files under their names, and goes on to do so when the checkpoint is removed. */
+  /** A directory with the checkpoint's files. They remain readable even if the checkpoint is removed. */
   readonly imagePath: string;
-  /** Which files had to be hashed because their fingerprint was not the recorded one: normally none. */
+  /** The files that were hashed because their fingerprint differed from the recorded one. Normally empty. */
   readonly rehashed: readonly string[];
-  /** To be called when gVisor has read all it needs (`runsc wait --restore` for `--background`). Can be repeated. */
+  /** Call it when gVisor has read all files (with `--background`: after `runsc wait --restore`). Can be repeated. */
   release(): Promise<void>;
 }
 
-/** Called at each point at which a crash would leave another state behind; for tests and logs. */
+/** Called at each point where a crash would leave a different state. For tests and logs. */
 export type Step = (name: string) => void | Promise<void>;
 
 interface OpenOptions {
@@ -54,14 +54,14 @@ interface OpenOptions {
   onStep?: Step;
   signal?: AbortSignal;
   /**
-   * A writable folder of the cell's own: for files of a checkpoint in an object store, and for a restore from a folder that is
-   * mounted read-only. @default the system's temporary folder
+   * A writable directory of the cell, for files on their way to or from a bucket, and for restores from a directory store
+   * that is mounted read-only. @default the system's temporary directory
    */
   scratchPath?: string;
 }
 
 export interface OpenForWriteOptions extends OpenOptions {
-  /** About how much will be written. If the store has less room, `StoreFull` comes before the source is disturbed. */
+  /** The approximate size of the checkpoint. If the store has less space, opening fails with `StoreFull` before the capture. */
   expectedBytes?: number;
 }
 

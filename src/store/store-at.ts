@@ -6,7 +6,7 @@ import type { Bucket } from "./objects/bucket.ts";
 import { objectStore } from "./objects/store.ts";
 import type { Step } from "./sessions.ts";
 
-/** Where a store is: a folder of this machine, or a part of an object store. */
+/** The location of a store: a directory, or a bucket with a prefix. */
 export type StorePlace = { directory: string } | StoreLocation;
 
 export interface StoreAtOptions {
@@ -15,13 +15,13 @@ export interface StoreAtOptions {
   onStep?: Step;
 }
 
-/** The store in a place. */
+/** Opens the store at a location. */
 export async function storeAt(place: StorePlace, options: StoreAtOptions = {}): Promise<CheckpointStore> {
   if ("directory" in place) return directoryStore({ root: place.directory, ...options });
   return objectStore({ bucket: await bucketAt(place, options.clock ?? systemClock), ...options });
 }
 
-/** The clients of clouds are loaded here and nowhere else: they are large, and most processes need none. */
+/** Imports the cloud clients lazily, because they are large and most processes do not need them. */
 async function bucketAt(location: StoreLocation, clock: Clock): Promise<Bucket> {
   switch (location.driver) {
     case "s3":

@@ -2,26 +2,26 @@ import { RametError } from "../base/errors.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import type { CheckpointRef } from "./checkpoint-id.ts";
 
-/** The `code` of a failed system call, such as `ENOENT`; `undefined` for any other thing that was thrown. */
+/** Returns the error code of a failed system call, such as `ENOENT`. `undefined` for other errors. */
 export function errnoOf(error: unknown): string | undefined {
   const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
   return typeof code === "string" ? code : undefined;
 }
 
-/** What a system call of a directory store failed with, as the error that a person can act on. */
+/** Converts the error of a system call to a RametError. @param whatFailed the start of the message */
 export function storeError(error: unknown, whatFailed: string): RametError {
   if (error instanceof RametError) return error;
   if (error instanceof Error && error.name === "AbortError") {
-    return new RametError("Canceled", `${whatFailed}: it was given up`, { cause: error });
+    return new RametError("Canceled", `${whatFailed} was canceled by its caller`, { cause: error });
   }
   const errno = errnoOf(error);
   const kind = errno === undefined ? undefined : kinds[errno];
-  if (kind === undefined) return RametError.from(error, whatFailed);
+  if (kind === undefined) return RametError.from(error, `${whatFailed} failed`);
   const { code, why, hint } = kind;
-  return new RametError(code, `${whatFailed}: ${why} (${errno ?? ""})`, { hint, cause: error });
+  return new RametError(code, `${whatFailed} failed: ${why} (${errno ?? ""})`, { hint, cause: error });
 }
 
-/** What `operation` gives; what it fails with, as `storeError` says it. */
+/** Runs `operation` and converts its errors with `storeError`. */
 export async function guarded<T>(whatFailed: string, operation: () => Promise<T>): Promise<T> {
   try {
     return await operation();
@@ -30,20 +30,20 @@ export async function guarded<T>(whatFailed: string, operation: () => Promise<T>
   }
 }
 
-/** The error for another content under an id that is taken. */
+/** The error for different content under an existing id. */
 export function alreadyPublished(ref: CheckpointRef, digest: string): RametError {
   return new RametError(
     "AlreadyExists",
-    `publishing checkpoint ${ref.checkpointId} was refused: it is published already, with the manifest ${digest}`,
-    { hint: "A checkpoint is immutable: use the published one, or take a new one under another id." },
+    `cannot publish checkpoint ${ref.checkpointId}: it is already published with the manifest ${digest}`,
+    { hint: "Use the published checkpoint, or create one with another id" },
   );
 }
 
-export const roomHint = "Delete checkpoints that are not needed, or enlarge the store's file system.";
+export const spaceHint = "Delete checkpoints that you do not need, or enlarge the store's file system";
 
-/** Of a folder of the cell's own, through which the files of an object store go. */
+/** For the cell's directory, where files are on their way to or from a bucket. */
 export const scratchHint =
-  "Give the sandbox's Pod more ephemeral storage: a checkpoint's files lie there on their way to and from a bucket.";
+  "Give the sandbox's Pod more ephemeral storage, which holds a checkpoint's files on their way to or from a bucket";
 
 interface Kind {
   code: ErrorCode;
@@ -51,16 +51,16 @@ interface Kind {
   hint: string;
 }
 
-const full: Kind = { code: "StoreFull", why: "the store has no room left", hint: roomHint };
+const full: Kind = { code: "StoreFull", why: "the store has no space left", hint: spaceHint };
 const readOnly: Kind = {
   code: "StoreReadOnly",
-  why: "the store cannot be written",
-  hint: "Mount the store read-write, give its folder to the user that runs Ramet, and use a file system with hard links.",
+  why: "the store is not writable",
+  hint: "Mount the store read-write on a file system with hard links, and make its directory writable for the user that runs Ramet",
 };
 const unavailable: Kind = {
   code: "StoreUnavailable",
-  why: "the store's folder is missing or cannot be read",
-  hint: "Look whether the store's folder exists and its file system is mounted.",
+  why: "the store's directory is missing or unreadable",
+  hint: "Check that the store's directory exists and its file system is mounted",
 };
 
 const kinds: Readonly<Record<string, Kind>> = {

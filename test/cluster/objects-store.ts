@@ -114,7 +114,7 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
       await create("Checkpoint", "a-2", { spec: { podName: "a" } });
       const { status } = await cluster.checkpoint("t/a-2", ({ status: now }) => now?.phase === "Failed");
       expect(killed).toBeDefined();
-      expect(status?.message).toContain("the store did not answer");
+      expect(status?.message).toContain("the store did not respond");
       expect(status?.message).toContain("the sandbox keeps running");
       expect(status?.message).toContain("[StoreUnavailable]");
       expect(status?.message).not.toMatch(secrets);

@@ -123,7 +123,7 @@ describe("bad input", () => {
     async () => {
       store.remount("ro");
       try {
-        expect(await failureOf("read-only", "bystander")).toMatch(/read-only|cannot be written/);
+        expect(await failureOf("read-only", "bystander")).toMatch(/read-only|not writable/);
       } finally {
         store.remount("rw");
       }

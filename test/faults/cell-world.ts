@@ -61,7 +61,7 @@ export class CellWorld extends Cells {
 
   /** Sweeps as a controller would that knows no unfinished checkpoint, and returns what was left of broken attempts. */
   async sweptRests(): Promise<number> {
-    const report = await this.store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: 0 });
+    const report = await this.store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: 0 });
     return report.removedRests;
   }
 

@@ -133,7 +133,7 @@ export class ClusterWorld {
    */
   async sweepStore(): Promise<void> {
     const store = directoryStore({ root: this.cluster.directory.store });
-    await store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: 0 });
+    await store.sweep({ livenessOf: () => Promise.resolve("absent"), olderThanMilliseconds: 0 });
   }
 
   /** What there is more of than in the idle cluster at the beginning; open files aside, which connections come and go with. */

@@ -6,7 +6,7 @@ import type { Readable } from "node:stream";
 import type { EngineBuild } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ProgramResult, runProgram } from "../../base/run-program.ts";
-import { roomHint, scratchHint } from "../../store/store-error.ts";
+import { spaceHint, scratchHint } from "../../store/store-error.ts";
 import { inLeaves, type SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
 import type { CellPaths } from "../setting/cell-setting.ts";
 import { HeldCommand } from "./held-command.ts";
@@ -247,7 +247,7 @@ export class Engine {
     await appendFile(this.#log, `ramet: ${command} failed: ${why}\n`).catch(() => undefined);
     const message = `gVisor ${command} failed: ${why.split("\n").at(-1) ?? why}`;
     if (why.includes("no space left on device")) {
-      throw new RametError("StoreFull", message, { hint: `${roomHint} Where the store is a bucket: ${scratchHint}` });
+      throw new RametError("StoreFull", message, { hint: `${spaceHint} Where the store is a bucket: ${scratchHint}` });
     }
     throw new RametError("EngineFailed", message);
   }

@@ -186,7 +186,7 @@ async function sweepStore(
   const known = { store: { list: () => [...checkpoints] }, resource: cluster.checkpoints };
   try {
     const report = await found.store.sweep({
-      standing: livenessIn(known, io.signal),
+      livenessOf: livenessIn(known, io.signal),
       olderThanMilliseconds,
       dryRun,
       signal: io.signal,

@@ -59,8 +59,8 @@ it("names what is damaged, in each checkpoint that has it, with what to do, and 
   await writeFile(damaged, "y".repeat(2048));
   const { exitCode, stdout, stderr } = await run("scrub");
   expect(exitCode).toBe(1);
-  expect(stdout).toMatch(/a +one +pages\.img +its content hashes to/);
-  expect(stdout).toMatch(/a +two +pages\.img +its content hashes to/);
+  expect(stdout).toMatch(/a +one +pages\.img +its digest is/);
+  expect(stdout).toMatch(/a +two +pages\.img +its digest is/);
   expect(stderr).toContain("2 damaged");
   expect(stderr).toContain("ramet checkpoint rm <checkpoint>");
   const asJson = await run("scrub", "-o", "json");

@@ -9,15 +9,16 @@ import { ifPresent, statOf, unless } from "./durable.ts";
 import { contentPrefix, type CheckpointLayout, type Layout } from "./layout.ts";
 
 /**
- * Makes a staged file and the namespace's content of the same digest one file, so that equal content is kept once.
- * The staged name always ends up with the right content, whatever happens to the other: a checkpoint's own links are
- * what it is made of, and `content` is how the next checkpoint finds them. Answers whether the content was there.
+ * Hard-links a staged file with the namespace's content of the same digest, so that equal content is stored once. The staged
+ * name always has the right content afterwards. A checkpoint consists of its own links; the next checkpoint finds shared
+ * content in `content`.
+ * @returns whether the content already existed
  */
 export async function keepContent(layout: Layout, attempt: CheckpointLayout, file: ManifestFile): Promise<boolean> {
   const stagedPath = join(attempt.image, file.name);
   const kept = layout.content(file.digest);
   await unless(mkdir(dirname(kept), { mode: 0o700 }), "EEXIST");
-  // A sweep may take unnamed content away between the two links; then this file becomes the content after all.
+  // A sweep can remove unused content between the two links. Then this file becomes the content.
   for (;;) {
     if ((await unless(link(stagedPath, kept).then(yes), "EEXIST")) === true) return false;
     const shared = await adopt(layout.content(file.digest), attempt, file);
@@ -25,7 +26,7 @@ export async function keepContent(layout: Layout, attempt: CheckpointLayout, fil
   }
 }
 
-/** Puts the kept content in the staged file's place, once its hash is found to be right. `undefined`: it went away. */
+/** Replaces the staged file by the existing content if its hash is right. `undefined`: the content was removed. */
 async function adopt(kept: string, attempt: CheckpointLayout, file: ManifestFile): Promise<boolean | undefined> {
   const stagedPath = join(attempt.image, file.name);
   const candidate = join(attempt.path, "candidate");
@@ -39,13 +40,13 @@ async function adopt(kept: string, attempt: CheckpointLayout, file: ManifestFile
       await rename(candidate, stagedPath);
       return true;
     }
-    // The kept content has rotted: the good file takes its name, so that nobody adopts the bad one again.
+    // The existing content is damaged. The new file replaces it, so that no later checkpoint adopts the damage.
     await rm(candidate, { force: true });
     await link(stagedPath, candidate);
     await rename(candidate, kept);
     return false;
   } finally {
-    // Renaming one link of a file onto another does nothing, so the candidate may still be there.
+    // Renaming a link onto another link of the same file does nothing, so the candidate can still exist.
     await rm(candidate, { force: true });
   }
 }
@@ -53,7 +54,7 @@ async function adopt(kept: string, attempt: CheckpointLayout, file: ManifestFile
 function fromLinkFailure(error: unknown): false | undefined {
   const code = errnoOf(error);
   if (code === "ENOENT") return undefined;
-  // ext4 allows 65,000 names for a file; a checkpoint beyond that keeps a copy of its own.
+  // ext4 allows 65,000 links to a file. Beyond that, the checkpoint keeps its own copy.
   if (code === "EMLINK") return false;
   throw error;
 }
@@ -70,9 +71,9 @@ async function isIntact(path: string, file: ManifestFile): Promise<boolean> {
 }
 
 /**
- * Frees the content of a digest if no checkpoint has a link to it, and answers how many bytes that freed. The link
- * count decides, and it is read after the content has been taken out of reach: a publication that finds it in the last
- * moment either got its link before, which is seen, or keeps its own file.
+ * Removes the content of a digest if no checkpoint has a link to it. Moves the content away before it reads the link count, so
+ * a concurrent publication has either linked it before, which the count shows, or keeps its own file.
+ * @returns the number of freed bytes
  */
 export async function collectContent(layout: Layout, digest: string, step: Step): Promise<number> {
   const kept = layout.content(digest);
@@ -84,7 +85,7 @@ export async function collectContent(layout: Layout, digest: string, step: Step)
   return settleContent(layout, candidate, digest);
 }
 
-/** Ends what `collectContent` or a publication began: content in use goes back to its name, other content goes. */
+/** Completes `collectContent`: restores the name of content that is in use, and removes other content. */
 export async function settleContent(layout: Layout, candidate: string, digest: string): Promise<number> {
   const stats = await statOf(candidate);
   if (stats === undefined) return 0;

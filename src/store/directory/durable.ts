@@ -3,7 +3,7 @@ import { lstat, open } from "node:fs/promises";
 import type { BigIntStats } from "node:fs";
 import { errnoOf } from "../store-error.ts";
 
-/** Makes the entries of folders durable. In parallel, because a journaling file system then commits them together. */
+/** Makes directory entries durable. Runs in parallel, because a journaling file system then commits them together. */
 export async function syncDirectories(paths: Iterable<string>): Promise<void> {
   await Promise.all(Array.from(paths, syncDirectory));
 }
@@ -17,7 +17,7 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** Writes a new file and makes its content durable; its name is durable once its folder is synced. */
+/** Writes a new file durably. Its name is durable only after `syncDirectories`. */
 export async function writeDurably(path: string, bytes: Uint8Array): Promise<void> {
   const file = await open(path, "wx", 0o400);
   try {
@@ -28,30 +28,30 @@ export async function writeDurably(path: string, bytes: Uint8Array): Promise<voi
   }
 }
 
-/** Reads a small file that must not be a link to somewhere else. `undefined`: there is none. */
+/** Reads a small file without following links. `undefined`: the file does not exist. */
 export async function readSmallFile(path: string, maximumBytes: number): Promise<Buffer | undefined> {
   const file = await ifPresent(open(path, constants.O_RDONLY | constants.O_NOFOLLOW));
   if (file === undefined) return undefined;
   try {
     const { size } = await file.stat();
-    if (size > maximumBytes) throw new Error(`${path} has ${size} bytes, allowed are ${maximumBytes}`);
+    if (size > maximumBytes) throw new Error(`${path} has ${size} bytes, which exceeds the limit of ${maximumBytes}`);
     return await file.readFile();
   } finally {
     await file.close();
   }
 }
 
-/** What is at a path itself, links not followed; `undefined`: nothing. */
+/** Returns the status of a path without following links. `undefined`: the path does not exist. */
 export async function statOf(path: string): Promise<BigIntStats | undefined> {
   return ifPresent(lstat(path, { bigint: true }));
 }
 
-/** `undefined` in place of the error that something is not there. */
+/** Returns `undefined` instead of failing with ENOENT. */
 export async function ifPresent<T>(operation: Promise<T>): Promise<T | undefined> {
   return unless(operation, "ENOENT");
 }
 
-/** `undefined` in place of a failure with one of these codes. */
+/** Returns `undefined` instead of failing with one of these codes. */
 export async function unless<T>(operation: Promise<T>, ...codes: string[]): Promise<T | undefined> {
   try {
     return await operation;

@@ -7,8 +7,8 @@ import { readSmallFile, writeDurably } from "./durable.ts";
 import type { CheckpointLayout } from "./layout.ts";
 
 /**
- * What changes when somebody writes to a file or puts another in its place; far cheaper to compare than a hash. The
- * change time is not part of it, because each hard link changes it.
+ * Detects a modified or replaced file much faster than a hash. Does not include the change time, because every new hard link
+ * changes it.
  */
 const Fingerprint = z.object({ sizeBytes: z.string(), inode: z.string(), modifiedNanoseconds: z.string() });
 export type Fingerprint = z.infer<typeof Fingerprint>;
@@ -28,7 +28,7 @@ export function sameFingerprint(a: Fingerprint, b: Fingerprint | undefined): boo
   return a.sizeBytes === b?.sizeBytes && a.inode === b.inode && a.modifiedNanoseconds === b.modifiedNanoseconds;
 }
 
-/** What was recorded for a checkpoint. Nothing, or what cannot be read, means that its files have to be hashed. */
+/** Reads the recorded fingerprints. If they are missing or invalid, the result is empty and the files must be hashed. */
 export async function readFingerprints(checkpoint: CheckpointLayout): Promise<Fingerprints> {
   try {
     const bytes = await readSmallFile(checkpoint.fingerprints, 1 << 20);
@@ -38,7 +38,7 @@ export async function readFingerprints(checkpoint: CheckpointLayout): Promise<Fi
   }
 }
 
-/** Records fingerprints at `draftPath`, on the same file system, then puts them in place at once. */
+/** Records fingerprints atomically. `draftPath` must be on the same file system. */
 export async function writeFingerprints(
   checkpoint: CheckpointLayout,
   draftPath: string,

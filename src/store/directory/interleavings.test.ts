@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { draft } from "../../../test/contract/store/draft.ts";
 import { imageOf, restore, writeFiles } from "../../../test/contract/store/harness.ts";
 import { RametError } from "../../base/errors.ts";
@@ -30,7 +30,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   fc.record({ do: fc.constant("sweep" as const), harsh: fc.boolean() }),
 );
 
-test("no interleaving loses a checkpoint that was published and not removed", { timeout: 120_000 }, async () => {
+it("loses no published checkpoint in any interleaving of operations", { timeout: 120_000 }, async () => {
   const lanes = fc.array(fc.array(operation, { minLength: 1, maxLength: 5 }), { minLength: 2, maxLength: 4 });
   await fc.assert(
     fc.asyncProperty(fc.scheduler(), lanes, async (scheduler, programs) => {
@@ -49,7 +49,7 @@ test("no interleaving loses a checkpoint that was published and not removed", { 
 
 async function checkInterleaving(root: string, programs: Operation[][], onStep: Step): Promise<void> {
   const store = directoryStore({ root, onStep });
-  /** What was acknowledged, by id; a removal takes it out when it begins. */
+  /** The acknowledged publications by id. The start of a removal deletes the entry. */
   const acknowledged = new Map<string, { digest: string; page: string }>();
   const removals = new Map<string, number>();
 
@@ -73,15 +73,15 @@ async function checkInterleaving(root: string, programs: Operation[][], onStep: 
       const request = { namespace, checkpointId: id, manifestDigest: wanted.digest, ttlMilliseconds: hour };
       const session = await openForRead(await store.grantRead(request), { onStep });
       expect(await imageOf(session)).toEqual({ "pages.img": wanted.page, "checkpoint.img": "shared by all" });
-      // A removal takes the fingerprints too, and who then holds the files already has to hash them.
+      // A removal also removes the fingerprints. A restore that already holds the files must then hash them.
       if (!removals.has(id)) expect(session.rehashed).toEqual([]);
       await session.release();
     },
-    // A harsh one takes every attempt and restore that is going on for a rest. They may fail; nothing may be lost.
+    // A harsh sweep treats every attempt and restore in progress as an orphan. They may fail, but nothing may be lost.
     sweep: ({ harsh }: { harsh: boolean }) => sweep(harsh ? -hour : hour),
   };
   const sweep = async (olderThanMilliseconds: number) => {
-    await store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds });
+    await store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds });
   };
 
   await Promise.all(
@@ -90,7 +90,7 @@ async function checkInterleaving(root: string, programs: Operation[][], onStep: 
         try {
           await operations[each.do](each as never);
         } catch (error) {
-          // What the test itself writes and reads stands for gVisor, whose folder a harsh sweep may take away.
+          // The test reads and writes files in place of gVisor, and a harsh sweep can remove its directory.
           mayFail(errnoOf(error) === undefined ? error : storeError(error, each.do), programs);
         }
       }

@@ -7,19 +7,19 @@ import { errnoOf } from "../store-error.ts";
 /** The paths of one namespace's folder; docs/reference/store.md shows them. */
 export interface Layout {
   readonly path: string;
-  /** Says whose folder it is, so that a cell knows it under whatever path it is mounted. */
+  /** Contains the name of the namespace, so that a cell can verify it under any mount path. */
   readonly marker: string;
   readonly contentDirectory: string;
   readonly checkpoints: string;
   readonly staging: string;
-  /** Where content of this digest is kept. */
+  /** The path of the content with this digest. */
   content(digest: string): string;
   checkpoint(id: string): CheckpointLayout;
-  /** A new path in `staging`. `kind` begins with `_`, which no checkpoint's id does, or is an id. */
+  /** A new path in `staging`. `kind` is a checkpoint id, or begins with `_`, which no id does. */
   stagingEntry(kind: string, id?: string): string;
 }
 
-/** The paths of one checkpoint: in `checkpoints/<id>` once published, in `staging/<id>.<random>` before. */
+/** The paths of a checkpoint: `checkpoints/<id>` after publication, `staging/<id>.<random>` before. */
 export interface CheckpointLayout {
   readonly path: string;
   readonly manifest: string;
@@ -27,7 +27,7 @@ export interface CheckpointLayout {
   readonly image: string;
 }
 
-/** What an entry of `staging` is, by its name. */
+/** The kind of an entry in `staging`, from its name. */
 export type StagingKind =
   | { kind: "attempt"; checkpointId: string }
   | { kind: "restore" }
@@ -66,7 +66,7 @@ export function checkpointLayout(path: string): CheckpointLayout {
   };
 }
 
-/** `undefined` for a name that the driver never makes. */
+/** Returns `undefined` for a name that the driver does not create. */
 export function stagingKind(name: string): StagingKind | undefined {
   const match = /^(_restore|_doomed|_content)?\.?(.*?)\.?([0-9a-f]{16})$/.exec(name);
   if (match === null) return undefined;
@@ -87,10 +87,10 @@ function random(): string {
   return randomBytes(8).toString("hex");
 }
 
-/** Why a store's root cannot be used, as `StoreUnavailable`. It may be a link: where it is, is the operator's choice. */
+/** Returns `StoreUnavailable` if the root is not usable. The operator may use a symbolic link as the root. */
 export async function rootProblem(root: string): Promise<RametError | undefined> {
   try {
-    return (await stat(root)).isDirectory() ? undefined : unavailable(root, "it is not a folder");
+    return (await stat(root)).isDirectory() ? undefined : unavailable(root, "it is not a directory");
   } catch (error) {
     const errno = errnoOf(error);
     return unavailable(root, errno === "ENOENT" ? "it does not exist" : (errno ?? String(error)), error);
@@ -103,8 +103,8 @@ export async function requireRoot(root: string): Promise<void> {
 }
 
 function unavailable(root: string, why: string, cause?: unknown): RametError {
-  return new RametError("StoreUnavailable", `store folder ${root} cannot be used: ${why}`, {
-    hint: "Create the folder, or mount the file system that holds it.",
+  return new RametError("StoreUnavailable", `cannot use the store directory ${root}: ${why}`, {
+    hint: "Create the directory, or mount the file system that contains it",
     cause,
   });
 }

@@ -5,14 +5,14 @@ import type { DirectoryGrant } from "../../api/cell/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { RametError } from "../../base/errors.ts";
 import { NamespaceName } from "../checkpoint-id.ts";
-import { refused } from "../grant-check.ts";
+import { invalidGrant } from "../grant-check.ts";
 import { ownerFile } from "../owner.ts";
 import { readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { doomedPrefix, type Layout, layoutOf, requireRoot } from "./layout.ts";
 
 const Marker = z.object({ v: z.literal(1), namespace: z.string() });
 
-/** Makes the folder of a namespace, or finds it made. The store's root must exist: an unmounted disk is not filled. */
+/** Creates the directory of a namespace if necessary. Does not create the root: its disk could be unmounted. */
 export async function makeNamespaceDirectory(root: string, path: string, namespace: string): Promise<Layout> {
   const layout = layoutOf(path);
   if ((await readMarker(layout)) === namespace) return layout;
@@ -31,41 +31,45 @@ export async function makeNamespaceDirectory(root: string, path: string, namespa
 }
 
 /**
- * The folder that a grant names, once it is found to be the namespace's own, with no link in it that leads elsewhere.
- * Errors: `StoreUnavailable`, `GrantInvalid`.
+ * Opens the directory of a grant. Verifies that it belongs to the namespace and contains no symbolic link to another place.
+ * @throws RametError `StoreUnavailable`, `GrantInvalid`
  */
 export async function openNamespaceDirectory(grant: DirectoryGrant): Promise<Layout> {
   if (!grant.path.startsWith("/") || grant.path.split("/").includes("..")) {
-    throw refused(grant, `its path ${grant.path} is not absolute or climbs`);
+    throw invalidGrant(grant, `its path ${grant.path} is not absolute or contains ".."`);
   }
   const layout = layoutOf(grant.path);
   const directories = requireDirectories(layout.path, layout.contentDirectory, layout.checkpoints, layout.staging);
-  // What the marker says is told first.
+  // An error from the marker takes precedence.
   directories.catch(() => undefined);
   const namespace = await readMarker(layout);
   if (namespace === undefined) {
-    throw new RametError("StoreUnavailable", `store folder ${grant.path} cannot be used: it is no namespace's folder`, {
-      hint: "Look whether the store is mounted at this path.",
-    });
+    throw new RametError(
+      "StoreUnavailable",
+      `cannot use the store directory ${grant.path}: it is not the directory of a namespace`,
+      {
+        hint: "Check that the store is mounted at this path",
+      },
+    );
   }
-  if (namespace !== grant.namespace) throw refused(grant, `${grant.path} belongs to namespace ${namespace}`);
+  if (namespace !== grant.namespace) throw invalidGrant(grant, `${grant.path} belongs to namespace ${namespace}`);
   await directories;
   return layout;
 }
 
-/** Whether `path` is a namespace's folder, by its marker. */
+/** Returns the namespace of a directory according to its marker. */
 export async function namespaceOf(path: string): Promise<string | undefined> {
   return readMarker(layoutOf(path));
 }
 
-/** Throws unless each path is a folder itself and not a link to one. */
+/** Throws unless each path is a directory and not a link. */
 export async function requireDirectories(...paths: string[]): Promise<void> {
   const all = await Promise.all(paths.map(async (path) => ({ path, stats: await statOf(path) })));
   for (const { path, stats } of all) {
     if (stats?.isDirectory() === true) continue;
-    const why = stats === undefined ? "it is missing" : "it is not a folder";
-    throw new RametError("StoreUnavailable", `store folder ${path} cannot be used: ${why}`, {
-      hint: "Look whether the store's folder exists and its file system is mounted.",
+    const why = stats === undefined ? "it is missing" : "it is not a directory";
+    throw new RametError("StoreUnavailable", `cannot use the store directory ${path}: ${why}`, {
+      hint: "Check that the store's directory exists and its file system is mounted",
     });
   }
 }
@@ -78,9 +82,9 @@ async function readMarker(layout: Layout): Promise<string | undefined> {
   } catch (error) {
     throw new RametError(
       "StoreUnavailable",
-      `store folder ${layout.path} cannot be used: namespace.json is not legal`,
+      `cannot use the store directory ${layout.path}: namespace.json is not valid`,
       {
-        hint: 'Bring the file back: {"v":1,"namespace":"<name of the folder>"}.',
+        hint: 'Restore the file: {"v":1,"namespace":"<name of the directory>"}',
         cause: error,
       },
     );
@@ -89,19 +93,19 @@ async function readMarker(layout: Layout): Promise<string | undefined> {
 
 interface Namespaces {
   found: { namespace: string; layout: Layout }[];
-  /** Paths in the root that are no namespace's folder. */
+  /** Paths in the root that are not the directory of a namespace. */
   foreign: string[];
 }
 
-/** All namespaces in a store, by the markers in their folders. */
+/** Lists all namespaces in a store by their markers. */
 export async function namespacesIn(root: string): Promise<Namespaces> {
   await requireRoot(root);
   const namespaces: Namespaces = { found: [], foreign: [] };
   for (const entry of await readdir(root, { withFileTypes: true })) {
     if (entry.name === ownerFile) continue;
     const path = join(root, entry.name);
-    const legal = entry.isDirectory() && NamespaceName.safeParse(entry.name).success;
-    if (!legal || (await namespaceOf(path)) !== entry.name) {
+    const isNamespace = entry.isDirectory() && NamespaceName.safeParse(entry.name).success;
+    if (!isNamespace || (await namespaceOf(path)) !== entry.name) {
       namespaces.foreign.push(path);
       continue;
     }

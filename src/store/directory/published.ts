@@ -6,21 +6,21 @@ import type { Layout } from "./layout.ts";
 
 const maximumManifestBytes = 4 << 20;
 
-/** What is published under an id; `undefined`: nothing. */
+/** Finds the checkpoint that is published under an id. */
 export async function findPublished(layout: Layout, ref: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
   const bytes = await manifestBytes(layout, ref);
   if (bytes === undefined) return undefined;
   return { manifestDigest: digestOf(bytes), sizeBytes: sizeOf(parseManifest(bytes, ref)) };
 }
 
-/** The manifest with this digest. Errors: `CheckpointLost`, `CheckpointTooNew`. */
+/** Reads the manifest with this digest. @throws RametError `CheckpointLost`, `CheckpointTooNew` */
 export async function publishedManifest(layout: Layout, ref: CheckpointRef, digest: string): Promise<Manifest> {
   const bytes = await manifestBytes(layout, ref);
   if (bytes === undefined) throw lost(ref, "it is not in the store");
   return decodeManifest(bytes, ref, digest);
 }
 
-/** The manifest as it is, for a check of the store that has no recorded digest. */
+/** Reads the manifest without verifying its digest, for sweeps and scrubs. */
 export async function unverifiedManifest(layout: Layout, ref: CheckpointRef): Promise<Manifest | undefined> {
   const bytes = await manifestBytes(layout, ref);
   return bytes === undefined ? undefined : parseManifest(bytes, ref);

@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, readFile, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 import { openRead, publish, restore } from "../../../test/contract/store/harness.ts";
 import { DirectoryGrant } from "../../api/cell/grant.ts";
 import type { CheckpointStore } from "../checkpoint-store.ts";
@@ -29,7 +29,7 @@ async function rehashed(digest: string): Promise<readonly string[]> {
   return session.rehashed;
 }
 
-test("a changed fingerprint is hashed once, then remembered", async () => {
+it("hashes a file with a changed fingerprint once and records the new fingerprint", async () => {
   const { manifestDigest } = await publish(s, ref, files);
   expect(await rehashed(manifestDigest)).toEqual([]);
   await utimes(join(checkpoint, "image", "pages.img"), 1, 1);
@@ -37,7 +37,7 @@ test("a changed fingerprint is hashed once, then remembered", async () => {
   expect(await rehashed(manifestDigest)).toEqual([]);
 });
 
-test.each(["absent", "unreadable"])("fingerprints that are %s cost one hash and nothing else", async (how) => {
+it.each(["absent", "unreadable"])("hashes all files once if the fingerprints are %s", async (how) => {
   const { manifestDigest } = await publish(s, ref, files);
   await rm(join(checkpoint, "fingerprints.json"));
   if (how === "unreadable") await writeFile(join(checkpoint, "fingerprints.json"), "{{");
@@ -45,7 +45,7 @@ test.each(["absent", "unreadable"])("fingerprints that are %s cost one hash and 
   expect(await rehashed(manifestDigest)).toEqual([]);
 });
 
-test("a checkpoint that was copied from another disk is verified, and its files may come from the kept content", async () => {
+it("verifies a checkpoint that was copied from another disk, and uses shared content for missing files", async () => {
   const { manifestDigest } = await publish(s, ref, files);
   const copy = join(checkpoint, "image", "pages.img.copy");
   await writeFile(copy, files["pages.img"]);
@@ -58,7 +58,7 @@ test("a checkpoint that was copied from another disk is verified, and its files 
   await expect(restore(s, ref, manifestDigest)).rejects.toMatchObject({ code: "CheckpointLost" });
 });
 
-test("a symbolic link in a file's place leads nowhere", async () => {
+it("rejects a symbolic link in place of a file", async () => {
   const { manifestDigest } = await publish(s, ref, files);
   const elsewhere = join(root, "elsewhere");
   await writeFile(elsewhere, files["pages.img"]);
@@ -68,14 +68,14 @@ test("a symbolic link in a file's place leads nowhere", async () => {
   expect((await s.store.scrub()).damaged).toMatchObject([{ file: "pages.img" }]);
 });
 
-test("a symbolic link in the staging folder is not published", async () => {
+it("does not publish a symbolic link", async () => {
   const grant = await s.store.grantWrite({ ...ref, ttlMilliseconds });
   const session = await openForWrite(grant);
   await symlink("/etc/hostname", join(session.stagingPath, "pages.img"));
   await expect(session.publish({} as never)).rejects.toMatchObject({ code: "InvalidArgument" });
 });
 
-test("a symbolic link in a folder's place is refused, and removing leaves alone what it leads to", async () => {
+it("rejects a symbolic link in place of a directory, and does not remove its target", async () => {
   await publish(s, { ...ref, namespace: "team-b" }, files);
   await publish(s, ref, files);
   await rename(join(root, "team-a", "checkpoints"), join(root, "team-a", "moved"));
@@ -84,7 +84,7 @@ test("a symbolic link in a folder's place is refused, and removing leaves alone 
   expect(await s.store.has({ ...ref, namespace: "team-b" })).toBe(true);
 });
 
-test("a grant whose path is another namespace's, or climbs, is refused", async () => {
+it("rejects a grant whose path belongs to another namespace or contains '..'", async () => {
   const { manifestDigest } = await publish(s, ref, files);
   await publish(s, { ...ref, namespace: "team-b" }, files);
   const grant = DirectoryGrant.parse(await s.store.grantRead({ ...ref, manifestDigest, ttlMilliseconds }));
@@ -96,7 +96,7 @@ test("a grant whose path is another namespace's, or climbs, is refused", async (
   }
 });
 
-test("a manifest of a newer version says so, and one that is about another checkpoint is not taken", async () => {
+it("rejects a manifest of a newer version or of another checkpoint", async () => {
   await publish(s, ref, files);
   const path = join(checkpoint, "manifest.json");
   const manifest = JSON.parse(await readFile(path, "utf8")) as Record<string, unknown>;
@@ -115,12 +115,12 @@ test("a manifest of a newer version says so, and one that is about another check
   expect((await s.store.scrub()).damaged).toHaveLength(1);
 });
 
-test("what is none of the store's is reported by a sweep and left alone", async () => {
+it("reports foreign files in a sweep without removing them", async () => {
   await publish(s, ref, files);
   const foreign = [join(root, "lost+found"), join(root, "team-a", "staging", "notes.txt")];
   await mkdir(foreign[0]!);
   await writeFile(foreign[1]!, "mine");
-  const report = await s.store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: -60_000 });
+  const report = await s.store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: -60_000 });
   expect(report.foreign.sort()).toEqual(foreign);
   expect(await readFile(foreign[1]!, "utf8")).toBe("mine");
 });

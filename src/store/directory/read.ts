@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { DirectoryGrant } from "../../api/cell/grant.ts";
 import { systemClock } from "../../base/clock.ts";
 import { contentDigest } from "../content-digest.ts";
-import { checkGrant, refused } from "../grant-check.ts";
+import { checkGrant, invalidGrant } from "../grant-check.ts";
 import { lost, type Manifest, type ManifestFile } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
 import { errnoOf, storeError } from "../store-error.ts";
@@ -22,7 +22,7 @@ import { doomedPrefix, type Layout, restorePrefix } from "./layout.ts";
 import { openNamespaceDirectory } from "./namespace-directory.ts";
 import { publishedManifest } from "./published.ts";
 
-/** The cell's side of a restore; `openForRead` says what it promises. */
+/** Implements `openForRead` for a directory store. */
 export async function openDirectoryForRead(grant: DirectoryGrant, options: OpenForReadOptions): Promise<ReadSession> {
   checkGrant(grant, "read", options.clock ?? systemClock);
   try {
@@ -46,7 +46,7 @@ async function openHeld(
   grant: DirectoryGrant,
   options: OpenForReadOptions,
 ): Promise<ReadSession> {
-  if (grant.manifestDigest === undefined) throw refused(grant, "it names no manifest");
+  if (grant.manifestDigest === undefined) throw invalidGrant(grant, "it does not name a manifest");
   const fingerprints = readFingerprints(layout.checkpoint(grant.checkpointId));
   const manifest = await publishedManifest(layout, grant, grant.manifestDigest);
   await options.onStep?.("manifest");
@@ -56,7 +56,7 @@ async function openHeld(
   return { manifest, imagePath: held.path, rehashed, release: () => held.release() };
 }
 
-/** The checkpoint's own link first; should somebody have lost it, the kept content is the same file. */
+/** Uses the checkpoint's own link, or the shared content, which is the same file, if that link is missing. */
 async function holdFile(layout: Layout, held: HeldImage, grant: DirectoryGrant, file: ManifestFile): Promise<void> {
   const own = join(layout.checkpoint(grant.checkpointId).image, file.name);
   for (const source of [own, layout.content(file.digest)]) {
@@ -73,8 +73,10 @@ async function holdFile(layout: Layout, held: HeldImage, grant: DirectoryGrant, 
 }
 
 /**
- * Compares held files with their recorded fingerprints, hashes those that differ, and records what was found, so that
- * the next restore need not. Answers the names of what was hashed. `CheckpointLost`: a file is not what was published.
+ * Compares the files with their recorded fingerprints, hashes those that differ, and records the new fingerprints for the next
+ * restore.
+ * @returns the names of the hashed files
+ * @throws RametError `CheckpointLost` if a file differs from the published one
  */
 async function verifyImage(
   layout: Layout,
@@ -94,7 +96,7 @@ async function verifyImage(
     }),
   );
   if (rehashed.length > 0 && held.writable) {
-    // To record it only saves time, so a failure, or a checkpoint that is being removed, does not matter.
+    // The record only saves time, so a failure does not matter.
     await writeFingerprints(checkpoint, layout.stagingEntry(doomedPrefix), found).catch(() => undefined);
   }
   return rehashed.sort();
@@ -120,7 +122,7 @@ async function verifyFile(
     if (stats.size !== BigInt(file.sizeBytes)) {
       throw lost(
         manifest,
-        `its file ${file.name} has ${stats.size.toString()} bytes, published were ${file.sizeBytes}`,
+        `its file ${file.name} has ${stats.size.toString()} bytes, but ${file.sizeBytes} were published`,
       );
     }
     if (sameFingerprint(fingerprint, recorded)) return { fingerprint, rehashed: false };
@@ -132,17 +134,17 @@ async function verifyFile(
   }
 }
 
-/** A folder of one restore's own, through which the files stay reachable whatever happens to the checkpoint. */
+/** A directory of one restore that keeps the files reachable even if the checkpoint is removed. */
 interface HeldImage {
   readonly path: string;
-  /** Whether the store may be written: what was found out can then be recorded. */
+  /** Whether the store is writable, so that fingerprints can be recorded. */
   readonly writable: boolean;
   hold(from: string, name: string): Promise<void>;
   open(name: string): Promise<FileHandle>;
   release(): Promise<void>;
 }
 
-/** Hard links in `staging`: no lock, and a removal of the checkpoint takes only its own names. `undefined`: read-only. */
+/** Uses hard links in `staging`. They need no lock: a removal deletes only the checkpoint's own links. `undefined`: read-only. */
 async function holdByLinks(layout: Layout, checkpointId: string): Promise<HeldImage | undefined> {
   const path = layout.stagingEntry(restorePrefix, checkpointId);
   const made = await unless(
@@ -161,7 +163,7 @@ async function holdByLinks(layout: Layout, checkpointId: string): Promise<HeldIm
   };
 }
 
-/** Where nothing can be linked, open files keep the content alive, and links to them give gVisor names to open. */
+/** For a read-only store. Open files keep the content alive, and symbolic links to them give gVisor paths to open. */
 async function holdByHandles(scratchPath: string): Promise<HeldImage> {
   const path = await mkdtemp(join(scratchPath, "ramet-restore-"));
   const handles: FileHandle[] = [];

@@ -9,24 +9,24 @@ import { doomedPrefix, type Layout } from "./layout.ts";
 import { unverifiedManifest } from "./published.ts";
 
 /**
- * Takes a checkpoint away by one rename, so that it is there whole or not at all, then frees what only it had. A crash
- * after the rename leaves a rest that a sweep removes.
+ * Removes a checkpoint atomically by one rename, then frees its unshared content. A crash after the rename leaves an orphan,
+ * which a sweep removes.
  */
 export async function removeCheckpoint(layout: Layout, ref: CheckpointRef, step: Step): Promise<Removal> {
-  // Only to know which content may be free now; what this misses, a sweep finds.
+  // The manifest only tells which content may be unused now. A sweep finds the rest.
   const manifest = await unverifiedManifest(layout, ref).catch(() => undefined);
   const doomed = await doom(layout, layout.checkpoint(ref.checkpointId).path);
   if (doomed === undefined) return { removed: false, freedBytes: 0 };
   await step("doomed");
   await syncDirectories([layout.checkpoints]);
-  let freedBytes = await removeRest(doomed);
-  await step("rest-removed");
+  let freedBytes = await removeOrphan(doomed);
+  await step("orphan-removed");
   const digests = new Set(manifest?.files.map((file) => file.digest));
   for (const digest of digests) freedBytes += await collectContent(layout, digest, step);
   return { removed: true, freedBytes };
 }
 
-/** Takes a path out of everybody's reach, to be removed at leisure. `undefined`: it was gone. */
+/** Renames a path so that it cannot be found any more and can be removed later. `undefined`: it does not exist. */
 export async function doom(layout: Layout, path: string): Promise<string | undefined> {
   const doomed = layout.stagingEntry(doomedPrefix);
   const done = await unless(
@@ -36,8 +36,8 @@ export async function doom(layout: Layout, path: string): Promise<string | undef
   return done === undefined ? undefined : doomed;
 }
 
-/** Removes a rest in `staging`, of whatever kind, links not followed; answers how many bytes that freed. */
-export async function removeRest(path: string): Promise<number> {
+/** Removes an entry of `staging` without following links. @returns the number of freed bytes */
+export async function removeOrphan(path: string): Promise<number> {
   const freedBytes = await unsharedBytes(path);
   await rm(path, { recursive: true, force: true });
   return freedBytes;

@@ -11,7 +11,7 @@ import type { Layout } from "./layout.ts";
 import { namespacesIn } from "./namespace-directory.ts";
 import { unverifiedManifest } from "./published.ts";
 
-/** Hashes every published file once, however many checkpoints share it. */
+/** Hashes every published file. Hashes a shared file only once. */
 export async function scrubStore(root: string, { namespace, signal, onProgress }: ScrubOptions): Promise<ScrubReport> {
   const report: ScrubReport = { checkpoints: 0, bytes: 0, damaged: [] };
   for (const found of (await namespacesIn(root)).found) {
@@ -22,7 +22,7 @@ export async function scrubStore(root: string, { namespace, signal, onProgress }
       if (!CheckpointId.safeParse(checkpointId).success) continue;
       const ref = { namespace: found.namespace, checkpointId };
       const damaged = await scrubCheckpoint({ layout, ref, digests, report, signal, onProgress });
-      // One that is removed meanwhile looks damaged and is not.
+      // A checkpoint that is being removed looks damaged.
       if ((await statOf(layout.checkpoint(checkpointId).path)) === undefined) continue;
       report.checkpoints += 1;
       report.damaged.push(...damaged);
@@ -34,7 +34,7 @@ export async function scrubStore(root: string, { namespace, signal, onProgress }
 interface Scrub {
   layout: Layout;
   ref: CheckpointRef;
-  /** What was hashed already, by inode. */
+  /** The digests of the files hashed so far, by inode. */
   digests: Map<bigint, string>;
   report: ScrubReport;
   signal: AbortSignal | undefined;
@@ -71,13 +71,13 @@ async function scrubFile(
   if (handle === undefined) return "it is missing or a symbolic link";
   try {
     const { ino, size } = await handle.stat({ bigint: true });
-    if (size !== BigInt(file.sizeBytes)) return `it has ${size.toString()} bytes, published were ${file.sizeBytes}`;
+    if (size !== BigInt(file.sizeBytes)) return `it has ${size.toString()} bytes, but ${file.sizeBytes} were published`;
     const known = digests.get(ino);
     if (known === undefined) onProgress?.({ bytes: report.bytes, ref, file: file.name });
     const digest = known ?? (await contentDigest(handle, signal)).digest;
     if (known === undefined) report.bytes += file.sizeBytes;
     digests.set(ino, digest);
-    return digest === file.digest ? undefined : `its content hashes to ${digest}, published was ${file.digest}`;
+    return digest === file.digest ? undefined : `its digest is ${digest} instead of ${file.digest}`;
   } finally {
     await handle.close();
   }

@@ -9,7 +9,7 @@ import type { CheckpointStore, StoreHealth, StoreUsage } from "../checkpoint-sto
 import { expiryOf } from "../grant-check.ts";
 import { anotherCluster, decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
-import { guarded, roomHint, storeError } from "../store-error.ts";
+import { guarded, spaceHint, storeError } from "../store-error.ts";
 import { ifPresent, readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { type Layout, layoutOf, requireRoot, rootProblem } from "./layout.ts";
 import { makeNamespaceDirectory, namespaceOf, namespacesIn, requireDirectories } from "./namespace-directory.ts";
@@ -19,18 +19,18 @@ import { scrubStore } from "./scrub.ts";
 import { sweepStore } from "./sweep.ts";
 
 export interface DirectoryStoreOptions {
-  /** The folder that holds a folder for each namespace; it must exist. All on one file system that has hard links. */
+  /** The existing root directory, which contains a directory per namespace. Must be one file system with hard links. */
   root: string;
-  /** Where a cell sees its namespace's folder. Default: where it is. */
+  /** Returns the path of a namespace's directory inside a cell. @default its path in the root */
   cellPath?: (namespace: string) => string;
-  /** `probe` says `StoreFull` below this. Default: 256 MiB. */
+  /** Below this free space, `probe` reports `StoreFull`. @default 256 MiB */
   minimumFreeBytes?: number;
   /** @default the system's clock */
   clock?: Clock;
   onStep?: Step;
 }
 
-/** A store in a folder of this machine, or of a file system that all nodes mount. */
+/** A store in a directory of this machine or of a file system that all nodes mount. */
 export function directoryStore(options: DirectoryStoreOptions): CheckpointStore {
   const { root, clock = systemClock } = options;
   const step: Step = async (name) => options.onStep?.(name);
@@ -42,7 +42,7 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
     return { driver: "directory", access, namespace, checkpointId, path: cellPath(namespace), expiresAt };
   }
 
-  /** A namespace's folder, if there is one: the first grant to write makes it. */
+  /** Returns the directory of a namespace, or undefined. The first write grant creates it. */
   async function directoryOf(namespace: string): Promise<Layout | undefined> {
     const layout = layoutOf(join(root, checkedNamespace(namespace)));
     await requireRoot(root);
@@ -52,7 +52,7 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
   }
 
   function find(request: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
-    return guarded(`looking for checkpoint ${request.checkpointId}`, async () => {
+    return guarded(`finding checkpoint ${request.checkpointId}`, async () => {
       const ref = checkedRef(request);
       const layout = await directoryOf(ref.namespace);
       return layout && findPublished(layout, ref);
@@ -61,16 +61,16 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
 
   return {
     bind: (cluster) => guarded(`binding the store ${root}`, () => bindStore(root, cluster)),
-    owner: () => guarded(`reading whose store ${root} is`, () => ownerOf(root)),
+    owner: () => guarded(`reading the owner of the store ${root}`, () => ownerOf(root)),
     grantWrite: (request) =>
-      guarded(`granting to write checkpoint ${request.checkpointId}`, async () => {
+      guarded(`creating a write grant for checkpoint ${request.checkpointId}`, async () => {
         const ref = checkedRef(request);
         await requireRoot(root);
         await makeNamespaceDirectory(root, join(root, ref.namespace), ref.namespace);
         return grantFor(ref, "write", request.ttlMilliseconds);
       }),
     grantRead: (request) =>
-      guarded(`granting to read checkpoint ${request.checkpointId}`, () =>
+      guarded(`creating a read grant for checkpoint ${request.checkpointId}`, () =>
         Promise.resolve({
           ...grantFor(checkedRef(request), "read", request.ttlMilliseconds),
           manifestDigest: request.manifestDigest,
@@ -94,7 +94,7 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
       guarded(`sweeping the store ${root}`, () => sweepStore(root, request, { now: clock.now().getTime(), step })),
     scrub: (request = {}) => guarded(`scrubbing the store ${root}`, () => scrubStore(root, request)),
     usage: (namespace) =>
-      guarded(`measuring namespace ${namespace}`, async () => {
+      guarded(`measuring the usage of namespace ${namespace}`, async () => {
         const layout = await directoryOf(namespace);
         return layout === undefined ? noUsage : usageOf(layout);
       }),
@@ -107,14 +107,14 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
   };
 }
 
-/** The cluster that the store is bound to; `undefined`: to none yet. */
+/** Returns the cluster that the store is bound to. */
 async function ownerOf(root: string): Promise<string | undefined> {
   await requireRoot(root);
   const bytes = await readSmallFile(join(root, ownerFile), 4096);
-  return bytes === undefined ? undefined : decodeOwner(bytes, `store folder ${root}`);
+  return bytes === undefined ? undefined : decodeOwner(bytes, `the store directory ${root}`);
 }
 
-/** Binds a store that is bound to none, for good. Of two clusters that try at once, one is refused. */
+/** Binds an unbound store. If two clusters try this at the same time, one of them fails. */
 async function bindStore(root: string, cluster: string): Promise<void> {
   const owner = (await ownerOf(root)) ?? (await claim(root, cluster));
   if (owner !== cluster) throw anotherCluster(root, { owner, cluster, path: join(root, ownerFile) });
@@ -132,7 +132,7 @@ async function claim(root: string, cluster: string): Promise<string | undefined>
   return ownerOf(root);
 }
 
-/** Tries on the store's root all that a publication needs: room, a durable write, a hard link. */
+/** Tests everything that a publication needs: free space, a durable write, a hard link. */
 async function probeStore(root: string, minimumFreeBytes: number): Promise<StoreHealth> {
   const missing = await rootProblem(root);
   if (missing !== undefined) return { problem: missing };
@@ -162,17 +162,17 @@ async function tryWrite(root: string): Promise<void> {
 function nearlyFull(root: string, freeBytes: number, minimumFreeBytes: number): RametError {
   return new RametError(
     "StoreFull",
-    `store ${root} is nearly full: ${freeBytes} bytes left, wanted are ${minimumFreeBytes}`,
+    `the store ${root} is nearly full: ${freeBytes} bytes are free, but at least ${minimumFreeBytes} are needed`,
     {
-      hint: roomHint,
+      hint: spaceHint,
     },
   );
 }
 
-/** Of a namespace that has nothing in the store. */
+/** The usage of a namespace without data. */
 const noUsage: StoreUsage = { checkpoints: 0, contents: 0, contentBytes: 0, sharedBytes: 0, stagingBytes: 0 };
 
-/** What a namespace takes. Files are told apart by inode, so that what is shared counts once. */
+/** Measures the usage of a namespace. Identifies files by inode, so that shared content counts once. */
 async function usageOf(layout: Layout): Promise<StoreUsage> {
   const counted = new Set<bigint>();
   const checkpoints = (await ifPresent(readdir(layout.checkpoints))) ?? [];
@@ -190,10 +190,10 @@ async function usageOf(layout: Layout): Promise<StoreUsage> {
 }
 
 interface Tally {
-  /** Those that nothing had counted. */
+  /** Files that were counted for the first time. */
   files: number;
   bytes: number;
-  /** Of files that something had counted already. */
+  /** The size of files that had been counted before. */
   againBytes: number;
 }
 

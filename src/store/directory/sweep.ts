@@ -9,11 +9,11 @@ import { ifPresent, statOf } from "./durable.ts";
 import { type Layout, stagingKind } from "./layout.ts";
 import { namespacesIn } from "./namespace-directory.ts";
 import { unverifiedManifest } from "./published.ts";
-import { doom, removeCheckpoint, removeRest } from "./remove.ts";
+import { doom, removeCheckpoint, removeOrphan } from "./remove.ts";
 
 /**
- * Removes, in each namespace, rests in `staging`, checkpoints without an object, and then content without a checkpoint. With
- * `dryRun` the same is looked at in the same order, and nothing is removed.
+ * Removes, in each namespace, orphans in `staging`, checkpoints without an object, and then content without a checkpoint. With
+ * `dryRun`, examines the same data in the same order but removes nothing.
  */
 export async function sweepStore(
   root: string,
@@ -22,11 +22,11 @@ export async function sweepStore(
 ): Promise<SweepReport> {
   const { found, foreign } = await namespacesIn(root);
   const report: SweepReport = { removedCheckpoints: [], removedRests: 0, removedContents: 0, freedBytes: 0, foreign };
-  const by = options.dryRun === true ? foretelling() : removing(step);
+  const remover = options.dryRun === true ? dryRemover() : realRemover(step);
   for (const { namespace, layout } of found) {
     if (options.namespace !== undefined && namespace !== options.namespace) continue;
     const before = now - options.olderThanMilliseconds;
-    const sweep: NamespaceSweep = { namespace, layout, options, report, before, by };
+    const sweep: NamespaceSweep = { namespace, layout, options, report, before, remover };
     await sweepStaging(sweep);
     await sweepCheckpoints(sweep);
     await sweepContents(sweep);
@@ -35,7 +35,7 @@ export async function sweepStore(
 }
 
 export interface SweepContext {
-  /** Milliseconds since 1970, by the clock of the file system's times. */
+  /** Milliseconds since 1970. Must be consistent with the file system's timestamps. */
   now: number;
   step: Step;
 }
@@ -45,13 +45,13 @@ interface NamespaceSweep {
   layout: Layout;
   options: SweepOptions;
   report: SweepReport;
-  /** What was touched later than this instant is left alone. */
+  /** Ignores data that changed after this time. */
   before: number;
-  by: Removing;
+  remover: Remover;
 }
 
 async function sweepStaging(sweep: NamespaceSweep): Promise<void> {
-  const { layout, report, by } = sweep;
+  const { layout, report, remover } = sweep;
   for (const name of await readdir(layout.staging)) {
     sweep.options.signal?.throwIfAborted();
     const path = join(layout.staging, name);
@@ -59,21 +59,28 @@ async function sweepStaging(sweep: NamespaceSweep): Promise<void> {
     if (entry === undefined) {
       report.foreign.push(path);
     } else if (entry.kind === "content") {
-      count(report, await by.stagedContent(layout, path, entry.digest));
-    } else if (await isRest(sweep, path, entry.kind === "attempt" ? entry.checkpointId : undefined)) {
-      const freedBytes = await by.rest(layout, path, entry.kind === "doomed");
+      count(report, await remover.stagedContent(layout, path, entry.digest));
+    } else if (await isOrphan(sweep, path, entry.kind === "attempt" ? entry.checkpointId : undefined)) {
+      const freedBytes = await remover.orphan(layout, path, entry.kind === "doomed");
       if (freedBytes !== undefined) count(report, freedBytes);
     }
   }
 }
 
-async function isRest(sweep: NamespaceSweep, path: string, checkpointId: string | undefined): Promise<boolean> {
+async function isOrphan(sweep: NamespaceSweep, path: string, checkpointId: string | undefined): Promise<boolean> {
   if (!(await isOld(sweep, path))) return false;
   if (checkpointId === undefined) return true;
-  return (await sweep.options.standing({ namespace: sweep.namespace, checkpointId })) !== "unfinished";
+  return (await sweep.options.livenessOf({ namespace: sweep.namespace, checkpointId })) !== "unfinished";
 }
 
-async function sweepCheckpoints({ namespace, layout, options, report, before, by }: NamespaceSweep): Promise<void> {
+async function sweepCheckpoints({
+  namespace,
+  layout,
+  options,
+  report,
+  before,
+  remover,
+}: NamespaceSweep): Promise<void> {
   for (const checkpointId of await readdir(layout.checkpoints)) {
     options.signal?.throwIfAborted();
     const ref: CheckpointRef = { namespace, checkpointId };
@@ -83,16 +90,16 @@ async function sweepCheckpoints({ namespace, layout, options, report, before, by
       continue;
     }
     const stats = await statOf(path);
-    // A rename into place sets the change time, so this is the age of the publication.
-    if (stats === undefined || Number(stats.ctimeMs) > before || (await options.standing(ref)) !== "absent") continue;
-    const { removed, freedBytes } = await by.checkpoint(layout, ref);
+    // The publishing rename sets the change time, so this is the age of the publication.
+    if (stats === undefined || Number(stats.ctimeMs) > before || (await options.livenessOf(ref)) !== "absent") continue;
+    const { removed, freedBytes } = await remover.checkpoint(layout, ref);
     if (!removed) continue;
     report.removedCheckpoints.push(ref);
     report.freedBytes += freedBytes;
   }
 }
 
-async function sweepContents({ layout, options, report, by }: NamespaceSweep): Promise<void> {
+async function sweepContents({ layout, options, report, remover }: NamespaceSweep): Promise<void> {
   for (const bucket of await readdir(layout.contentDirectory)) {
     for (const hex of (await ifPresent(readdir(join(layout.contentDirectory, bucket)))) ?? []) {
       options.signal?.throwIfAborted();
@@ -100,7 +107,7 @@ async function sweepContents({ layout, options, report, by }: NamespaceSweep): P
         report.foreign.push(join(layout.contentDirectory, bucket, hex));
         continue;
       }
-      const freedBytes = await by.content(layout, `sha256:${hex}`);
+      const freedBytes = await remover.content(layout, `sha256:${hex}`);
       if (freedBytes === 0) continue;
       report.removedContents += 1;
       report.freedBytes += freedBytes;
@@ -113,7 +120,7 @@ function count(report: SweepReport, freedBytes: number): void {
   report.removedRests += 1;
 }
 
-/** Whether neither the entry nor anything in it has been written to since the limit. */
+/** Returns whether the entry and everything in it is older than the limit. */
 async function isOld({ before }: NamespaceSweep, path: string): Promise<boolean> {
   return Number(await newestMilliseconds(path)) <= before;
 }
@@ -131,14 +138,14 @@ async function newestMilliseconds(path: string): Promise<bigint> {
 }
 
 /**
- * Removes nothing, and answers what `removing` would. Content is kept by hard links, and the last one that goes frees it: so
- * the links that would be gone by then are counted, for one sweep.
+ * Removes nothing, but returns the same as `realRemover`. Removing the last hard link of a file frees it, so this counts the
+ * links that a real sweep would have removed so far.
  */
-function foretelling(): Removing {
-  const gone = new Map<bigint, bigint>();
-  const linksOf = ({ ino, nlink }: BigIntStats): bigint => nlink - (gone.get(ino) ?? 0n);
+function dryRemover(): Remover {
+  const removedLinks = new Map<bigint, bigint>();
+  const linksOf = ({ ino, nlink }: BigIntStats): bigint => nlink - (removedLinks.get(ino) ?? 0n);
   const unlink = ({ ino }: BigIntStats): void => {
-    gone.set(ino, (gone.get(ino) ?? 0n) + 1n);
+    removedLinks.set(ino, (removedLinks.get(ino) ?? 0n) + 1n);
   };
 
   async function tree(path: string): Promise<number> {
@@ -156,7 +163,7 @@ function foretelling(): Removing {
   }
 
   return {
-    rest: (_layout, path) => tree(path),
+    orphan: (_layout, path) => tree(path),
     async checkpoint(layout, ref) {
       const manifest = await unverifiedManifest(layout, ref).catch(() => undefined);
       let freedBytes = await tree(layout.checkpoint(ref.checkpointId).path);
@@ -170,7 +177,7 @@ function foretelling(): Removing {
   };
 }
 
-/** Links are not followed. */
+/** Does not follow links. */
 async function filesBelow(path: string): Promise<BigIntStats[]> {
   const stats = await statOf(path);
   if (stats === undefined) return [];
@@ -179,23 +186,23 @@ async function filesBelow(path: string): Promise<BigIntStats[]> {
   return (await Promise.all(names.map((name) => filesBelow(join(path, name))))).flat();
 }
 
-/** How a sweep takes away what it has found. Each answers how many bytes that frees; 0 also for what is in use. */
-interface Removing {
-  /** An old entry of `staging`; `undefined`: it was gone. */
-  rest(layout: Layout, path: string, isDoomed: boolean): Promise<number | undefined>;
+/** Removes what a sweep has found. Each method returns the number of freed bytes, which is 0 for content in use. */
+interface Remover {
+  /** Removes an old entry of `staging`. `undefined`: it no longer exists. */
+  orphan(layout: Layout, path: string, isDoomed: boolean): Promise<number | undefined>;
   checkpoint(layout: Layout, ref: CheckpointRef): Promise<Removal>;
-  /** Content under its own name. */
+  /** Removes unused content. */
   content(layout: Layout, digest: string): Promise<number>;
-  /** Content that a crash left in `staging`. */
+  /** Removes or restores content that a crash left in `staging`. */
   stagedContent(layout: Layout, path: string, digest: string): Promise<number>;
 }
 
-function removing(step: Step): Removing {
+function realRemover(step: Step): Remover {
   return {
-    async rest(layout, path, isDoomed) {
-      // By a rename first: a publication that goes on after all then fails as a whole.
+    async orphan(layout, path, isDoomed) {
+      // Renames the entry first, so that a publication that is still running fails completely.
       const doomed = isDoomed ? path : await doom(layout, path);
-      return doomed === undefined ? undefined : removeRest(doomed);
+      return doomed === undefined ? undefined : removeOrphan(doomed);
     },
     checkpoint: (layout, ref) => removeCheckpoint(layout, ref, step),
     content: (layout, digest) => collectContent(layout, digest, step),

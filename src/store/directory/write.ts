@@ -9,7 +9,7 @@ import { contentDigest } from "../content-digest.ts";
 import { checkGrant } from "../grant-check.ts";
 import {
   encodeManifest,
-  illegalFile,
+  invalidFile,
   imageFiles,
   type ManifestDraft,
   type ManifestFile,
@@ -17,7 +17,7 @@ import {
   sizeOf,
 } from "../manifest.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
-import { alreadyPublished, guarded, roomHint } from "../store-error.ts";
+import { alreadyPublished, guarded, spaceHint } from "../store-error.ts";
 import { keepContent } from "./content.ts";
 import { statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { fingerprintOf, type Fingerprints, sameFingerprint, writeFingerprints } from "./fingerprints.ts";
@@ -25,7 +25,7 @@ import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.t
 import { openNamespaceDirectory } from "./namespace-directory.ts";
 import { findPublished } from "./published.ts";
 
-/** The cell's side of a publication; `openForWrite` says what it promises. */
+/** Implements `openForWrite` for a directory store. */
 export async function openDirectoryForWrite(
   grant: DirectoryGrant,
   options: OpenForWriteOptions,
@@ -35,7 +35,7 @@ export async function openDirectoryForWrite(
   checkGrant(grant, "write", clock);
   return guarded(what, async () => {
     const layout = await openNamespaceDirectory(grant);
-    await requireRoom(layout, grant, options.expectedBytes ?? 0);
+    await requireSpace(layout, grant, options.expectedBytes ?? 0);
     const attempt = checkpointLayout(layout.stagingEntry(grant.checkpointId));
     await mkdir(attempt.path, { mode: 0o700 });
     await mkdir(attempt.image, { mode: 0o700 });
@@ -66,8 +66,8 @@ interface Attempt {
 }
 
 /**
- * The order is what makes it whole or nothing: content durable under the attempt's own names, then the manifest beside
- * it, then one rename of the folder, which fails if the id is taken.
+ * The order makes the publication atomic: first the content becomes durable under the attempt's names, then the manifest, then
+ * one rename of the directory publishes both. The rename fails if the id exists.
  */
 async function publish(context: Attempt, draft: ManifestDraft): Promise<Publication> {
   const { layout, attempt, grant, step, signal } = context;
@@ -98,7 +98,7 @@ async function publish(context: Attempt, draft: ManifestDraft): Promise<Publicat
 
   signal?.throwIfAborted();
   const published = { manifestDigest: digest, sizeBytes: sizeOf(manifest) };
-  await takeId(context, published);
+  await claimId(context, published);
   await step("renamed");
   await syncDirectories([layout.checkpoints, layout.staging]);
   timer.end("rename");
@@ -106,40 +106,40 @@ async function publish(context: Attempt, draft: ManifestDraft): Promise<Publicat
   return { ...published, sharedBytes, phases: timer.phases };
 }
 
-/** The one instant at which the checkpoint comes to be. Only a removal at the same time makes a second try worthwhile. */
-async function takeId({ layout, attempt, grant }: Attempt, published: PublishedCheckpoint): Promise<void> {
-  for (let tries = 3; tries > 0; tries -= 1) {
+/** Publishes the checkpoint atomically. Retries only if a concurrent removal freed the id. */
+async function claimId({ layout, attempt, grant }: Attempt, published: PublishedCheckpoint): Promise<void> {
+  for (let attempts = 3; attempts > 0; attempts -= 1) {
     const renamed = rename(attempt.path, layout.checkpoint(grant.checkpointId).path).then(() => true);
     if ((await unless(renamed, "ENOTEMPTY", "EEXIST")) === true) return;
-    const former = await findPublished(layout, grant);
-    if (former === undefined) continue;
-    if (former.manifestDigest !== published.manifestDigest) throw alreadyPublished(grant, former.manifestDigest);
+    const existing = await findPublished(layout, grant);
+    if (existing === undefined) continue;
+    if (existing.manifestDigest !== published.manifestDigest) throw alreadyPublished(grant, existing.manifestDigest);
     await rm(attempt.path, { recursive: true, force: true });
     return;
   }
-  throw alreadyPublished(grant, "that is missing");
+  throw alreadyPublished(grant, "of a concurrent attempt");
 }
 
-async function requireRoom(layout: Layout, grant: DirectoryGrant, expectedBytes: number): Promise<void> {
+async function requireSpace(layout: Layout, grant: DirectoryGrant, expectedBytes: number): Promise<void> {
   if (expectedBytes === 0) return;
   const { bavail, bsize } = await statfs(layout.staging);
   if (bavail * bsize >= expectedBytes) return;
   throw new RametError(
     "StoreFull",
-    `opening checkpoint ${grant.checkpointId} for writing: the store has ${bavail * bsize} bytes left, needed are about ${expectedBytes}`,
-    { hint: roomHint },
+    `opening checkpoint ${grant.checkpointId} for writing failed: the store has ${bavail * bsize} bytes left, but needs about ${expectedBytes}`,
+    { hint: spaceHint },
   );
 }
 
 interface SealedImage {
   files: ManifestFile[];
-  /** As they are now: to be taken after equal content has been put together. */
+  /** Reads the current fingerprints. Call it after equal content has been linked. */
   fingerprints(): Promise<Fingerprints>;
 }
 
 /**
- * Hashes what gVisor has written and makes it durable and read-only, all files at once: the disk writes while the
- * processor hashes. `InvalidArgument` for anything that is not a plain file.
+ * Hashes all files in parallel and makes them durable and read-only. The disk writes while the processor hashes.
+ * @throws RametError `InvalidArgument` for an entry that is not a regular file
  */
 async function sealImage(imagePath: string, signal?: AbortSignal): Promise<SealedImage> {
   const names = await imageFiles(imagePath);
@@ -149,7 +149,7 @@ async function sealImage(imagePath: string, signal?: AbortSignal): Promise<Seale
     fingerprints: async () => {
       const pairs = files.map(async ({ name }) => {
         const stats = await statOf(join(imagePath, name));
-        if (stats === undefined) throw illegalFile(name, "it went away");
+        if (stats === undefined) throw invalidFile(name, "it disappeared");
         return [name, fingerprintOf(stats)] as const;
       });
       return Object.fromEntries(await Promise.all(pairs));
@@ -162,12 +162,12 @@ async function sealFile(directory: string, name: string, signal?: AbortSignal): 
   try {
     await file.chmod(0o400);
     const before = fingerprintOf(await file.stat({ bigint: true }));
-    // Settled, not all: the file must not be closed while the other of the two still uses it.
+    // allSettled, because the file must stay open until both operations have ended.
     const [hashed, synced] = await Promise.allSettled([contentDigest(file, signal), file.sync()]);
     if (hashed.status === "rejected") throw hashed.reason;
     if (synced.status === "rejected") throw synced.reason;
     const after = fingerprintOf(await file.stat({ bigint: true }));
-    if (!sameFingerprint(before, after)) throw illegalFile(name, "somebody still writes to it");
+    if (!sameFingerprint(before, after)) throw invalidFile(name, "another process is still writing to it");
     return { name, ...hashed.value };
   } finally {
     await file.close();

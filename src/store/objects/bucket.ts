@@ -1,38 +1,38 @@
 import type { SignedRequest } from "../../api/cell/grant.ts";
 
 /**
- * What the driver needs of an object store, below one prefix of one bucket: the client of S3 is one, those of other clouds have
- * the same. A key is relative to the prefix. What is written and listed is seen at once by everybody.
+ * The object store operations that the driver needs, within one prefix of one bucket. Each cloud's client implements them.
+ * Keys are relative to the prefix. Writes and listings must be strongly consistent.
  *
  * Every method throws RametError `StoreUnavailable`, `StoreReadOnly`, `StoreFull` or `Canceled`.
  */
 export interface Bucket {
-  /** For people, without a slash at the end: `s3://bucket/prefix`. */
+  /** The name for messages, without a trailing slash: `s3://bucket/prefix`. */
   readonly name: string;
-  /** What one PUT may bring at most. */
+  /** The maximum size of one PUT. */
   readonly largestObjectBytes: number;
-  /** Writes an object where there is none, and says whether there was none; of many at once, one writes. */
+  /** Creates an object if the key is unused. @returns whether it was; true for only one of several concurrent calls */
   putIfAbsent(key: string, bytes: Uint8Array): Promise<boolean>;
-  /** An object's bytes from the first to the last; `undefined`: there is none. */
+  /** Streams an object. `undefined`: the object does not exist. */
   read(key: string, signal?: AbortSignal): Promise<AsyncIterable<Uint8Array> | undefined>;
-  /** All objects whose key begins with `prefix`. */
+  /** Lists all objects whose key begins with `prefix`. */
   list(prefix: string, signal?: AbortSignal): AsyncIterable<StoredObject>;
-  /** One that is gone is done. */
+  /** Deletes an object. Succeeds if it does not exist. */
   delete(key: string): Promise<void>;
-  /** A GET that whoever has it may make for that long. */
+  /** Signs a GET. Everyone who has the signed request can send it until it expires. */
   signGet(key: string, ttlMilliseconds: number): Promise<SignedRequest>;
-  /** Such a PUT, which is refused with the status 412 if there is an object. */
+  /** Signs a PUT. The store rejects it with the status 412 if the object exists. */
   signPutIfAbsent(key: string, ttlMilliseconds: number): Promise<SignedRequest>;
 }
 
 export interface StoredObject {
   key: string;
   sizeBytes: number;
-  /** When it was written, in milliseconds since 1970. */
+  /** The time of the write in milliseconds since 1970. */
   writtenAt: number;
 }
 
-/** A small object as a whole; `undefined`: there is none. */
+/** Reads a small object. `undefined`: the object does not exist. */
 export async function readWhole(bucket: Bucket, key: string): Promise<Buffer | undefined> {
   const chunks = await bucket.read(key);
   if (chunks === undefined) return undefined;

@@ -1,35 +1,35 @@
 import { RametError } from "../../base/errors.ts";
-import { kindOfRefusal, type Refusal, refusalError, type RefusalKind, sayRefusal } from "./refusal.ts";
+import { kindOfRefusal, type Refusal, refusalError, type RefusalKind, describeRefusal } from "./refusal.ts";
 
-/** What a controller has asked of a cloud, for a message. */
+/** A call of a cloud API by a controller, for error messages. */
 export interface ClientCall {
   verb: string;
   key?: string;
-  /** Whether it changes something: a store that allows to read alone still has what clones need. */
+  /** Whether the call changes data. Clones can still use a store that is only readable. */
   writes?: boolean;
 }
 
-/** How the client of one cloud fails, and what its users can do. */
+/** Interprets the errors of one cloud's client. */
 export interface CloudErrors {
   refusalOf(error: unknown): Refusal;
-  /** Whether nobody has said who the controllers are. */
+  /** Whether the controllers have no credentials. */
   hasNoCredentials(error: Error): boolean;
-  /** How the controllers are given an identity. */
+  /** The hint for missing credentials. */
   identityHint: string;
-  /** The rights that it needs. */
+  /** The hint for missing permissions. */
   rightsHint: string;
 }
 
 export interface ClientCalls {
-  /** What `operation` gives; what it fails with, as an error that a person can act on. */
+  /** Runs `operation` and converts its errors. */
   call: <T>(what: ClientCall, operation: () => Promise<T>) => Promise<T>;
-  /** The same, and `undefined` where the store answers `expected`. */
+  /** Like `call`, but returns `undefined` for the refusal `expected`. */
   callUnless: <T>(expected: RefusalKind, what: ClientCall, operation: () => Promise<T>) => Promise<T | undefined>;
-  /** The chunks of a body, which may break in the middle. */
+  /** Yields the chunks of a body and converts its errors. */
   chunks: (what: ClientCall, body: AsyncIterable<Uint8Array>) => AsyncGenerator<Uint8Array>;
 }
 
-/** Calls of a cloud's own client. What was given up comes back as it is. */
+/** Wraps calls of a cloud's client. Does not convert the errors of aborted calls. */
 export function clientCalls(store: string, cloud: CloudErrors): ClientCalls {
   async function call<T>(what: ClientCall, operation: () => Promise<T>): Promise<T> {
     try {
@@ -70,30 +70,30 @@ function clientError(
     return error;
   const refusal = cloud.refusalOf(error);
   const what = `${verb} ${key === undefined ? store : `${store}/${key}`}`;
-  // Azure's client adds lines with numbers of the request.
-  const says = error instanceof Error ? `: ${error.message.split("\n", 1)[0]}` : "";
+  // Azure's client adds lines with request ids.
+  const reason = error instanceof Error ? `: ${error.message.split("\n", 1)[0]}` : "";
   if (error instanceof Error && cloud.hasNoCredentials(error)) {
     const hint = cloud.identityHint;
-    return new RametError("StoreUnavailable", `${what} failed: there are no credentials${says}`, { hint });
+    return new RametError("StoreUnavailable", `${what} failed: no credentials found${reason}`, { hint });
   }
   if (kindOfRefusal(refusal) !== "denied") return refusalError(what, refusal);
   const code = writes ? "StoreReadOnly" : "StoreUnavailable";
-  return new RametError(code, `${what} failed: ${sayRefusal(refusal)}${says}`, { hint: cloud.rightsHint });
+  return new RametError(code, `${what} failed: ${describeRefusal(refusal)}${reason}`, { hint: cloud.rightsHint });
 }
 
-/** Does it for all items at once. Where one fails, the others are given up; this has no other end than when all have ended. */
+/** Runs `operation` for all items in parallel. If one fails, aborts the others. Waits until all have ended. */
 export async function allOrNone<Item, Result>(
   signal: AbortSignal | undefined,
   items: readonly Item[],
   operation: (item: Item, signal: AbortSignal, index: number) => Promise<Result>,
 ): Promise<Result[]> {
-  const giveUp = new AbortController();
-  const until = signal === undefined ? giveUp.signal : AbortSignal.any([signal, giveUp.signal]);
-  const all = items.map((item, index) => operation(item, until, index));
+  const failed = new AbortController();
+  const either = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal]);
+  const all = items.map((item, index) => operation(item, either, index));
   try {
     return await Promise.all(all);
   } finally {
-    giveUp.abort();
+    failed.abort();
     await Promise.allSettled(all);
   }
 }

@@ -5,29 +5,29 @@ import type { Bucket, StoredObject } from "./bucket.ts";
 import { checkpointPrefix, kindOf, namespacePrefix, publicationKey } from "./layout.ts";
 import { findPublication, isUnreadable } from "./publication.ts";
 
-/** What a bucket has, put together. */
+/** The objects of a bucket, grouped. */
 export interface Inventory {
   checkpoints: Holding[];
-  /** What probes that were killed have left. */
+  /** Objects left by interrupted probes. */
   probes: StoredObject[];
-  /** Keys that are none of ours. */
+  /** Keys that Ramet did not create. */
   foreign: string[];
 }
 
-/** What a bucket has of one id, published or not. */
+/** All objects of one checkpoint id, published or not. */
 export interface Holding {
   ref: CheckpointRef;
   publication?: StoredObject;
-  /** The files of each attempt to write it, in the order of the names of the attempts. */
+  /** The files of each attempt, sorted by the name of the attempt. */
   attempts: Map<string, StoredObject[]>;
 }
 
-/** Everything, or what one namespace has. */
+/** Lists the whole store or one namespace. */
 export function inventory(bucket: Bucket, namespace?: string, signal?: AbortSignal): Promise<Inventory> {
   return inventoryBelow(bucket, namespace === undefined ? "" : namespacePrefix(namespace), signal);
 }
 
-/** What there is of one id; `undefined`: nothing. */
+/** Lists the objects of one id. `undefined`: there are none. */
 export async function inventoryOf(bucket: Bucket, ref: CheckpointRef): Promise<Holding | undefined> {
   return (await inventoryBelow(bucket, checkpointPrefix(ref))).checkpoints[0];
 }
@@ -54,26 +54,26 @@ async function inventoryBelow(bucket: Bucket, prefix: string, signal?: AbortSign
   return { checkpoints: [...holdings.values()], ...found };
 }
 
-/** What there is of an id, told apart: the checkpoint's own files, and attempts that never became one. */
-export interface Sorted {
+/** The files of an id, separated into those of the checkpoint and those of unpublished attempts. */
+export interface SeparatedFiles {
   files: StoredObject[];
-  rests: { attempt: string; files: StoredObject[] }[];
+  orphans: { attempt: string; files: StoredObject[] }[];
 }
 
 /**
- * A checkpoint has one attempt as a rule, and then that is its own; of several, the publication says which is. Where that
- * cannot be read, nothing is known to be a rest.
+ * Separates the files of an id. Normally there is one attempt, and its files are those of the checkpoint. If there are several,
+ * the publication names the right one. If the publication is unreadable, no attempt counts as an orphan.
  */
-export async function sorted(bucket: Bucket, { ref, publication, attempts }: Holding): Promise<Sorted> {
-  const rests = [...attempts].map(([attempt, files]) => ({ attempt, files }));
-  if (publication === undefined) return { files: [], rests };
-  if (rests.length <= 1) return { files: rests[0]?.files ?? [], rests: [] };
+export async function separateFiles(bucket: Bucket, { ref, publication, attempts }: Holding): Promise<SeparatedFiles> {
+  const orphans = [...attempts].map(([attempt, files]) => ({ attempt, files }));
+  if (publication === undefined) return { files: [], orphans };
+  if (orphans.length <= 1) return { files: orphans[0]?.files ?? [], orphans: [] };
   try {
     const own = (await findPublication(bucket, ref))?.attempt;
-    return { files: attempts.get(own ?? "") ?? [], rests: rests.filter(({ attempt }) => attempt !== own) };
+    return { files: attempts.get(own ?? "") ?? [], orphans: orphans.filter(({ attempt }) => attempt !== own) };
   } catch (error) {
     if (!isUnreadable(error)) throw error;
-    return { files: [], rests: [] };
+    return { files: [], orphans: [] };
   }
 }
 
@@ -82,13 +82,13 @@ export function bytesOf(files: readonly StoredObject[]): number {
 }
 
 /**
- * Takes the publication away, with which the checkpoint is gone as a whole, then its files. What a crash leaves after that is a
- * rest, and goes by a sweep.
+ * Removes a checkpoint: first the publication, which removes it atomically, then its files. A crash in between leaves orphans,
+ * which a sweep removes.
  */
 export async function removeCheckpoint(bucket: Bucket, ref: CheckpointRef, step: Step): Promise<Removal> {
   const holding = await inventoryOf(bucket, ref);
   if (holding?.publication === undefined) return { removed: false, freedBytes: 0 };
-  const { files } = await sorted(bucket, holding);
+  const { files } = await separateFiles(bucket, holding);
   await bucket.delete(publicationKey(ref));
   await step("unpublished");
   await deleteAll(bucket, files, step);

@@ -3,17 +3,17 @@ import * as z from "zod";
 import { CheckpointId, NamespaceName, type CheckpointRef } from "../checkpoint-id.ts";
 import { ownerFile } from "../owner.ts";
 
-/** How many files a checkpoint may have: gVisor makes three of memory, and one of files alone. */
-export const mostFiles = 8;
+/** The maximum number of files of a checkpoint. gVisor writes three files with memory and one without. */
+export const maximumFiles = 8;
 
 const publicationName = "manifest.json";
 
-/** The object that makes a checkpoint one. */
+/** The key of the object that publishes a checkpoint. */
 export function publicationKey(ref: CheckpointRef): string {
   return `${checkpointPrefix(ref)}${publicationName}`;
 }
 
-/** The n-th file of one attempt to write a checkpoint, by the order of their names. */
+/** The key of the n-th file of an attempt, sorted by file name. */
 export function fileKey(ref: CheckpointRef, attempt: string, index: number): string {
   return `${checkpointPrefix(ref)}${attempt}/${index}`;
 }
@@ -26,45 +26,45 @@ export function namespacePrefix(namespace: string): string {
   return `${namespace}/`;
 }
 
-/** Where a probe writes what it removes again. */
+/** A new key for the test write of a probe. */
 export function newProbeKey(): string {
   return `probe.${random()}`;
 }
 
-/** A new attempt. Its name says when its grant ends: until then it may be published, and nobody sweeps it. */
+/** A new name for an attempt. It contains the expiry of the grant, because a sweep must not remove it before then. */
 export function newAttempt(expiresAt: number): string {
   return `${expiresAt}-${random()}`;
 }
 
-/** When the grant of an attempt ends, in milliseconds since 1970; `undefined`: that is no attempt's name. */
+/** The expiry of an attempt's grant in milliseconds since 1970. `undefined`: the name is not that of an attempt. */
 export function attemptExpiry(attempt: string): number | undefined {
   const match = /^(\d{13})-[0-9a-f]{16}$/.exec(attempt);
   return match === null ? undefined : Number(match[1]);
 }
 
-/** What an object is, by its key. */
+/** The kind of an object, from its key. */
 export type KeyKind =
   | { kind: "owner" }
   | { kind: "probe" }
   | { kind: "publication"; ref: CheckpointRef }
   | { kind: "file"; ref: CheckpointRef; attempt: string };
 
-/** `undefined` for a key that the driver never makes. */
+/** Returns `undefined` for a key that the driver does not create. */
 export function kindOf(key: string): KeyKind | undefined {
   if (key === ownerFile) return { kind: "owner" };
   if (/^probe\.[0-9a-f]{16}$/.test(key)) return { kind: "probe" };
-  const [namespace, checkpointId, ...rest] = key.split("/");
+  const [namespace, checkpointId, ...parts] = key.split("/");
   const ref = Ref.safeParse({ namespace, checkpointId }).data;
   if (ref === undefined) return undefined;
-  const [part = "", index = "", beyond] = rest;
-  if (rest.length === 1) return part === publicationName ? { kind: "publication", ref } : undefined;
+  const [part = "", index = "", beyond] = parts;
+  if (parts.length === 1) return part === publicationName ? { kind: "publication", ref } : undefined;
   const isFile = beyond === undefined && /^\d$/.test(index) && attemptExpiry(part) !== undefined;
   return isFile ? { kind: "file", ref, attempt: part } : undefined;
 }
 
 const Ref = z.object({ namespace: NamespaceName, checkpointId: CheckpointId });
 
-/** Whether a signed URL is that of the publication of this checkpoint, wherever its bucket is. */
+/** Returns whether a signed URL is for the publication of this checkpoint, in any bucket. */
 export function isPublicationUrl(url: string, ref: CheckpointRef): boolean {
   return decodeURIComponent(new URL(url).pathname).endsWith(`/${publicationKey(ref)}`);
 }

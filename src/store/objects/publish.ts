@@ -7,7 +7,7 @@ import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { phaseTimer } from "../../base/phases.ts";
 import { type ContentDigest, hashFile } from "../content-digest.ts";
-import { refused } from "../grant-check.ts";
+import { invalidGrant } from "../grant-check.ts";
 import { encodeManifest, imageFiles, type ManifestDraft, manifestFrom, sizeOf } from "../manifest.ts";
 import type { Publication, PublishedCheckpoint, Step } from "../sessions.ts";
 import { alreadyPublished } from "../store-error.ts";
@@ -17,21 +17,21 @@ import { type CallContext, callSigned } from "./signed-http.ts";
 
 export interface Attempt {
   grant: ObjectsWriteGrant;
-  /** The folder that has the files. */
+  /** The directory that contains the files. */
   stagingPath: string;
   clock: Clock;
   step: Step;
   signal: AbortSignal | undefined;
 }
 
-/** All files, then the one object that makes them a checkpoint, which the store takes only where there is none. */
+/** Uploads all files, then creates the object that publishes them. The store rejects that object if it exists. */
 export async function publish(attempt: Attempt, draft: ManifestDraft): Promise<Publication> {
   const { grant, clock, step, signal } = attempt;
   const timer = phaseTimer();
-  const places = await placesOf(attempt);
-  const files = await allOrNone(signal, places, async (place, until) => ({
-    ...place,
-    ...(await uploadDigest(place.path, until)),
+  const uploads = await uploadsOf(attempt);
+  const files = await allOrNone(signal, uploads, async (upload, either) => ({
+    ...upload,
+    ...(await uploadDigest(upload.path, either)),
   }));
   timer.end("hash");
 
@@ -40,21 +40,21 @@ export async function publish(attempt: Attempt, draft: ManifestDraft): Promise<P
   const manifest = manifestFrom({ namespace, checkpointId }, named, draft);
   const published = { manifestDigest: encodeManifest(manifest).digest, sizeBytes: sizeOf(manifest) };
   if (!(await isPublished(attempt, published))) {
-    await allOrNone(signal, files, async ({ request, path, ...file }, until) => {
-      const taken = await uploadFile(request, path, { ...file, clock, signal: until });
-      if (!taken) throw refused(grant, "it was used already");
+    await allOrNone(signal, files, async ({ request, path, ...file }, either) => {
+      const isUploaded = await uploadFile(request, path, { ...file, clock, signal: either });
+      if (!isUploaded) throw invalidGrant(grant, "it has already been used");
       await step("file uploaded");
     });
     timer.end("upload");
     await step("uploaded");
-    await takeId(attempt, encodePublication(grant.attempt, manifest), published);
+    await claimId(attempt, encodePublication(grant.attempt, manifest), published);
   }
   timer.end("manifest");
   await step("published");
   return { ...published, sharedBytes: 0, phases: timer.phases };
 }
 
-/** What is published under the grant's id; `undefined`: nothing. */
+/** Finds the checkpoint that is published under the grant's id. */
 export async function findPublished(
   grant: ObjectsWriteGrant,
   context: CallContext,
@@ -68,63 +68,63 @@ export function requireFits(grant: ObjectsWriteGrant, what: string, sizeBytes: n
   if (sizeBytes <= grant.largestFileBytes) return;
   throw new RametError(
     "CheckpointTooLarge",
-    `writing checkpoint ${grant.checkpointId} was refused: ${what} has ${sizeBytes} bytes, and the store takes ${grant.largestFileBytes} for one file`,
-    { hint: "Give the sandbox less memory, or keep its checkpoints in a folder that all nodes mount." },
+    `cannot write checkpoint ${grant.checkpointId}: ${what} has ${sizeBytes} bytes, but the store accepts files of at most ${grant.largestFileBytes} bytes`,
+    { hint: "Give the sandbox less memory, or use a directory that all nodes mount as the store" },
   );
 }
 
-interface Place {
+interface Upload {
   name: string;
   path: string;
-  /** Signed for this file alone. */
+  /** The signed PUT of this file. */
   request: SignedRequest;
 }
 
-async function placesOf({ grant, stagingPath }: Attempt): Promise<Place[]> {
+async function uploadsOf({ grant, stagingPath }: Attempt): Promise<Upload[]> {
   const names = await imageFiles(stagingPath);
-  const places = names.map(async (name, index) => {
+  const uploads = names.map(async (name, index) => {
     const request = grant.files[index];
     if (request === undefined) throw tooManyFiles(names.length, grant.files.length);
     const path = join(stagingPath, name);
     requireFits(grant, `file ${name}`, (await stat(path)).size);
     return { name, path, request };
   });
-  return Promise.all(places);
+  return Promise.all(uploads);
 }
 
-function tooManyFiles(count: number, most: number): RametError {
-  const why = `the checkpoint has ${count} files, and its grant is for ${most}`;
-  return new RametError("InvalidArgument", `publishing was refused: ${why}`);
+function tooManyFiles(count: number, maximum: number): RametError {
+  const why = `the checkpoint has ${count} files, but its grant allows ${maximum}`;
+  return new RametError("InvalidArgument", `cannot publish the checkpoint: ${why}`);
 }
 
-/** Whether a former attempt has published the same. @throws RametError `AlreadyExists`: it has published something else */
+/** Returns whether an earlier attempt published the same content. @throws RametError `AlreadyExists` for other content */
 async function isPublished({ grant, clock, signal }: Attempt, published: PublishedCheckpoint): Promise<boolean> {
-  const former = await findPublished(grant, { clock, signal });
-  if (former === undefined || former.manifestDigest === published.manifestDigest) return former !== undefined;
-  throw alreadyPublished(grant, former.manifestDigest);
+  const existing = await findPublished(grant, { clock, signal });
+  if (existing === undefined || existing.manifestDigest === published.manifestDigest) return existing !== undefined;
+  throw alreadyPublished(grant, existing.manifestDigest);
 }
 
-/** The one instant at which the checkpoint comes to be. Only a removal at the same time makes a second try worthwhile. */
-async function takeId(attempt: Attempt, bytes: Buffer, published: PublishedCheckpoint): Promise<void> {
+/** Publishes the checkpoint atomically. Retries only if a concurrent removal freed the id. */
+async function claimId(attempt: Attempt, bytes: Buffer, published: PublishedCheckpoint): Promise<void> {
   const { grant, clock, signal } = attempt;
   const headers = { "content-length": `${bytes.length}` };
-  for (let tries = 3; tries > 0; tries -= 1) {
+  for (let attempts = 3; attempts > 0; attempts -= 1) {
     const { outcome } = await callSigned(grant.publish, { method: "PUT", headers, body: bytes, clock, signal });
     if (outcome === "done" || (await isPublished(attempt, published))) return;
   }
-  throw alreadyPublished(grant, "that is missing");
+  throw alreadyPublished(grant, "of a concurrent attempt");
 }
 
-/** From which size on a store is asked first whether it wants a file. */
+/** Larger files are uploaded with `Expect: 100-continue`. */
 const largeBytes = 1 << 20;
 const highWaterMark = 1 << 20;
 
 interface UploadDigest extends ContentDigest {
-  /** Base64, as it stands in a request's header. */
+  /** In base64, as in the request header. */
   md5: string;
 }
 
-/** What a file has to be when it arrives. */
+/** Computes the digests that the store and the manifest verify. */
 async function uploadDigest(path: string, signal: AbortSignal): Promise<UploadDigest> {
   const [sha256, md5] = [createHash("sha256"), createHash("md5")];
   const file = await open(path);
@@ -133,9 +133,9 @@ async function uploadDigest(path: string, signal: AbortSignal): Promise<UploadDi
 }
 
 /**
- * Uploads a file; whether the store took it: it refuses where it has one. The MD5 goes with it, so that the store keeps these
- * very bytes or none: it refuses others, and what it has after a connection broke in the middle can be no others. (The ETag of
- * its answer is no MD5 where a bucket is encrypted by a customer's keys.)
+ * Uploads a file. The MD5 header makes the store accept exactly these bytes or none, even if a connection breaks and the upload
+ * is retried. (The ETag of the response is not an MD5 in a bucket with customer-managed encryption keys.)
+ * @returns false if the object existed before
  */
 async function uploadFile(
   request: SignedRequest,

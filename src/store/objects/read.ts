@@ -5,19 +5,19 @@ import { join } from "node:path";
 import { setImmediate as immediate } from "node:timers/promises";
 import type { ObjectsReadGrant, SignedRequest } from "../../api/cell/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { checkGrant, refused } from "../grant-check.ts";
+import { checkGrant, invalidGrant } from "../grant-check.ts";
 import { decodeManifest, lost, type ManifestFile } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
 import { allOrNone } from "./client-calls.ts";
 import { isPublicationUrl } from "./layout.ts";
 import { readPublished } from "./publication.ts";
-import { callSigned, inCell, type SignedAnswer } from "./signed-http.ts";
+import { callSigned, inCell, type SignedResponse } from "./signed-http.ts";
 
-/** The cell's side of a restore; `openForRead` says what it promises. All of the checkpoint is here when this answers. */
+/** Implements `openForRead` for a bucket. Resolves when the whole checkpoint is downloaded. */
 export async function openObjectsForRead(grant: ObjectsReadGrant, options: OpenForReadOptions): Promise<ReadSession> {
   const { clock = systemClock } = options;
   checkGrant(grant, "read", clock);
-  if (!isPublicationUrl(grant.publication.url, grant)) throw refused(grant, "it is signed for another checkpoint");
+  if (!isPublicationUrl(grant.publication.url, grant)) throw invalidGrant(grant, "it is signed for another checkpoint");
   return inCell(`opening checkpoint ${grant.checkpointId} for reading`, grant, async () => {
     const publication = await readPublished(grant, { clock, signal: options.signal });
     if (publication === undefined) throw lost(grant, "it is not in the store");
@@ -38,15 +38,15 @@ export async function openObjectsForRead(grant: ObjectsReadGrant, options: OpenF
   });
 }
 
-/** With several parts on their way a connection's hiccup holds up little; this much of each file is in memory meanwhile. */
+/** Parallel parts reduce the effect of a slow connection. Each file needs this much memory during the download. */
 const partBytes = 4 << 20;
-const partsAtOnce = 4;
-/** What is hashed at a stretch: a cell answers its controller in between. */
+const parallelParts = 4;
+/** Hashing yields to the event loop after each slice, so that the cell stays responsive. */
 const sliceBytes = 1 << 20;
 
 /**
- * Downloads the `index`-th file of a checkpoint in parts, several at a time, and hashes them in order as they come.
- * @throws RametError `CheckpointLost` when it is not what the manifest says
+ * Downloads the `index`-th file of a checkpoint in parallel parts, and hashes the parts in order.
+ * @throws RametError `CheckpointLost` if the file does not match the manifest
  */
 async function downloadFile(
   grant: ObjectsReadGrant,
@@ -54,37 +54,37 @@ async function downloadFile(
   { index, path, clock, signal }: { index: number; path: string; clock: Clock; signal: AbortSignal },
 ): Promise<void> {
   const signed = grant.files[index];
-  if (signed === undefined) throw lost(grant, "it was published after its grant was given");
+  if (signed === undefined) throw lost(grant, "it was published after its grant was created");
   const target = await open(path, "wx", 0o400);
   try {
     const digest = await download(signed, file.sizeBytes, { target, clock, signal });
-    if (digest === undefined) throw lost(grant, `its file ${file.name} is not in the store, or shorter than published`);
+    if (digest === undefined) throw lost(grant, `its file ${file.name} is missing or shorter than published`);
     if (digest === file.digest) return;
-    throw lost(grant, `its file ${file.name} hashes to ${digest}, published was ${file.digest}`);
+    throw lost(grant, `its file ${file.name} has the digest ${digest} instead of ${file.digest}`);
   } finally {
     await target.close();
   }
 }
 
-/** Writes all parts to `target`, and answers the digest of what came; `undefined`: a part is not there. */
+/** Writes all parts to `target`. @returns the digest, or undefined if a part is missing */
 async function download(
   signed: SignedRequest,
   sizeBytes: number,
   { target, clock, signal }: { target: FileHandle; clock: Clock; signal: AbortSignal },
 ): Promise<string | undefined> {
   const hash = createHash("sha256");
-  const coming: Promise<SignedAnswer>[] = [];
+  const pending: Promise<SignedResponse>[] = [];
   let next = 0;
   for (let start = 0; start < sizeBytes; start += partBytes) {
-    for (; next < sizeBytes && coming.length < partsAtOnce; next += partBytes) {
+    for (; next < sizeBytes && pending.length < parallelParts; next += partBytes) {
       const part = getPart(signed, next, { length: Math.min(partBytes, sizeBytes - next), clock, signal });
-      // Of several that fail, the first in order is told.
+      // If several parts fail, the first in order is reported.
       part.catch(() => undefined);
-      coming.push(part);
+      pending.push(part);
     }
-    const answer = await coming.shift();
-    if (answer?.outcome !== "done") return undefined;
-    await Promise.all([target.appendFile(answer.body), hashInSlices(hash, answer.body)]);
+    const response = await pending.shift();
+    if (response?.outcome !== "done") return undefined;
+    await Promise.all([target.appendFile(response.body), hashInSlices(hash, response.body)]);
   }
   return `sha256:${hash.digest("hex")}`;
 }
@@ -93,7 +93,7 @@ function getPart(
   signed: SignedRequest,
   start: number,
   { length, clock, signal }: { length: number; clock: Clock; signal: AbortSignal },
-): Promise<SignedAnswer> {
+): Promise<SignedResponse> {
   const headers = { range: `bytes=${start}-${start + length - 1}` };
   return callSigned(signed, { method: "GET", headers, clock, signal }, length);
 }

@@ -1,75 +1,75 @@
 import { RametError } from "../../base/errors.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 
-/** Why an object store did not do what it was asked: what it answered, or that it did not. */
+/** An error response of an object store, or the failure to get a response. */
 export interface Refusal {
-  /** Of HTTP; absent: there was no answer. */
+  /** The HTTP status. Absent if there was no response. */
   status?: number | undefined;
-  /** The store's own word, such as `SlowDown`. */
+  /** The store's error code, such as `SlowDown`. */
   word?: string | undefined;
-  /** What broke where there was no answer. */
+  /** The error if there was no response. */
   cause?: unknown;
 }
 
 /**
- * `passing`: the same request may succeed later. `absent`: there is no such object, or no such part of it. `exists`: there is one where none may be.
- * `denied`: whoever signed the request may not do that, or no longer.
+ * `transient`: the same request can succeed later. `absent`: the object or the range does not exist. `exists`: the object exists
+ * but must not. `denied`: the signer of the request lacks the permission, or the signature has expired.
  */
-export type RefusalKind = "passing" | "absent" | "exists" | "denied" | "full" | "too-large" | "no-bucket" | "other";
+export type RefusalKind = "transient" | "absent" | "exists" | "denied" | "full" | "too-large" | "no-bucket" | "other";
 
 export function kindOfRefusal({ status, word = "" }: Refusal): RefusalKind {
   const kind = kinds.find(({ words, statuses }) => words.test(word) || statuses.includes(status ?? 0))?.kind;
-  return kind ?? (status === undefined || status >= 500 ? "passing" : "other");
+  return kind ?? (status === undefined || status >= 500 ? "transient" : "other");
 }
 
-/** Words first where a status has several meanings. */
+/** The error code takes precedence over the status, because some statuses have several meanings. */
 const kinds: readonly { kind: RefusalKind; words: RegExp; statuses: readonly number[] }[] = [
-  // Azure says a conflict for a condition, and that a right is lacking where one to make blobs would write over one.
+  // Azure responds with 409 to a failed condition, and with 403 when a permission to create blobs would overwrite one.
   { kind: "exists", words: /^(PreconditionFailed|BlobAlreadyExists|UnauthorizedBlobOverwrite)$/, statuses: [412] },
   { kind: "full", words: /quota|^InsufficientStorage|^StorageFull$|^InsufficientCapacity$/i, statuses: [507] },
   { kind: "no-bucket", words: /^(NoSuchBucket|ContainerNotFound)$/, statuses: [] },
   { kind: "too-large", words: /^EntityTooLarge$/, statuses: [413] },
-  // Google says it with the status 403, too.
-  { kind: "passing", words: /RateLimitExceeded$/i, statuses: [] },
+  // Google also uses the status 403.
+  { kind: "transient", words: /RateLimitExceeded$/i, statuses: [] },
   { kind: "denied", words: /^(ExpiredToken|InvalidToken|AuthorizationHeaderMalformed)$/, statuses: [401, 403] },
-  // A conditional PUT beside a deletion, bytes that were changed on the way, a body that came too slowly.
+  // A conditional PUT during a deletion, bytes that changed in transit, a body that arrived too slowly.
   {
-    kind: "passing",
+    kind: "transient",
     words: /^(ConditionalRequestConflict|BadDigest|Md5Mismatch|RequestTimeout|SlowDown)$/,
     statuses: [408, 409, 429],
   },
   { kind: "absent", words: /^(NoSuchKey|BlobNotFound)$/, statuses: [404, 416] },
 ];
 
-/** Why, for a message: the status and the word, and never the URL or the body, which can hold what was signed. */
-export function sayRefusal({ status, word, cause }: Refusal, who = "the store"): string {
-  if (status !== undefined) return `${who} answered ${status}${word === undefined ? "" : ` ${word}`}`;
-  return `${who} did not answer: ${cause instanceof Error ? cause.message : String(cause)}`;
+/** Describes a refusal for messages. Omits the URL and the body, which can contain signatures. */
+export function describeRefusal({ status, word, cause }: Refusal, server = "the store"): string {
+  if (status !== undefined) return `${server} responded with ${status}${word === undefined ? "" : ` ${word}`}`;
+  return `${server} did not respond: ${cause instanceof Error ? cause.message : String(cause)}`;
 }
 
-/** A refusal that is the same for controllers and cells; the others say what they make of it. */
+/** The error for a refusal. Controllers and cells handle the kind `denied` differently before they call this. */
 export function refusalError(what: string, refusal: Refusal): RametError {
-  const { code, hint } = answers[kindOfRefusal(refusal)] ?? unavailable;
-  return new RametError(code, `${what} failed: ${sayRefusal(refusal)}`, {
+  const { code, hint } = templates[kindOfRefusal(refusal)] ?? unavailable;
+  return new RametError(code, `${what} failed: ${describeRefusal(refusal)}`, {
     hint,
     retryable: code === "StoreUnavailable",
   });
 }
 
-interface Answer {
+interface ErrorTemplate {
   code: ErrorCode;
   hint: string;
 }
 
-const unavailable: Answer = {
+const unavailable: ErrorTemplate = {
   code: "StoreUnavailable",
-  hint: "Look whether the object store runs, can be reached from here, and has the bucket.",
+  hint: "Check that the object store is running and reachable from here, and that the bucket exists",
 };
 
-const answers: Partial<Record<RefusalKind, Answer>> = {
-  full: { code: "StoreFull", hint: "Delete checkpoints that are not needed, or raise the bucket's quota." },
+const templates: Partial<Record<RefusalKind, ErrorTemplate>> = {
+  full: { code: "StoreFull", hint: "Delete checkpoints that you do not need, or raise the bucket's quota" },
   "too-large": {
     code: "CheckpointTooLarge",
-    hint: "Give the sandbox less memory, or keep its checkpoints in a folder that all nodes mount.",
+    hint: "Give the sandbox less memory, or use a directory that all nodes mount as the store",
   },
 };

@@ -7,15 +7,15 @@ import { inventory } from "./inventory.ts";
 import { fileKey } from "./layout.ts";
 import { findPublication, isUnreadable } from "./publication.ts";
 
-/** Reads all published files, and compares them with their hashes. */
+/** Reads all published files and verifies their hashes. */
 export async function scrubStore(bucket: Bucket, options: ScrubOptions): Promise<ScrubReport> {
   const report: ScrubReport = { checkpoints: 0, bytes: 0, damaged: [] };
   const { checkpoints } = await inventory(bucket, options.namespace, options.signal);
   for (const { ref, publication } of checkpoints) {
     if (publication === undefined) continue;
     const damaged = await scrubCheckpoint({ bucket, ref, report, options });
-    // One that is removed meanwhile looks damaged and is not.
-    if (damaged === undefined || !(await isThere(bucket, ref))) continue;
+    // A checkpoint that is being removed looks damaged.
+    if (damaged === undefined || !(await stillExists(bucket, ref))) continue;
     report.checkpoints += 1;
     report.damaged.push(...damaged);
   }
@@ -29,7 +29,7 @@ interface Scrub {
   options: ScrubOptions;
 }
 
-/** `undefined`: it is gone. */
+/** Returns `undefined` if the checkpoint no longer exists. */
 async function scrubCheckpoint(scrub: Scrub): Promise<Damage[] | undefined> {
   const { bucket, ref, options } = scrub;
   let published: { attempt: string; manifest: Manifest };
@@ -64,10 +64,10 @@ async function scrubFile(
     report.bytes += chunk.length;
   }
   const digest = `sha256:${hash.digest("hex")}`;
-  return digest === file.digest ? undefined : `its content hashes to ${digest}, published was ${file.digest}`;
+  return digest === file.digest ? undefined : `its digest is ${digest} instead of ${file.digest}`;
 }
 
-async function isThere(bucket: Bucket, ref: CheckpointRef): Promise<boolean> {
+async function stillExists(bucket: Bucket, ref: CheckpointRef): Promise<boolean> {
   try {
     return (await findPublication(bucket, ref)) !== undefined;
   } catch (error) {

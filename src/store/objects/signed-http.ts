@@ -9,25 +9,25 @@ import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { readBody } from "../../base/read-body.ts";
 import { within } from "../../base/within.ts";
-import { refused } from "../grant-check.ts";
+import { invalidGrant } from "../grant-check.ts";
 import { errnoOf, guarded, scratchHint } from "../store-error.ts";
-import { kindOfRefusal, type Refusal, refusalError, sayRefusal } from "./refusal.ts";
+import { kindOfRefusal, type Refusal, refusalError, describeRefusal } from "./refusal.ts";
 
-/** No byte for that long: the other side, or the way to it, is gone. */
+/** Without a byte for this long, the server or the network has failed. */
 const idleMilliseconds = 60_000;
-/** The longest that one request may take, however it crawls. */
+/** The time limit of one request. */
 export const requestMilliseconds = 600_000;
 const continueMilliseconds = 1_000;
 /** Each delay is random within ±50 %, so that many cells refused at the same time do not retry together. */
 const backoff = { baseMilliseconds: 300, maxMilliseconds: 60_000, jitter: 2 / 3 };
-const mostTries = 5;
+const maximumTries = 5;
 
-/** What the store has answered to a signed request, other than that it is done. */
+/** A failed signed request. */
 export class Refused extends Error {
   readonly refusal: Refusal;
 
   constructor(refusal: Refusal) {
-    super(sayRefusal(refusal), { cause: refusal.cause });
+    super(describeRefusal(refusal), { cause: refusal.cause });
     this.refusal = refusal;
   }
 }
@@ -39,37 +39,37 @@ export interface CallContext {
 
 export interface SignedCall extends CallContext {
   method: "GET" | "PUT";
-  /** Beside those that are signed. */
+  /** Headers that are not signed. */
   headers?: Record<string, string>;
   body?: Buffer;
-  /** A large body, of the length that `headers` say, from its beginning at each try. */
+  /** Opens a large body for each try. Its length is in `headers`. */
   upload?: () => Readable;
 }
 
-export interface SignedAnswer {
-  /** `absent`: there is no such object, or no such part of it. `exists`: there is one, where the request must find none. */
+export interface SignedResponse {
+  /** `absent`: the object or the range does not exist. `exists`: the object exists but must not. */
   outcome: "done" | "absent" | "exists";
   body: Buffer;
-  /** From the second on, an earlier one may have been done without a word. */
+  /** If greater than 1, an earlier try may have succeeded without a response. */
   tries: number;
 }
 
 /**
- * Makes a signed request. A refusal that passes, and a connection that breaks, are tried again.
- * @param mostBytes of the answer's body
- * @throws Refused; the signal's reason
+ * Sends a signed request. Retries transient refusals and broken connections.
+ * @param maximumBytes the maximum size of the response body
+ * @throws Refused; the reason of `signal` when it aborts
  */
-export async function callSigned(request: SignedRequest, call: SignedCall, mostBytes = 0): Promise<SignedAnswer> {
+export async function callSigned(request: SignedRequest, call: SignedCall, maximumBytes = 0): Promise<SignedResponse> {
   for (let tries = 1; ; tries += 1) {
     call.signal?.throwIfAborted();
     try {
-      return { outcome: "done", body: await callOnce(request, call, mostBytes), tries };
+      return { outcome: "done", body: await callOnce(request, call, maximumBytes), tries };
     } catch (error) {
       call.signal?.throwIfAborted();
       const refused = error instanceof Refused ? error : new Refused({ cause: error });
       const kind = kindOfRefusal(refused.refusal);
       if (kind === "absent" || kind === "exists") return { outcome: kind, body: Buffer.alloc(0), tries };
-      if (kind !== "passing" || tries === mostTries) throw refused;
+      if (kind !== "transient" || tries === maximumTries) throw refused;
     }
     const pause = delay(call.clock, backoffMilliseconds(backoff, tries - 1, Math.random), call.signal);
     // An aborted delay ends the call at the start of the next try.
@@ -77,66 +77,68 @@ export async function callSigned(request: SignedRequest, call: SignedCall, mostB
   }
 }
 
-function callOnce(signed: SignedRequest, call: SignedCall, mostBytes: number): Promise<Buffer> {
+function callOnce(signed: SignedRequest, call: SignedCall, maximumBytes: number): Promise<Buffer> {
   const { clock, signal } = call;
   const deadline = { clock, milliseconds: requestMilliseconds, what: "the request", signal };
-  return within(deadline, (signal) => send(signed, { ...call, signal }, mostBytes));
+  return within(deadline, (signal) => send(signed, { ...call, signal }, maximumBytes));
 }
 
-async function send({ url, headers }: SignedRequest, call: SignedCall, mostBytes: number): Promise<Buffer> {
+async function send({ url, headers }: SignedRequest, call: SignedCall, maximumBytes: number): Promise<Buffer> {
   const { clock, method, signal } = call;
   const makeRequest = url.startsWith("https:") ? httpsRequest : httpRequest;
   const request = makeRequest(url, { method, headers: { ...headers, ...call.headers }, ...(signal && { signal }) });
-  request.setTimeout(idleMilliseconds, () => request.destroy(new Error(`no byte in ${idleMilliseconds / 1000} s`)));
-  // A connection that is reset after the answer began tells the request as well as the answer; only the latter counts.
+  request.setTimeout(idleMilliseconds, () =>
+    request.destroy(new Error(`received nothing for ${idleMilliseconds / 1000} s`)),
+  );
+  // A connection reset during the response raises the error on both objects. The response reports it.
   request.on("error", () => undefined);
-  const answered = once(request, "response") as Promise<[IncomingMessage]>;
+  const responded = once(request, "response") as Promise<[IncomingMessage]>;
   if (call.upload === undefined) request.end(call.body);
-  else await startUpload(request, answered, { upload: call.upload, clock });
-  const [response] = await answered;
+  else await startUpload(request, responded, { upload: call.upload, clock });
+  const [response] = await responded;
   const { statusCode: status = 0 } = response;
-  if (status >= 200 && status < 300) return readBody(response, mostBytes, "the response");
+  if (status >= 200 && status < 300) return readBody(response, maximumBytes, "the response");
   const text = (await readBody(response, refusalBytes, "the response")).toString("utf8");
-  // What is left of an upload is not sent.
+  // Stops a pending upload.
   request.destroy();
   throw new Refused({ status, word: /<Code>([A-Za-z0-9]{1,64})<\/Code>/.exec(text)?.[1] });
 }
 
 /**
- * Sends a large body when the store says that it wants it (`Expect: 100-continue`), or says nothing for a while: one that
- * refuses says so before gigabytes are sent, and its answer is not lost with the connection that it then breaks.
+ * Sends a large body after the store has responded with `100 Continue`, or has not responded for a while. A store that rejects
+ * the upload does so before gigabytes are sent, and its response is not lost when it closes the connection.
  */
 async function startUpload(
   request: ClientRequest,
-  answered: Promise<unknown>,
+  responded: Promise<unknown>,
   { upload, clock }: { upload: () => Readable; clock: Clock },
 ): Promise<void> {
-  const decided = new AbortController();
-  const silent = delay(clock, continueMilliseconds, decided.signal).then(
+  const done = new AbortController();
+  const silent = delay(clock, continueMilliseconds, done.signal).then(
     () => true,
     () => false,
   );
   request.flushHeaders();
-  const wanted = once(request, "continue").then(() => true);
+  const accepted = once(request, "continue").then(() => true);
   try {
-    if (await Promise.race([wanted, silent, answered.then(() => false)])) {
+    if (await Promise.race([accepted, silent, responded.then(() => false)])) {
       pipeline(upload(), request).catch(() => undefined);
     }
   } finally {
-    decided.abort();
+    done.abort();
   }
 }
 
-/** Enough for what a store says about a refusal, its headers and the string that it would have signed included. */
+/** Enough for an error response, which can contain the headers and the string to sign. */
 const refusalBytes = 64 << 10;
 
-/** What `operation` gives; what it fails with, as a cell says it. Signed URLs stand in no error, nor in what caused it. */
+/** Runs an operation of a cell and converts its errors. No error or cause contains a signed URL. */
 export function inCell<T>(what: string, grant: Grant, operation: () => Promise<T>): Promise<T> {
   return guarded(what, () =>
     operation().catch((error: unknown) => {
       if (error instanceof Refused) {
         throw kindOfRefusal(error.refusal) === "denied"
-          ? refused(grant, sayRefusal(error.refusal))
+          ? invalidGrant(grant, describeRefusal(error.refusal))
           : refusalError(what, error.refusal);
       }
       throw localError(what, error);
@@ -144,10 +146,10 @@ export function inCell<T>(what: string, grant: Grant, operation: () => Promise<T
   );
 }
 
-/** Files lie in the cell's own folder on their way: its room is not the store's. */
+/** Lack of space in the cell's directory is not lack of space in the store. */
 function localError(what: string, error: unknown): unknown {
   if (!["ENOSPC", "EDQUOT"].includes(errnoOf(error) ?? "")) return error;
-  return new RametError("StoreFull", `${what} failed: the cell's own folder has no room left`, {
+  return new RametError("StoreFull", `${what} failed: the cell's directory has no space left`, {
     hint: scratchHint,
     cause: error,
   });

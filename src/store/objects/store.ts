@@ -9,8 +9,8 @@ import { anotherCluster, decodeOwner, encodeOwner, ownerFile } from "../owner.ts
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
 import { guarded } from "../store-error.ts";
 import { type Bucket, readWhole } from "./bucket.ts";
-import { bytesOf, inventory, removeCheckpoint, sorted } from "./inventory.ts";
-import { fileKey, mostFiles, newAttempt, newProbeKey, publicationKey } from "./layout.ts";
+import { bytesOf, inventory, removeCheckpoint, separateFiles } from "./inventory.ts";
+import { fileKey, maximumFiles, newAttempt, newProbeKey, publicationKey } from "./layout.ts";
 import { findPublication, isUnreadable, publishedCheckpoint, publishedManifest } from "./publication.ts";
 import { scrubStore } from "./scrub.ts";
 import { sweepStore } from "./sweep.ts";
@@ -22,15 +22,15 @@ export interface ObjectStoreOptions {
   onStep?: Step;
 }
 
-/** A store in a bucket of an object store. Cells reach it by requests that are signed for them, one by one. */
+/** A store in a bucket. Cells access it by individually signed requests. */
 export function objectStore(options: ObjectStoreOptions): CheckpointStore {
   const { bucket, clock = systemClock } = options;
   const step: Step = async (name) => options.onStep?.(name);
 
-  const termOf = (ttlMilliseconds: number) => ({ ttlMilliseconds, expiresAt: expiryOf(clock, ttlMilliseconds) });
+  const lifetimeOf = (ttlMilliseconds: number) => ({ ttlMilliseconds, expiresAt: expiryOf(clock, ttlMilliseconds) });
 
   function find(request: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
-    return guarded(`looking for checkpoint ${request.checkpointId}`, async () => {
+    return guarded(`finding checkpoint ${request.checkpointId}`, async () => {
       const ref = checkedRef(request);
       const publication = await findPublication(bucket, ref);
       return publication && publishedCheckpoint(publication, ref);
@@ -39,17 +39,17 @@ export function objectStore(options: ObjectStoreOptions): CheckpointStore {
 
   return {
     bind: (cluster) => guarded(`binding the store ${bucket.name}`, () => bindStore(bucket, cluster)),
-    owner: () => guarded(`reading whose store ${bucket.name} is`, () => ownerOf(bucket)),
+    owner: () => guarded(`reading the owner of the store ${bucket.name}`, () => ownerOf(bucket)),
     grantWrite: (request) =>
-      guarded(`granting to write checkpoint ${request.checkpointId}`, async () =>
-        grantToWrite(bucket, checkedRef(request), termOf(request.ttlMilliseconds)),
+      guarded(`creating a write grant for checkpoint ${request.checkpointId}`, async () =>
+        grantToWrite(bucket, checkedRef(request), lifetimeOf(request.ttlMilliseconds)),
       ),
     grantRead: (request) =>
-      guarded(`granting to read checkpoint ${request.checkpointId}`, async () =>
+      guarded(`creating a read grant for checkpoint ${request.checkpointId}`, async () =>
         grantToRead(
           bucket,
           { ...checkedRef(request), manifestDigest: request.manifestDigest },
-          termOf(request.ttlMilliseconds),
+          lifetimeOf(request.ttlMilliseconds),
         ),
       ),
     manifest: (request) =>
@@ -68,7 +68,9 @@ export function objectStore(options: ObjectStoreOptions): CheckpointStore {
       ),
     scrub: (request = {}) => guarded(`scrubbing the store ${bucket.name}`, () => scrubStore(bucket, request)),
     usage: (namespace) =>
-      guarded(`measuring namespace ${namespace}`, async () => usageOf(bucket, checkedNamespace(namespace))),
+      guarded(`measuring the usage of namespace ${namespace}`, async () =>
+        usageOf(bucket, checkedNamespace(namespace)),
+      ),
     namespaces: () =>
       guarded(`listing the namespaces of the store ${bucket.name}`, async () => {
         const { checkpoints } = await inventory(bucket);
@@ -78,20 +80,20 @@ export function objectStore(options: ObjectStoreOptions): CheckpointStore {
   };
 }
 
-/** What a namespace takes: nothing is shared. */
+/** Measures the usage of a namespace. Nothing is shared in a bucket. */
 async function usageOf(bucket: Bucket, namespace: string): Promise<StoreUsage> {
   const usage: StoreUsage = { checkpoints: 0, contents: 0, contentBytes: 0, sharedBytes: 0, stagingBytes: 0 };
   for (const holding of (await inventory(bucket, namespace)).checkpoints) {
-    const { files, rests } = await sorted(bucket, holding);
+    const { files, orphans } = await separateFiles(bucket, holding);
     if (holding.publication !== undefined) usage.checkpoints += 1;
     usage.contents += files.length;
     usage.contentBytes += bytesOf(files);
-    usage.stagingBytes += bytesOf(rests.flatMap((rest) => rest.files));
+    usage.stagingBytes += bytesOf(orphans.flatMap((orphan) => orphan.files));
   }
   return usage;
 }
 
-/** Tries all that a publication and its removal need. How much room there is, a bucket does not say. */
+/** Tests every operation that publications and removals need. Buckets do not report free space. */
 async function probeStore(bucket: Bucket): Promise<StoreHealth> {
   const key = newProbeKey();
   const bytes = Buffer.from("probe");
@@ -105,17 +107,17 @@ async function probeStore(bucket: Bucket): Promise<StoreHealth> {
     }
     return {};
   } catch (error) {
-    return { problem: RametError.from(error, `probing the store ${bucket.name}`) };
+    return { problem: RametError.from(error, `probing the store ${bucket.name} failed`) };
   }
 }
 
-/** The cluster that the store is bound to; `undefined`: to none yet. */
+/** Returns the cluster that the store is bound to. */
 async function ownerOf(bucket: Bucket): Promise<string | undefined> {
   const bytes = await readWhole(bucket, ownerFile);
   return bytes && decodeOwner(bytes, `the store ${bucket.name}`);
 }
 
-/** Binds a store that is bound to none, for good. Of two clusters that try at once, one is refused. */
+/** Binds an unbound store. If two clusters try this at the same time, one of them fails. */
 async function bindStore(bucket: Bucket, cluster: string): Promise<void> {
   const owner = (await ownerOf(bucket)) ?? (await claim(bucket, cluster));
   if (owner !== cluster) throw anotherCluster(bucket.name, { owner, cluster, path: `${bucket.name}/${ownerFile}` });
@@ -128,32 +130,36 @@ async function claim(bucket: Bucket, cluster: string): Promise<string | undefine
 }
 
 /**
- * That of two writers of one key the second is refused is what the whole driver stands on, and some stores know nothing of it.
- * `bytes` are what `key` has.
+ * Verifies that the store rejects a conditional PUT to an existing key. The driver depends on that, and some stores ignore the
+ * condition. Writes the existing `bytes`, so nothing changes.
  * @throws RametError `StoreUnavailable`
  */
 async function requireRefusal(bucket: Bucket, key: string, bytes: Uint8Array): Promise<void> {
   if (!(await bucket.putIfAbsent(key, bytes))) return;
-  throw new RametError("StoreUnavailable", `the store ${bucket.name} cannot be used: it writes over what is there`, {
-    hint: "Use an object store that honours the condition of a PUT, as the clouds' own do.",
-  });
+  throw new RametError(
+    "StoreUnavailable",
+    `cannot use the store ${bucket.name}: it overwrites objects despite the condition of the request`,
+    {
+      hint: "Use an object store that supports conditional PUT requests (If-None-Match), such as those of AWS, Google and Azure",
+    },
+  );
 }
 
-/** How long a grant is good for, said twice: its signatures know the one, its reader the other. */
-interface Term {
+/** The lifetime of a grant: a duration for its signatures, and the resulting time for its reader. */
+interface Lifetime {
   ttlMilliseconds: number;
   /** Milliseconds since 1970. */
   expiresAt: number;
 }
 
-/** A grant for one attempt that nobody else makes. */
+/** Creates a grant for one new attempt. */
 export async function grantToWrite(
   bucket: Bucket,
   ref: CheckpointRef,
-  { ttlMilliseconds, expiresAt }: Term,
+  { ttlMilliseconds, expiresAt }: Lifetime,
 ): Promise<ObjectsWriteGrant> {
   const attempt = newAttempt(expiresAt);
-  const keys = Array.from({ length: mostFiles }, (_, index) => fileKey(ref, attempt, index));
+  const keys = Array.from({ length: maximumFiles }, (_, index) => fileKey(ref, attempt, index));
   const [publication, publish, files] = await Promise.all([
     bucket.signGet(publicationKey(ref), ttlMilliseconds),
     bucket.signPutIfAbsent(publicationKey(ref), ttlMilliseconds),
@@ -167,7 +173,7 @@ export async function grantToWrite(
 async function grantToRead(
   bucket: Bucket,
   { manifestDigest, ...ref }: CheckpointRef & { manifestDigest: string },
-  { ttlMilliseconds, expiresAt }: Term,
+  { ttlMilliseconds, expiresAt }: Lifetime,
 ): Promise<ObjectsReadGrant> {
   const [publication, files] = await Promise.all([
     bucket.signGet(publicationKey(ref), ttlMilliseconds),
@@ -176,7 +182,7 @@ async function grantToRead(
   return { driver: "objects", access: "read", ...ref, expiresAt, manifestDigest, publication, files };
 }
 
-/** None of a checkpoint that is not there, or not legal: whoever opens it then learns that from what is published. */
+/** Returns no keys if the checkpoint does not exist or is invalid. `openForRead` then reports that. */
 async function publishedKeys(bucket: Bucket, ref: CheckpointRef): Promise<string[]> {
   try {
     const publication = await findPublication(bucket, ref);

@@ -3,13 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ObjectsWriteGrant } from "../../api/cell/grant.ts";
 import { systemClock } from "../../base/clock.ts";
-import { checkGrant, refused } from "../grant-check.ts";
+import { checkGrant, invalidGrant } from "../grant-check.ts";
 import type { OpenForWriteOptions, Step, WriteSession } from "../sessions.ts";
 import { inCell } from "./signed-http.ts";
 import { isPublicationUrl } from "./layout.ts";
 import { findPublished, publish, requireFits } from "./publish.ts";
 
-/** The cell's side of a publication; `openForWrite` says what it promises. */
+/** Implements `openForWrite` for a bucket. */
 export async function openObjectsForWrite(
   grant: ObjectsWriteGrant,
   options: OpenForWriteOptions,
@@ -17,7 +17,7 @@ export async function openObjectsForWrite(
   const { clock = systemClock } = options;
   const step: Step = async (name) => options.onStep?.(name);
   checkGrant(grant, "write", clock);
-  if (!isPublicationUrl(grant.publish.url, grant)) throw refused(grant, "it is signed for another checkpoint");
+  if (!isPublicationUrl(grant.publish.url, grant)) throw invalidGrant(grant, "it is signed for another checkpoint");
   requireFits(grant, "the checkpoint", options.expectedBytes ?? 0);
   return inCell(`opening checkpoint ${grant.checkpointId} for writing`, grant, async () => {
     const published = await findPublished(grant, { clock, signal: options.signal });

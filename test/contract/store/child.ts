@@ -1,6 +1,6 @@
 /**
- * A cell or a controller of its own, for the tests to kill: `node child.ts '<Order>'`. It prints `at <step>` and waits
- * for ever at the n-th time of the step that it is told to stop at; otherwise one line of JSON with the outcome.
+ * A separate process that acts as a cell or a controller, so that tests can kill it: `node child.ts '<Order>'`. At the requested
+ * occurrence of the requested step, it prints `at <step>` and waits forever. Otherwise it prints the outcome as a line of JSON.
  */
 import { appendFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -57,7 +57,7 @@ async function main(order: Order): Promise<unknown> {
     case "remove":
       return store.remove(ref);
     case "sweep":
-      return store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: -60_000 });
+      return store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: -60_000 });
     case "probe": {
       const { problem } = await store.probe();
       if (problem !== undefined) throw problem;

@@ -8,29 +8,29 @@ import { openForRead, openForWrite } from "../../../src/store/open.ts";
 import type { Publication, ReadSession } from "../../../src/store/sessions.ts";
 import { draft } from "./draft.ts";
 
-/** In what drivers differ, and may. */
+/** The allowed differences between drivers. */
 export interface StoreTraits {
-  /** Whether equal content of two checkpoints of a namespace is kept once. */
+  /** Whether the store keeps equal content of two checkpoints of a namespace only once. */
   sharesContent: boolean;
   /**
-   * What a sweep that is told to spare nothing does to a publication in progress: `fails` as a whole, or is `spared` as long as
-   * its grant lives.
+   * What happens to a publication in progress during a sweep without a minimum age: it `fails` completely, or it is `spared`
+   * while its grant is valid.
    */
   sweptPublication: "fails" | "spared";
-  /** The step of a publication at which all files are in the store, and nothing else of it. */
+  /** The step of a publication after which all files are in the store, but nothing is published. */
   filesStored: string;
 }
 
-/** A fresh, empty store of one driver, and what a suite has to do behind its back. */
+/** An empty store of one driver, with operations that bypass its interface. */
 export interface StoreUnderTest {
   store: CheckpointStore;
   traits: StoreTraits;
   /** The clock of the store and the cells; never behind the times that the driver records. */
   clock: Clock;
-  /** A folder of the cells' own, in which the suite leaves what killed cells leave. */
+  /** The scratch directory of the cells, in which killed cells leave files. */
   scratchPath?: string;
   advance(milliseconds: number): void;
-  /** Changes one byte of a published file, as a failing disk or a careless person would. */
+  /** Changes one byte of a published file, like a failing disk. */
   damage(ref: CheckpointRef, file: string): Promise<void>;
   dispose(): Promise<void>;
 }
@@ -47,7 +47,7 @@ export type Files = Record<string, string | Uint8Array>;
 
 export const ttlMilliseconds = 60_000;
 
-/** Publishes as a cell does: by a grant, with files written into the staging folder. */
+/** Publishes a checkpoint like a cell: with a grant, by writing files into the staging directory. */
 export async function publish(
   { store, clock = systemClock }: StoreAndClock,
   ref: CheckpointRef,
@@ -63,8 +63,8 @@ export async function publish(
   }
 }
 
-/** Publishes until all files are in the store, and no further: as a cell does that is killed there. */
-export async function leaveRest(s: StoreUnderTest, ref: CheckpointRef, files: Files): Promise<void> {
+/** Stops a publication when all files are in the store, like a cell that is killed at that moment. */
+export async function leaveOrphan(s: StoreUnderTest, ref: CheckpointRef, files: Files): Promise<void> {
   const { store, traits } = s;
   const killed = new Error("killed");
   const onStep = (step: string): void => {
@@ -94,7 +94,7 @@ export async function openRead(
   return openForRead(await store.grantRead({ ...ref, manifestDigest, ttlMilliseconds }), { clock });
 }
 
-/** What a restore would read: all files of a checkpoint. */
+/** Restores a checkpoint. @returns the content of its files */
 export async function restore(
   underTest: StoreAndClock,
   ref: CheckpointRef,

@@ -69,7 +69,7 @@ test.each([
 
 test("a sweeper killed in the middle has lost nothing", async () => {
   await killAt("publish", "content", 3);
-  await store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: 60_000 });
+  await store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: 60_000 });
   await killAt("publish", "synced");
   await publish({ store }, victim, files);
   const published = await store.find(victim);

@@ -8,7 +8,7 @@ import { findPublication } from "../../../src/store/objects/publication.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";
 import { shiftedClock, type StoreUnderTest } from "./harness.ts";
 
-/** A store in an empty bucket, of whatever cloud. */
+/** Creates a store in an empty bucket of any cloud. */
 export async function objectsUnderTest(bucket: Bucket): Promise<StoreUnderTest> {
   const scratchPath = await mkdtemp(join(tmpdir(), "ramet-scratch-"));
   let offset = 0;

@@ -1,11 +1,11 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { boundStore } from "../../../src/store/bound-store.ts";
 import { encodeManifest } from "../../../src/store/manifest.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 import { draft, secret } from "./draft.ts";
 import {
   imageOf,
-  leaveRest,
+  leaveOrphan,
   openRead,
   publish,
   restore,
@@ -21,7 +21,7 @@ const files: Files = { "checkpoint.img": "kernel state", "pages.img": "x".repeat
 const hour = 3_600_000;
 const empty = { checkpoints: 0, contents: 0, contentBytes: 0, sharedBytes: 0, stagingBytes: 0 };
 
-/** What every driver of a store promises. `make` gives a fresh, empty store for each test. */
+/** The contract of all store drivers. `make` creates an empty store for each test. */
 export function storeContract(driver: string, make: () => Promise<StoreUnderTest>): void {
   describe(`the ${driver} store`, () => {
     let s: StoreUnderTest;
@@ -31,7 +31,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
     afterEach(() => s.dispose());
 
     describe("publishing", () => {
-      test("gives back exactly what was written", async () => {
+      it("returns exactly the published files", async () => {
         const { manifestDigest, sizeBytes } = await publish(s, ref, files);
         expect(sizeBytes).toBe(300_012);
         expect(await restore(s, ref, manifestDigest)).toEqual(files);
@@ -45,7 +45,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         ]);
       });
 
-      test("keeps the names and not the values of the environment", async () => {
+      it("stores the names but not the values of environment variables", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         const manifest = await s.store.manifest({ ...ref, digest: manifestDigest });
         expect(manifest.container.envNames).toEqual(["API_KEY"]);
@@ -53,7 +53,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(encodeManifest(manifest).bytes.toString()).not.toContain(secret);
       });
 
-      test("nothing is to be seen before, and nothing after it was given up", async () => {
+      it("shows nothing before the publication and after abandon", async () => {
         const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
         await writeFiles(session.stagingPath, files);
         expect(await s.store.has(ref)).toBe(false);
@@ -63,7 +63,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await s.store.usage("team-a")).toEqual(empty);
       });
 
-      test("is the same success when it is repeated with equal content", async () => {
+      it("returns the first result when it is repeated with equal content", async () => {
         const first = await publish(s, ref, files);
         const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
         expect(session.published?.manifestDigest).toBe(first.manifestDigest);
@@ -72,18 +72,18 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await s.store.usage("team-a")).toMatchObject({ checkpoints: 1, stagingBytes: 0 });
       });
 
-      test("is refused for other content under the same id, and the first stays", async () => {
+      it("rejects other content under the same id and keeps the first", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         await expect(publish(s, ref, { ...files, "pages.img": "other" })).rejects.toMatchObject({
           code: "AlreadyExists",
         });
         expect(await restore(s, ref, manifestDigest)).toEqual(files);
         s.advance(hour);
-        await s.store.sweep({ standing: () => Promise.resolve("finished"), olderThanMilliseconds: -hour });
+        await s.store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: -hour });
         expect(await s.store.usage("team-a")).toMatchObject({ contentBytes: 300_012, stagingBytes: 0 });
       });
 
-      test("of the same content by many at once keeps it once, or once for each", async () => {
+      it("stores concurrently published equal content once, or once per checkpoint", async () => {
         const refs = Array.from({ length: 6 }, (_, i) => ({ ...ref, checkpointId: `c${i}` }));
         const all = await Promise.all(refs.map((each) => publish(s, each, files)));
         for (const [i, { manifestDigest }] of all.entries()) {
@@ -95,7 +95,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await s.store.usage("team-a")).toEqual({ ...empty, checkpoints: 6, ...taken });
       });
 
-      test("of the same id by many at once has one winner, or equal success for all", async () => {
+      it("lets one of several concurrent publications of an id win, or all if they are equal", async () => {
         const same = await Promise.all([1, 2, 3].map(() => publish(s, ref, files)));
         expect(new Set(same.map((each) => each.manifestDigest)).size).toBe(1);
         const rivals = await Promise.allSettled(
@@ -106,15 +106,15 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await s.store.find(other)).toMatchObject({ manifestDigest: winners[0]!.value.manifestDigest });
       });
 
-      test.each([
-        ["no files at all", {}],
-        ["a name that is no plain one", { ".hidden": "x" }],
-      ])("refuses %s and leaves nothing", async (_, bad: Files) => {
+      it.each([
+        ["a checkpoint without files", {}],
+        ["an invalid file name", { ".hidden": "x" }],
+      ])("rejects %s and leaves nothing", async (_, bad: Files) => {
         await expect(publish(s, ref, bad)).rejects.toMatchObject({ code: "InvalidArgument" });
         expect(await s.store.has(ref)).toBe(false);
       });
 
-      test("that is given up in the middle leaves nothing", async () => {
+      it("leaves nothing when it is aborted", async () => {
         const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
         await writeFiles(session.stagingPath, files);
         await expect(session.publish(draft(), AbortSignal.abort())).rejects.toMatchObject({ code: "Canceled" });
@@ -123,7 +123,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
     });
 
     describe("grants", () => {
-      test("are for one use", async () => {
+      it("are valid for one kind of access", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         const write = await s.store.grantWrite({ ...ref, ttlMilliseconds });
         const read = await s.store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
@@ -131,7 +131,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         await expect(openForWrite(read, s)).rejects.toMatchObject({ code: "GrantInvalid" });
       });
 
-      test("expire", async () => {
+      it("expire", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         const read = await s.store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
         const write = await s.store.grantWrite({ ...other, ttlMilliseconds });
@@ -143,7 +143,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         await expect(late.publish(draft())).rejects.toMatchObject({ code: "GrantInvalid" });
       });
 
-      test("do not reach another namespace by a changed name", async () => {
+      it("give no access to another namespace by a changed name", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         await publish(s, { ...other, namespace: "team-b" }, { "pages.img": "theirs" });
         const own = await s.store.grantRead({ ...ref, namespace: "team-b", manifestDigest, ttlMilliseconds });
@@ -151,15 +151,15 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         await expect(openForRead({ ...own, namespace: "team-a" }, s)).rejects.toMatchObject({ code: "GrantInvalid" });
       });
 
-      test("open only the manifest that was recorded", async () => {
+      it("open only the manifest with the recorded digest", async () => {
         await publish(s, ref, files);
         const digest = (await publish(s, other, files)).manifestDigest;
         await expect(openRead(s, ref, digest)).rejects.toMatchObject({ code: "CheckpointLost" });
         await expect(s.store.manifest({ ...ref, digest })).rejects.toMatchObject({ code: "CheckpointLost" });
       });
 
-      test.each(["../team-b", "a/b", "A", "", ".", "..", "a..", "_doomed", "x".repeat(201)])(
-        "are not given for the id %j",
+      it.each(["../team-b", "a/b", "A", "", ".", "..", "a..", "_doomed", "x".repeat(201)])(
+        "are not created for the id %j",
         async (checkpointId) => {
           const bad = { namespace: "team-a", checkpointId };
           const refused = { code: "InvalidArgument" };
@@ -172,7 +172,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
     });
 
     describe("opening", () => {
-      test("says that a checkpoint is not there", async () => {
+      it("reports a missing checkpoint", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         await expect(openRead(s, other, manifestDigest)).rejects.toMatchObject({ code: "CheckpointLost" });
         await expect(s.store.manifest({ ...other, digest: manifestDigest })).rejects.toMatchObject({
@@ -180,7 +180,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         });
       });
 
-      test("hashes nothing on the normal way", async () => {
+      it("normally hashes nothing", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         const session = await openRead(s, ref, manifestDigest);
         expect(session.rehashed).toEqual([]);
@@ -188,7 +188,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         await session.release();
       });
 
-      test("refuses damaged content", async () => {
+      it("rejects damaged content", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         await s.damage(ref, "pages.img");
         await expect(openRead(s, ref, manifestDigest)).rejects.toMatchObject({
@@ -199,7 +199,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
     });
 
     describe("removing", () => {
-      test("frees the content, can be repeated, and lets the id be used again", async () => {
+      it("frees the content, can be repeated, and allows a reuse of the id", async () => {
         await publish(s, ref, files);
         expect(await s.store.remove(ref)).toMatchObject({ removed: true });
         expect(await s.store.remove(ref)).toEqual({ removed: false, freedBytes: 0 });
@@ -208,11 +208,11 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await restore(s, ref, again.manifestDigest)).toEqual({ "pages.img": "new" });
       });
 
-      test("of what never was is done, also in a namespace that never was", async () => {
+      it("succeeds for an unknown checkpoint in an unknown namespace", async () => {
         expect(await s.store.remove(ref)).toEqual({ removed: false, freedBytes: 0 });
       });
 
-      test("leaves equal content of another checkpoint", async () => {
+      it("keeps equal content of another checkpoint", async () => {
         await publish(s, ref, files);
         const { manifestDigest, sharedBytes } = await publish(s, other, { ...files, "pages.img": "only here" });
         expect(sharedBytes).toBe(s.traits.sharesContent ? 12 : 0);
@@ -221,17 +221,17 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await s.store.usage("team-a")).toMatchObject({ checkpoints: 1, contentBytes: 21 });
       });
 
-      test("leaves a restore in progress what it has opened, and a sweep frees it later", async () => {
+      it("keeps the files of a restore in progress until a later sweep", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         const session = await openRead(s, ref, manifestDigest);
         await s.store.remove(ref);
         expect(await imageOf(session)).toEqual(files);
         await session.release();
-        await s.store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: hour });
+        await s.store.sweep({ livenessOf: () => Promise.resolve("absent"), olderThanMilliseconds: hour });
         expect(await s.store.usage("team-a")).toEqual(empty);
       });
 
-      test("while others open gives them the whole checkpoint or says that it is lost", async () => {
+      it("lets concurrent restores see the whole checkpoint or CheckpointLost", async () => {
         for (let round = 0; round < 10; round += 1) {
           const { manifestDigest } = await publish(s, ref, files);
           const opening = Array.from({ length: 4 }, () => restore(s, ref, manifestDigest));
@@ -246,77 +246,77 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
     });
 
     describe("sweeping", () => {
-      test("removes the rests of an attempt once it has ended and is old", async () => {
-        await leaveRest(s, ref, files);
-        const young = await s.store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: hour });
+      it("removes an unpublished attempt once it is old and its object is not unfinished", async () => {
+        await leaveOrphan(s, ref, files);
+        const young = await s.store.sweep({ livenessOf: () => Promise.resolve("absent"), olderThanMilliseconds: hour });
         expect(young).toMatchObject({ removedRests: 0, freedBytes: 0 });
         s.advance(2 * hour);
-        await s.store.sweep({ standing: () => Promise.resolve("unfinished"), olderThanMilliseconds: hour });
+        await s.store.sweep({ livenessOf: () => Promise.resolve("unfinished"), olderThanMilliseconds: hour });
         expect((await s.store.usage("team-a")).stagingBytes).toBe(300_012);
         const report = await s.store.sweep({
-          standing: () => Promise.resolve("finished"),
+          livenessOf: () => Promise.resolve("finished"),
           olderThanMilliseconds: hour,
         });
         expect(report).toMatchObject({ removedRests: 1, freedBytes: 300_012, removedCheckpoints: [], foreign: [] });
         expect((await s.store.usage("team-a")).stagingBytes).toBe(0);
       });
 
-      test("removes an old checkpoint only if its object is gone", async () => {
+      it("removes an old checkpoint only if its object does not exist", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         await publish(s, other, { "pages.img": "orphan" });
-        const standing = (each: { checkpointId: string }) =>
+        const livenessOf = (each: { checkpointId: string }) =>
           Promise.resolve(each.checkpointId === ref.checkpointId ? ("finished" as const) : ("absent" as const));
-        const young = await s.store.sweep({ standing, olderThanMilliseconds: hour });
+        const young = await s.store.sweep({ livenessOf, olderThanMilliseconds: hour });
         expect(young.removedCheckpoints).toEqual([]);
         s.advance(2 * hour);
-        const report = await s.store.sweep({ standing, olderThanMilliseconds: hour });
+        const report = await s.store.sweep({ livenessOf, olderThanMilliseconds: hour });
         expect(report.removedCheckpoints).toEqual([other]);
         expect(report.freedBytes).toBeGreaterThanOrEqual(6);
         expect((await s.store.usage("team-a")).contentBytes).toBe(300_012);
         expect(await restore(s, ref, manifestDigest)).toEqual(files);
       });
 
-      test("removes nothing when it cannot know", async () => {
+      it("removes nothing when the state of an object is unknown", async () => {
         const { manifestDigest } = await publish(s, ref, files);
         s.advance(2 * hour);
-        const standing = () => Promise.reject(new Error("the API does not answer"));
-        await expect(s.store.sweep({ standing, olderThanMilliseconds: hour })).rejects.toThrow("does not answer");
+        const livenessOf = () => Promise.reject(new Error("the API server does not respond"));
+        await expect(s.store.sweep({ livenessOf, olderThanMilliseconds: hour })).rejects.toThrow("does not respond");
         expect(await restore(s, ref, manifestDigest)).toEqual(files);
       });
 
-      test("foretells what it would remove, to the byte, and removes nothing meanwhile", async () => {
+      it("reports with dryRun exactly what a sweep removes, and removes nothing", async () => {
         const { manifestDigest } = await publish(s, ref, files);
-        // It shares a file with one that stays, and has one of its own.
+        // It shares one file with a checkpoint that remains, and has one file of its own.
         await publish(s, other, { "pages.img": files["pages.img"]!, "checkpoint.img": "orphan" });
         const elsewhere = { namespace: "team-b", checkpointId: "b" };
         await publish(s, elsewhere, { "pages.img": "another orphan" });
-        // A restore held this content when its checkpoint was removed: now nothing names it.
+        // A restore held this content when its checkpoint was removed, so no checkpoint refers to it now.
         const held = { ...ref, checkpointId: "held" };
         const session = await openRead(s, held, (await publish(s, held, { "pages.img": "unnamed" })).manifestDigest);
         await s.store.remove(held);
         await session.release();
-        await leaveRest(s, { ...ref, checkpointId: "rest" }, { "pages.img": "half" });
+        await leaveOrphan(s, { ...ref, checkpointId: "orphan" }, { "pages.img": "half" });
         s.advance(2 * hour);
 
-        const standing = ({ checkpointId }: { checkpointId: string }) =>
+        const livenessOf = ({ checkpointId }: { checkpointId: string }) =>
           Promise.resolve(checkpointId === ref.checkpointId ? ("finished" as const) : ("absent" as const));
-        const options = { standing, olderThanMilliseconds: hour };
+        const options = { livenessOf, olderThanMilliseconds: hour };
         const usage = () => Promise.all(["team-a", "team-b"].map((namespace) => s.store.usage(namespace)));
         const before = await usage();
-        const foretold = await s.store.sweep({ ...options, dryRun: true });
-        // Where each checkpoint has its own, a restore holds nothing in the store.
+        const dryRun = await s.store.sweep({ ...options, dryRun: true });
+        // Without shared content, a restore holds nothing in the store.
         const removedContents = s.traits.sharesContent ? 1 : 0;
-        expect(foretold).toMatchObject({ removedRests: 1, removedContents, foreign: [] });
-        expect(foretold.removedCheckpoints).toEqual(expect.arrayContaining([other, elsewhere]));
-        expect(foretold.freedBytes).toBeGreaterThanOrEqual("orphanunnamedhalfanother orphan".length);
+        expect(dryRun).toMatchObject({ removedRests: 1, removedContents, foreign: [] });
+        expect(dryRun.removedCheckpoints).toEqual(expect.arrayContaining([other, elsewhere]));
+        expect(dryRun.freedBytes).toBeGreaterThanOrEqual("orphanunnamedhalfanother orphan".length);
         const there = await s.store.sweep({ ...options, dryRun: true, namespace: "team-b" });
         expect(there).toMatchObject({ removedCheckpoints: [elsewhere], removedRests: 0, removedContents: 0 });
         expect(await usage()).toEqual(before);
 
         expect(await s.store.sweep({ ...options, namespace: "team-b" })).toEqual(there);
-        const rests = await s.store.sweep(options);
-        expect(rests.freedBytes + there.freedBytes).toBe(foretold.freedBytes);
-        expect(rests).toMatchObject({ removedCheckpoints: [other], removedRests: 1, removedContents });
+        const rest = await s.store.sweep(options);
+        expect(rest.freedBytes + there.freedBytes).toBe(dryRun.freedBytes);
+        expect(rest).toMatchObject({ removedCheckpoints: [other], removedRests: 1, removedContents });
         expect(await s.store.sweep({ ...options, dryRun: true })).toMatchObject({
           removedCheckpoints: [],
           freedBytes: 0,
@@ -324,10 +324,10 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await restore(s, ref, manifestDigest)).toEqual(files);
       });
 
-      test("makes a publication that is in progress fail as a whole or spares it, and the repeat succeeds", async () => {
+      it("either spares a publication in progress or makes it fail completely, and a retry succeeds", async () => {
         const session = await openForWrite(await s.store.grantWrite({ ...ref, ttlMilliseconds }), s);
         await writeFiles(session.stagingPath, files);
-        await s.store.sweep({ standing: () => Promise.resolve("absent"), olderThanMilliseconds: -hour });
+        await s.store.sweep({ livenessOf: () => Promise.resolve("absent"), olderThanMilliseconds: -hour });
         if (s.traits.sweptPublication === "fails") {
           await expect(session.publish(draft())).rejects.toMatchObject({ name: "RametError" });
           expect(await s.store.has(ref)).toBe(false);
@@ -340,8 +340,8 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
       });
     });
 
-    describe("whose it is", () => {
-      test("the first cluster's, for good: another one is refused, and learns nothing", async () => {
+    describe("binding", () => {
+      it("is permanent: another cluster is rejected and gets no data", async () => {
         await publish(s, ref, files);
         expect(await s.store.owner()).toBeUndefined();
         await s.store.bind("cluster-a");
@@ -350,27 +350,27 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         const { store } = s;
         const foreign = boundStore(store, "cluster-b");
         const refused = { code: "StoreOfAnotherCluster", message: expect.stringContaining("cluster-a") as string };
-        const standing = () => Promise.resolve("absent" as const);
+        const livenessOf = () => Promise.resolve("absent" as const);
         const uses = [
           () => store.bind("cluster-b"),
           () => foreign.grantWrite({ ...other, ttlMilliseconds }),
           () => foreign.grantRead({ ...ref, manifestDigest: `sha256:${"0".repeat(64)}`, ttlMilliseconds }),
           () => foreign.find(ref),
           () => foreign.remove(ref),
-          () => foreign.sweep({ standing, olderThanMilliseconds: 0 }),
+          () => foreign.sweep({ livenessOf, olderThanMilliseconds: 0 }),
           () => foreign.scrub(),
         ];
         for (const use of uses) await expect(use()).rejects.toMatchObject(refused);
         expect((await foreign.probe()).problem).toMatchObject(refused);
         expect(await boundStore(store, "cluster-a").find(ref)).toBeDefined();
         const swept = await boundStore(store, "cluster-a").sweep({
-          standing: () => Promise.resolve("finished"),
+          livenessOf: () => Promise.resolve("finished"),
           olderThanMilliseconds: 0,
         });
         expect(swept).toMatchObject({ removedCheckpoints: [], foreign: [] });
       });
 
-      test("one cluster's, of several that come at once", async () => {
+      it("succeeds for only one of several concurrent clusters", async () => {
         const clusters = ["a", "b", "c", "d"];
         const outcomes = await Promise.allSettled(clusters.map((cluster) => s.store.bind(cluster)));
         const bound = clusters.filter((_, index) => outcomes[index]?.status === "fulfilled");
@@ -379,14 +379,14 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
     });
 
     describe("scrubbing", () => {
-      test("tells how far it has come, and which namespaces there are", async () => {
+      it("reports its progress and finds all namespaces", async () => {
         await publish(s, ref, files);
         await publish(s, { namespace: "team-b", checkpointId: "b" }, { "only.img": "data" });
         expect(await s.store.namespaces()).toEqual(["team-a", "team-b"]);
-        const told: [number, string][] = [];
-        await s.store.scrub({ onProgress: ({ bytes, file }) => told.push([bytes, file]) });
-        expect(told.map(([bytes]) => bytes)).toEqual(told.map(([bytes]) => bytes).toSorted((a, b) => a - b));
-        expect(told.map(([, file]) => file).sort()).toEqual([
+        const progress: [number, string][] = [];
+        await s.store.scrub({ onProgress: ({ bytes, file }) => progress.push([bytes, file]) });
+        expect(progress.map(([bytes]) => bytes)).toEqual(progress.map(([bytes]) => bytes).toSorted((a, b) => a - b));
+        expect(progress.map(([, file]) => file).sort()).toEqual([
           "checkpoint.img",
           "only.img",
           "pages.img",
@@ -394,7 +394,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         ]);
       });
 
-      test("finds nothing wrong with what was published, and reads shared content once", async () => {
+      it("finds no damage in published content and reads shared content once", async () => {
         await publish(s, ref, files);
         await publish(s, other, files);
         const bytes = s.traits.sharesContent ? 300_012 : 2 * 300_012;
@@ -402,7 +402,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         expect(await s.store.scrub({ namespace: "team-b" })).toMatchObject({ checkpoints: 0 });
       });
 
-      test("names what is damaged, and new content takes the place of damaged content", async () => {
+      it("reports damaged content, which new content replaces", async () => {
         await publish(s, ref, files);
         await s.damage(ref, "pages.img");
         expect((await s.store.scrub()).damaged).toMatchObject([{ ...ref, file: "pages.img" }]);
@@ -412,7 +412,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
       });
     });
 
-    test("namespaces share no names and no content", async () => {
+    it("shares neither names nor content between namespaces", async () => {
       const there = { ...ref, namespace: "team-b" };
       const here = await publish(s, ref, files);
       const theirs = await publish(s, there, files);
@@ -422,7 +422,7 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
       expect(here.manifestDigest).not.toBe(theirs.manifestDigest);
     });
 
-    test("a healthy store has no problem", async () => {
+    it("reports no problem for a healthy store", async () => {
       expect((await s.store.probe()).problem).toBeUndefined();
     });
   });

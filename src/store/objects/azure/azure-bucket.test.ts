@@ -1,19 +1,19 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { AzureLocation } from "../../../api/store/store-address.ts";
 import { azureBucket } from "./azure-bucket.ts";
 import { isPublicationUrl } from "../layout.ts";
 
-/** What is signed with an account's key: no store is asked for anything. test/contract/store/azure.test.ts has an emulator. */
+/** Signing with an account's key, without a server. test/contract/store/azure.test.ts uses an emulator. */
 const location: AzureLocation = { driver: "azure", account: "agents", container: "checkpoints", prefix: "ramet" };
 const key = "team-a/c1/manifest.json";
 
 beforeEach(() => {
-  // Nothing of whoever runs this.
+  // Removes the credentials of the user who runs the tests.
   for (const name of Object.keys(process.env)) if (name.startsWith("AZURE_")) vi.stubEnv(name, undefined);
 });
 afterEach(() => vi.unstubAllEnvs());
 
-test("a PUT is signed to make a blob and for nothing else, for its time, and not for http", async () => {
+it("signs a PUT only for the creation of a blob, for the requested time, and only for https", async () => {
   vi.stubEnv("AZURE_STORAGE_KEY", Buffer.from("key").toString("base64"));
   const before = Date.now();
   const { url, headers } = await azureBucket(location).signPutIfAbsent(key, 90_000);
@@ -27,7 +27,7 @@ test("a PUT is signed to make a blob and for nothing else, for its time, and not
   expect(end).toBeLessThanOrEqual(Date.now() + 91_000);
 });
 
-test("a GET is signed for reading alone, at the endpoint that is given", async () => {
+it("signs a GET only for reading, at the configured endpoint", async () => {
   vi.stubEnv("AZURE_STORAGE_KEY", Buffer.from("key").toString("base64"));
   const endpoint = "https://agents.blob.core.usgovcloudapi.net/";
   const { url } = await azureBucket({ ...location, endpoint }).signGet(key, 90_000);
@@ -35,15 +35,15 @@ test("a GET is signed for reading alone, at the endpoint that is given", async (
   expect(new URL(url).searchParams.get("sp")).toBe("r");
 });
 
-test.each([
-  // Of all that Azure's tools look for, that which asks no network.
-  ["nothing of an identity is known", { AZURE_TOKEN_CREDENTIALS: "WorkloadIdentityCredential" }],
-  ["a service account has a token, and nothing says for whom", { AZURE_FEDERATED_TOKEN_FILE: "/nowhere" }],
-])("where %s, that is said, and what to do", async (_, environment) => {
+it.each([
+  // The only source of credentials that needs no network.
+  ["the environment has no identity", { AZURE_TOKEN_CREDENTIALS: "WorkloadIdentityCredential" }],
+  ["a service account token has no client id", { AZURE_FEDERATED_TOKEN_FILE: "/nowhere" }],
+])("reports missing credentials and what to do if %s", async (_, environment) => {
   for (const [name, value] of Object.entries(environment)) vi.stubEnv(name, value);
   await expect(azureBucket(location).signGet(key, 60_000)).rejects.toMatchObject({
     code: "StoreUnavailable",
-    message: expect.stringContaining("no credentials") as string,
+    message: expect.stringContaining("no credentials found") as string,
     hint: expect.stringContaining("AKS workload identity") as string,
   });
 });

@@ -7,16 +7,16 @@ import { clientCalls, type CloudErrors } from "../client-calls.ts";
 import { silenceLimit } from "../silence-limit.ts";
 import { azureAccess, type AzurePermission, serviceVersion } from "./azure-signing.ts";
 
-/** What Azure takes in one PUT of a blob, since version 2019-12-12 of the service. */
+/** The maximum size of one PUT of a blob, since service version 2019-12-12. */
 const largestObjectBytes = 5_000 * 2 ** 20;
 
 /**
- * A part of a container of Azure Blob. The controllers are who holds the account's key of the environment, or whom Azure's own
- * tools would find: AKS workload identity, a service principal of the environment, the node's identity, `az login`.
+ * A prefix of a container of Azure Blob Storage. The controllers use the account's key from the environment, or the default
+ * credentials of Azure: AKS workload identity, a service principal from the environment, the node's identity, or `az login`.
  */
 export function azureBucket(location: AzureLocation, { clock = systemClock }: { clock?: Clock } = {}): Bucket {
-  const { account, container, prefix, endpoint: given } = location;
-  const endpoint = (given ?? `https://${account}.blob.core.windows.net`).replace(/\/$/, "");
+  const { account, container, prefix, endpoint: configuredEndpoint } = location;
+  const endpoint = (configuredEndpoint ?? `https://${account}.blob.core.windows.net`).replace(/\/$/, "");
   const access = azureAccess({ account, container, endpoint }, { clock, pipeline: options });
   const client = new ContainerClient(`${endpoint}/${container}`, access.credential, options);
   const name = nameOfStore(location);
@@ -44,10 +44,10 @@ export function azureBucket(location: AzureLocation, { clock = systemClock }: { 
     },
     read: async (key, signal) => {
       const what = { verb: "reading", key };
-      const { signal: abortSignal, during, chunks: heard } = silenceLimit({ clock, signal });
+      const { signal: abortSignal, during, chunks: limited } = silenceLimit({ clock, signal });
       const get = () => blobAt(key).download(0, undefined, { abortSignal });
-      const answer = await callUnless("absent", what, () => during(get));
-      return answer && chunks(what, heard(answer.readableStreamBody as unknown as AsyncIterable<Uint8Array>));
+      const response = await callUnless("absent", what, () => during(get));
+      return response && chunks(what, limited(response.readableStreamBody as unknown as AsyncIterable<Uint8Array>));
     },
     async *list(below, signal) {
       const { signal: abortSignal, during } = silenceLimit({ clock, signal });
@@ -68,36 +68,36 @@ export function azureBucket(location: AzureLocation, { clock = systemClock }: { 
     },
     signGet: (key, ttlMilliseconds) => sign(key, "r", ttlMilliseconds),
     signPutIfAbsent: async (key, ttlMilliseconds) => {
-      // The signature alone lets nobody write over what is there; the condition says so where something is.
+      // The signature already forbids overwriting. The condition makes the store report an existing blob.
       const { url, headers } = await sign(key, "c", ttlMilliseconds);
       return { url, headers: { ...headers, "x-ms-blob-type": "BlockBlob", "if-none-match": "*" } };
     },
   };
 }
 
-/** The other one is read by a large library, which is not bundled. */
+/** The other format needs a large library, which is not bundled. */
 const responseFormat = StorageResponseFormat.Xml;
 
 const options: StoragePipelineOptions = {
   retryOptions: { maxTries: 4, retryDelayInMs: 200, maxRetryDelayInMs: 5_000 },
 };
 
-/** How Azure's client fails. */
+/** Interprets the errors of Azure's client. */
 function azureErrors(account: string): CloudErrors {
   return {
     refusalOf: (error) =>
       error instanceof RestError && error.statusCode !== undefined
         ? { status: error.statusCode, word: error.code }
         : { cause: error },
-    hasNoCredentials: ({ name }) => nobody.has(name),
+    hasNoCredentials: ({ name }) => credentialErrors.has(name),
     identityHint:
-      "Give the controllers a managed identity (AKS workload identity), or the account's key in AZURE_STORAGE_KEY.",
-    rightsHint: `Give the role Storage Blob Data Contributor on the storage account ${account}, or its key in AZURE_STORAGE_KEY.`,
+      "Give the controllers a managed identity (AKS workload identity), or set AZURE_STORAGE_KEY to the account's key",
+    rightsHint: `Grant the role Storage Blob Data Contributor on the storage account ${account}, or set AZURE_STORAGE_KEY to its key`,
   };
 }
 
-/** Errors of @azure/identity, which gives no token: it finds nobody, or Entra ID does not know who asks. */
-const nobody = new Set([
+/** The errors of @azure/identity if it finds no credentials, or Entra ID rejects them. */
+const credentialErrors = new Set([
   "AggregateAuthenticationError",
   "AuthenticationError",
   "AuthenticationRequiredError",

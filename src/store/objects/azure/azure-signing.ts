@@ -11,27 +11,27 @@ import {
 } from "@azure/storage-blob";
 import type { Clock } from "../../../base/clock.ts";
 
-/** Of the service: the first that all its clouds and emulators of today know the signatures of, and that takes large blobs in one PUT. */
+/** The oldest service version that supports large PUTs and whose signatures all current clouds and emulators accept. */
 export const serviceVersion = "2022-11-02";
 
-/** What a signed request may do: `r` read a blob, `c` make one where there is none. */
+/** The permission of a signed request: `r` reads a blob, `c` creates a blob that does not exist. */
 export type AzurePermission = "r" | "c";
 
-/** Who the controllers are for an account, and how they sign. */
+/** The identity of the controllers in a storage account, and how it signs requests. */
 export interface AzureAccess {
   credential: StorageSharedKeyCredential | TokenCredential;
-  /** A shared access signature (SAS) of one blob, as the query of its URL. */
+  /** Creates a shared access signature (SAS) for one blob. @returns the query of its URL */
   sign(blobName: string, permission: AzurePermission, ttlMilliseconds: number): Promise<string>;
 }
 
 export interface AzureContainer {
   account: string;
   container: string;
-  /** Of the account. */
+  /** The account's URL. */
   endpoint: string;
 }
 
-/** By the account's key where the environment has it; else by a token of whom Azure's own tools would find. */
+/** Uses the account's key if the environment contains it. Otherwise uses Azure's default credentials. */
 export function azureAccess(
   of: AzureContainer,
   { clock, pipeline }: { clock: Clock; pipeline: StoragePipelineOptions },
@@ -59,7 +59,7 @@ export function azureAccess(
   };
 }
 
-/** Looked for when it is needed: where there is none, that is what the first call fails with. */
+/** Finds the credential on first use, so that the first call fails if there is none. */
 function tokenCredential(): TokenCredential {
   let found: TokenCredential | undefined;
   return {
@@ -70,9 +70,9 @@ function tokenCredential(): TokenCredential {
   };
 }
 
-/** A Pod with a workload identity is that or nobody, and not the node that it runs on. */
+/** A Pod with a workload identity must not fall back to the node's identity. */
 function findCredential(): TokenCredential {
-  // The authority is the one that the environment names: nobody else is asked whether it is one.
+  // Uses the authority from the environment without validating it at another server.
   const authority = { disableInstanceDiscovery: true };
   const isWorkload = process.env["AZURE_FEDERATED_TOKEN_FILE"] !== undefined;
   return isWorkload ? new WorkloadIdentityCredential(authority) : new DefaultAzureCredential(authority);
@@ -98,24 +98,24 @@ function expiry(clock: Clock, ttlMilliseconds: number): Date {
 }
 
 const dayMilliseconds = 86_400_000;
-/** A key that begins now is not good yet for a server whose clock is behind. */
+/** A key that is valid from now on is not yet valid for a server whose clock is behind. */
 const skewMilliseconds = 900_000;
 
-/** Keys that Azure lends for a time, to sign with in the controllers' name: one is used as long as it outlives what it signs. */
+/** User delegation keys, which Azure issues for a limited time. A key is reused for signatures that expire before it does. */
 function delegationKeys(service: BlobServiceClient, clock: Clock): (until: Date) => Promise<UserDelegationKey> {
-  let lent: { key: Promise<UserDelegationKey>; expiresOn: Date } | undefined;
+  let cached: { key: Promise<UserDelegationKey>; expiresOn: Date } | undefined;
   return async (until) => {
-    if (lent === undefined || lent.expiresOn < until) {
+    if (cached === undefined || cached.expiresOn < until) {
       const now = clock.now().getTime();
       const expiresOn = new Date(Math.max(now + dayMilliseconds, until.getTime()));
       const key = service.getUserDelegationKey(new Date(now - skewMilliseconds), expiresOn);
-      const asked = { key, expiresOn };
-      lent = asked;
-      // One that was not given is asked for again.
+      const requested = { key, expiresOn };
+      cached = requested;
+      // A failed request is repeated by the next call.
       key.catch(() => {
-        if (lent === asked) lent = undefined;
+        if (cached === requested) cached = undefined;
       });
     }
-    return lent.key;
+    return cached.key;
   };
 }

@@ -5,15 +5,16 @@ import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { GcsLocation } from "../../../api/store/store-address.ts";
 import { gcsBucket } from "./gcs-bucket.ts";
 import { grantToWrite } from "../store.ts";
 import { isPublicationUrl } from "../layout.ts";
 
 /**
- * What is signed, and by whom. One server stands in for GKE's metadata server, for who exchanges tokens, and for IAM: it proves what
- * they are asked, and not that Google's answer like that. test/contract/store/gcs.test.ts has a stand-in for Cloud Storage.
+ * Signing and credentials. One server is the stand-in for GKE's metadata server, the token server and IAM. It proves which
+ * requests they receive, but not that Google's servers respond like that. test/contract/store/gcs.test.ts has a stand-in for
+ * Cloud Storage.
  */
 const location: GcsLocation = { driver: "gcs", bucket: "checkpoints", prefix: "ramet" };
 const ref = { namespace: "team-a", checkpointId: "c1" };
@@ -28,12 +29,12 @@ let asked: { what: string; token: string | undefined; body: string }[];
 let answers: Record<string, { status?: number; json?: object; text?: string }>;
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), "ramet-gcs-"));
-  // Nothing of whoever runs this, nor of the machine.
+  // Removes the credentials of the user who runs the tests and of the machine.
   for (const name of Object.keys(process.env))
     if (/^(GOOGLE|GCE|GCLOUD|CLOUDSDK)_/.test(name)) vi.stubEnv(name, undefined);
   vi.stubEnv("HOME", directory);
   vi.stubEnv("METADATA_SERVER_DETECTION", "none");
-  // Else gcloud is asked for it, where that is installed.
+  // Otherwise the library calls gcloud if it is installed.
   vi.stubEnv("GOOGLE_CLOUD_PROJECT", "project");
   asked = [];
   answers = {};
@@ -76,7 +77,7 @@ async function withKey(): Promise<void> {
   await credentialsFile({ type: "service_account", client_email: email, private_key: pem });
 }
 
-/** A Pod of GKE, whose service account the metadata server calls `name`. */
+/** Simulates a Pod on GKE. The metadata server returns `name` as the service account. */
 function onGke(name: string): void {
   vi.stubEnv("METADATA_SERVER_DETECTION", "assume-present");
   vi.stubEnv("GCE_METADATA_HOST", serverUrl().slice("http://".length));
@@ -87,7 +88,7 @@ function onGke(name: string): void {
   answers[`${account}/token?scopes=${scopes}`] = token;
 }
 
-test("a PUT is signed with the condition that there is nothing, for its time, with a key where there is one", async () => {
+it("signs a PUT with the condition that the object is missing, using the key of the credentials", async () => {
   await withKey();
   const { url, headers } = await bucket().signPutIfAbsent(key, 90_000);
   expect(headers).toEqual({ "x-goog-if-generation-match": "0" });
@@ -101,13 +102,13 @@ test("a PUT is signed with the condition that there is nothing, for its time, wi
   expect(asked).toEqual([]);
 });
 
-test("nothing is signed for longer than the keys of IAM last", async () => {
-  const refused = { code: "InvalidArgument", message: expect.stringContaining("43200 s at most") as string };
+it("signs no request for longer than the keys of IAM last", async () => {
+  const refused = { code: "InvalidArgument", message: expect.stringContaining("the maximum is 43200 s") as string };
   onGke(email);
   await expect(bucket().signGet(key, 720 * minutes + 1)).rejects.toMatchObject(refused);
 });
 
-test("the service account of a Pod of GKE is found once, and IAM signs for it", async () => {
+it("finds the service account of a Pod on GKE once and signs by IAM", async () => {
   onGke(email);
   answers[signBlob] = signedByIam;
   const grant = await grantToWrite(bucket(), ref, {
@@ -127,18 +128,18 @@ test("the service account of a Pod of GKE is found once, and IAM signs for it", 
   expect(asked.filter(({ what }) => what.endsWith("/email"))).toHaveLength(1);
 });
 
-test("a Kubernetes service account that stands for no Google one cannot sign, and that is said", async () => {
+it("reports that a Kubernetes service account without a Google one cannot sign", async () => {
   onGke("project.svc.id.goog");
   await expect(bucket().signGet(key, minutes)).rejects.toMatchObject({
     code: "StoreUnavailable",
-    message: expect.stringContaining("project.svc.id.goog is no service account") as string,
+    message: expect.stringContaining("project.svc.id.goog is not a Google service account") as string,
     hint: expect.stringContaining("--store-service-account") as string,
   });
 });
 
 const impersonation = `POST /v1/projects/-/serviceAccounts/${email}:generateAccessToken`;
 
-/** A cluster elsewhere, whose service accounts Google knows by a federation that lets them stand for the service account. */
+/** Simulates a cluster outside Google Cloud whose service accounts impersonate the Google one by a federation. */
 async function federated(): Promise<void> {
   const subject = join(directory, "token");
   await writeFile(subject, "of-the-cluster");
@@ -155,7 +156,7 @@ async function federated(): Promise<void> {
   answers[impersonation] = { json: { accessToken: "of-the-account", expireTime } };
 }
 
-test("a federation is exchanged for a service account's token, and IAM signs for it", async () => {
+it("exchanges the token of a federation for that of a service account and signs by IAM", async () => {
   await federated();
   answers[signBlob] = signedByIam;
   await bucket().signGet(key, minutes);
@@ -167,37 +168,37 @@ test("a federation is exchanged for a service account's token, and IAM signs for
   expect(asked[0]?.body).toContain("subject_token=of-the-cluster");
 });
 
-test.each([
+it.each([
   [403, "IAM_PERMISSION_DENIED", false],
   [429, "RATE_LIMIT_EXCEEDED", true],
-])("that IAM does not sign (%i) is told with what to do, and whether it passes", async (status, reason, retryable) => {
+])("reports a refusal of IAM (%i) with a hint and whether it is transient", async (status, reason, retryable) => {
   onGke(email);
-  const message = "Permission 'iam.serviceAccounts.signBlob' denied, or too often asked";
+  const message = "Permission 'iam.serviceAccounts.signBlob' denied, or too many requests";
   answers[signBlob] = { status, json: { error: { code: status, message, details: [{ reason }] } } };
   await expect(bucket().signGet(key, minutes)).rejects.toMatchObject({
     code: "StoreUnavailable",
     retryable,
-    message: `signing failed: IAM answered ${status} ${reason}: ${message}`,
+    message: `signing failed: IAM responded with ${status} ${reason}: ${message}`,
     hint: expect.stringContaining("roles/iam.serviceAccountTokenCreator") as string,
   });
 });
 
-test("where there are no credentials, that is said, and what to do", async () => {
+it("reports missing credentials and what to do", async () => {
   await expect(bucket().signGet(key, minutes)).rejects.toMatchObject({
     code: "StoreUnavailable",
-    message: expect.stringContaining("no credentials") as string,
+    message: expect.stringContaining("no credentials found") as string,
     hint: expect.stringContaining("GOOGLE_APPLICATION_CREDENTIALS") as string,
   });
 });
 
-test("a federation that may not stand for the service account is said to be what is wrong", async () => {
+it("reports that a federation is not allowed to impersonate the service account", async () => {
   await federated();
   const message = "Permission 'iam.serviceAccounts.getAccessToken' denied";
   answers[impersonation] = { status: 403, json: { error: { code: 403, message, status: "PERMISSION_DENIED" } } };
-  const says = `there are no credentials: ${serverUrl().slice(7)} answered 403 PERMISSION_DENIED: ${message}`;
+  const reason = `no credentials found: ${serverUrl().slice(7)} responded with 403 PERMISSION_DENIED: ${message}`;
   await expect(bucket().read(key)).rejects.toMatchObject({
     code: "StoreUnavailable",
-    message: `reading gs://checkpoints/ramet/${key} failed: ${says}`,
+    message: `reading gs://checkpoints/ramet/${key} failed: ${reason}`,
   });
 });
 
@@ -205,22 +206,22 @@ const lacksRight = `${email} does not have storage.objects.get access to the obj
 const jsonRefusal = (reason: string) =>
   JSON.stringify({ error: { code: 403, message: lacksRight, errors: [{ message: lacksRight, reason }] } });
 
-test.each([
+it.each([
   ["by the XML API", `<Error><Code>AccessDenied</Code><Details>${lacksRight}</Details></Error>`, "AccessDenied"],
   ["by the JSON API", jsonRefusal("forbidden"), "forbidden"],
-])("who lacks a right is told which, %s", async (_, text, word) => {
+])("reports a missing permission %s", async (_, text, word) => {
   await withKey();
   const path = `GET /checkpoints/ramet/${key}`;
   answers[path] = { status: 403, text };
   const error = {
     code: "StoreUnavailable",
-    message: `reading gs://checkpoints/ramet/${key} failed: the store answered 403 ${word}: ${lacksRight}`,
+    message: `reading gs://checkpoints/ramet/${key} failed: the store responded with 403 ${word}: ${lacksRight}`,
   };
   const hint = expect.stringContaining("roles/storage.objectUser") as string;
   await expect(gcsBucket({ ...location, endpoint: serverUrl() }).read(key)).rejects.toMatchObject({ ...error, hint });
 });
 
-test("who asks too often is refused for a while, whatever the status", async () => {
+it("treats a rate limit as transient regardless of its status", async () => {
   await withKey();
   answers[`PUT /checkpoints/ramet/${key}`] = { status: 403, text: jsonRefusal("userRateLimitExceeded") };
   const put = gcsBucket({ ...location, endpoint: serverUrl() }).putIfAbsent(key, Buffer.from("x"));

@@ -10,11 +10,11 @@ import { GcsRefusal } from "./gcs-refusal.ts";
 import { gcsRequest } from "./gcs-request.ts";
 import { gcsSigner, type GcsSignerOptions, type RequestToSign, signGcsUrl } from "./gcs-signer.ts";
 
-/** What Cloud Storage takes in one PUT. */
+/** The maximum size of one PUT. */
 const largestObjectBytes = 5 * 2 ** 40;
-/** What is read at a time: a connection that breaks costs no more than this. */
+/** The size of one read. A broken connection costs at most this much. */
 const partBytes = 8 << 20;
-/** An object that is missing has the generation 0. */
+/** A missing object has the generation 0. */
 const ifAbsent = { "x-goog-if-generation-match": "0" };
 
 export interface GcsBucketOptions extends GcsSignerOptions {
@@ -23,8 +23,8 @@ export interface GcsBucketOptions extends GcsSignerOptions {
 }
 
 /**
- * A part of a bucket of Google Cloud Storage. Objects are written and read by its XML API, as cells do it, which says in a word
- * what it refuses; they are listed by its JSON API.
+ * A prefix of a bucket of Google Cloud Storage. Reads and writes objects by the XML API, like the cells, because it returns error
+ * codes. Lists objects by the JSON API.
  */
 export function gcsBucket(location: GcsLocation, options: GcsBucketOptions = {}): Bucket {
   const { bucket, prefix, endpoint = "https://storage.googleapis.com" } = location;
@@ -34,13 +34,13 @@ export function gcsBucket(location: GcsLocation, options: GcsBucketOptions = {})
   const auth = gcsCredentials();
   const signer = gcsSigner(auth, options);
   const { call, callUnless } = clientCalls(name, gcsErrors(name, endpoint));
-  // Neither names nor keys have a character that a URL would encode.
+  // Names and keys contain no characters that a URL encodes.
   const urlOf = (key: string): URL => new URL(`/${bucket}/${root}${key}`, endpoint);
 
   const sign = (request: RequestToSign) =>
     call({ verb: "signing a request to" }, async () => signGcsUrl(await signer(), request, clock.now()));
 
-  /** What an object has from a byte on, as much as is read at a time; `undefined`: there is no object. */
+  /** Reads one part of an object. `undefined`: the object does not exist. */
   async function readPart(key: string, from: number, signal: AbortSignal | undefined): Promise<Buffer | undefined> {
     const headers = { range: `bytes=${from}-${from + partBytes - 1}` };
     const request = { method: "GET", url: urlOf(key), headers, responseType: "arraybuffer", signal } as const;
@@ -51,7 +51,7 @@ export function gcsBucket(location: GcsLocation, options: GcsBucketOptions = {})
 
   async function* partsOf(key: string, first: Buffer, signal: AbortSignal | undefined): AsyncGenerator<Uint8Array> {
     let from = 0;
-    // An object that goes meanwhile ends there: whoever knows its hash notices.
+    // An object that is deleted meanwhile ends early. The caller detects that by the hash.
     for (let part: Buffer | undefined = first; part !== undefined; part = await readPart(key, from, signal)) {
       yield part;
       from += part.length;
@@ -83,7 +83,7 @@ export function gcsBucket(location: GcsLocation, options: GcsBucketOptions = {})
         url.search = new URLSearchParams({ ...query, ...(after !== undefined && { pageToken: after }) }).toString();
         const request = { method: "GET", url, responseType: "json", signal } as const;
         const answer = await callUnless("absent", { verb: "listing" }, () => gcsRequest(auth, request));
-        // Of all that is listed the bucket alone can be missing, for which the JSON API has no word of its own.
+        // For a listing, 404 means that the bucket is missing. The JSON API has no error code for that.
         if (answer === undefined) throw refusalError(`listing ${name}`, { status: 404, word: "NoSuchBucket" });
         const { items, nextPageToken } = pageOf(answer.data, name);
         for (const { name: key, size: sizeBytes, timeCreated } of items) {
@@ -118,39 +118,39 @@ const Page = z.object({
 function pageOf(data: unknown, store: string): z.infer<typeof Page> {
   const page = Page.safeParse(data);
   if (page.success) return page.data;
-  throw new RametError("StoreUnavailable", `listing ${store} failed: its answer is no page of objects`, {
+  throw new RametError("StoreUnavailable", `listing ${store} failed: the response is not a list of objects`, {
     cause: page.error,
-    hint: "Look whether the store's endpoint is one of Cloud Storage.",
+    hint: "Check that the store's endpoint is that of Cloud Storage",
   });
 }
 
-/** The longest that one call may take. None brings more than a part of an object. */
+/** The time limit of one call. No call transfers more than one part of an object. */
 const callMilliseconds = 30_000;
 
 /**
- * Who the controllers are to Google: what Google's own tools would find (Application Default Credentials), which is a key or a
- * federation that `GOOGLE_APPLICATION_CREDENTIALS` names, gcloud's, the workload identity of GKE, or the node.
+ * The Application Default Credentials: a key or a federation that `GOOGLE_APPLICATION_CREDENTIALS` names, gcloud's credentials,
+ * the workload identity of GKE, or the node's identity.
  */
 function gcsCredentials(): GoogleAuth {
   const auth = new GoogleAuth({
     scopes: ["https://www.googleapis.com/auth/cloud-platform"],
     clientOptions: { transporterOptions: { timeout: callMilliseconds } },
   });
-  // Who has a key signs its tokens: nobody is asked for one.
+  // With a key, the library signs tokens itself instead of requesting them.
   auth.useJWTAccessWithScope = true;
   return auth;
 }
 
-/** How Cloud Storage at an endpoint fails. */
+/** Interprets the errors of Cloud Storage at an endpoint. */
 function gcsErrors(store: string, endpoint: string): CloudErrors {
   const { origin } = new URL(endpoint);
   return {
     refusalOf: (error) => (error instanceof GcsRefusal && error.origin === origin ? error.refusal : { cause: error }),
-    // Where another has refused, it was about who the controllers are.
+    // A refusal of another server concerns the credentials.
     hasNoCredentials: (error) =>
-      !(error instanceof GcsRefusal) || (error.origin !== origin && kindOfRefusal(error.refusal) !== "passing"),
+      !(error instanceof GcsRefusal) || (error.origin !== origin && kindOfRefusal(error.refusal) !== "transient"),
     identityHint:
-      "Give the controllers a Google service account by workload identity, or name a key or a federation in GOOGLE_APPLICATION_CREDENTIALS.",
-    rightsHint: `Give the controllers' service account roles/storage.objectUser on the bucket of ${store}.`,
+      "Give the controllers a Google service account by workload identity, or set GOOGLE_APPLICATION_CREDENTIALS to the file of a key or a federation",
+    rightsHint: `Grant roles/storage.objectUser on the bucket of ${store} to the controllers' service account`,
   };
 }

@@ -1,32 +1,32 @@
 import { gaxios } from "google-auth-library";
-import { sayRefusal, type Refusal } from "../refusal.ts";
+import { describeRefusal, type Refusal } from "../refusal.ts";
 
-/** What Google has answered, other than that it is done; or that it did not answer. Its message says why: no token, and nothing signed. */
+/** An error response of Google, or the failure to get one. The message contains neither tokens nor signatures. */
 export class GcsRefusal extends Error {
   readonly refusal: Refusal;
-  /** Of who has refused: the one that was asked, or another that should have told it who asks. */
+  /** The server that refused: the requested one, or a server that issues its tokens. */
   readonly origin: string;
 
-  constructor({ config: { url }, response, message }: gaxios.GaxiosError, asked?: URL) {
+  constructor({ config: { url }, response, message }: gaxios.GaxiosError, requested?: URL) {
     const text = textOf(response?.data);
     const refusal =
       response === undefined ? { cause: message } : { status: response.status, word: firstOf(wordPatterns, text) };
-    const reason = firstOf(reasonPatterns, text) ?? "it does not say why";
-    super(url.origin === asked?.origin ? reason : `${sayRefusal(refusal, url.host)}: ${reason}`);
+    const reason = firstOf(reasonPatterns, text) ?? "it gave no reason";
+    super(url.origin === requested?.origin ? reason : `${describeRefusal(refusal, url.host)}: ${reason}`);
     this.refusal = refusal;
     this.origin = url.origin;
   }
 }
 
 /**
- * What the library has failed with, which may be that Google has refused; `asked` is what the request was for, if there was one beside those
- * of the library itself.
+ * Converts an error of the library to a GcsRefusal if it is an error response.
+ * @param requested the URL of the caller's request, if there was one besides the library's own requests
  */
-export function gcsFailure(error: unknown, asked?: URL): unknown {
-  return error instanceof gaxios.GaxiosError ? new GcsRefusal(error, asked) : error;
+export function gcsFailure(error: unknown, requested?: URL): unknown {
+  return error instanceof gaxios.GaxiosError ? new GcsRefusal(error, requested) : error;
 }
 
-/** Of the XML API; of the JSON API and others; of who exchanges tokens. */
+/** The formats of the XML API, the JSON API and the token servers. */
 const wordPatterns = [/<Code>(\w{1,64})<\/Code>/, /"(?:reason|status|error)":\s*"(\w{1,64})"/];
 const reasonPatterns = [
   /<Details>([^<]{1,300})/,

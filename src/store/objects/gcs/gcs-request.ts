@@ -5,31 +5,31 @@ export interface GcsRequest {
   method: "GET" | "PUT" | "DELETE" | "POST";
   url: URL;
   headers?: Record<string, string>;
-  /** The body: bytes, or what is written as JSON. */
+  /** The body: bytes, or an object that is sent as JSON. */
   data?: Uint8Array | Record<string, unknown>;
-  /** As what the answer's body is given. @default text */
+  /** The type of the response body. @default text */
   responseType?: "json" | "arraybuffer";
   signal?: AbortSignal | undefined;
 }
 
-export interface GcsAnswer {
-  /** 200 to 299, or 416: an object has no such part. */
+export interface GcsResponse {
+  /** 200 to 299, or 416 if the range does not exist. */
   status: number;
   data: unknown;
 }
 
 /**
- * A request to one of Google's APIs with the controllers' own credentials. What passes is tried again, some seconds long.
- * @throws GcsRefusal; the signal's reason; what the library says where there are no credentials
+ * Sends a request to a Google API with the controllers' credentials. Retries transient errors for some seconds.
+ * @throws GcsRefusal; the reason of `signal` when it aborts; the library's error if there are no credentials
  */
-export async function gcsRequest(auth: GoogleAuth, { signal, ...request }: GcsRequest): Promise<GcsAnswer> {
+export async function gcsRequest(auth: GoogleAuth, { signal, ...request }: GcsRequest): Promise<GcsResponse> {
   try {
     return await auth.request<unknown>({
       responseType: "text",
       ...request,
       retry: true,
       retryConfig: { httpMethodsToRetry: [request.method] },
-      validateStatus: isAnswer,
+      validateStatus: isExpected,
       ...(signal && { signal }),
     });
   } catch (error) {
@@ -38,6 +38,6 @@ export async function gcsRequest(auth: GoogleAuth, { signal, ...request }: GcsRe
   }
 }
 
-function isAnswer(status: number): boolean {
+function isExpected(status: number): boolean {
   return (status >= 200 && status < 300) || status === 416;
 }

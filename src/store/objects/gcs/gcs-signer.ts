@@ -3,11 +3,11 @@ import type { CredentialBody, GoogleAuth } from "google-auth-library";
 import * as z from "zod";
 import type { SignedRequest } from "../../../api/cell/grant.ts";
 import { RametError } from "../../../base/errors.ts";
-import { kindOfRefusal, sayRefusal } from "../refusal.ts";
+import { kindOfRefusal, describeRefusal } from "../refusal.ts";
 import { gcsFailure, GcsRefusal } from "./gcs-refusal.ts";
 import { gcsRequest } from "./gcs-request.ts";
 
-/** A service account: nobody else can sign a URL of Cloud Storage. */
+/** A service account. Only service accounts can sign URLs of Cloud Storage. */
 export interface GcsSigner {
   email: string;
   /** RSA with SHA-256. */
@@ -15,13 +15,13 @@ export interface GcsSigner {
 }
 
 export interface GcsSignerOptions {
-  /** Where the IAM Service Account Credentials API is. @default Google's */
+  /** The URL of the IAM Service Account Credentials API. @default Google's */
   iamCredentials?: string;
 }
 
 /**
- * Who signs, found once. Who has a key signs here; for others IAM signs with a key of its own (signBlob), one call for each text.
- * @returns a function that throws RametError `StoreUnavailable` where the credentials are of no service account
+ * Finds the signer once. With a key, it signs locally. Otherwise IAM signs with its own key (signBlob), one call per text.
+ * @returns a function that throws RametError `StoreUnavailable` if the credentials are not those of a service account
  */
 export function gcsSigner(auth: GoogleAuth, options: GcsSignerOptions): () => Promise<GcsSigner> {
   let found: Promise<GcsSigner> | undefined;
@@ -36,7 +36,7 @@ export function gcsSigner(auth: GoogleAuth, options: GcsSignerOptions): () => Pr
 
 async function findSigner(auth: GoogleAuth, { iamCredentials }: GcsSignerOptions): Promise<GcsSigner> {
   const { client_email: email = "", private_key: key } = await credentialsOf(auth);
-  // GKE's metadata server calls a Kubernetes service account that stands for no Google one after its workload identity pool.
+  // For a Kubernetes service account without a Google one, GKE returns the name of the workload identity pool.
   if (!email.includes("@")) throw noServiceAccount(email);
   if (key !== undefined) return { email, sign: (text) => Promise.resolve(sign("RSA-SHA256", Buffer.from(text), key)) };
   const iam = iamCredentials ?? `https://iamcredentials.${await auth.getUniverseDomain()}`;
@@ -55,14 +55,14 @@ async function credentialsOf(auth: GoogleAuth): Promise<CredentialBody> {
 async function signBlob(auth: GoogleAuth, url: URL, text: string): Promise<Buffer> {
   const data = { payload: Buffer.from(text).toString("base64") };
   try {
-    const answer = await gcsRequest(auth, { method: "POST", url, data, responseType: "json" });
-    return Buffer.from(SignedBlob.parse(answer.data).signedBlob, "base64");
+    const response = await gcsRequest(auth, { method: "POST", url, data, responseType: "json" });
+    return Buffer.from(SignedBlob.parse(response.data).signedBlob, "base64");
   } catch (error) {
     if (!(error instanceof GcsRefusal && error.origin === url.origin)) throw error;
     const { refusal, message } = error;
-    throw new RametError("StoreUnavailable", `signing failed: ${sayRefusal(refusal, "IAM")}: ${message}`, {
-      hint: "Enable the IAM Service Account Credentials API, and give the controllers' service account roles/iam.serviceAccountTokenCreator on itself.",
-      retryable: kindOfRefusal(refusal) === "passing",
+    throw new RametError("StoreUnavailable", `signing failed: ${describeRefusal(refusal, "IAM")}: ${message}`, {
+      hint: "Enable the IAM Service Account Credentials API, and grant the controllers' service account roles/iam.serviceAccountTokenCreator on itself",
+      retryable: kindOfRefusal(refusal) === "transient",
     });
   }
 }
@@ -70,30 +70,30 @@ async function signBlob(auth: GoogleAuth, url: URL, text: string): Promise<Buffe
 const SignedBlob = z.object({ signedBlob: z.base64() });
 
 function noServiceAccount(name: string): RametError {
-  const who = name === "" ? "the credentials are of" : `${name} is`;
+  const subject = name === "" ? "the identity of the controllers" : name;
   return new RametError(
     "StoreUnavailable",
-    `signing failed: ${who} no service account of Google, and only such can sign`,
+    `signing failed: ${subject} is not a Google service account, and only service accounts can sign`,
     {
-      hint: "Let the controllers' Kubernetes service account stand for a Google one: ramet manifests --store-service-account, or RametRuntime's store.gcs.serviceAccount.",
+      hint: "Let the controllers impersonate a Google service account: use ramet manifests --store-service-account, or store.gcs.serviceAccount of RametRuntime",
     },
   );
 }
 
-/** Cloud Storage takes signatures for 7 days. Those by IAM end with its keys, which last for at least 12 hours. */
-const mostSeconds = 12 * 3600;
+/** Cloud Storage accepts signatures for 7 days. Signatures by IAM end with its keys, which last at least 12 hours. */
+const maximumSeconds = 12 * 3600;
 const algorithm = "GOOG4-RSA-SHA256";
 
 export interface RequestToSign {
   method: "GET" | "PUT";
   url: URL;
-  /** Which must be sent with it: names in small letters. Google wants each of its own (`x-goog-…`) that is sent to be signed. */
+  /** Headers that the request must contain, with lower-case names. All headers with `x-goog-` must be signed. */
   headers: Record<string, string>;
   ttlMilliseconds: number;
 }
 
 /**
- * A request of the XML API, signed as Google's documentation of "V4 signing" says it.
+ * Signs a request of the XML API. (Source: Google's documentation of "V4 signing".)
  * @param now the start of its validity
  */
 export async function signGcsUrl(
@@ -102,10 +102,10 @@ export async function signGcsUrl(
   now: Date,
 ): Promise<SignedRequest> {
   const seconds = Math.ceil(ttlMilliseconds / 1000);
-  if (seconds > mostSeconds) {
+  if (seconds > maximumSeconds) {
     throw new RametError(
       "InvalidArgument",
-      `a request is signed for ${mostSeconds} s at most, and not for ${seconds} s`,
+      `cannot sign a request for ${seconds} s: the maximum is ${maximumSeconds} s`,
     );
   }
   const time = now.toISOString().replaceAll(/[-:]|\.\d+/g, "");
@@ -126,7 +126,7 @@ export async function signGcsUrl(
   return { url: `${url.origin}${url.pathname}?${query}&X-Goog-Signature=${signature.toString("hex")}`, headers };
 }
 
-/** In the order that is signed, which is that of the names. */
+/** Sorted by name, as the signature requires. */
 function queryOf(parameters: Record<string, string>): string {
   const pairs = Object.entries(parameters).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
   return pairs.sort().join("&");

@@ -4,12 +4,12 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { S3Location } from "../../../api/store/store-address.ts";
 import { isPublicationUrl } from "../layout.ts";
 import { s3Bucket } from "./s3-bucket.ts";
 
-/** What is signed, and with whose credentials: no store is asked for anything. test/contract/store/s3.test.ts has a real one. */
+/** Signing and credentials, without a store. test/contract/store/s3.test.ts uses a real server. */
 const location: S3Location = { driver: "s3", bucket: "checkpoints", prefix: "ramet", region: "eu-central-1" };
 const key = "team-a/c1/manifest.json";
 const minutes = 60_000;
@@ -20,7 +20,7 @@ let asked: string[];
 let answer: () => string;
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), "ramet-s3-"));
-  // Nothing of whoever runs this.
+  // Removes the credentials of the user who runs the tests.
   for (const name of Object.keys(process.env)) if (name.startsWith("AWS_")) vi.stubEnv(name, undefined);
   vi.stubEnv("AWS_CONFIG_FILE", join(directory, "none"));
   vi.stubEnv("AWS_SHARED_CREDENTIALS_FILE", join(directory, "none"));
@@ -49,7 +49,7 @@ async function signedPut(ttlMilliseconds: number): Promise<URLSearchParams> {
   return new URL(url).searchParams;
 }
 
-test("a PUT is signed with the condition that there is nothing, for its time, and with no checksum of what is not known yet", async () => {
+it("signs a PUT with the condition that the object is missing, for the requested time, and without a checksum", async () => {
   vi.stubEnv("AWS_ACCESS_KEY_ID", "key");
   vi.stubEnv("AWS_SECRET_ACCESS_KEY", "secret");
   vi.stubEnv("AWS_SESSION_TOKEN", "session");
@@ -60,7 +60,7 @@ test("a PUT is signed with the condition that there is nothing, for its time, an
   expect([...signed.keys()].filter((name) => /checksum|sdk/i.test(name))).toEqual([]);
 });
 
-test("credentials of EKS Pod Identity are found, and asked for anew where they would end before the grant", async () => {
+it("finds credentials of EKS Pod Identity and refreshes them if they expire before the grant", async () => {
   vi.stubEnv("AWS_CONTAINER_CREDENTIALS_FULL_URI", `${serverUrl()}/v1/credentials`);
   vi.stubEnv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "pod-token");
   let lives = 8 * minutes;
@@ -75,7 +75,7 @@ test("credentials of EKS Pod Identity are found, and asked for anew where they w
   expect(asked).toEqual(["pod-token", "pod-token"]);
 });
 
-test("a role of the service account (IRSA) is taken", async () => {
+it("assumes the role of the service account (IRSA)", async () => {
   const token = join(directory, "token");
   await writeFile(token, "a-service-account-token");
   vi.stubEnv("AWS_WEB_IDENTITY_TOKEN_FILE", token);
@@ -89,11 +89,11 @@ test("a role of the service account (IRSA) is taken", async () => {
   expect((await signedPut(10 * minutes)).get("X-Amz-Credential")).toMatch(/^rolekey\//);
 });
 
-test("where there are no credentials, that is said, and what to do", async () => {
+it("reports missing credentials and what to do", async () => {
   vi.stubEnv("AWS_EC2_METADATA_DISABLED", "true");
   await expect(s3Bucket(location).signGet(key, minutes)).rejects.toMatchObject({
     code: "StoreUnavailable",
-    message: expect.stringContaining("no credentials") as string,
+    message: expect.stringContaining("no credentials found") as string,
     hint: expect.stringContaining("EKS Pod Identity") as string,
   });
 });

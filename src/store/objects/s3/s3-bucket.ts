@@ -13,12 +13,12 @@ import { type Clock, systemClock } from "../../../base/clock.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
 import { clientCalls, type CloudErrors } from "../client-calls.ts";
 
-/** What S3 takes in one PUT. */
+/** The maximum size of one PUT. */
 const largestObjectBytes = 5 * 2 ** 30;
 
 /**
- * A part of a bucket of S3, or of a store that speaks its protocol. Credentials are those that AWS' own tools would find: of the
- * environment, a role of the service account (IRSA), EKS Pod Identity, a profile, the node.
+ * A prefix of a bucket of S3, or of a server with the same protocol. Uses the default credentials of AWS: the environment, the
+ * service account's role (IRSA), EKS Pod Identity, a profile, or the node's role.
  */
 export function s3Bucket(location: S3Location, { clock = systemClock }: { clock?: Clock } = {}): Bucket {
   const client = new S3Client(clientConfig(location));
@@ -28,7 +28,7 @@ export function s3Bucket(location: S3Location, { clock = systemClock }: { clock?
   const { call, callUnless, chunks } = clientCalls(name, s3Errors(name));
   const at = (key: string) => ({ Bucket: bucket, Key: `${root}${key}` });
 
-  /** A URL ends with the credentials that signed it, so those that would end sooner are asked for anew. */
+  /** A signed URL expires with the credentials that signed it. Refreshes credentials that would expire too early. */
   async function requireCredentials(ttlMilliseconds: number): Promise<void> {
     const { expiration } = await client.config.credentials();
     if (expiration === undefined || expiration.getTime() >= clock.now().getTime() + ttlMilliseconds) return;
@@ -56,8 +56,8 @@ export function s3Bucket(location: S3Location, { clock = systemClock }: { clock?
     read: async (key, signal) => {
       const what = { verb: "reading", key };
       const get = () => client.send(new GetObjectCommand(at(key)), signal && { abortSignal: signal });
-      const answer = await callUnless("absent", what, get);
-      return answer && chunks(what, answer.Body as AsyncIterable<Uint8Array>);
+      const response = await callUnless("absent", what, get);
+      return response && chunks(what, response.Body as AsyncIterable<Uint8Array>);
     },
     async *list(below, signal) {
       let after: string | undefined;
@@ -65,7 +65,7 @@ export function s3Bucket(location: S3Location, { clock = systemClock }: { clock?
         const page = new ListObjectsV2Command({ Bucket: bucket, Prefix: `${root}${below}`, ContinuationToken: after });
         const listed = await call({ verb: "listing" }, () => client.send(page, signal && { abortSignal: signal }));
         for (const { Key = "", Size: sizeBytes = 0, LastModified } of listed.Contents ?? []) {
-          // One without a time is never old.
+          // An object without a time is never old enough for a sweep.
           const writtenAt = LastModified?.getTime() ?? Infinity;
           yield { key: Key.slice(root.length), sizeBytes, writtenAt } satisfies StoredObject;
         }
@@ -88,12 +88,12 @@ export function s3Bucket(location: S3Location, { clock = systemClock }: { clock?
 }
 
 function clientConfig({ region, endpoint, pathStyle = endpoint !== undefined }: S3Location): S3ClientConfig {
-  const place = region ?? (endpoint === undefined ? undefined : "us-east-1");
+  const effectiveRegion = region ?? (endpoint === undefined ? undefined : "us-east-1");
   return {
-    ...(place !== undefined && { region: place }),
+    ...(effectiveRegion !== undefined && { region: effectiveRegion }),
     ...(endpoint !== undefined && { endpoint }),
     forcePathStyle: pathStyle,
-    // A checksum in a signed URL would be one of content that is not known yet, and not all stores know them.
+    // The content is unknown when a URL is signed, and not all servers support checksums.
     requestChecksumCalculation: "WHEN_REQUIRED",
     responseChecksumValidation: "WHEN_REQUIRED",
     maxAttempts: 4,
@@ -106,7 +106,7 @@ function clientConfig({ region, endpoint, pathStyle = endpoint !== undefined }: 
   };
 }
 
-/** How S3's client fails. */
+/** Interprets the errors of S3's client. */
 function s3Errors(store: string): CloudErrors {
   return {
     refusalOf: (error) =>
@@ -116,7 +116,7 @@ function s3Errors(store: string): CloudErrors {
     hasNoCredentials: ({ name, message }) =>
       name === "CredentialsProviderError" || message.startsWith("Could not load credentials"),
     identityHint:
-      "Give the controllers a role (IRSA or EKS Pod Identity), or keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
-    rightsHint: `Allow s3:GetObject, s3:PutObject and s3:DeleteObject on ${store}/*, and s3:ListBucket on its bucket.`,
+      "Give the controllers a role (IRSA or EKS Pod Identity), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    rightsHint: `Allow s3:GetObject, s3:PutObject and s3:DeleteObject on ${store}/*, and s3:ListBucket on its bucket`,
   };
 }
