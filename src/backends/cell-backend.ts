@@ -106,7 +106,7 @@ export function cellBackend(options: CellBackendOptions): Backend {
     },
     async sweep(liveness, signal) {
       const olderThanMilliseconds = sweepMargin * grantMilliseconds;
-      const report = await store.sweep({ standing: liveness, olderThanMilliseconds, signal });
+      const report = await store.sweep({ livenessOf: liveness, olderThanMilliseconds, signal });
       const { removedCheckpoints: checkpoints, removedRests: orphans, removedContents: contents } = report;
       return { checkpoints, orphans, contents, freedBytes: report.freedBytes, foreign: report.foreign };
     },
