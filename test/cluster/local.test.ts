@@ -95,7 +95,7 @@ describe("a cluster on this machine", () => {
     const waiting = await cluster.untilPod("supplied", (one) => one?.status?.containerStatuses !== undefined);
     expect(waiting?.status?.containerStatuses?.[0]?.state?.waiting).toMatchObject({
       reason: "CreateContainerError",
-      message: expect.stringContaining("The Secret pass") as string,
+      message: expect.stringContaining("the Secret pass does not exist") as string,
     });
     const client = await cluster.client();
     const metadata = (name: string) => ({ name, namespace: "default" });
