@@ -9,7 +9,7 @@ import { thirdPartyNotices } from "./third-party-notices.mjs";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const { dependencies, peerDependencies, engines } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
-// Half a megabyte, with which the client of Azure reads lists of blobs in a format that is not asked for.
+// Half a megabyte, which Azure's client needs only for a list format that Ramet does not use.
 const neverLoaded = "apache-arrow";
 
 /** @type {import("esbuild").BuildOptions} */
@@ -20,12 +20,12 @@ const shared = {
   format: "esm",
   target: "node22.19",
   sourcemap: true,
-  // Names and lines are what a stack trace needs; the sources of the clouds' clients are twice as much as the programs.
+  // Stack traces need only names and lines. The sources of the clouds' clients are twice the size of the programs.
   sourcesContent: false,
   logLevel: "warning",
 };
 
-// Packages that are CommonJS ask for Node's modules with `require`, which an ES module does not have.
+// CommonJS packages load Node's modules with `require`, which an ES module does not have.
 const requireInModules = {
   js: "import { createRequire as ___createRequire } from 'node:module'; const require = ___createRequire(import.meta.url);",
 };
@@ -35,8 +35,8 @@ const nodeCheck = `(${String(requireNode)})(${JSON.stringify(engines.node.replac
 
 /** @type {import("esbuild").BuildOptions[]} */
 const programs = [
-  // Its packages are installed beside it, but for the clients of clouds, which most would install for nothing: they
-  // are parts of it. Split, so that a command loads only what it needs.
+  // Its packages are installed as dependencies, except the clouds' clients, which are bundled because few users need them.
+  // Split, so that a command loads only what it needs.
   {
     entryPoints: [{ in: "src/cli/main.ts", out: "ramet" }],
     outdir: "dist",
@@ -60,7 +60,7 @@ const programs = [
     metafile: true,
   },
   { entryPoints: ["src/index.ts"], outfile: "dist/index.js", packages: "external", banner: { js: nodeCheck } },
-  // CommonJS, so that programs of every sort load the same file: docs/decisions/0007.
+  // CommonJS, so that CommonJS and ES module programs load the same file: docs/decisions/0007.
   {
     entryPoints: [
       { in: "components/index.ts", out: "index" },
@@ -72,7 +72,7 @@ const programs = [
     format: "cjs",
     packages: "external",
     banner: { js: `"use strict"; ${nodeCheck}` },
-    // What dynamic resources ask for when they are carried out is a file of its own.
+    // Dynamic resources load these separate files at run time.
     external: ["ramet/*"],
     define: { "import.meta.dirname": "__dirname" },
   },
@@ -80,11 +80,11 @@ const programs = [
 
 const esbuild = await import("esbuild").catch(() => undefined);
 if (esbuild === undefined) {
-  // As after `npm ci --omit=dev`, where a package that was published brings its dist.
+  // As after `npm ci --omit=dev`. A published package contains its dist.
   console.error("dist/ was not built: esbuild, a development dependency, is not installed.");
   process.exit();
 }
-// npm makes the types (prepack) before it has this run (prepare). The CRDs are kept while their checksum is the pinned one.
+// npm builds the types (prepack) before it runs this script (prepare). The CRDs are kept while their checksum matches.
 const kept = new Set(["types", "pulumi", "pulumi/types", "external-snapshotter"]);
 for (const path of globSync("{*,pulumi/*}", { cwd: join(root, "dist") })) {
   if (!kept.has(path)) rmSync(join(root, "dist", path), { recursive: true, force: true });
@@ -99,6 +99,6 @@ if (problem !== undefined) {
   console.error(`Without the CRDs of external-snapshotter no SnapshotStack can install them: ${problem}`);
 }
 
-// A dynamic resource asks for the package from its program's folder. The programs of this repository have not installed it.
+// A dynamic resource loads the package from its program's directory. The programs of this repository have not installed it.
 const own = join(root, "node_modules/ramet");
 if (existsSync(join(root, "node_modules")) && !existsSync(own)) symlinkSync("..", own, "dir");

@@ -13,13 +13,13 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// config is read from the command line, or from the JSON file that `--config` names, with the same names.
+// config is read from the command line, or from the JSON file given by `--config`, with the same names.
 type config struct {
-	// Args is the entrypoint; with none the guest only serves.
+	// Args is the entrypoint. Without it the guest only serves.
 	Args []string `json:"args"`
 	// Env is added to the guest's own environment and overrides it.
 	Env map[string]string `json:"env"`
-	// Cwd is where the entrypoint starts, and commands that name no directory.
+	// Cwd is the working directory of the entrypoint, and the default one of commands.
 	Cwd                string `json:"cwd"`
 	UID                uint32 `json:"uid"`
 	GID                uint32 `json:"gid"`
@@ -27,9 +27,9 @@ type config struct {
 	ControlPeer        string `json:"controlPeer"`
 	ControlPort        int    `json:"controlPort"`
 	ClientPort         int    `json:"clientPort"`
-	// Listen is the address of both ports; empty for all.
+	// Listen is the address of both ports. Empty: all addresses.
 	Listen string `json:"listen"`
-	// OutputBytes is how much of each command's output is kept for clients that connect later.
+	// OutputBytes is the size of each command's output buffer, for clients that connect later.
 	OutputBytes int    `json:"outputBytes"`
 	HookDir     string `json:"hookDir"`
 	StateDir    string `json:"stateDir"`
@@ -45,18 +45,18 @@ func readConfig(arguments []string) (config, error) {
 		StateDir:    "/run/ramet",
 	}
 	flags := flag.NewFlagSet("ramet-guest", flag.ContinueOnError)
-	file := flags.String("config", "", "JSON file with what the flags say; flags win")
-	uid := flags.Uint("uid", uint(os.Getuid()), "user id of the entrypoint, and of commands that name no user")
+	file := flags.String("config", "", "JSON file with the same settings; flags take precedence")
+	uid := flags.Uint("uid", uint(os.Getuid()), "user id of the entrypoint, and the default one of commands")
 	gid := flags.Uint("gid", uint(os.Getgid()), "group id of the entrypoint")
-	flags.StringVar(&c.Cwd, "cwd", "", "where the entrypoint starts, and commands that name no directory")
-	flags.BoolVar(&c.ExitWithEntrypoint, "exit-with-entrypoint", false, "end when the entrypoint ends, with its exit code")
-	flags.StringVar(&c.ControlPeer, "control-peer", c.ControlPeer, "the only address that the control port answers")
+	flags.StringVar(&c.Cwd, "cwd", "", "working directory of the entrypoint, and the default one of commands")
+	flags.BoolVar(&c.ExitWithEntrypoint, "exit-with-entrypoint", false, "exit when the entrypoint exits, with its exit code")
+	flags.StringVar(&c.ControlPeer, "control-peer", c.ControlPeer, "the only address that may use the control port")
 	flags.IntVar(&c.ControlPort, "control-port", c.ControlPort, "port for the cell")
 	flags.IntVar(&c.ClientPort, "client-port", c.ClientPort, "port for clients")
 	flags.StringVar(&c.Listen, "listen", "", "address of both ports; all if empty")
-	flags.IntVar(&c.OutputBytes, "output-bytes", c.OutputBytes, "how much of each command's output is kept")
-	flags.StringVar(&c.HookDir, "hook-dir", c.HookDir, "programs to run when the sandbox wakes up as a clone")
-	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "where identity and generation are written")
+	flags.IntVar(&c.OutputBytes, "output-bytes", c.OutputBytes, "size of each command's output buffer")
+	flags.StringVar(&c.HookDir, "hook-dir", c.HookDir, "directory of programs to run when the sandbox is restored as a clone")
+	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "directory for identity and generation")
 	if err := flags.Parse(arguments); err != nil {
 		return c, err
 	}
@@ -90,7 +90,7 @@ func readConfig(arguments []string) (config, error) {
 	return c, nil
 }
 
-// environment is what the container declares: the guest's own and what the configuration adds.
+// environment is the guest's own environment plus that of the configuration.
 func (c config) environment() []string {
 	all := os.Environ()
 	for key, value := range c.Env {
@@ -99,7 +99,7 @@ func (c config) environment() []string {
 	return all
 }
 
-// entrypoint runs with what the container declares, which may name a HOME of its own.
+// entrypoint runs with the container's environment, which may set HOME.
 func (c config) entrypoint(state *identity.State, user users.User) process.Spec {
 	declared := map[string]string{}
 	for _, entry := range c.environment() {

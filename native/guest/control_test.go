@@ -28,8 +28,8 @@ func TestACloneTakesItsIdentityAndRunsItsHooksOnce(t *testing.T) {
 	if _, err := os.Stat(g.dir + "/ran"); err == nil {
 		t.Error("a hook ran at the first start")
 	}
-	wish := map[string]any{"sandboxId": "two", "generation": 2, "clone": true, "accessToken": "other", "environment": map[string]string{"NEW": "env"}}
-	status, answer := g.init(wish)
+	request := map[string]any{"sandboxId": "two", "generation": 2, "clone": true, "accessToken": "other", "environment": map[string]string{"NEW": "env"}}
+	status, answer := g.init(request)
 	hooks, _ := answer["hooks"].([]any)
 	if status != 200 || len(hooks) != 2 {
 		t.Fatal(status, answer)
@@ -38,7 +38,7 @@ func TestACloneTakesItsIdentityAndRunsItsHooksOnce(t *testing.T) {
 	if first["path"] != g.dir+"/hooks/10-first" || first["exitCode"] != 4.0 || first["output"] != "two 2 1 env\n2\n" {
 		t.Error(first)
 	}
-	again, repeated := g.init(wish)
+	again, repeated := g.init(request)
 	if again != 200 || fmt.Sprint(repeated) != fmt.Sprint(answer) {
 		t.Error(again, repeated)
 	}
@@ -63,14 +63,14 @@ func TestACloneTakesItsIdentityAndRunsItsHooksOnce(t *testing.T) {
 }
 
 func TestTheEntrypointKnowsWhoItIsOrStartsSoonWithout(t *testing.T) {
-	for name, wish := range map[string]map[string]any{
+	for name, request := range map[string]map[string]any{
 		"hi": {"environment": map[string]string{"GREETING": "hi"}},
 		"":   nil,
 	} {
 		out := filepath.Join(t.TempDir(), "out")
 		g := startGuest(t, "--", "/bin/sh", "-c", `echo "$GREETING" >`+out+`; sleep 2`)
-		if wish != nil {
-			g.init(wish)
+		if request != nil {
+			g.init(request)
 		}
 		var text []byte
 		for deadline := time.Now().Add(5 * time.Second); len(text) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {

@@ -23,7 +23,7 @@ import (
 func TestFilesGoInAndComeOut(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
-	path := filepath.Join(g.dir, "new/folder/file")
+	path := filepath.Join(g.dir, "new/directory/file")
 	query := "/files?path=" + url.QueryEscape(path)
 	status, text := g.http("POST", query, strings.NewReader("0123456789"), "X-Access-Token", "secret", "Content-Type", "application/octet-stream")
 	if want := fmt.Sprintf(`[{"path":%q,"name":"file","type":"file"}]`, path); status != 200 || strings.TrimSpace(text) != want {
@@ -216,7 +216,7 @@ func TestChangesInAFolderAreTold(t *testing.T) {
 			}
 		}
 		id := &filesystempb.GetWatcherEventsRequest{WatcherId: polled.Msg.GetWatcherId()}
-		eventually(t, "the poller is told", func() bool {
+		eventually(t, "the poller gets the event", func() bool {
 			events, err := client.GetWatcherEvents(ctx, connect.NewRequest(id))
 			must(t, err)
 			return len(events.Msg.GetEvents()) == 1 && events.Msg.GetEvents()[0].GetName() == "sub"

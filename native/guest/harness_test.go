@@ -96,14 +96,14 @@ func (g *guest) untilHealthy() {
 }
 
 // init gives the guest an identity and returns status and answer.
-func (g *guest) init(wish map[string]any) (int, map[string]any) {
+func (g *guest) init(request map[string]any) (int, map[string]any) {
 	g.t.Helper()
 	hostname, _ := os.Hostname()
 	full := map[string]any{
 		"sandboxId": "one", "hostname": hostname, "accessToken": "secret", "environment": map[string]string{},
 		"generation": 1, "clone": false, "now": time.Now().Format(time.RFC3339), "hookTimeoutMilliseconds": 2000,
 	}
-	for key, value := range wish {
+	for key, value := range request {
 		full[key] = value
 	}
 	body, _ := json.Marshal(full)

@@ -90,7 +90,7 @@ func run(config config) (int, error) {
 	go func() { failed <- clientHTTP.Serve(clientListener) }()
 	time.AfterFunc(settleTime, footprint.Shrink)
 	code, err := supervise(config, entrypoint, signals, failed)
-	// Whoever waits for the entrypoint's end is told before the sandbox is gone.
+	// Callers that wait for the entrypoint get its exit code before the sandbox ends.
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	_ = controlHTTP.Shutdown(ctx)

@@ -126,7 +126,7 @@ func TestATerminalHasASizeThatCanChange(t *testing.T) {
 	must(t, err)
 	got := collect(t, stream)
 	if !strings.Contains(got.pty, "40 120") || !strings.Contains(got.pty, "terminal") || got.end.GetExitCode() != 0 {
-		t.Errorf("terminal said %q, end %v", got.pty, got.end)
+		t.Errorf("terminal printed %q, end %v", got.pty, got.end)
 	}
 }
 
@@ -173,8 +173,8 @@ func TestWhatCannotBeStartedIsRefusedWithAReason(t *testing.T) {
 		"no such file":      {Cmd: "/no/such/program"},
 		"in PATH":           {Cmd: "no-such-program"},
 		"permission denied": {Cmd: "/etc/passwd"},
-		"not a directory":   {Cmd: "/bin/true", Cwd: ptr("/no/such/folder")},
-		"names no command":  {},
+		"not a directory":   {Cmd: "/bin/true", Cwd: ptr("/no/such/directory")},
+		"has no command":    {},
 	} {
 		stream, err := g.processes().Start(t.Context(), connect.NewRequest(&processpb.StartRequest{Process: config}))
 		must(t, err)

@@ -18,11 +18,11 @@ const (
 	tlsServerName    = 0
 )
 
-// announcesName says whether clients of that port speak first and name the host: TLS and HTTP.
+// announcesName reports whether clients of that port send the first bytes and name the host: TLS and HTTP.
 func announcesName(port uint16) bool { return port == 443 || port == 80 }
 
-// readAnnouncedName reads the beginning of a connection until the client has named the host it wants, in a TLS
-// ClientHello or an HTTP header. It returns the name, empty for none, and all that was read.
+// readAnnouncedName reads the start of a connection until the client has named its host, in a TLS ClientHello or an HTTP
+// header. It returns the name, or empty if there is none, and all bytes read.
 func readAnnouncedName(conn *net.TCPConn) (name string, early []byte) {
 	_ = conn.SetReadDeadline(time.Now().Add(announceTimeout))
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
@@ -43,7 +43,7 @@ func readAnnouncedName(conn *net.TCPConn) (name string, early []byte) {
 	return "", buffer
 }
 
-// announcedName finds the name in what has come so far; done is false while more is needed.
+// announcedName finds the name in the bytes read so far. done is false while more bytes are needed.
 func announcedName(data []byte) (name string, done bool) {
 	if len(data) == 0 {
 		return "", false

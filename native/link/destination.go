@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// originalDestination is where the sandbox meant a redirected connection to go.
+// originalDestination returns the address that the sandbox connected to before the redirect.
 func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -35,14 +35,14 @@ func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(netip.AddrFrom4(to.Addr), binary.BigEndian.Uint16(port[:])), nil
 }
 
-// ownAddresses are those of the namespace that link runs in: the Pod's, or the machine's.
+// ownAddresses returns the addresses of link's namespace: the Pod's or the machine's.
 type ownAddresses struct {
 	mu  sync.Mutex
 	at  time.Time
 	all []netip.Addr
 }
 
-// ownAddressesFor is how long a list is good for: reading it costs more than deciding, and addresses change rarely.
+// ownAddressesFor is how long the list is cached: addresses change rarely, and reading them is expensive.
 const ownAddressesFor = 2 * time.Second
 
 func (o *ownAddresses) list() []netip.Addr {

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// maxEgress bounds what one sandbox can cost: connections beyond it are reset.
+	// maxEgress limits the connections of one sandbox. Further connections are reset.
 	maxEgress     = 2048
 	egressTimeout = 30 * time.Second
 )
 
-// An egress carries the sandbox's connections out, as far as its policy goes and while the gate is open.
+// An egress proxies the sandbox's outgoing connections that its policy allows, while the gate is open.
 type egress struct {
 	gate    *gate
 	refuse  []string
@@ -29,7 +29,7 @@ type egress struct {
 	relay   dnsrelay.Relay
 	own     ownAddresses
 	refused refusals
-	// relearned are the names asked for on link's own behalf lately.
+	// relearned holds the names that link has recently resolved itself.
 	relearned oncePerWhile
 	carried   carry.Carried[carriedOut]
 	slots     chan struct{}
@@ -59,7 +59,7 @@ func newEgress(g *gate, config netConfig) (*egress, error) {
 	return e, nil
 }
 
-// serve opens the proxy and the DNS relay in the gateway namespace, and leads the sandbox's connections there.
+// serve opens the proxy and the DNS relay in the gateway namespace, and redirects the sandbox's connections to them.
 func (e *egress) serve(pair *netns.Pair) error {
 	proxy, err := pair.Gateway.Listen(netip.AddrPortFrom(netns.GatewayAddress, 0))
 	if err != nil {
@@ -80,7 +80,7 @@ func (e *egress) serve(pair *netns.Pair) error {
 	return pair.Redirect(uint16(proxy.Addr().(*net.TCPAddr).Port))
 }
 
-// setPolicy takes effect at once, also on what is being carried.
+// setPolicy takes effect immediately, also for open connections.
 func (e *egress) setPolicy(spec policy.Spec) error {
 	p, err := policy.New(spec, e.refuse)
 	if err != nil {
@@ -91,7 +91,7 @@ func (e *egress) setPolicy(spec policy.Spec) error {
 	return nil
 }
 
-// cutAll resets what is carried.
+// cutAll resets all connections.
 func (e *egress) cutAll() {
 	e.carried.Cut(func(carriedOut) bool { return true })
 }
@@ -103,7 +103,7 @@ func (e *egress) permitQuestion(name string) bool {
 	if e.policy.Load().Question(name) {
 		return true
 	}
-	e.refused.tell("DNS question for "+name, "the egress policy does not allow that name")
+	e.refused.report("DNS question for "+name, "the egress policy does not allow this name")
 	return false
 }
 
@@ -115,7 +115,7 @@ func (e *egress) accept(listener *net.TCPListener) {
 	for {
 		conn, err := listener.AcceptTCP()
 		if err != nil {
-			time.Sleep(50 * time.Millisecond) // no descriptors left: others end soon
+			time.Sleep(50 * time.Millisecond) // out of descriptors: wait until connections close
 			continue
 		}
 		select {
@@ -158,7 +158,7 @@ func (e *egress) serveConn(inner *net.TCPConn) {
 	e.carried.Run(about, inner, outer, func() bool { return e.gate.isOpen() && e.decide(about).Allowed })
 }
 
-// admit decides where a connection may go. Early is what was read of it to find that out.
+// admit returns the destination of an allowed connection. early holds the bytes that were read to decide.
 func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPort) (about carriedOut, early []byte, ok bool) {
 	about = carriedOut{to: to, names: e.names.Of(to.Addr())}
 	verdict := e.decide(about)
@@ -171,8 +171,8 @@ func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPor
 	if settled || !announcesName(to.Port()) {
 		return about, nil, e.permits(verdict, to.String())
 	}
-	// Rules go by name, and the address alone does not settle it: it was learned before a clone was made, or other names
-	// live there too. The client says which it means.
+	// A rule with a name may apply, but the address was learned before the clone was created, or it serves several names.
+	// The client names the host.
 	name, early := readAnnouncedName(inner)
 	switch {
 	case name != "" && verdict.Allowed && verdict.Name == "":
@@ -180,7 +180,7 @@ func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPor
 	case name != "":
 		about = carriedOut{to: e.locate(ctx, name, to), names: []string{name}}
 	case verdict.Name != "":
-		verdict = policy.Verdict{Why: "rules allow it by name only, and the client names no host"}
+		verdict = policy.Verdict{Why: "rules allow it only by name, and the client sends no host name"}
 	}
 	if name == "" {
 		return about, early, e.permits(verdict, to.String())
@@ -191,13 +191,13 @@ func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPor
 
 func (e *egress) permits(verdict policy.Verdict, to string) bool {
 	if !verdict.Allowed {
-		e.refused.tell("connection to "+to, verdict.Why)
+		e.refused.report("connection to "+to, verdict.Why)
 	}
 	return verdict.Allowed
 }
 
-// relearn asks again for the names that rules spell out: a clone holds addresses in its memory that were learned by the
-// link of its source. It says whether it asked.
+// relearn resolves the exact names of the rules again: a clone has addresses in its memory that the link of its source
+// learned. It reports whether it did.
 func (e *egress) relearn(ctx context.Context, port uint16) bool {
 	asked := false
 	for _, name := range e.policy.Load().SpelledOut(port) {
@@ -209,15 +209,15 @@ func (e *egress) relearn(ctx context.Context, port uint16) bool {
 	return asked
 }
 
-// locate says where the announced name really is: a client that names an allowed host and connects elsewhere is led to
-// the host that it named.
+// locate resolves the announced name: a client that names an allowed host but connects to another address is connected
+// to the host that it named.
 func (e *egress) locate(ctx context.Context, name string, to netip.AddrPort) netip.AddrPort {
 	if slices.Contains(e.names.Of(to.Addr()), name) || !e.policy.Load().Question(name) {
 		return to
 	}
 	addresses, err := e.relay.Lookup(ctx, name)
 	if err != nil || len(addresses) == 0 {
-		return netip.AddrPortFrom(netip.IPv4Unspecified(), to.Port()) // nowhere: refused by every policy
+		return netip.AddrPortFrom(netip.IPv4Unspecified(), to.Port()) // rejected by every policy
 	}
 	if slices.Contains(addresses, to.Addr()) {
 		return to

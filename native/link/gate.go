@@ -2,7 +2,7 @@ package main
 
 import "sync"
 
-// A gate is open or shut; it starts shut. What depends on it is told in order, and has taken notice when set returns.
+// A gate is open or closed, and starts closed. Its listeners are called in order and have returned when set returns.
 type gate struct {
 	mu      sync.RWMutex
 	open    bool

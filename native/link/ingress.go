@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// controlPort is the guest's, for the cell only.
+	// controlPort is the guest's control port, for the cell only.
 	controlPort   = 49982
 	headerTimeout = 10 * time.Second
 	dialTimeout   = 5 * time.Second
-	// maxHeaderBytes is far more than a header has.
+	// maxHeaderBytes is far more than a header needs.
 	maxHeaderBytes = 512
 	unixPathMax    = 107
 )
 
-// An ingress carries connections from outside to the sandbox's ports.
+// An ingress proxies connections from outside to the sandbox's ports.
 type ingress struct {
 	pair    *netns.Pair
 	gate    *gate
@@ -46,10 +46,10 @@ type answer struct {
 	Error *fault.Fault `json:"error,omitempty"`
 }
 
-// serveSocket answers on a Unix socket that only this user can open.
+// serveSocket accepts connections on a Unix socket that only this user can open.
 func (in *ingress) serveSocket(path string) error {
 	if len(path) > unixPathMax {
-		return fault.New("InvalidArgument", "Use a shorter folder", "Opening the ingress socket failed: its path has more than %d bytes", unixPathMax)
+		return fault.New("InvalidArgument", "Use a shorter directory path", "Opening the ingress socket failed: its path has more than %d bytes", unixPathMax)
 	}
 	mask := syscall.Umask(0o177)
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -107,16 +107,16 @@ func (in *ingress) permitted(header ingressHeader) *fault.Fault {
 		return nil
 	}
 	if header.Port == controlPort {
-		return fault.New("Forbidden", "", "Connecting to port %d of the sandbox failed: it is the cell's own", controlPort)
+		return fault.New("Forbidden", "", "Connecting to port %d of the sandbox failed: only the cell may connect to it", controlPort)
 	}
 	if !in.gate.isOpen() {
-		return fault.New("SandboxNotReady", "Wait until the sandbox is Ready", "Connecting to port %d of the sandbox failed: its network is shut", header.Port)
+		return fault.New("SandboxNotReady", "Wait until the sandbox is Ready", "Connecting to port %d of the sandbox failed: its network is closed", header.Port)
 	}
 	return nil
 }
 
-// listenPort carries connections to a declared container port, while the gate is open. The address is bound at once, so
-// that a port in use shows at the start; while the gate is shut nobody listens and clients are refused.
+// listenPort proxies connections to a declared container port while the gate is open. The address is bound immediately,
+// so that a port in use is an error at the start. While the gate is closed, clients are rejected.
 func (in *ingress) listenPort(at netip.AddrPort) error {
 	port, err := bindPort(at)
 	if err != nil {
@@ -146,7 +146,7 @@ func (in *ingress) accept(listener *net.TCPListener, port uint16) {
 			return
 		}
 		if err != nil {
-			time.Sleep(50 * time.Millisecond) // no descriptors left: others end soon
+			time.Sleep(50 * time.Millisecond) // out of descriptors: wait until connections close
 			continue
 		}
 		go func() {
@@ -160,7 +160,7 @@ func (in *ingress) accept(listener *net.TCPListener, port uint16) {
 	}
 }
 
-// cutClients resets what is carried for clients. The cell's own connections go on.
+// cutClients resets the connections of clients. The cell's own connections stay open.
 func (in *ingress) cutClients() { in.carried.Cut(func(c carriedIn) bool { return !c.control }) }
 
 func (in *ingress) carry(outer, inner carry.Conn, control bool) {
@@ -179,7 +179,7 @@ func dialFault(port uint16, err error) *fault.Fault {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fault.New("Unavailable", "Start a server on that port that listens on all addresses", what+"nothing listens there", port)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ETIMEDOUT):
-		return fault.New("Unavailable", "", what+"no answer", port)
+		return fault.New("Unavailable", "", what+"it did not respond", port)
 	}
 	return fault.New("Unavailable", "", what+"%v", port, err)
 }
@@ -187,9 +187,9 @@ func dialFault(port uint16, err error) *fault.Fault {
 func listenFault(what string, err error) *fault.Fault {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fault.New("Conflict", "End the program that listens there, or declare another port", "%s failed: it is in use", what)
+		return fault.New("Conflict", "Stop the program that listens there, or declare another port", "%s failed: it is in use", what)
 	case errors.Is(err, syscall.EACCES):
-		return fault.New("HostUnsupported", "Declare a port from 1024 up, or run as root", "%s failed: this user may not", what)
+		return fault.New("HostUnsupported", "Declare a port from 1024 up, or run as root", "%s failed: permission denied", what)
 	}
 	return fault.New("InvalidArgument", "", "%s failed: %v", what, err)
 }

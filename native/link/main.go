@@ -1,5 +1,5 @@
-// Ramet-link is the network of one sandbox ("net"), the namespaces around one cell on a single machine ("pod"), and the
-// answer to whether this machine lets either be made ("probe").
+// Ramet-link provides the network of one sandbox ("net") and the namespaces of one cell on a single machine ("pod"), and
+// checks whether this machine supports both ("probe").
 package main
 
 import (
@@ -17,12 +17,12 @@ const usage = `usage:
   ramet-link probe                     what this machine allows, as JSON
 `
 
-// The first thread belongs to main for good. Threads that enter another network namespace end with their goroutine, and
-// the first thread cannot end: /proc/<pid>/ns/net would show the sandbox's namespace from then on.
+// Main is locked to the first thread. A thread that enters another network namespace ends with its goroutine. The first
+// thread cannot end, and /proc/<pid>/ns/net would then show the sandbox's namespace.
 func init() { runtime.LockOSThread() }
 
 func main() {
-	debug.SetGCPercent(40) // resident size matters more here than throughput of the collector
+	debug.SetGCPercent(40) // memory use matters more than the collector's throughput
 	if len(os.Args) < 2 {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)

@@ -28,7 +28,7 @@ type netConfig struct {
 	DNS    struct {
 		Upstreams []string `json:"upstreams"`
 	} `json:"dns"`
-	// Refuse are the ranges of the cluster: refused unless a rule of the policy names an address or range inside them.
+	// Refuse holds the ranges of the cluster: denied unless a rule of the policy names an address or range inside them.
 	Refuse []string `json:"refuse"`
 }
 
@@ -39,10 +39,10 @@ type request struct {
 	Policy json.RawMessage `json:"policy"`
 }
 
-// maxLineBytes bounds one line of the parent: a policy of some ten thousand rules.
+// maxLineBytes limits one line of the parent: enough for a policy of about ten thousand rules.
 const maxLineBytes = 1 << 20
 
-// A session is one life of `ramet-link net`.
+// A session is one run of `ramet-link net`.
 type session struct {
 	pair    *netns.Pair
 	gate    gate
@@ -54,15 +54,15 @@ type session struct {
 	}
 }
 
-// serveNet runs until its input ends: then the process goes, and with it the namespaces that it holds.
+// serveNet runs until its input ends. The process then exits, and its namespaces end with it.
 func serveNet(in io.Reader, out io.Writer) int {
-	// The parent ends link by closing its input. A terminal's Ctrl-C goes to the whole group and is the parent's to handle.
+	// The parent stops link by closing its input. Ctrl-C in a terminal signals the whole group, and the parent handles it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	s := &session{}
 	s.out.Writer = out
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 4096), maxLineBytes)
-	// They depend on nothing that the parent says, and may stand before it knows whose network they will be.
+	// The namespaces do not depend on the configuration, so they are created before it is read.
 	pair, made := netns.NewPair()
 	if made == nil {
 		s.send(map[string]string{"event": "made", "netns": pair.Sandbox.Path()})
@@ -84,7 +84,7 @@ func serveNet(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// start makes the network in the namespaces that stand, or says why they do not.
+// start sets up the network in the namespaces, or returns the error of creating them.
 func (s *session) start(line []byte, pair *netns.Pair, made error) (socket string, err error) {
 	var config netConfig
 	if err := strict(line, &config); err != nil {
@@ -93,7 +93,7 @@ func (s *session) start(line []byte, pair *netns.Pair, made error) (socket strin
 	if config.V != 1 {
 		return "", fault.New("InvalidArgument", "Use a ramet-link of the same release", "Reading link's configuration failed: version %d is not 1", config.V)
 	}
-	// What the parent got wrong is told first.
+	// Errors in the configuration are reported first.
 	s.egress, err = newEgress(&s.gate, config)
 	if err != nil {
 		return "", err
@@ -125,7 +125,7 @@ func (s *session) listen(config netConfig) error {
 	}
 	at, err := netip.ParseAddr(config.Listen)
 	if err != nil {
-		return fault.New("InvalidArgument", "", "Listening for the declared ports failed: listen is no IP address: %q", config.Listen)
+		return fault.New("InvalidArgument", "", "Listening for the declared ports failed: listen is not an IP address: %q", config.Listen)
 	}
 	for _, port := range config.Ports {
 		if err := s.ingress.listenPort(netip.AddrPortFrom(at, port.ContainerPort)); err != nil {
@@ -161,7 +161,7 @@ func (s *session) perform(r request) error {
 		}
 		return s.egress.setPolicy(spec)
 	}
-	return fault.New("InvalidArgument", "", "Reading a request failed: %q is no operation", r.Op)
+	return fault.New("InvalidArgument", "", "Reading a request failed: unknown operation %q", r.Op)
 }
 
 func (s *session) send(value any) {

@@ -53,11 +53,11 @@ func binaryForAll(t *testing.T) string {
 
 func openFolder(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "link-test-")
+	directory, err := os.MkdirTemp("", "link-test-")
 	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	must(t, os.Chmod(folder, 0o755))
-	return folder
+	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	must(t, os.Chmod(directory, 0o755))
+	return directory
 }
 
 func skipIfRefused(t *testing.T, output string) {

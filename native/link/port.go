@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A boundPort holds an address of the outer namespace and listens there from open to shut.
+// A boundPort reserves an address of the outer namespace, and listens there between open and shut.
 type boundPort struct {
 	at       netip.AddrPort
 	fd       int
@@ -33,7 +33,7 @@ func (p *boundPort) bind() error {
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
-	// Connections of a gate that was open before may linger; they are no reason not to listen again.
+	// Connections from before may linger; they must not prevent listening again.
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	if err := unix.Bind(fd, address); err != nil {
 		_ = unix.Close(fd)
@@ -48,7 +48,7 @@ func (p *boundPort) open() (*net.TCPListener, error) {
 		return nil, os.NewSyscallError("listen", err)
 	}
 	file := os.NewFile(uintptr(p.fd), "listener")
-	defer func() { _ = file.Close() }() // FileListener has a descriptor of its own
+	defer func() { _ = file.Close() }() // FileListener duplicates the descriptor
 	listener, err := net.FileListener(file)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (p *boundPort) open() (*net.TCPListener, error) {
 	return p.listener, nil
 }
 
-// shut ends the listening and binds anew, so that the address stays taken.
+// shut stops listening and binds again, so that the address stays reserved.
 func (p *boundPort) shut() error {
 	_ = p.listener.Close()
 	return p.bind()

@@ -13,14 +13,14 @@ import (
 
 const probeChildName = "probe-child"
 
-// A finding says whether one thing can be made here, and if not, who refused and what to do.
+// A finding reports whether one thing can be created here, and if not, the reason and a hint.
 type finding struct {
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
 	Hint   string `json:"hint,omitempty"`
 }
 
-// findings of the network steps, in the order in which they are made: after a refusal the rest is not tried.
+// findings holds the results of the network steps in their order. After a failure the rest is not tried.
 type findings struct {
 	NetworkNamespace finding `json:"networkNamespace"`
 	Veth             finding `json:"veth"`
@@ -30,12 +30,12 @@ type findings struct {
 type report struct {
 	V    int  `json:"v"`
 	Root bool `json:"root"`
-	// Pod is what `ramet-link pod` makes: mount, PID, UTS and IPC namespaces, and a user namespace for ordinary users.
+	// Pod covers `ramet-link pod`: mount, PID, UTS and IPC namespaces, and a user namespace for unprivileged users.
 	Pod finding `json:"pod"`
 	findings
 }
 
-// probe tries everything for real, inside a pod, where the cell's link would run.
+// probe creates everything inside a pod, where the cell's link would run.
 func probe(out io.Writer) int {
 	r := report{V: 1, Root: os.Geteuid() == 0}
 	child := exec.Command("/proc/self/exe", "pod", "--", "/proc/self/exe", probeChildName)

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// refusals tells, on stderr, what was refused and why: an operator's answer to "why does it not connect".
+// refusals logs rejected connections with their reason to stderr, for operators.
 type refusals struct{ oncePerWhile }
 
-func (r *refusals) tell(what, why string) {
+func (r *refusals) report(what, why string) {
 	if r.due(what) {
 		fmt.Fprintf(os.Stderr, "refused: %s: %s\n", what, why)
 	}
 }
 
-// oncePerWhile says for each key at most once in a while that it is due, since a sandbox may try without end.
+// oncePerWhile limits how often each key is due, because a sandbox may retry without end.
 type oncePerWhile struct {
 	every time.Duration
 	mu    sync.Mutex
 	last  map[string]time.Time
 }
 
-// maxKeys bounds the memory of what was due; all is forgotten when it is full.
+// maxKeys limits the remembered keys. All are discarded when it is reached.
 const maxKeys = 256
 
 func (o *oncePerWhile) due(key string) bool {

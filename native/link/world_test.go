@@ -224,7 +224,7 @@ func (w *world) call(to, text string) (answer string) {
 		}
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-		// A reset is told once, to whichever call comes first.
+		// A reset is reported once, by the first call.
 		_, writeErr := io.WriteString(conn, text)
 		data, err := io.ReadAll(conn)
 		if err == nil {

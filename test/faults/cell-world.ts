@@ -22,7 +22,7 @@ export class CellWorld extends Cells {
     return (await this.store.find({ namespace, checkpointId }))?.manifestDigest;
   }
 
-  /** A cell that waits for the checkpoint, and the wish to restore it. */
+  /** A cell that waits for the checkpoint, and the request to restore it. */
   async cloneOf(
     name: string,
     checkpointId: string,
@@ -34,7 +34,7 @@ export class CellWorld extends Cells {
     return { cell, restore: () => this.restore(cell, { checkpointId, manifestDigest }) };
   }
 
-  /** Clones, asks once, and ends the clone: what its counter said. */
+  /** Starts a clone, reads its counter and stops it. */
   async countInClone(checkpointId: string, sizeMiB = 0): Promise<number> {
     const { cell, restore } = await this.cloneOf("proof", checkpointId, sizeMiB);
     await restore();

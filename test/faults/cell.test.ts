@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { workloadPort } from "../bench/workload.ts";
 import type { RunningCell } from "../setup/cell-rig.ts";
 import { CellWorld } from "./cell-world.ts";
@@ -11,7 +11,7 @@ import { descendants, killNow, processesWith } from "./processes.ts";
 /** Enough that a checkpoint lasts a few hundred milliseconds and can be met in the middle. */
 const sizeMiB = 128;
 
-describe("a cell and what it started, killed in the middle", () => {
+describe("a cell whose processes are killed", () => {
   const instants = new Instants();
   let world: CellWorld;
 
@@ -24,7 +24,7 @@ describe("a cell and what it started, killed in the middle", () => {
     await expect.poll(() => processesWith(cell.directory), { interval: 20, timeout: 10_000 }).toEqual([]);
   }
 
-  test("the cell in a checkpoint: the store has all of it or nothing, and the earlier one still clones", async () => {
+  it("publishes all of a checkpoint or nothing if the cell is killed, and keeps earlier ones", async () => {
     const first = await world.source("earlier", sizeMiB);
     await world.checkpoint(first, "earlier-1");
     await world.end(first);
@@ -39,7 +39,7 @@ describe("a cell and what it started, killed in the middle", () => {
       await sleep(instant);
       source.process.kill("SIGKILL");
       const outcome = await attempt;
-      console.log(`faults: cell killed ${instant} ms after the wish: the call ${outcome}`);
+      console.log(`faults: cell killed ${instant} ms after the request: the call ${outcome}`);
       await nothingIsLeftOf(source);
       const published = await world.published(checkpointId);
       if (outcome === "succeeded") expect(published).toBeDefined();
@@ -50,7 +50,7 @@ describe("a cell and what it started, killed in the middle", () => {
     expect(await world.countInClone("earlier-1", sizeMiB)).toBe(2);
   });
 
-  test("runsc in a checkpoint: the wish fails, the source goes on, and the repeated wish succeeds", async () => {
+  it("fails a checkpoint if runsc is killed; the source keeps running and a repeat succeeds", async () => {
     const source = await world.source("source", sizeMiB);
     const attempt = world.checkpoint(source, "engine-1");
     const failed = expect(attempt).rejects.toThrow(/the sandbox keeps running/);
@@ -63,7 +63,7 @@ describe("a cell and what it started, killed in the middle", () => {
     await world.end(source);
   });
 
-  test("runsc in a restore: the clone fails, was never reachable, and the next clone comes to life", async () => {
+  it("fails a clone if runsc is killed in a restore, before it is reachable; the next clone works", async () => {
     const source = await world.source("source", sizeMiB);
     await world.checkpoint(source, "restored-1");
     const { cell, restore } = await world.cloneOf("doomed", "restored-1", sizeMiB);
@@ -79,7 +79,7 @@ describe("a cell and what it started, killed in the middle", () => {
     await world.end(source);
   });
 
-  test("the cell in a restore, at random instants: nothing is left and the next clone comes to life", async () => {
+  it("leaves nothing behind if the cell is killed in a restore; the next clone works", async () => {
     const source = await world.source("source", sizeMiB);
     await world.checkpoint(source, "interrupted-1");
     for (let round = 0; round < 3; round++) {
@@ -89,7 +89,7 @@ describe("a cell and what it started, killed in the middle", () => {
       await sleep(instant);
       cell.process.kill("SIGKILL");
       await attempt;
-      console.log(`faults: cell killed ${instant} ms after the wish to clone`);
+      console.log(`faults: cell killed ${instant} ms after the request to clone`);
       await nothingIsLeftOf(cell);
     }
     expect(await world.countInClone("interrupted-1", sizeMiB)).toBe(2);
@@ -97,7 +97,7 @@ describe("a cell and what it started, killed in the middle", () => {
     await world.end(source);
   });
 
-  test.each([
+  it.each([
     ["link", "ramet-link net"],
     ["gVisor's sandbox", "runsc-sandbox"],
   ])("%s: the cell says that the sandbox is lost, ends, and leaves nothing", async (_, commandLine) => {
@@ -106,11 +106,11 @@ describe("a cell and what it started, killed in the middle", () => {
     const [victim] = await victims(source, commandLine);
     killNow(victim ?? 0);
     expect(await exited).toEqual([70, null]);
-    expect(source.told.join("\n")).toContain("SandboxLost");
+    expect(source.logLines.join("\n")).toContain("SandboxLost");
     await nothingIsLeftOf(source);
   });
 
-  test("a hook that never ends: the clone fails and was never reachable", async () => {
+  it("fails a clone whose hook never ends, before it is reachable", async () => {
     const source = await world.source("hooked");
     const hook = "/etc/ramet/on-restore.d/10-stuck";
     await world.run(
@@ -154,7 +154,7 @@ async function refuses(cell: RunningCell): Promise<void> {
   expect(await answers(cell)).toBe(false);
 }
 
-/** Link has no folder in its command line, so it is found as a child of the cell's processes. */
+/** Link's command line has no directory, so it is found as a child of the cell's processes. */
 async function victims(cell: RunningCell, commandLine: string): Promise<number[]> {
   const family = await descendants(cell.process.pid ?? 0);
   return family.filter((found) => found.commandLine.includes(commandLine)).map(({ pid }) => pid);

@@ -29,7 +29,7 @@ export interface RunningCell {
   /** With which it was started. */
   environment: NodeJS.ProcessEnv;
   /** What the cell itself had to tell, line by line. */
-  told: string[];
+  logLines: string[];
 }
 
 /**
@@ -93,15 +93,15 @@ export class CellRig {
       stdio: ["ignore", "pipe", "pipe"],
       env: environment,
     });
-    const told: string[] = [];
+    const logLines: string[] = [];
     for (const stream of [child.stdout, child.stderr])
-      stream.on("data", (chunk: Buffer) => told.push(...chunk.toString().trim().split("\n")));
+      stream.on("data", (chunk: Buffer) => logLines.push(...chunk.toString().trim().split("\n")));
     const cell: RunningCell = {
       address: { ip, sandboxUid: uid },
       process: child,
       directory,
       environment,
-      told,
+      logLines,
       identity: {
         sandboxId: `test--${options.name}`,
         hostname: options.name,
@@ -126,9 +126,9 @@ export class CellRig {
     await rm(this.directory, { recursive: true, force: true });
   }
 
-  async #listening({ address, process: child, told }: RunningCell): Promise<void> {
+  async #listening({ address, process: child, logLines }: RunningCell): Promise<void> {
     for (;;) {
-      if (child.exitCode !== null) throw new Error(`the cell ended before it listened: ${told.join("\n")}`);
+      if (child.exitCode !== null) throw new Error(`the cell ended before it listened: ${logLines.join("\n")}`);
       const state = await this.client.state(address).catch(() => undefined);
       if (state !== undefined) return;
       await new Promise((resolve) => setTimeout(resolve, 5));

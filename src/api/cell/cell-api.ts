@@ -6,14 +6,14 @@ import { Digest, Grant } from "./grant.ts";
 export const cellPort = 49980;
 /** The guest's control port inside the sandbox, for the cell only. */
 export const guestControlPort = 49982;
-/** The guest's client port inside the sandbox, in the shape of E2B's envd. */
+/** The guest's client port inside the sandbox, with the API of E2B's envd. */
 export const guestClientPort = 49983;
 
-/** `sizeLimitBytes`: what can be written to it. Absent: what the node has room for. */
+/** `sizeLimitBytes` defaults to the free space of the node. */
 export const EmptyDir = z.strictObject({ sizeLimitBytes: z.number().int().positive().optional() });
 export type EmptyDir = z.infer<typeof EmptyDir>;
 
-/** The part of a Pod's container that the cell runs as the sandbox: Kubernetes' own field names and meanings. */
+/** The fields of a Pod's container that the cell runs as the sandbox. */
 export const ContainerSpec = z.strictObject({
   name: z.string().min(1),
   image: z.string().min(1),
@@ -22,18 +22,18 @@ export const ContainerSpec = z.strictObject({
   workingDir: z.string().startsWith("/").optional(),
   env: z.array(z.strictObject({ name: z.string().min(1), value: z.string().default("") })).default([]),
   user: z.strictObject({ uid: z.number().int().min(0), gid: z.number().int().min(0) }).default({ uid: 0, gid: 0 }),
-  /** Whether the template leaves it to the image who the entrypoint is. A cell that is not told goes by `user`. */
+  /** Whether the image determines the user. If the cell does not know the image's user, `user` applies. */
   userOfImage: z.literal(true).optional(),
   ports: z.array(z.number().int().min(1).max(65535)).default([]),
   readOnlyRoot: z.boolean().default(false),
   mounts: z
     .array(
       z.strictObject({
-        /** A path as the cell sees it. */
+        /** A path in the cell. */
         source: z.string().startsWith("/"),
         target: z.string().startsWith("/"),
         readOnly: z.boolean(),
-        /** An emptyDir that no other mount shares: what is in it belongs to the sandbox's memory, and to its checkpoints. */
+        /** An emptyDir that no other mount shares: its files are in the sandbox's memory and in its checkpoints. */
         emptyDir: EmptyDir.optional(),
       }),
     )
@@ -47,27 +47,27 @@ export const ContainerSpec = z.strictObject({
 });
 export type ContainerSpec = z.infer<typeof ContainerSpec>;
 
-/** What a cell is given when it starts, as JSON in the environment variable `RAMET_CELL`. It holds no secret. */
+/** The configuration of a cell: JSON in the environment variable `RAMET_CELL`. It holds no secret. */
 export const CellConfig = z.strictObject({
   v: z.literal(1),
   sandbox: z.strictObject({ namespace: z.string().min(1), name: z.string().min(1), uid: z.string().min(1) }),
   container: ContainerSpec,
-  /** Where the template's image is unpacked or mounted, as the cell sees it. */
+  /** The path in the cell at which the template's image is unpacked or mounted. */
   rootPath: z.string().startsWith("/"),
-  /** The digest of what a restore compares, recorded with each checkpoint (src/api/digest.ts). */
+  /** The digest of the fields that a restore compares, recorded with each checkpoint (template-digest.ts). */
   templateDigest: z.string().min(1),
-  /** `boot`: start the container at once. `wait`: make everything ready and wait for a restore. */
+  /** `boot`: start the container immediately. `wait`: prepare and wait for a restore. */
   start: z.enum(["boot", "wait"]),
-  /** Keep a sandbox made and waiting beside the one that runs, so that a swap takes half the time. */
+  /** Keep a second, empty sandbox ready, so that a restore in place takes half the time. */
   keepsWaiting: z.literal(true).optional(),
-  /** How long the entrypoint may take to end after it was asked to: the Pod's terminationGracePeriodSeconds. */
+  /** The time for the entrypoint to exit after SIGTERM: the Pod's terminationGracePeriodSeconds. */
   graceSeconds: z.number().int().min(0).default(30),
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: z.string().min(1),
-  /** The gateway's, in the same form: what it signs opens ports of the sandbox and does nothing else. */
+  /** The gateway's public key, in the same form. Its tokens can only open ports of the sandbox. */
   gatewayKey: z.string().min(1).optional(),
   dns: z.strictObject({ upstreams: z.array(z.string()) }).default({ upstreams: [] }),
-  /** IPv4 ranges of the cluster (Pods, Services, nodes): refused unless an egress rule names an address inside them. */
+  /** IPv4 ranges of the cluster (Pods, Services, nodes): denied unless an egress rule names an address inside them. */
   clusterRanges: z.array(z.string()).default([]),
   egress: z
     .strictObject({
@@ -79,11 +79,11 @@ export const CellConfig = z.strictObject({
 });
 export type CellConfig = z.infer<typeof CellConfig>;
 
-/** Who a sandbox is. A clone gets its own before it can be reached. */
+/** The identity of a sandbox. A clone gets its own identity before it accepts traffic. */
 export const Identity = z.strictObject({
   sandboxId: z.string().min(1),
   hostname: z.string().min(1),
-  /** What clients present to the guest as `X-Access-Token`. */
+  /** The token that clients send to the guest as `X-Access-Token`. */
   accessToken: z.string().min(1),
   environment: z.record(z.string(), z.string()).default({}),
 });
@@ -102,54 +102,53 @@ export const cellPhases = [
 ] as const;
 
 export const EngineBuild = z.object({
-  /** As `runsc --version` says it. */
+  /** From `runsc --version`. */
   version: z.string().min(1),
-  /** As Go says it: `amd64`, `arm64`. */
+  /** As in Go: `amd64`, `arm64`. */
   architecture: z.string().min(1),
-  /** Of the guest's program: its text is in the memory of a sandbox by reference only. */
+  /** The digest of the guest's program. A sandbox's memory image refers to the program's text and does not contain it. */
   guest: Digest,
 });
 export type EngineBuild = z.infer<typeof EngineBuild>;
 
 export const CellState = z.object({
   phase: z.enum(cellPhases),
-  /** What a person should read when `phase` is `failed` or `stopped`. */
+  /** The reason if `phase` is `failed` or `stopped`. */
   message: z.string().optional(),
   code: z.string().optional(),
-  /** How often this sandbox's memory has been given a new identity; 1 after the first boot. */
+  /** How many identities this sandbox's memory has had. 1 after the first boot. */
   generation: z.number().int().min(0),
-  /** What restores checkpoints here; known as soon as the cell has had to ask. */
+  /** The build that restores checkpoints here, once the cell has determined it. */
   engine: EngineBuild.optional(),
-  /** The checkpoint that is being taken just now. */
+  /** The checkpoint whose capture is in progress. */
   checkpointing: z.string().optional(),
-  /** The wish for which another sandbox takes the place of this one just now. */
+  /** The request of the restore in place that is in progress. */
   swapping: z.string().optional(),
-  /** Which of the declared limits nothing enforces here, and why: one sentence. */
+  /** One sentence: which declared limits are not enforced here, and why. */
   unenforced: z.string().optional(),
-  /** Of a sandbox that was restored with its memory: whether all of that is in, or pages are still being read. */
+  /** For a sandbox that was restored with its memory: whether all pages are loaded. */
   memory: z.enum(["loading", "loaded"]).optional(),
-  /** Of the entrypoint, once it has ended. */
+  /** The entrypoint's exit code, once it has exited. */
   exitCode: z.number().int().optional(),
-  /** Whether the guest answers and has its identity: traffic is open. */
+  /** Whether the guest has its identity and the sandbox is open to traffic. */
   ready: z.boolean(),
 });
 export type CellState = z.infer<typeof CellState>;
 
-/** Milliseconds by phase, in the order in which they happened. */
+/** Milliseconds by phase, in their order. */
 const Phases = z.record(z.string(), z.number());
 
 export const BootRequest = z.strictObject({ identity: Identity });
 export type BootRequest = z.infer<typeof BootRequest>;
 
-/** Of a sandbox that runs: what it starts from now on has the identity's environment. */
+/** For a running sandbox: new commands get the identity's environment. */
 export const IdentityRequest = z.strictObject({ identity: Identity });
 export type IdentityRequest = z.infer<typeof IdentityRequest>;
 
 export const RestoreRequest = z.strictObject({ identity: Identity, grant: Grant, contents: Contents });
 export type RestoreRequest = z.infer<typeof RestoreRequest>;
 /**
- * Of a sandbox that runs: another one, from a checkpoint, takes its place in the Pod. `request` tells one wish from another:
- * the same again gets the same answer.
+ * Replaces the running sandbox by a checkpoint. `request` identifies the operation: repeating it returns the same result.
  */
 export const RestoreInPlaceCall = z.strictObject({ ...RestoreRequest.shape, request: z.string().min(1) });
 export type RestoreInPlaceCall = z.infer<typeof RestoreInPlaceCall>;
@@ -161,10 +160,10 @@ export type CheckpointRequest = z.infer<typeof CheckpointRequest>;
 export const CheckpointResult = z.object({
   manifestDigest: Digest,
   sizeBytes: z.number().int().min(0),
-  /** The instant of the capture and the instant at which the data was durable: RFC 3339. */
+  /** The capture time, and the time when the data was durable: RFC 3339. */
   cutAt: z.string(),
   readyAt: z.string(),
-  /** How long the source stood still. */
+  /** How long the sandbox was paused. */
   pausedMilliseconds: z.number(),
   phases: Phases,
 });

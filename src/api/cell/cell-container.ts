@@ -2,27 +2,27 @@ import type { Container, Handler, Volume } from "../schema/pod-template.ts";
 import { type CellConfig, cellPort } from "./cell-api.ts";
 import { environmentPrefix, expandVariables, mountsPath, sortedMounts } from "./container-spec.ts";
 
-/** Where the template's image is mounted in the cell's container. */
+/** The mount path of the template's image in the cell's container. */
 export const rootPath = "/ramet/root";
 const rootVolume = "ramet-root";
 
-/** The cell's capabilities, with all others dropped. None of them reaches the sandbox: gVisor gives it its own. */
+/** The cell's capabilities; all others are dropped. The sandbox does not get them: gVisor has its own capabilities. */
 const cellCapabilities = [
   "NET_ADMIN", // link: namespaces' veth pair, addresses, routes and the proxy's packet rules
   "SYS_ADMIN", // cell and runsc: unshare, mount and pivot_root for the sandbox, setns for link
-  "SYS_CHROOT", // runsc: the gofer and the sentry shut themselves into an empty root
-  "SYS_PTRACE", // runsc: systrap attaches to the processes that carry the sandbox's threads
+  "SYS_CHROOT", // runsc: the gofer and the sentry change to an empty root
+  "SYS_PTRACE", // runsc: systrap attaches to the processes that run the sandbox's threads
   "SETUID", // runsc: the sentry runs as nobody
   "SETGID", // the same, for its groups
-  "SETFCAP", // runsc: the gofer's user namespace maps root, which Linux allows since 5.12 to who has this
+  "SETFCAP", // runsc: the gofer's user namespace maps root, which needs this since Linux 5.12
   "SETPCAP", // runsc: drops what it no longer needs from the bounding set
-  "DAC_OVERRIDE", // runsc's gofer: files of the image that only their owner may read
-  "CHOWN", // runsc's gofer: files that the sandbox makes in a volume belong to the sandbox's users
+  "DAC_OVERRIDE", // runsc's gofer: reads files of the image that only their owner can read
+  "CHOWN", // runsc's gofer: assigns new files in a volume to the sandbox's users
   "NET_BIND_SERVICE", // link: the sandbox's resolver, port 53 of the gateway namespace
   "NET_RAW", // link and runsc: packet sockets on the veth pair's ends
 ] as const;
 
-/** The template's image as a volume. Its pull policy goes with it. */
+/** The template's image as an image volume, with the container's pull policy. */
 export function imageVolume({ image, imagePullPolicy }: Container): Volume {
   return {
     name: rootVolume,
@@ -30,7 +30,7 @@ export function imageVolume({ image, imagePullPolicy }: Container): Volume {
   };
 }
 
-/** The cell in place of the main container, under its name: `kubectl logs` and metrics find what they always found. */
+/** The cell's container. It has the name of the main container, so that `kubectl logs` and metrics work as usual. */
 export function cellContainer(container: Container, config: CellConfig, image: string): Container {
   const { name, resources, lifecycle } = container;
   const { postStart, preStop } = lifecycle ?? {};
@@ -60,12 +60,12 @@ export function cellContainer(container: Container, config: CellConfig, image: s
       },
     }),
     securityContext: {
-      // Root in its own container, whatever the Pod says of its other containers.
+      // The cell runs as root, whatever the Pod sets for its other containers.
       runAsUser: 0,
       runAsGroup: 0,
       runAsNonRoot: false,
       capabilities: { drop: ["ALL"], add: [...cellCapabilities] },
-      // RuntimeDefault refuses pivot_root, and AppArmor's default profile refuses mounts: runsc needs both.
+      // runsc needs pivot_root, which RuntimeDefault denies, and mounts, which AppArmor's default profile denies.
       seccompProfile: { type: "Unconfined" },
       appArmorProfile: { type: "Unconfined" },
     },
@@ -80,8 +80,8 @@ const cellReadiness = {
 };
 
 /**
- * The cell's own setting, and what only the kubelet can resolve. The user's variables do not stand here as such: a
- * NODE_OPTIONS or PATH meant for the sandbox must not reach the cell.
+ * The cell's setting, and the variables that only the kubelet can resolve. The user's variables have a prefix here: a
+ * NODE_OPTIONS or PATH for the sandbox must not apply to the cell.
  */
 function environment(container: Container, config: CellConfig): NonNullable<Container["env"]> {
   const resolved = (container.env ?? []).filter(({ valueFrom }) => valueFrom !== undefined);
@@ -91,7 +91,7 @@ function environment(container: Container, config: CellConfig): NonNullable<Cont
   ];
 }
 
-/** `subPathExpr` names variables of the container: literal ones are filled in, the kubelet's have another name here. */
+/** `subPathExpr` refers to variables of the container: literal ones are expanded, the kubelet's get their prefix. */
 function withSubPath<Mount extends Record<string, unknown>>(mount: Mount, config: CellConfig): Mount {
   const expression = mount["subPathExpr"];
   if (typeof expression !== "string") return mount;
@@ -100,7 +100,7 @@ function withSubPath<Mount extends Record<string, unknown>>(mount: Mount, config
   return { ...mount, subPathExpr };
 }
 
-/** The kubelet expands `$(NAME)` and `$$` in a variable's value. With no `$` in the text there is nothing to expand. */
+/** Escapes `$`, because the kubelet expands `$(NAME)` and `$$` in a variable's value. */
 function cellConfigJson(config: CellConfig): string {
   return JSON.stringify(config).replaceAll("$", "\\u0024");
 }
@@ -109,7 +109,7 @@ function probe(name: "startupProbe" | "livenessProbe", handler: Handler | undefi
   return handler === undefined ? {} : { [name]: inSandbox(handler) };
 }
 
-/** A command of a probe or hook is meant for the sandbox, and the kubelet starts it beside the cell: the cell passes it on. */
+/** The kubelet starts the command of a probe or hook in the cell's container. The cell runs it in the sandbox. */
 function inSandbox(handler: Handler, ...options: string[]): Handler {
   if (handler.exec === undefined) return handler;
   return {

@@ -8,7 +8,7 @@ import { annotations, labels } from "../names/labels.ts";
 import type { PodManifest } from "../schema/pod.ts";
 import type { PodTemplateSpec, Volume } from "../schema/pod-template.ts";
 
-/** What of a Sandbox its Pod is made from. */
+/** The fields of a Sandbox from which its Pod is made. */
 export interface PodOwner {
   metadata: { name: string; namespace: string; uid: string };
   spec: { volumeClaimTemplates?: Record<string, unknown>[] | undefined };
@@ -19,22 +19,22 @@ export interface CellPodOptions {
   cellImage: string;
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: string;
-  /** The gateway's. Absent: no gateway reaches the sandbox. */
+  /** The gateway's public key. Undefined: no gateway can reach the sandbox. */
   gatewayKey?: string;
-  /** `boot` for a new sandbox, `wait` for one that is to be restored. */
+  /** `boot` for a new sandbox, `wait` for one that will be restored. */
   start: "boot" | "wait";
-  /** Whether somebody is likely to have a checkpoint take the place of what it runs. */
+  /** Whether a restore in place is likely. */
   keepsWaiting?: boolean;
   dns?: z.input<typeof CellConfig>["dns"];
   egress?: z.input<typeof CellConfig>["egress"];
-  /** IPv4 ranges of Pods, Services and nodes, which a sandbox does not reach unless a rule names an address in them. */
+  /** IPv4 ranges of Pods, Services and nodes. A sandbox can reach them only if a rule names an address in them. */
   clusterRanges?: string[];
 }
 
 /**
- * The Pod that runs a sandbox: the template's, with the cell in place of the main container. Init containers, sidecars,
+ * Returns the Pod of a sandbox: that of the template, with the cell instead of the main container. Init containers, sidecars,
  * volumes, resources, ports and probes keep their meaning.
- * @throws RametError `InvalidArgument` naming a field of the template that cannot be honoured
+ * @throws RametError `InvalidArgument` that names an unsupported field of the template
  */
 export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): PodManifest {
   const { name, namespace, uid } = sandbox.metadata;
@@ -72,7 +72,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
     },
     spec: {
       ...template.spec,
-      // A cell never starts again in place: what its sandbox held is gone, and saying so is the controller's to decide.
+      // A restarted cell would have lost its sandbox. The controller decides what happens then.
       restartPolicy: "Never",
       automountServiceAccountToken: false,
       containers: [cellContainer(container, config, options.cellImage), ...template.spec.containers.slice(1)],
@@ -81,7 +81,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
   };
 }
 
-/** The name of the PersistentVolumeClaim that a sandbox has of one of its templates. */
+/** The name of a sandbox's PersistentVolumeClaim for one of its claim templates. */
 export function claimName(template: string, sandbox: string): string {
   return `${template}-${sandbox}`;
 }

@@ -93,7 +93,7 @@ it("names a sizeLimit that is not a quantity", () => {
 });
 
 it.each([
-  [{ ports: [{ containerPort: 49980 }] }, /containers\[main\]\.ports: 49980 is Ramet's own port/],
+  [{ ports: [{ containerPort: 49980 }] }, /containers\[main\]\.ports: port 49980 is reserved for Ramet/],
   [{ volumeDevices: [{ name: "d", devicePath: "/dev/x" }] }, /containers\[main\]\.volumeDevices/],
   [
     { resources: { limits: { memory: "lots" } } },

@@ -4,18 +4,18 @@ import { quantityToBytes, quantityToMillicores } from "../../base/quantity.ts";
 import type { Container, Handler, PodTemplateSpec } from "../schema/pod-template.ts";
 import { cellPort, ContainerSpec, type EmptyDir, guestControlPort } from "./cell-api.ts";
 
-/** Under this prefix the kubelet gives the cell what only it can resolve (`valueFrom`, `envFrom`); see `cell-pod.ts`. */
+/** The prefix of variables that only the kubelet can resolve (`valueFrom`, `envFrom`); see `cell-container.ts`. */
 export const environmentPrefix = "RAMET_ENV_";
-/** The cell container mounts the template's n-th volume mount, by target, at `/ramet/mounts/<n>`. */
+/** The cell's container mounts the n-th volume mount of the template, sorted by target, at `/ramet/mounts/<n>`. */
 export const mountsPath = "/ramet/mounts";
 
 export interface ResolvedContainer {
   spec: ContainerSpec;
-  /** Names of variables whose values stand in other objects. The kubelet resolves them, not we. */
+  /** Names of variables whose values are in other objects. The kubelet resolves them. */
   unresolvedEnvironment: string[];
 }
 
-/** The container that becomes the sandbox: the template's first. */
+/** Returns the container that becomes the sandbox: the first one of the template. */
 export function mainContainer(template: PodTemplateSpec): Container {
   const [container] = template.spec.containers;
   if (container === undefined) throw new RametError("InvalidArgument", "spec.template.spec.containers is empty");
@@ -23,15 +23,19 @@ export function mainContainer(template: PodTemplateSpec): Container {
 }
 
 /**
- * What the cell is to run, from a Pod template's main container.
- * @throws RametError `InvalidArgument` naming the field that cannot be honoured
+ * Returns what the cell runs, from the main container of a Pod template.
+ * @throws RametError `InvalidArgument` that names an unsupported field
  */
 export function containerSpec(template: PodTemplateSpec): ResolvedContainer {
   const container = mainContainer(template);
   if (container.volumeDevices?.length) {
-    throw new RametError("InvalidArgument", `${at(container)}.volumeDevices: a sandbox cannot have block devices`, {
-      hint: "Use a volume with a filesystem and volumeMounts",
-    });
+    throw new RametError(
+      "InvalidArgument",
+      `${at(container)}.volumeDevices: a sandbox does not support block devices`,
+      {
+        hint: "Use a volume with a filesystem and volumeMounts",
+      },
+    );
   }
   const { variables, unresolved } = environment(container);
   const expand = (text: string): string => expandVariables(text, (name) => variables.get(name));
@@ -61,7 +65,7 @@ export function containerSpec(template: PodTemplateSpec): ResolvedContainer {
   return { spec: ContainerSpec.parse(input), unresolvedEnvironment: unresolved };
 }
 
-/** By target, so that two templates that differ in the order alone are one container. */
+/** Sorted by target, so that the order in the template does not matter. */
 export function sortedMounts(container: Container): NonNullable<Container["volumeMounts"]> {
   return [...(container.volumeMounts ?? [])].sort((a, b) =>
     a.mountPath < b.mountPath ? -1 : a.mountPath > b.mountPath ? 1 : 0,
@@ -69,8 +73,8 @@ export function sortedMounts(container: Container): NonNullable<Container["volum
 }
 
 /**
- * The variables with literal values, each expanded by those before it, the last of a name standing; and the names of the
- * others. A name that is given both ways is what came last.
+ * Returns the variables with literal values, each expanded with the ones before it, and the names of the others. If a name
+ * occurs more than once, the last one applies.
  */
 function environment(container: Container): { variables: Map<string, string>; unresolved: string[] } {
   const variables = new Map<string, string>();
@@ -88,7 +92,7 @@ function environment(container: Container): { variables: Map<string, string>; un
   return { variables, unresolved: [...unresolved] };
 }
 
-/** The container's own ids go before the Pod's; where neither says, root, unless the node knows the image's. */
+/** The container's ids take precedence over the Pod's. The default is root, unless the node knows the image's user. */
 function user(template: PodTemplateSpec, container: Container): { uid: number; gid: number } {
   const pod = template.spec.securityContext;
   return {
@@ -101,7 +105,7 @@ function namesUser(template: PodTemplateSpec, { securityContext }: Container): b
   return (securityContext?.runAsUser ?? template.spec.securityContext?.runAsUser) !== undefined;
 }
 
-/** Declared TCP ports, and those that the kubelet's probes and hooks knock at: they must be reachable at the Pod IP. */
+/** Declared TCP ports, and the ports of the kubelet's probes and hooks, which must be reachable at the Pod IP. */
 function reachablePorts(container: Container): number[] {
   const declared = (container.ports ?? []).filter(({ protocol }) => (protocol ?? "TCP") === "TCP");
   const { startupProbe, readinessProbe, livenessProbe, lifecycle } = container;
@@ -111,12 +115,12 @@ function reachablePorts(container: Container): number[] {
   const ports = [...new Set([...declared.map(({ containerPort }) => containerPort), ...knocked])].sort((a, b) => a - b);
   const reserved = ports.find((port) => port === cellPort || port === guestControlPort);
   if (reserved === undefined) return ports;
-  throw new RametError("InvalidArgument", `${at(container)}.ports: ${reserved} is Ramet's own port`, {
-    hint: `Let the sandbox listen on another port than ${cellPort} and ${guestControlPort}`,
+  throw new RametError("InvalidArgument", `${at(container)}.ports: port ${reserved} is reserved for Ramet`, {
+    hint: `Use a port other than ${cellPort} and ${guestControlPort}`,
   });
 }
 
-/** A port that is given by name is one of the declared ones anyway. */
+/** A named port is one of the declared ports. */
 function handlerPorts(handler: Handler | undefined): number[] {
   const ports = [handler?.httpGet?.port, handler?.tcpSocket?.port, handler?.grpc?.port];
   return ports.filter((port): port is number => typeof port === "number");
@@ -128,7 +132,7 @@ function limit(
   field: string,
 ): number | undefined {
   const value = quantity === undefined ? 0 : read(quantity, field);
-  // Kubernetes takes a limit of zero for none.
+  // In Kubernetes a limit of zero means no limit.
   return value > 0 ? value : undefined;
 }
 
@@ -139,10 +143,9 @@ function at(container: Container): string {
 type VolumeMount = NonNullable<Container["volumeMounts"]>[number];
 
 /**
- * The emptyDir behind a mount of the sandbox's container, if it is the sandbox's alone. What another container of the Pod
- * mounts too, an init container that fills it or a sidecar, stays a folder of the Pod; so does one that is mounted twice,
- * by sub-path say, and one that is mounted read-only.
- * @throws RametError `InvalidArgument` for a `sizeLimit` that is no quantity
+ * Returns the emptyDir of a mount if only the sandbox uses it. An emptyDir stays a directory of the Pod if another container
+ * mounts it too (an init container or a sidecar), if it is mounted twice (for example by sub-path), or read-only.
+ * @throws RametError `InvalidArgument` for a `sizeLimit` that is not a quantity
  */
 function ownEmptyDir({ spec }: PodTemplateSpec, { name, readOnly }: VolumeMount): EmptyDir | undefined {
   const volume = spec.volumes?.find((one) => one.name === name);
@@ -150,13 +153,13 @@ function ownEmptyDir({ spec }: PodTemplateSpec, { name, readOnly }: VolumeMount)
   const { sizeLimit } = Source.parse(volume["emptyDir"] ?? {});
   if (sizeLimit === undefined) return {};
   const sizeLimitBytes = quantityToBytes(sizeLimit, `spec.template.spec.volumes[${name}].emptyDir.sizeLimit`);
-  // Kubernetes takes a limit of zero for none.
+  // In Kubernetes a limit of zero means no limit.
   return sizeLimitBytes > 0 ? { sizeLimitBytes } : {};
 }
 
 const Source = z.looseObject({ sizeLimit: z.union([z.string(), z.number()]).optional() });
 
-/** Over all containers of the Pod: each can mount a volume any number of times. */
+/** Counts the mounts in all containers of the Pod. A container can mount a volume any number of times. */
 function mountCount({ spec }: PodTemplateSpec, volumeName: string): number {
   return [...spec.containers, ...(spec.initContainers ?? [])]
     .flatMap((container) => Mounts.parse(container).volumeMounts)
@@ -166,9 +169,9 @@ function mountCount({ spec }: PodTemplateSpec, volumeName: string): number {
 const Mounts = z.looseObject({ volumeMounts: z.array(z.looseObject({ name: z.string() })).default([]) });
 
 /**
- * `$(NAME)` in a command, an argument or a value, as Kubernetes expands it: a name that is not known stays as it is
- * written, and `$$` is one `$`. (Kubernetes: "Define Dependent Environment Variables".)
- * @param lookup the value of a variable; undefined: not known
+ * Expands `$(NAME)` in a command, an argument or a value as Kubernetes does: a reference to an unknown name is kept, and `$$`
+ * becomes `$`. (Kubernetes: "Define Dependent Environment Variables".)
+ * @param lookup returns the value of a variable, or undefined if it is unknown
  */
 export function expandVariables(text: string, lookup: (name: string) => string | undefined): string {
   return text.replace(/\$(?:\$|\(([^)]*)\))/g, (reference, name: string | undefined) =>

@@ -1,70 +1,70 @@
 import * as z from "zod";
 
-/** A checkpoint's SHA-256 as it stands in statuses and grants: `sha256:` and 64 hex digits. */
+/** A SHA-256 digest in statuses and grants: `sha256:` and 64 hex digits. */
 export const Digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, "must be sha256: and 64 hex digits");
 
-/** The one checkpoint that a grant is for, and until when. */
+/** The checkpoint of a grant, and its expiry. */
 const scope = {
   namespace: z.string().min(1),
   checkpointId: z.string().min(1),
-  /** Milliseconds since 1970; the grant may not be used later. */
+  /** The grant's expiry, in milliseconds since 1970. */
   expiresAt: z.number().int().positive(),
 };
 
-/** Of a store that is a folder which cells have too. */
+/** A grant for a store in a directory that cells have access to. */
 export const DirectoryGrant = z.strictObject({
   driver: z.literal("directory"),
   access: z.enum(["read", "write"]),
   ...scope,
-  /** The namespace's own folder in the store, as the cell sees it. */
+  /** The namespace's directory in the store: a path in the cell. */
   path: z.string().startsWith("/"),
-  /** For `read`: the digest that the manifest must have. */
+  /** For `read`: the required digest of the manifest. */
   manifestDigest: Digest.optional(),
 });
 export type DirectoryGrant = z.infer<typeof DirectoryGrant>;
 
 /**
- * One request to an object store that the controller has signed: whoever has the URL may make it until it expires. So it is a
- * secret, and stands in no log and no message. Its method is known from where it stands; its headers must be sent as they are.
+ * A request to an object store that the controller has signed: the URL gives access until it expires. It is a secret: never log
+ * it or put it into a message. The field determines its method. Its headers must be sent unchanged.
  */
 export const SignedRequest = z.strictObject({ url: z.url(), headers: z.record(z.string(), z.string()) });
 export type SignedRequest = z.infer<typeof SignedRequest>;
 
-/** To read a checkpoint from an object store. */
+/** A grant to read a checkpoint from an object store. */
 export const ObjectsReadGrant = z.strictObject({
   driver: z.literal("objects"),
   access: z.literal("read"),
   ...scope,
-  /** The digest that the manifest must have. */
+  /** The required digest of the manifest. */
   manifestDigest: Digest,
-  /** GET: what is published under the id. */
+  /** GET of the publication. */
   publication: SignedRequest,
-  /** GET: the files, in the order in which the manifest has them. None where nothing was published. */
+  /** GET of each file, in the manifest's order. Empty if nothing is published. */
   files: z.array(SignedRequest),
 });
 export type ObjectsReadGrant = z.infer<typeof ObjectsReadGrant>;
 
-/** To write a checkpoint into an object store: for one attempt, which nobody else makes. */
+/** A grant to write a checkpoint into an object store, for a single attempt. */
 export const ObjectsWriteGrant = z.strictObject({
   driver: z.literal("objects"),
   access: z.literal("write"),
   ...scope,
-  /** The attempt that these files are of. */
+  /** The attempt to which the files belong. */
   attempt: z.string().min(1),
-  /** GET: what is published under the id already. */
+  /** GET of an existing publication. */
   publication: SignedRequest,
-  /** PUT of the publication, which must find none. */
+  /** PUT of the publication. It fails if one exists. */
   publish: SignedRequest,
-  /** PUT of the first file, the second …, in the order of their names; each must find none. */
+  /** PUT of each file, in the order of their names. It fails if the file exists. */
   files: z.array(SignedRequest).min(1),
-  /** What one file may have at most. */
+  /** The size limit of one file. */
   largestFileBytes: z.number().int().positive(),
 });
 export type ObjectsWriteGrant = z.infer<typeof ObjectsWriteGrant>;
 
 /**
- * A short-lived right to read or write exactly one checkpoint. The controller makes it, a cell uses it; it holds no
- * credential that outlives it and nothing of another checkpoint.
+ * A short-lived permission to read or write exactly one checkpoint. A controller issues it and a cell uses it. It holds no
+ * long-lived credential.
  */
 export const Grant = z.discriminatedUnion("driver", [
   DirectoryGrant,

@@ -6,9 +6,9 @@ import type { PodTemplateSpec } from "../schema/pod-template.ts";
 const StringList = z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" });
 
 /**
- * What a clone's template must have equal to its checkpoint's. gVisor compares args, cwd, user, mounts (without their
- * sources, with the hints of those that it keeps itself) and the read-only root at a restore (runsc/specutils/restore.go) and takes another environment, host name and
- * resources; the image is compared because the files that memory has open come from it.
+ * The fields that must be equal in the templates of a clone and its checkpoint. On a restore gVisor compares args, cwd, user,
+ * mounts (without their sources, but with emptyDir annotations) and the read-only root (runsc/specutils/restore.go). It accepts
+ * another environment, host name and resources. The image must be equal because programs in memory have its files open.
  */
 export const RestoreSpec = z.object({
   image: z.string(),
@@ -17,7 +17,7 @@ export const RestoreSpec = z.object({
   workingDir: z.string().optional(),
   user: z.object({ uid: z.int(), gid: z.int() }),
   readOnlyRoot: z.boolean(),
-  /** By target. */
+  /** Sorted by target. */
   mounts: z
     .array(z.object({ target: z.string(), readOnly: z.boolean(), emptyDir: EmptyDir.optional() }))
     .meta({ "x-kubernetes-list-type": "atomic" }),
@@ -29,7 +29,7 @@ export function restoreSpec(template: PodTemplateSpec): RestoreSpec {
   return comparedParts(containerSpec(template).spec);
 }
 
-/** Of a container, what a restore compares. */
+/** Returns the fields of a container that a restore compares. */
 export function comparedParts(container: Omit<ContainerSpec, "env">): RestoreSpec {
   const { image, command, args, workingDir, user, readOnlyRoot, mounts } = container;
   return {

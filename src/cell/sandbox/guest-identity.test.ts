@@ -82,7 +82,7 @@ beforeEach(async () => {
 });
 afterEach(() => guest.close());
 
-const give = (wish: Identity, clone = false): Promise<number> => identity.give(guest.control, wish, { clone });
+const give = (next: Identity, clone = false): Promise<number> => identity.give(guest.control, next, { clone });
 
 it("gives the next generation without asking for a known one", async () => {
   identity.reset(0);

@@ -28,12 +28,12 @@ async function untilStarted(): Promise<void> {
 }
 
 it("blocks until it is released, and then runs to its end", async () => {
-  const held = await hold(`cat ${directory}/wanted > ${directory}/done; echo nearly >&3; echo said; exit 3`);
+  const held = await hold(`cat ${directory}/wanted > ${directory}/done; echo nearly >&3; echo printed; exit 3`);
   await untilStarted();
   await sleep(50);
   expect(held.isRunning).toBe(true);
   expect(existsSync(join(directory, "done"))).toBe(false);
-  expect(await held.release(5_000)).toMatchObject({ code: 3, log: "nearly\n", stdout: "said\n" });
+  expect(await held.release(5_000)).toMatchObject({ code: 3, log: "nearly\n", stdout: "printed\n" });
   expect(held.isRunning).toBe(false);
 });
 

@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { createConnection } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { guestClientPort } from "../../../src/api/cell/cell-api.ts";
 import { DirectoryGrant } from "../../../src/api/cell/grant.ts";
 import { GuestClient } from "../../../src/cell/client/guest-client.ts";
@@ -29,7 +29,7 @@ describe("a cell on real gVisor", () => {
     return cells.clone({ name, container }, { checkpointId, manifestDigest, contents });
   }
 
-  test("a memory clone goes on from the cut, with an identity of its own, and so does the source", async () => {
+  it("continues a memory clone from the capture time with its own identity, and the source too", async () => {
     const before = await count(source);
     await output(source, "echo kept > /my-file");
     const { manifestDigest } = await cells.checkpoint(source, "memory-1");
@@ -51,7 +51,7 @@ describe("a cell on real gVisor", () => {
     await expect(stranger.list("/")).rejects.toMatchObject({ code: "Unauthorized" });
   });
 
-  test("a running sandbox takes another environment: new commands have it, and what runs goes on", async () => {
+  it("gives a running sandbox another environment, which only new commands get", async () => {
     const before = await count(source);
     const { generation } = await cells.client.state(source.address);
     const identity = { ...source.identity, environment: { CLAIMED: "yes" } };
@@ -69,7 +69,7 @@ describe("a cell on real gVisor", () => {
     });
   });
 
-  test("a filesystem clone boots anew on the files, deletions included", async () => {
+  it("boots a filesystem clone on the captured files, including deletions", async () => {
     await output(source, "echo data > /data; rm -f /etc/issue");
     const asked = await count(source);
     const { manifestDigest } = await cells.checkpoint(source, "files-1", { contents: ["filesystem"] });
@@ -79,7 +79,7 @@ describe("a cell on real gVisor", () => {
     expect(await count(source)).toBe(asked + 1);
   });
 
-  test("a connection that is open at the cut goes on in the source, and the clone takes new ones", async () => {
+  it("keeps an open connection of the source, and accepts new ones in the clone", async () => {
     const socket = createConnection(counterPort, source.address.ip);
     const ask = async (): Promise<string> => {
       socket.write("GET /keep HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -94,7 +94,7 @@ describe("a cell on real gVisor", () => {
     expect(await count(cell)).toBeGreaterThan(0);
   });
 
-  test("a command that runs at the cut runs on in the clone, and its output can be read there", async () => {
+  it("continues a command in the clone, where its output can be read", async () => {
     const guest = cells.guestOf(source);
     const started = guest.startProcess({
       command: "sh",
@@ -113,7 +113,7 @@ describe("a cell on real gVisor", () => {
     await started.return(undefined);
   });
 
-  test("the same checkpoint asked for twice is taken once; another one meanwhile is refused", async () => {
+  it("captures a checkpoint once if the call is repeated, and rejects another one meanwhile", async () => {
     const [first, second, other] = await Promise.allSettled([
       cells.checkpoint(source, "twice-1"),
       cells.checkpoint(source, "twice-1"),
@@ -126,7 +126,7 @@ describe("a cell on real gVisor", () => {
     expect(loser).toMatchObject({ status: "rejected", reason: { code: "Conflict" } });
   });
 
-  test("without keepRunning the source stands still until it is stopped", async () => {
+  it("keeps the source paused until it is stopped if keepRunning is false", async () => {
     const cell = await cells.boot({ name: "ending", container });
     await count(cell);
     const { manifestDigest } = await cells.checkpoint(cell, "ending-1", { keepRunning: false });
@@ -137,7 +137,7 @@ describe("a cell on real gVisor", () => {
     expect(await count(await clone("ended", "ending-1", manifestDigest))).toBe(2);
   });
 
-  test("a checkpoint that cannot be written leaves the source as it was and says so", async () => {
+  it("keeps the source running if a checkpoint cannot be written, and reports it", async () => {
     const grant = DirectoryGrant.parse(await cells.writeGrant("nowhere-1"));
     const asked = await count(source);
     const lost = { ...grant, path: `${grant.path}-missing` };
@@ -148,7 +148,7 @@ describe("a cell on real gVisor", () => {
     expect(await count(source)).toBe(asked + 1);
   });
 
-  test("a restore of what is not there fails the clone before anybody can reach it", async () => {
+  it("fails a clone of a missing checkpoint before it can be reached", async () => {
     const cell = await cells.rig.startCell({ name: "lost", start: "wait", container });
     const exited = once(cell.process, "exit");
     const lost = { checkpointId: "never-taken", manifestDigest: `sha256:${"1".repeat(64)}` };
@@ -156,7 +156,7 @@ describe("a cell on real gVisor", () => {
     expect(await exited).toEqual([70, null]);
   });
 
-  test("a call without the controller's token is refused", async () => {
+  it("rejects a call without the controller's token", async () => {
     const url = `http://${source.address.ip}:49980/v1/state`;
     expect((await fetch(url)).status).toBe(401);
     expect((await fetch(url, { headers: { authorization: "Bearer x.y.z" } })).status).toBe(401);
@@ -164,7 +164,7 @@ describe("a cell on real gVisor", () => {
     await expect(otherUid).rejects.toMatchObject({ code: "Unauthorized" });
   });
 
-  test("the end of the entrypoint is the end of the cell, with its exit code", async () => {
+  it("exits with the entrypoint's exit code when the entrypoint exits", async () => {
     const cell = await cells.rig.startCell({
       name: "short",
       start: "boot",
@@ -175,7 +175,7 @@ describe("a cell on real gVisor", () => {
     expect(await exited).toEqual([3, null]);
   });
 
-  test("an entrypoint is asked to end before it is ended", async () => {
+  it("sends SIGTERM to the entrypoint before it kills it", async () => {
     const command = ["sh", "-c", "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.05; done"];
     const cell = await cells.boot({ name: "polite", container: { command } });
     await expect.poll(() => printed(cell), { interval: 20 }).toContain("up");
@@ -185,7 +185,7 @@ describe("a cell on real gVisor", () => {
     expect(await printed(cell)).toContain("bye");
   });
 
-  test("of what was asked to end no checkpoint is taken: its clones would end at once", async () => {
+  it("rejects a checkpoint of a terminating sandbox, whose clones would exit", async () => {
     const command = ["sh", "-c", "trap 'echo bye; sleep 5; exit 7' TERM; echo up; while :; do sleep 0.05; done"];
     const cell = await cells.boot({ name: "ending", container: { command } });
     await expect.poll(() => printed(cell), { interval: 20 }).toContain("up");
@@ -196,7 +196,7 @@ describe("a cell on real gVisor", () => {
     expect(await exited).toEqual([7, null]);
   });
 
-  test("a cell that is killed leaves no process behind", async () => {
+  it("leaves no process behind when the cell is killed", async () => {
     const cell = await cells.boot({ name: "killed", container });
     expect(await processesOf(cell)).not.toEqual([]);
     const exited = once(cell.process, "exit");
@@ -211,7 +211,7 @@ function printed({ directory }: RunningCell): Promise<string> {
   return readFile(join(directory, "log", "0.log"), "utf8");
 }
 
-/** Command lines that name the cell's folder. */
+/** Command lines that contain the cell's directory. */
 async function processesOf({ directory }: RunningCell): Promise<string[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, readFile, rmdir, writeFile } from "node:fs/promises";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { planV2 } from "../../../src/cell/cgroup/plan-v2.ts";
 import { inLeaves, SandboxCgroup } from "../../../src/cell/cgroup/sandbox-cgroup.ts";
 
@@ -16,8 +16,8 @@ const mount = (await readFile("/proc/self/mountinfo", "utf8"))
   ?.split(" ")[4];
 const uid = `test-${process.pid}`;
 
-describe.runIf(mount !== undefined && process.getuid?.() === 0)("leaves in the unified hierarchy", () => {
-  test("a program starts in its leaf, steps aside, comes back, and is ended with the leaf", async () => {
+describe.runIf(mount !== undefined && process.getuid?.() === 0)("control groups in the unified hierarchy", () => {
+  it("starts a program in its group, moves it aside and back, and kills it with the group", async () => {
     const parent = mount ?? "";
     const plan = planV2({ kind: "machine", parent, controllers: [], bounds: {} }, { uid, limits: { processes: 1 } });
     const cgroup = await SandboxCgroup.make(plan);
@@ -33,7 +33,7 @@ describe.runIf(mount !== undefined && process.getuid?.() === 0)("leaves in the u
     expect(existsSync(`${parent}/ramet/${uid}`)).toBe(false);
   });
 
-  test("what is in a container already makes room for the leaves", async () => {
+  it("moves the container's processes into a group of their own", async () => {
     const container = `${mount ?? ""}/ramet-${uid}`;
     await mkdir(container);
     onTestFinished(() => rmdir(container));

@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { builtPrograms } from "../../setup/built-package.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { Cells } from "../../setup/cells.ts";
@@ -34,7 +34,7 @@ describe("ramet cell exec", () => {
   });
   afterAll(() => cells.close());
 
-  test("runs a probe's command in the sandbox, with its variables, and ends as it does", async () => {
+  it("runs a probe's command in the sandbox with its variables, and returns its exit code", async () => {
     const cell = await cells.boot({ name: "probed", container });
     expect(await execBeside(cell, "--", "sh", "-c", "echo $DECLARED; hostname; exit 3")).toEqual({
       code: 3,
@@ -46,7 +46,7 @@ describe("ramet cell exec", () => {
     expect(await execBeside(cell, "--", "hostname")).toMatchObject({ code: 0, stdout: "renamed\n" });
   });
 
-  test("a hook at the start waits for the sandbox, which nobody has to know yet", async () => {
+  it("waits for the sandbox in a postStart hook, also before it has an identity", async () => {
     const cell = await cells.rig.startCell({ name: "hooked", container, start: "boot" });
     expect(await execBeside(cell, "--at-start", "--", "sh", "-c", "echo $DECLARED > /hooked")).toMatchObject({
       code: 0,
@@ -55,12 +55,12 @@ describe("ramet cell exec", () => {
     expect(await execBeside(cell, "--", "cat", "/hooked")).toMatchObject({ stdout: "declared\n" });
   });
 
-  test("a hook at the start is not run again in what goes on from a checkpoint", async () => {
+  it("does not run a postStart hook again in a clone", async () => {
     const cell = await cells.rig.startCell({ name: "clone", container, start: "wait" });
     expect(await execBeside(cell, "--at-start", "--", "false")).toEqual({ code: 0, stdout: "", stderr: "" });
   });
 
-  test("says that there is no sandbox, and fails", async () => {
+  it("fails if there is no sandbox", async () => {
     const cell = await cells.rig.startCell({ name: "empty", container, start: "wait" });
     const before = await execBeside(cell, "--", "true");
     expect(before.code).toBe(1);

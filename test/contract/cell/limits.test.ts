@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { CellState, CheckpointResult, ContainerSpec } from "../../../src/api/cell/cell-api.ts";
 import { cgroupLayout } from "../../../src/cell/cgroup/layout.ts";
 import { sweepCgroups } from "../../../src/cell/cgroup/record.ts";
@@ -20,7 +20,7 @@ const layout = cgroupLayout(
   await readFile("/proc/self/cgroup", "utf8"),
   await readFile("/proc/self/mountinfo", "utf8"),
 );
-/** Leaves can be made: by root, in version 1. What version 2 would do is told by unit tests of the plan. */
+/** Whether groups can be created: by root, in version 1. Unit tests of the plan cover version 2. */
 const own = layout?.version === 1 && process.getuid?.() === 0 ? layout.own : {};
 
 describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !== undefined)(
@@ -70,13 +70,13 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       return last;
     }
 
-    test("a memory hog is ended with a sentence, its cell tells it, and its neighbour goes on", async () => {
+    it("kills a sandbox that exceeds its memory limit with a clear message, and no other one", async () => {
       const neighbour = await boot("neighbour", { memoryBytes: 256 * mebibyte });
       const hog = await boot("hog", { memoryBytes: 256 * mebibyte });
-      const told = lastState(hog);
+      const ended = lastState(hog);
       const exited = once(hog.process, "exit");
       await python(hog, `b"x" * ${1024 * mebibyte}`);
-      expect(await told).toMatchObject({
+      expect(await ended).toMatchObject({
         phase: "failed",
         ready: false,
         code: "OutOfMemory",
@@ -87,7 +87,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       expect(await python(neighbour, "print(6 * 7)")).toBe("42");
     });
 
-    test("a sandbox close to its limit survives its checkpoint, on a disk and in memory, and so does a clone", async () => {
+    it("checkpoints a sandbox close to its memory limit, on disk and in memory, and clones it", async () => {
       const resources = { memoryBytes: 320 * mebibyte };
       const cell = await boot("full", resources);
       const held = cells.guestOf(cell).startProcess({ command: "python3", args: ["-c", hold] });
@@ -114,7 +114,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       return cells.client.checkpoint(cell.address, { grant, contents: both, keepRunning: true });
     }
 
-    test("a busy loop uses about its quota of CPU, also with more threads than that", async () => {
+    it("limits a busy loop to its CPU quota, also with several threads", async () => {
       const cell = await boot("busy", { cpuMillis: 300 });
       const spinning = python(cell, "import os\nos.fork()\nwhile True: pass");
       // The quota is what holds it back, however busy the machine is.
@@ -129,12 +129,12 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       expect(share / seconds).toBeLessThan(0.36);
     });
 
-    test("a fork bomb ends at the bound, and a neighbour can still fork", async () => {
+    it("ends a fork bomb at the process limit while another sandbox can still fork", async () => {
       const neighbour = await boot("neighbour", {});
       const bomb = await boot("bomb", { memoryBytes: 1024 * mebibyte }, { RAMET_SANDBOX_PROCESSES: "150" });
-      const told = lastState(bomb);
+      const ended = lastState(bomb);
       await python(bomb, "import os,time\nwhile os.fork() or True: pass");
-      expect(await told).toMatchObject({
+      expect(await ended).toMatchObject({
         phase: "failed",
         code: "SandboxLost",
         message: expect.stringContaining("exceeded its limit of 150 processes and threads") as string,
@@ -142,7 +142,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       expect(await python(neighbour, "import subprocess; print(subprocess.call(['true']))")).toBe("0");
     });
 
-    test("nothing is left: not by a cell that was stopped, and by one that was killed only until it is swept", async () => {
+    it("removes the groups of a stopped cell, and those of a killed cell in a sweep", async () => {
       const stopped = await boot("stopped", { memoryBytes: 256 * mebibyte, cpuMillis: 1_000 });
       expect(await groupsOf(stopped)).not.toEqual([]);
       await cells.client.stop(stopped.address, "the test is over");
@@ -155,7 +155,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       expect(await groupsOf(killed)).toEqual([]);
     });
 
-    test("a sandbox without limits gets no groups, and no shell on its way", async () => {
+    it("creates no groups and starts no shell for a sandbox without limits", async () => {
       const cell = await boot("free", {});
       expect(await groupsOf(cell)).toEqual([]);
       expect(await cells.client.state(cell.address)).not.toHaveProperty("unenforced");

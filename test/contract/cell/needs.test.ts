@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Contents } from "../../../src/api/schema/contents.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { Cells, namespace, type Taken } from "../../setup/cells.ts";
@@ -37,7 +37,7 @@ async function restoredInOtherBuild(checkpoint: Taken): Promise<RunningCell> {
   return cell;
 }
 
-test("memory that another build of gVisor saved is refused, with both builds named, before gVisor sees it", async () => {
+it("rejects memory of another gVisor build before gVisor reads it, and names both builds", async () => {
   const checkpoint = await captured("memory-1", ["memory", "filesystem"]);
   await expect(restoredInOtherBuild(checkpoint)).rejects.toMatchObject({
     code: "NeedNotMet",
@@ -49,7 +49,7 @@ test("memory that another build of gVisor saved is refused, with both builds nam
   expect(await cells.store.has({ namespace, ...checkpoint })).toBe(true);
 });
 
-test("files are restored under any build, and the cell says which it has", async () => {
+it("restores files with any build, and reports its own", async () => {
   const cell = await restoredInOtherBuild(await captured("files-1", ["filesystem"]));
   expect(await cells.client.state(cell.address)).toMatchObject({
     phase: "running",

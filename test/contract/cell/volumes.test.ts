@@ -1,15 +1,15 @@
 import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
 import { once } from "node:events";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { both, Cells, type CellOptions } from "../../setup/cells.ts";
 
-/** Holds a file and a folder of the emptyDir open for as long as it runs, and adds a line to the file when it is told to. */
+/** Keeps a file and a directory of the emptyDir open, and appends a line to the file on request. */
 const holder = `
 import os, time
 log = open("/work/sub/log", "a+")
-folder = os.open("/work/sub", os.O_RDONLY)
+directory = os.open("/work/sub", os.O_RDONLY)
 done = 0
 while True:
     try: wanted = int(open("/tmp/wanted").read() or 0)
@@ -17,11 +17,11 @@ while True:
     while done < wanted:
         done += 1
         log.write("line %d\\n" % done); log.flush()
-        os.close(os.open("made-%d" % done, os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+        os.close(os.open("made-%d" % done, os.O_CREAT | os.O_WRONLY, dir_fd=directory))
     time.sleep(0.005)
 `;
 
-/** A real cell with volumes as a node gives them: a folder each. It does not prove what a kubelet makes of them. */
+/** A real cell with volumes as directories, as a node provides them. It does not prove what a kubelet does. */
 describe("volumes of a sandbox", () => {
   let cells: Cells;
   let source: RunningCell;
@@ -29,7 +29,7 @@ describe("volumes of a sandbox", () => {
   beforeAll(async () => {
     cells = await Cells.open();
     source = await boot("source");
-    await told(source, 1);
+    await printLines(source, 1);
     await output(source, "head -c 12000000 /dev/urandom > /work/big; sha256sum /work/big > /work/big.sum");
   });
   afterAll(() => cells.close());
@@ -55,8 +55,8 @@ describe("volumes of a sandbox", () => {
   const boot = async (name: string): Promise<RunningCell> => cells.boot(await withVolumes(name));
   const output = (cell: RunningCell, script: string): Promise<string> => cells.output(cell, script);
 
-  /** Has the program that holds the file write so many lines in all; answers the file. */
-  function told(cell: RunningCell, lines: number): Promise<string> {
+  /** Makes the program that has the file open write up to this number of lines. Returns the file. */
+  function printLines(cell: RunningCell, lines: number): Promise<string> {
     const wait = `until [ -e /work/sub/made-${lines} ]; do sleep 0.01; done`;
     return output(cell, `echo ${lines} > /tmp/wanted; ${wait}; cat /work/sub/log`);
   }
@@ -69,21 +69,21 @@ describe("volumes of a sandbox", () => {
     return cells.clone(await withVolumes(name), { checkpointId, manifestDigest, contents });
   }
 
-  test("what an emptyDir held at the cut is in each clone, also through files that were open, and is the clone's own", async () => {
+  it("gives each clone its own copy of an emptyDir, including open files", async () => {
     const digest = await taken(source, "memory-1");
-    expect(await told(source, 2)).toBe("line 1\nline 2");
+    expect(await printLines(source, 2)).toBe("line 1\nline 2");
     await output(source, "rm /work/big");
     const [first, second] = [await clone("first", "memory-1", digest), await clone("second", "memory-1", digest)];
     expect(await output(first, "sha256sum -c /work/big.sum; ls /work/sub")).toBe("/work/big: OK\nlog\nmade-1");
-    expect(await told(first, 3)).toBe("line 1\nline 2\nline 3");
+    expect(await printLines(first, 3)).toBe("line 1\nline 2\nline 3");
     expect(await output(second, "cat /work/sub/log")).toBe("line 1");
     expect(await output(source, "cat /work/sub/log; ls /work")).toBe("line 1\nline 2\nbig.sum\nsub");
     const again = await clone("again", "memory-2", await taken(first, "memory-2"));
-    expect(await told(again, 4)).toBe("line 1\nline 2\nline 3\nline 4");
+    expect(await printLines(again, 4)).toBe("line 1\nline 2\nline 3\nline 4");
     expect(await output(again, "sha256sum -c /work/big.sum")).toBe("/work/big: OK");
   });
 
-  test("a ConfigMap's volume is the clone's own", async () => {
+  it("gives a clone its own ConfigMap volume", async () => {
     const configured = await clone("configured", "memory-3", await taken(source, "memory-3"));
     expect([await output(source, "cat /config/name"), await output(configured, "cat /config/name")]).toEqual([
       "source",
@@ -91,7 +91,7 @@ describe("volumes of a sandbox", () => {
     ]);
   });
 
-  test("everybody may write to an emptyDir, and no more than its sizeLimit", async () => {
+  it("makes an emptyDir writable for every user up to its sizeLimit", async () => {
     expect(
       await output(
         source,
@@ -103,7 +103,7 @@ describe("volumes of a sandbox", () => {
     );
   });
 
-  test("what is in it shows in the Pod's folder as bytes that a kubelet counts, and goes with the sandbox", async () => {
+  it("counts an emptyDir's size in the Pod's directory, and removes it with the sandbox", async () => {
     const counted = await boot("counted");
     await output(counted, "head -c 5000000 /dev/urandom > /work/five");
     const [file] = await readdir(join(volumesOf("counted"), "work"));
@@ -114,10 +114,10 @@ describe("volumes of a sandbox", () => {
     expect(await readdir(join(volumesOf("counted"), "work"))).toEqual([]);
   });
 
-  test("a clone of the files alone begins with an empty one", async () => {
+  it("starts a filesystem clone with an empty emptyDir", async () => {
     const digest = await taken(source, "files-1", ["filesystem"]);
     const fresh = await clone("fresh", "files-1", digest, ["filesystem"]);
-    expect(await told(fresh, 1)).toBe("line 1");
+    expect(await printLines(fresh, 1)).toBe("line 1");
     expect(await output(fresh, "ls /work")).toBe("sub");
   });
 });

@@ -2,12 +2,12 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import type { GuestClient } from "../../../src/cell/client/guest-client.ts";
 import type { ProcessEvent } from "../../../src/cell/client/guest-process-events.ts";
 import { RunningGuest } from "./running-guest.ts";
 
-test("a command's output, input and end", async () => {
+it("passes a command's input, output and exit code", async () => {
   await using guest = await RunningGuest.start();
   await guest.control.init(guest.identity({ environment: { WHO: "me" } }));
   const client = guest.client();
@@ -27,7 +27,7 @@ test("a command's output, input and end", async () => {
   expect(seen).toEqual({ stdout: "me more\ngiven\n", stderr: "oops\n", exitCode: 7, missedBytes: 0 });
 });
 
-test("a user that the image does not have is named, for commands and for files; a wrong token is another failure", async () => {
+it("names an unknown user, for commands and files, and distinguishes a wrong token", async () => {
   await using guest = await RunningGuest.start();
   const identity = guest.identity();
   await guest.control.init(identity);
@@ -40,7 +40,7 @@ test("a user that the image does not have is named, for commands and for files; 
   await expect(forger.list("/")).rejects.toMatchObject({ code: "Unauthorized" });
 });
 
-test("much input goes over one connection as fast as the command takes it, and ends with what the command makes of it", async () => {
+it("streams large input over one connection at the speed of the command", async () => {
   await using guest = await RunningGuest.start();
   await guest.control.init(guest.identity());
   const client = guest.client();
@@ -77,7 +77,7 @@ test("much input goes over one connection as fast as the command takes it, and e
   await expect(client.openInput({ tag: "nobody" }).end()).rejects.toMatchObject({ code: "NotFound" });
 });
 
-test("a command outlives its client, and is found again with all it printed", async () => {
+it("keeps a command running without its client, with all its output", async () => {
   await using guest = await RunningGuest.start();
   await guest.control.init(guest.identity());
   const client = guest.client();
@@ -90,7 +90,7 @@ test("a command outlives its client, and is found again with all it printed", as
   });
 });
 
-test("a clone cuts old connections, and the command goes on", async () => {
+it("closes old connections in a clone, and keeps the command running", async () => {
   await using guest = await RunningGuest.start();
   await guest.control.init(guest.identity());
   const events = guest.client().startProcess({ command: "/bin/sh", args: ["-c", "echo one; sleep 60"], tag: "on" });
@@ -106,7 +106,7 @@ test("a clone cuts old connections, and the command goes on", async () => {
   expect(await collect(client.connect({ tag: "on" }))).toMatchObject({ stdout: "one\n", exitCode: 137 });
 });
 
-test("a terminal, resized", async () => {
+it("resizes a terminal", async () => {
   await using guest = await RunningGuest.start();
   await guest.control.init(guest.identity());
   const client = guest.client();
@@ -126,7 +126,7 @@ test("a terminal, resized", async () => {
   expect(stdout).toMatch(/30 100[^]*40 120/);
 });
 
-test("files", async () => {
+it("reads, writes, lists and removes files", async () => {
   await using guest = await RunningGuest.start();
   await guest.control.init(guest.identity());
   const client = guest.client();
@@ -142,7 +142,7 @@ test("files", async () => {
   await expect(client.writeFile("/dev", Buffer.from("x"))).rejects.toMatchObject({ code: "InvalidArgument" });
 });
 
-test("failures say what and why", async () => {
+it("reports failures with operation and reason", async () => {
   await using guest = await RunningGuest.start();
   await guest.control.init(guest.identity());
   const client = guest.client();
@@ -160,17 +160,17 @@ test("failures say what and why", async () => {
   await expect(client.signal({ pid: 999_999 }, "SIGTERM")).rejects.toMatchObject({ code: "NotFound" });
 });
 
-test("identity, hooks and the entrypoint's end", async () => {
+it("applies an identity, runs hooks and reports the entrypoint's exit", async () => {
   await using guest = await RunningGuest.start("/bin/sh", "-c", "sleep 0.3; exit 9");
   await mkdir(`${guest.directory}/hooks`);
   await writeFile(`${guest.directory}/hooks/10-greet`, "#!/bin/sh\necho $RAMET_SANDBOX_ID; exit 3\n", { mode: 0o755 });
   const untilExit = guest.control.untilExit(new Promise(() => undefined));
   expect(await guest.control.health()).toMatchObject({ generation: 0, entrypoint: { state: "waiting" } });
-  const wish = guest.identity({ sandboxId: "two", generation: 2, clone: true });
-  const result = await guest.control.init(wish);
+  const request = guest.identity({ sandboxId: "two", generation: 2, clone: true });
+  const result = await guest.control.init(request);
   expect(result.hooks).toMatchObject([{ exitCode: 3, output: "two\n", timedOut: false }]);
-  expect(await guest.control.init(wish)).toEqual(result);
-  await expect(guest.control.init({ ...wish, generation: 1 })).rejects.toMatchObject({ code: "Conflict" });
+  expect(await guest.control.init(request)).toEqual(result);
+  await expect(guest.control.init({ ...request, generation: 1 })).rejects.toMatchObject({ code: "Conflict" });
   expect(await readFile(`${guest.directory}/state/generation`, "utf8")).toBe("2\n");
   await guest.control.quiesce();
   expect(await untilExit).toBe(9);

@@ -65,7 +65,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     });
   }
 
-  it("lets a client in only while the gate is open, the cell always, and cuts clients when it shuts", async () => {
+  it("admits clients only while the gate is open, and the cell always", async () => {
     const link = await start();
     await echo(link, sandboxPort);
     await expect(link.dial(sandboxPort)).rejects.toMatchObject({ code: "SandboxNotReady" });
@@ -83,7 +83,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     control.destroy();
   });
 
-  it("carries a megabyte both ways and hands the end of a direction on", async () => {
+  it("proxies a megabyte in both directions and forwards a half-close", async () => {
     const link = await start();
     await echo(link, sandboxPort);
     const stream = await link.dial(sandboxPort, { control: true });
@@ -92,14 +92,14 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     expect(Buffer.concat((await stream.toArray()) as Buffer[]).equals(sent)).toBe(true);
   });
 
-  it("says that nothing listens, and keeps the guest's control port for the cell", async () => {
+  it("reports a port without a listener, and reserves the guest's control port for the cell", async () => {
     const link = await start();
     await link.setGate(true);
     await expect(link.dial(9)).rejects.toMatchObject({ code: "Unavailable", retryable: true });
     await expect(link.dial(49_982)).rejects.toMatchObject({ code: "Forbidden" });
   });
 
-  it("serves a declared port outside, while the gate is open", async () => {
+  it("serves a declared port while the gate is open", async () => {
     // At an address of its own every port is free.
     const listen = `127.71.${addressBlock()}.1`;
     const link = await start({ listen, ports: [sandboxPort] });
@@ -114,7 +114,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     expect(await call("again")).toBe("again");
   });
 
-  it("refuses to start when a declared port is taken, and says which", async () => {
+  it("fails to start if a declared port is in use, and names it", async () => {
     const { port, close } = await listenOutside();
     stops.push(close);
     await expect(start({ listen: "127.0.0.1", ports: [port] })).rejects.toMatchObject({
@@ -123,7 +123,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     });
   });
 
-  it("relays DNS to its upstream, also answers that need TCP, and nothing while the gate is shut", async () => {
+  it("relays DNS, also responses that need TCP, only while the gate is open", async () => {
     const many = Array.from({ length: 60 }, (_, i) => `192.0.2.${i + 1}`);
     const dns = await startDnsStandIn({ "a.example.test": ["192.0.2.7"], "many.example.test": many });
     stops.push(() => {
@@ -138,7 +138,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     expect((await resolveFromInside(link, "many.example.test")).split(",")).toHaveLength(60);
   });
 
-  it("asks for no name that the policy does not allow", async () => {
+  it("resolves only names that the policy allows", async () => {
     const dns = await startDnsStandIn({ "a.example.test": ["192.0.2.7"], "secret.evil.test": ["192.0.2.8"] });
     stops.push(() => {
       dns.close();
@@ -151,7 +151,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     expect(dns.asked).toEqual(["a.example.test"]);
   });
 
-  it("lets a connection out to an address of its own Pod only by a rule that names it, and while the gate is open", async () => {
+  it("allows an address of the Pod only if a rule names it and the gate is open", async () => {
     const link = await startInWorld();
     const call = () => callFromInside(link, podAddress, worldPort);
     await link.setGate(true);
@@ -167,7 +167,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     expect(await call()).toBe("ECONNRESET");
   });
 
-  it("lets connections out by default, but not to the cluster's ranges", async () => {
+  it("allows egress by default, except to the cluster's ranges", async () => {
     const link = await startInWorld({ refuse: ["203.0.113.128/25"] });
     await link.setGate(true);
     expect(await callFromInside(link, "203.0.113.5", worldPort)).toBe("hello");
@@ -176,7 +176,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     expect(await callFromInside(link, "203.0.113.200", worldPort)).toBe("hello");
   });
 
-  it("cuts connections that a new policy does not allow", async () => {
+  it("closes connections that a new policy denies", async () => {
     const link = await startInWorld();
     await link.setGate(true);
     const lasting = callFromInsideUntilClosed(link, "203.0.113.5", worldPort);
@@ -185,13 +185,13 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     expect(await lasting.end).toBe("ECONNRESET");
   });
 
-  it("refuses the metadata address, also when everything is allowed", async () => {
+  it("denies the metadata address even if everything is allowed", async () => {
     const link = await start({ egress: { default: "allow", allow: ["*", "0.0.0.0/0"], deny: [] } });
     await link.setGate(true);
     expect(await callFromInside(link, "169.254.169.254", 80)).toBe("ECONNRESET");
   });
 
-  it("names the rule that is wrong", async () => {
+  it("names an invalid rule", async () => {
     const link = await start();
     await expect(
       link.setEgress({ default: "deny", allow: ["10.0.0.0/8", "10.0.0.0/99"], deny: [] }),
@@ -215,7 +215,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     await expect(link.prepare()).rejects.toMatchObject({ code: "Unavailable" });
   });
 
-  it("ends when its input ends", async () => {
+  it("exits when its input ends", async () => {
     const link = await start();
     await link.stop();
     expect(await link.closed).toBe("link was stopped");

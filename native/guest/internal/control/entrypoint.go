@@ -9,7 +9,7 @@ import (
 	"ramet.dev/native/guest/internal/process"
 )
 
-// Entrypoint is the command that the image declares, or none.
+// Entrypoint is the container's entrypoint, or none.
 type Entrypoint struct {
 	ended chan struct{}
 	begin func() (*process.Process, error)
@@ -22,26 +22,26 @@ type Entrypoint struct {
 	message  string
 }
 
-// EntrypointStatus is what /health says of it.
+// EntrypointStatus is its state in /health.
 type EntrypointStatus struct {
-	// State is none, waiting for one that is still to be started, running, exited, or failed for one that could not be started.
+	// State is none, waiting (not started yet), running, exited, or failed (could not be started).
 	State    string `json:"state"`
 	ExitCode *int   `json:"exitCode,omitempty"`
 	Message  string `json:"message,omitempty"`
 }
 
-// NoEntrypoint is the one of a sandbox that only serves; it never ends.
+// NoEntrypoint is for a sandbox that only serves. It never ends.
 func NoEntrypoint() *Entrypoint {
 	return &Entrypoint{state: "none", ended: make(chan struct{})}
 }
 
-// NewEntrypoint is one that Start starts with begin.
+// NewEntrypoint returns an entrypoint that Start starts by calling begin.
 func NewEntrypoint(begin func() (*process.Process, error)) *Entrypoint {
 	return &Entrypoint{state: "waiting", begin: begin, ended: make(chan struct{})}
 }
 
-// Start starts the command, once, and follows it. A command that cannot be started has ended with 127, or 126 where it is
-// there and may not be executed, as a shell has it.
+// Start starts the command once and follows it. As in a shell, the exit code is 127 if the command does not exist, and 126
+// if it cannot be executed.
 func (e *Entrypoint) Start() {
 	if e.begin == nil {
 		return
@@ -51,7 +51,7 @@ func (e *Entrypoint) Start() {
 		defer e.mu.Unlock()
 		p, err := e.begin()
 		if err != nil {
-			e.state, e.message, e.exitCode = "failed", "starting the entrypoint: "+err.Error(), 126
+			e.state, e.message, e.exitCode = "failed", "starting the entrypoint failed: "+err.Error(), 126
 			if errors.Is(err, fs.ErrNotExist) {
 				e.exitCode = 127
 			}
@@ -71,7 +71,7 @@ func (e *Entrypoint) follow(p *process.Process) {
 	close(e.ended)
 }
 
-// Status says how the entrypoint is.
+// Status returns the state of the entrypoint.
 func (e *Entrypoint) Status() EntrypointStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -83,17 +83,17 @@ func (e *Entrypoint) Status() EntrypointStatus {
 	return status
 }
 
-// Ended is closed when the entrypoint has ended.
+// Ended is closed when the entrypoint has exited.
 func (e *Entrypoint) Ended() <-chan struct{} { return e.ended }
 
-// ExitCode is as a shell reports it; only after Ended.
+// ExitCode is as in a shell. Valid only after Ended.
 func (e *Entrypoint) ExitCode() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.exitCode
 }
 
-// Signal passes a signal on; false if there is nothing to pass it to.
+// Signal forwards a signal. It returns false if the entrypoint does not run.
 func (e *Entrypoint) Signal(s syscall.Signal) bool {
 	e.mu.Lock()
 	p := e.process

@@ -11,21 +11,21 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// hookOutputBytes is how much of the end of a hook's output is told.
+// hookOutputBytes is how much of the end of a hook's output is reported.
 const hookOutputBytes = 4 << 10
 
-// HookRun is how one hook went.
+// HookRun is the result of one hook.
 type HookRun struct {
 	Path         string `json:"path"`
 	Milliseconds int64  `json:"milliseconds"`
-	// ExitCode is as in a shell: 127 for one that could not be started, 128 and the signal for one that was killed.
+	// ExitCode is as in a shell: 127 if it could not be started, 128 plus the signal's number if it was killed.
 	ExitCode int    `json:"exitCode"`
 	TimedOut bool   `json:"timedOut,omitempty"`
 	Output   string `json:"output"`
 }
 
-// runHooks runs the programs of the hook directory in lexical order, one after the other.
-func (s *Server) runHooks(ctx context.Context, wish Wish, timeout time.Duration) []HookRun {
+// runHooks runs the programs of the hook directory sequentially, in lexical order.
+func (s *Server) runHooks(ctx context.Context, request InitRequest, timeout time.Duration) []HookRun {
 	runs := []HookRun{}
 	entries, _ := os.ReadDir(s.HookDir)
 	for _, entry := range entries {
@@ -35,14 +35,14 @@ func (s *Server) runHooks(ctx context.Context, wish Wish, timeout time.Duration)
 			continue
 		}
 		started := time.Now()
-		run := s.runHook(ctx, path, wish, timeout)
+		run := s.runHook(ctx, path, request, timeout)
 		run.Milliseconds = time.Since(started).Milliseconds()
 		runs = append(runs, run)
 	}
 	return runs
 }
 
-func (s *Server) runHook(ctx context.Context, path string, wish Wish, timeout time.Duration) HookRun {
+func (s *Server) runHook(ctx context.Context, path string, request InitRequest, timeout time.Duration) HookRun {
 	self := users.OfIDs(uint32(os.Getuid()), uint32(os.Getgid()))
 	p, err := s.Processes.Start(process.Spec{
 		Command: path,
@@ -50,8 +50,8 @@ func (s *Server) runHook(ctx context.Context, path string, wish Wish, timeout ti
 		User:    self,
 		Hidden:  true,
 		Env: s.Identity.CommandEnvironment(self, map[string]string{
-			"RAMET_SANDBOX_ID": wish.SandboxID,
-			"RAMET_GENERATION": strconv.FormatInt(wish.Generation, 10),
+			"RAMET_SANDBOX_ID": request.SandboxID,
+			"RAMET_GENERATION": strconv.FormatInt(request.Generation, 10),
 			"RAMET_CLONE":      "1",
 		}),
 	})

@@ -12,12 +12,12 @@ import (
 const (
 	// sandboxAddress is the same in every sandbox (docs/architecture.md, "Addresses").
 	sandboxAddress = "169.254.17.2"
-	// hostsMark is how the guest's own line of /etc/hosts is known again.
+	// hostsMark marks the guest's line in /etc/hosts.
 	hostsMark = "# ramet"
 )
 
-// setHostname sets the kernel's name and, where they can be written, the files that repeat it. The kernel's name needs a
-// power that sandboxes commonly lack; a cell then gives the name with the container's spec, which counts at a restore too.
+// setHostname sets the kernel's host name and, if they are writable, the files that contain it. The kernel's name needs a
+// capability that sandboxes commonly lack. A cell then sets it in the container's spec, which also applies on a restore.
 func setHostname(name string) error {
 	err := syscall.Sethostname([]byte(name))
 	if now, nameErr := os.Hostname(); nameErr == nil && now == name {
@@ -30,7 +30,7 @@ func setHostname(name string) error {
 	)
 }
 
-// setHosts makes the name resolve to the sandbox's address and leaves all other lines as they are.
+// setHosts makes the name resolve to the sandbox's address, and keeps all other lines.
 func setHosts(path, name string) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -52,7 +52,7 @@ func setHosts(path, name string) error {
 	return rewrite(path, kept.Bytes())
 }
 
-// tolerated drops the errors of an image that is mounted read-only.
+// tolerated ignores the errors of an image that is mounted read-only.
 func tolerated(err error) error {
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		return nil

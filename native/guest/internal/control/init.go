@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Wish is the body of /init: who the sandbox is from now on.
-type Wish struct {
+// InitRequest is the body of /init: the new identity of the sandbox.
+type InitRequest struct {
 	SandboxID               string            `json:"sandboxId"`
 	Hostname                string            `json:"hostname"`
 	AccessToken             string            `json:"accessToken"`
@@ -24,20 +24,20 @@ type Wish struct {
 	HookTimeoutMilliseconds int64             `json:"hookTimeoutMilliseconds"`
 }
 
-// Outcome is the answer of /init.
+// Outcome is the response of /init.
 type Outcome struct {
 	Hooks []HookRun `json:"hooks"`
-	// Warnings say what could not be done and does not keep the sandbox from working.
+	// Warnings lists failed steps that the sandbox can run without.
 	Warnings []string `json:"warnings"`
 }
 
-// conflictError says that the wish contradicts one that was granted before.
+// conflictError reports a request that contradicts an earlier one.
 type conflictError struct{ text string }
 
 func (e *conflictError) Error() string { return e.text }
 
-// handOver remembers the last wish and its outcome, so that a repeat gets the same answer and runs nothing twice.
-type handOver struct {
+// handover records the last request and its outcome, so that a repeated request gets the same response and runs nothing.
+type handover struct {
 	mu         sync.Mutex
 	generation int64
 	sandboxID  string
@@ -46,11 +46,11 @@ type handOver struct {
 
 const (
 	defaultHookTimeout = 10 * time.Second
-	// maxClockError is more than what a slow start makes of the time between the cell's writing and the guest's reading.
+	// maxClockError is longer than a slow start takes between the cell's request and the guest's check.
 	maxClockError = 5 * time.Second
 )
 
-func (w Wish) check() error {
+func (w InitRequest) check() error {
 	switch {
 	case w.SandboxID == "":
 		return errors.New("sandboxId is empty")
@@ -65,24 +65,24 @@ func (w Wish) check() error {
 	}
 	for _, char := range w.Hostname {
 		if char <= ' ' || char > '~' {
-			return errors.New("hostname has a character that host names do not have")
+			return errors.New("hostname has an invalid character")
 		}
 	}
 	return nil
 }
 
-// take gives the sandbox its identity: first everything by which it is known, then the hooks, which see it.
-func (s *Server) take(ctx context.Context, wish Wish) (*Outcome, error) {
-	s.handOver.mu.Lock()
-	defer s.handOver.mu.Unlock()
-	last := &s.handOver
+// take gives the sandbox its identity, and then runs the hooks, which see the identity.
+func (s *Server) take(ctx context.Context, request InitRequest) (*Outcome, error) {
+	s.handover.mu.Lock()
+	defer s.handover.mu.Unlock()
+	last := &s.handover
 	switch {
-	case wish.Generation == last.generation && wish.SandboxID == last.sandboxID:
+	case request.Generation == last.generation && request.SandboxID == last.sandboxID:
 		return last.outcome, nil
-	case wish.Generation <= last.generation:
-		return nil, &conflictError{fmt.Sprintf("generation %d of %s was taken before; a new one must be higher", last.generation, last.sandboxID)}
+	case request.Generation <= last.generation:
+		return nil, &conflictError{fmt.Sprintf("the sandbox already has generation %d of %s; a new generation must be higher", last.generation, last.sandboxID)}
 	}
-	if wish.Clone && s.DropClients != nil {
+	if request.Clone && s.DropClients != nil {
 		s.DropClients()
 	}
 	outcome := &Outcome{Hooks: []HookRun{}, Warnings: []string{}}
@@ -91,28 +91,28 @@ func (s *Server) take(ctx context.Context, wish Wish) (*Outcome, error) {
 			outcome.Warnings = append(outcome.Warnings, doing+": "+err.Error())
 		}
 	}
-	warn("comparing the clock", checkClock(wish.Now))
-	warn("setting the host name", setHostname(wish.Hostname))
-	s.Identity.Take(wish.AccessToken, wish.Environment, wish.Generation)
-	warn("writing the identity", s.publish(wish))
-	if wish.Clone {
-		timeout := time.Duration(wish.HookTimeoutMilliseconds) * time.Millisecond
+	warn("comparing the clock", checkClock(request.Now))
+	warn("setting the host name", setHostname(request.Hostname))
+	s.Identity.Take(request.AccessToken, request.Environment, request.Generation)
+	warn("writing the identity", s.publish(request))
+	if request.Clone {
+		timeout := time.Duration(request.HookTimeoutMilliseconds) * time.Millisecond
 		if timeout == 0 {
 			timeout = defaultHookTimeout
 		}
-		outcome.Hooks = s.runHooks(ctx, wish, timeout)
+		outcome.Hooks = s.runHooks(ctx, request, timeout)
 	}
-	last.generation, last.sandboxID, last.outcome = wish.Generation, wish.SandboxID, outcome
+	last.generation, last.sandboxID, last.outcome = request.Generation, request.SandboxID, outcome
 	return outcome, nil
 }
 
-// publish writes what programs in the sandbox may know of its identity; token and environment stay out.
-func (s *Server) publish(wish Wish) error {
+// publish writes the identity for programs in the sandbox, without token and environment.
+func (s *Server) publish(request InitRequest) error {
 	if err := os.MkdirAll(s.StateDir, 0o755); err != nil {
 		return err
 	}
 	identity, err := json.Marshal(map[string]any{
-		"sandboxId": wish.SandboxID, "hostname": wish.Hostname, "generation": wish.Generation, "clone": wish.Clone,
+		"sandboxId": request.SandboxID, "hostname": request.Hostname, "generation": request.Generation, "clone": request.Clone,
 	})
 	if err != nil {
 		return err
@@ -120,12 +120,12 @@ func (s *Server) publish(wish Wish) error {
 	if err := rewrite(filepath.Join(s.StateDir, "identity.json"), append(identity, '\n')); err != nil {
 		return err
 	}
-	// Last, because it is what programs wait for.
-	return rewrite(filepath.Join(s.StateDir, "generation"), []byte(strconv.FormatInt(wish.Generation, 10)+"\n"))
+	// Written last, because programs wait for it.
+	return rewrite(filepath.Join(s.StateDir, "generation"), []byte(strconv.FormatInt(request.Generation, 10)+"\n"))
 }
 
-// rewrite changes a file in place, because inotify follows the file and not its name; the new text is there before the
-// rest of a longer old one is cut off, so that nobody reads an empty file.
+// rewrite changes a file in place, because inotify follows the file and not its name. It writes the new text before it
+// truncates the old one, so that no reader sees an empty file.
 func rewrite(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
@@ -138,8 +138,8 @@ func rewrite(path string, text []byte) error {
 	return file.Truncate(int64(len(text)))
 }
 
-// checkClock only compares. A gVisor sandbox follows its host's clock and may not set it; a guest that set a clock where
-// it may would, outside a sandbox, set its host's.
+// checkClock only compares the clocks. A gVisor sandbox uses its host's clock and cannot set it. Outside a sandbox, setting
+// the clock would change the host's.
 func checkClock(now string) error {
 	if now == "" {
 		return nil
@@ -149,7 +149,7 @@ func checkClock(now string) error {
 		return err
 	}
 	if off := time.Since(at); off < -maxClockError || off > maxClockError {
-		return fmt.Errorf("it is %s off the cell's, and is the host's, which a sandbox cannot set", off.Round(time.Millisecond))
+		return fmt.Errorf("it differs by %s from the cell's clock; it is the host's clock, which a sandbox cannot set", off.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// OnlyFrom makes a listener that hangs up on every peer but one, before reading a byte.
+// OnlyFrom returns a listener that closes the connections of all peers but one, before it reads a byte.
 func OnlyFrom(listener net.Listener, peer netip.Addr) net.Listener {
 	return &guarded{Listener: listener, peer: peer}
 }

@@ -1,4 +1,4 @@
-// Package control serves the port by which the cell, and nobody else, tells the guest who it is.
+// Package control serves the control port, through which only the cell assigns the guest's identity.
 package control
 
 import (
@@ -14,22 +14,22 @@ import (
 	"ramet.dev/native/guest/internal/process"
 )
 
-// Server answers the cell on port 49982.
+// Server serves the cell on port 49982.
 type Server struct {
 	Identity   *identity.State
 	Processes  *process.Table
 	Entrypoint *Entrypoint
-	// HookDir holds the programs that run when the sandbox wakes up as a clone.
+	// HookDir holds the programs that run when the sandbox is restored as a clone.
 	HookDir string
-	// StateDir is where the identity and the generation are written for the sandbox's programs.
+	// StateDir receives the identity and the generation for programs in the sandbox.
 	StateDir string
-	// DropClients cuts the connections of clients; after a restore they lead nowhere.
+	// DropClients resets the connections of clients, which are dead after a restore.
 	DropClients func()
 
-	handOver handOver
+	handover handover
 }
 
-// Handler is the control port's interface.
+// Handler returns the handler of the control port.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", s.health)
@@ -47,7 +47,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// quiesce brings files to rest before a cut. It stands between the wish and the cut, so it does nothing that takes long.
+// quiesce flushes files before a capture. It delays the capture, so it must be fast.
 func (s *Server) quiesce(w http.ResponseWriter, _ *http.Request) {
 	syscall.Sync()
 	reply(w, http.StatusOK, struct{}{})
@@ -61,30 +61,30 @@ func (s *Server) exit(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// init does not stop when its caller goes away: the caller repeats it and finds the result.
+// init continues when its caller disconnects: a repeated call returns the result.
 func (s *Server) init(w http.ResponseWriter, r *http.Request) {
-	var wish Wish
+	var request InitRequest
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	if err == nil {
-		err = json.Unmarshal(body, &wish)
+		err = json.Unmarshal(body, &request)
 	}
 	if err == nil {
-		err = wish.check()
+		err = request.check()
 	}
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "InvalidArgument", "taking an identity: "+err.Error())
+		refuse(w, http.StatusBadRequest, "InvalidArgument", "accepting an identity failed: "+err.Error())
 		return
 	}
-	outcome, err := s.take(context.WithoutCancel(r.Context()), wish)
+	outcome, err := s.take(context.WithoutCancel(r.Context()), request)
 	var conflict *conflictError
 	switch {
 	case errors.As(err, &conflict):
-		refuse(w, http.StatusConflict, "Conflict", "taking an identity: "+err.Error())
+		refuse(w, http.StatusConflict, "Conflict", "accepting an identity failed: "+err.Error())
 	case err != nil:
-		refuse(w, http.StatusInternalServerError, "Internal", "taking an identity: "+err.Error())
+		refuse(w, http.StatusInternalServerError, "Internal", "accepting an identity failed: "+err.Error())
 	default:
 		reply(w, http.StatusOK, outcome)
-		// It has its identity from the first moment, and does not compete with the answer.
+		// Started after the response, with the identity already set.
 		go s.Entrypoint.Start()
 	}
 }

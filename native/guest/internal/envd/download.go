@@ -11,7 +11,7 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// download streams a file; ranges and conditional requests are net/http's.
+// download streams a file. net/http handles ranges and conditional requests.
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	path, _, ok := s.filePath(w, r, "read")
 	if !ok {
@@ -29,7 +29,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !info.Mode().IsRegular() {
-		fail(w, http.StatusBadRequest, "reading "+path+": it is no regular file")
+		fail(w, http.StatusBadRequest, "reading "+path+": it is not a regular file")
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -37,7 +37,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", info.ModTime(), file)
 }
 
-// filePath checks whether the caller may, and finds the file and the user that the query names.
+// filePath authorizes the caller, and returns the file and the user of the query.
 func (s *Server) filePath(w http.ResponseWriter, r *http.Request, operation string) (string, users.User, bool) {
 	query := r.URL.Query()
 	if r.Header.Get("X-Access-Token") == "" && s.identity.Token() != "" {
@@ -57,7 +57,7 @@ func (s *Server) filePath(w http.ResponseWriter, r *http.Request, operation stri
 	}
 	path := query.Get("path")
 	if path == "" && operation == "read" {
-		fail(w, http.StatusBadRequest, "the request names no path")
+		fail(w, http.StatusBadRequest, "the request has no path")
 		return "", user, false
 	}
 	if path != "" {
@@ -77,7 +77,7 @@ func statusOf(err error) int {
 	}
 }
 
-// reason is an error without the operation and the path that os puts before it.
+// reason returns an error's text without the operation and the path that os adds.
 func reason(err error) string {
 	var inPath *fs.PathError
 	if errors.As(err, &inPath) {

@@ -36,7 +36,7 @@ type entryInfo struct {
 	SymlinkTarget *string       `json:"symlinkTarget,omitempty" pb:"10"`
 }
 
-// entryResponse is the answer of Stat, MakeDir and Move.
+// entryResponse is the response of Stat, MakeDir and Move.
 type entryResponse struct {
 	Entry *entryInfo `json:"entry" pb:"1"`
 }
@@ -45,7 +45,7 @@ type listDirResponse struct {
 	Entries []*entryInfo `json:"entries" pb:"1"`
 }
 
-// watchRequest asks for WatchDir and CreateWatcher.
+// watchRequest is the request of WatchDir and CreateWatcher.
 type watchRequest struct {
 	Path               string `json:"path" pb:"1"`
 	Recursive          bool   `json:"recursive" pb:"2"`
@@ -53,7 +53,7 @@ type watchRequest struct {
 	AllowNetworkMounts bool   `json:"allowNetworkMounts" pb:"4"`
 }
 
-// UnmarshalJSON takes the names of the .proto file too, as proto3 JSON asks.
+// UnmarshalJSON also accepts the names of the .proto file, as proto3 JSON requires.
 func (w *watchRequest) UnmarshalJSON(text []byte) error {
 	type plain watchRequest
 	alias := struct {
@@ -69,12 +69,12 @@ func (w *watchRequest) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// watcherID is CreateWatcher's answer and what names a watcher afterwards.
+// watcherID is the response of CreateWatcher, and identifies a watcher in later requests.
 type watcherID struct {
 	ID string `json:"watcherId" pb:"1"`
 }
 
-// UnmarshalJSON takes the name of the .proto file too.
+// UnmarshalJSON also accepts the name of the .proto file.
 func (w *watcherID) UnmarshalJSON(text []byte) error {
 	var named struct {
 		Camel string `json:"watcherId"`

@@ -13,7 +13,7 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// maxEntries bounds one listing, which is kept in memory whole.
+// maxEntries limits one listing, which is kept in memory.
 const maxEntries = 20_000
 
 func (s *Server) filesystemRoutes(mux *http.ServeMux) {
@@ -45,7 +45,7 @@ func (s *Server) makeDir(r *http.Request, request *pathRequest) (*entryResponse,
 		if info.IsDir() {
 			return nil, rpc.Errorf(rpc.AlreadyExists, "making directory %s: it exists", path)
 		}
-		return nil, rpc.Errorf(rpc.InvalidArgument, "making directory %s: it exists and is no directory", path)
+		return nil, rpc.Errorf(rpc.InvalidArgument, "making directory %s: it exists and is not a directory", path)
 	}
 	if err := makeParents(path, user); err != nil {
 		return nil, fileError("making directory", err)
@@ -84,7 +84,7 @@ func (s *Server) listDir(r *http.Request, request *listDirRequest) (*listDirResp
 		return nil, fileError("listing", err)
 	}
 	if !info.IsDir() {
-		return nil, rpc.Errorf(rpc.InvalidArgument, "listing %s: it is no directory", root)
+		return nil, rpc.Errorf(rpc.InvalidArgument, "listing %s: it is not a directory", root)
 	}
 	response := &listDirResponse{Entries: []*entryInfo{}}
 	err = walk(root, max(int(request.Depth), 1), &response.Entries)
@@ -102,14 +102,14 @@ func (s *Server) remove(r *http.Request, request *pathRequest) (*empty, error) {
 	return &empty{}, nil
 }
 
-// path makes a caller's path absolute.
+// path returns the absolute form of a caller's path.
 func (s *Server) path(r *http.Request, path string) (string, users.User, error) {
 	user, err := s.user(r)
 	if err != nil {
 		return "", user, err
 	}
 	if path == "" {
-		return "", user, rpc.Errorf(rpc.InvalidArgument, "the request names no path")
+		return "", user, rpc.Errorf(rpc.InvalidArgument, "the request has no path")
 	}
 	return resolve(path, s.identity.Workdir(user), user), user, nil
 }
@@ -144,12 +144,12 @@ func walk(dir string, depth int, entries *[]*entryInfo) error {
 func entryAt(path string) (*entryResponse, error) {
 	entry, err := describe(path)
 	if err != nil {
-		return nil, fileError("looking at", err)
+		return nil, fileError("reading the attributes of", err)
 	}
 	return &entryResponse{Entry: entry}, nil
 }
 
-// describe follows a symbolic link, as envd does: type and size are its target's, and symlinkTarget says that it is one.
+// describe follows a symbolic link, as envd does: type and size are its target's, and symlinkTarget is set.
 func describe(path string) (*entryInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// init is envd's own: whoever holds the token may change the environment and the defaults of new commands. Identity and
-// token come by the control port, which the sandbox's clients cannot reach.
+// init is envd's /init: a client with the token can change the environment and the defaults of new commands. The identity
+// and the token are set through the control port, which the sandbox's clients cannot reach.
 func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		AccessToken    string            `json:"accessToken"`
@@ -24,7 +24,7 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.identity.Admits(request.AccessToken) {
-		fail(w, http.StatusUnauthorized, "the access token is not this sandbox's")
+		fail(w, http.StatusUnauthorized, "the access token is not valid for this sandbox")
 		return
 	}
 	if request.DefaultUser != "" {

@@ -24,7 +24,7 @@ type metrics struct {
 	DiskTotal     uint64  `json:"disk_total"`
 }
 
-// cpuWindow is over what time the use of the CPU is measured.
+// cpuWindow is the period over which CPU use is measured.
 const cpuWindow = 50 * time.Millisecond
 
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	reply(w, m)
 }
 
-// cpuUsed is the share of all CPUs in use, in per cent.
+// cpuUsed returns the use of all CPUs in percent.
 func cpuUsed(r *http.Request) float64 {
 	busyBefore, allBefore := cpuTicks()
 	select {
@@ -64,7 +64,7 @@ func cpuTicks() (busy, all uint64) {
 			continue
 		}
 		all += ticks
-		// The fourth and fifth figures are idle and waiting for disks.
+		// The fourth and fifth numbers are idle and I/O wait.
 		if i != 4 && i != 5 {
 			busy += ticks
 		}

@@ -9,7 +9,7 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// resolve makes a path absolute: `~` is the user's home, and a relative path begins at base.
+// resolve returns an absolute path: `~` is the user's home, and a relative path is relative to base.
 func resolve(path, base string, user users.User) string {
 	switch {
 	case path == "~":
@@ -23,7 +23,7 @@ func resolve(path, base string, user users.User) string {
 	}
 }
 
-// makeParents makes a directory and those above it; the new ones belong to the user.
+// makeParents creates a directory and its parents. The new ones belong to the user.
 func makeParents(dir string, user users.User) error {
 	if isDirectory(dir) {
 		return nil
@@ -45,7 +45,7 @@ func makeParents(dir string, user users.User) error {
 	return giveTo(dir, user)
 }
 
-// giveTo changes the owner, where the guest may.
+// giveTo changes the owner if the guest has the permission.
 func giveTo(path string, user users.User) error {
 	if os.Getuid() != 0 {
 		return nil

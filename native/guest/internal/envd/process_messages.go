@@ -42,7 +42,7 @@ type selector struct {
 	Tag *string `json:"tag" pb:"2"`
 }
 
-// selected is a request that only names a process: Connect and CloseStdin.
+// selected is a request with only a process selector: Connect and CloseStdin.
 type selected struct {
 	Process *selector `json:"process" pb:"1"`
 }
@@ -77,7 +77,7 @@ type sendSignalRequest struct {
 	Signal  signalEnum `json:"signal" pb:"2"`
 }
 
-// eventResponse is the answer of both Start and Connect.
+// eventResponse is the response of Start and Connect.
 type eventResponse struct {
 	Event *processEvent `json:"event" pb:"1"`
 }

@@ -15,10 +15,10 @@ import (
 	"ramet.dev/native/guest/internal/rpc"
 )
 
-// defaultKeepalive is how often a quiet stream says that it lives; a caller may ask for another interval.
+// defaultKeepalive is the keep-alive interval of an idle stream. A caller can request another one.
 const defaultKeepalive = 90 * time.Second
 
-// missedTrailer counts the bytes of output that had gone before the caller read them.
+// missedTrailer is the number of output bytes that were discarded before the caller read them.
 const missedTrailer = "ramet-missed-bytes"
 
 func (s *Server) processRoutes(mux *http.ServeMux) {
@@ -42,7 +42,7 @@ func (s *Server) list(_ *http.Request, _ *empty) (*listResponse, error) {
 	return response, nil
 }
 
-// start runs a command. The caller's going away does not end it; the deadline that came with the call does.
+// start runs a command. The command keeps running if the caller disconnects, until the call's deadline.
 func (s *Server) start(r *http.Request, request *startRequest, out *rpc.Sender[eventResponse]) error {
 	spec, err := s.spec(r, request)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Server) connect(r *http.Request, request *selected, out *rpc.Sender[eve
 	return follow(r, p, out)
 }
 
-// follow sends what the process printed so far and prints from now on, then how it ended.
+// follow sends the buffered and the new output of a process, and then its end.
 func follow(r *http.Request, p *process.Process, out *rpc.Sender[eventResponse]) error {
 	reader := p.Output.Follow()
 	defer reader.Close()
@@ -138,7 +138,7 @@ func (s *Server) streamInput(r *http.Request, next func() (*streamInputRequest, 
 				return nil, err
 			}
 		case request.Data != nil && p == nil:
-			return nil, rpc.Errorf(rpc.InvalidArgument, "the stream must begin by naming a process")
+			return nil, rpc.Errorf(rpc.InvalidArgument, "the first message must select a process")
 		case request.Data != nil:
 			if err := give(r.Context(), p, request.Data.Input); err != nil {
 				return nil, err
@@ -176,21 +176,21 @@ func (s *Server) find(named *selector) (*process.Process, error) {
 		if p, ok := s.processes.ByPID(*named.PID); ok {
 			return p, nil
 		}
-		return nil, rpc.Errorf(rpc.NotFound, "no command with pid %d runs or ended a short while ago", *named.PID)
+		return nil, rpc.Errorf(rpc.NotFound, "no running or recently ended command has the PID %d", *named.PID)
 	case named != nil && named.Tag != nil:
 		if p, ok := s.processes.ByTag(*named.Tag); ok {
 			return p, nil
 		}
-		return nil, rpc.Errorf(rpc.NotFound, "no command with tag %q runs or ended a short while ago", *named.Tag)
+		return nil, rpc.Errorf(rpc.NotFound, "no running or recently ended command has the tag %q", *named.Tag)
 	default:
-		return nil, rpc.Errorf(rpc.InvalidArgument, "the request names no process: give a pid or a tag")
+		return nil, rpc.Errorf(rpc.InvalidArgument, "the request selects no process: set a PID or a tag")
 	}
 }
 
 func (s *Server) spec(r *http.Request, request *startRequest) (process.Spec, error) {
 	config := request.Process
 	if config == nil || config.Cmd == "" {
-		return process.Spec{}, rpc.Errorf(rpc.InvalidArgument, "the request names no command")
+		return process.Spec{}, rpc.Errorf(rpc.InvalidArgument, "the request has no command")
 	}
 	user, err := s.user(r)
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *Server) spec(r *http.Request, request *startRequest) (process.Spec, err
 		Env:     s.identity.CommandEnvironment(user, config.Envs),
 		User:    user,
 		Tag:     request.Tag,
-		// Callers of before this field was made expect to be able to write.
+		// Clients older than this field expect to be able to write.
 		Stdin:   request.Stdin == nil || *request.Stdin,
 		PTY:     sizeOf(request.PTY),
 		Request: config,
@@ -215,7 +215,7 @@ func (s *Server) spec(r *http.Request, request *startRequest) (process.Spec, err
 	} else if spec.Dir = s.identity.Workdir(user); !isDirectory(spec.Dir) {
 		spec.Dir = "/"
 	}
-	// SDKs ask for bash whatever the image is; sh understands what they say in most cases.
+	// SDKs request bash for every image. In most cases sh can run their commands.
 	if spec.Command == "/bin/bash" && !exists("/bin/bash") && exists("/bin/sh") {
 		spec.Command = "/bin/sh"
 	}

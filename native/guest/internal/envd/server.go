@@ -1,4 +1,4 @@
-// Package envd serves the interface of E2B's envd to clients: commands, files and watches, as Connect RPC and HTTP.
+// Package envd serves the API of E2B's envd: commands, files and watches, over Connect RPC and HTTP.
 package envd
 
 import (
@@ -11,22 +11,22 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// Version is what X-Envd-Version says: the version of envd whose interface is served.
+// Version is the value of X-Envd-Version: the version of envd whose API is served.
 const Version = "0.6.4"
 
-// Server answers clients on port 49983.
+// Server serves clients on port 49983.
 type Server struct {
 	processes *process.Table
 	identity  *identity.State
 	watchers  *watchers
 }
 
-// New makes a Server.
+// New returns a Server.
 func New(processes *process.Table, identity *identity.State) *Server {
 	return &Server{processes: processes, identity: identity, watchers: newWatchers()}
 }
 
-// Handler is the whole interface, guarded by the sandbox's token.
+// Handler returns the handler of the client port, which requires the sandbox's token.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -40,7 +40,7 @@ func (s *Server) Handler() http.Handler {
 	return s.guard(mux)
 }
 
-// guard refuses callers without the token. Health and init decide themselves; /files takes a signature in its place.
+// guard rejects callers without the token. Health and init authorize callers themselves; /files also accepts a signature.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		open := r.URL.Path == "/health" || r.URL.Path == "/init" || r.URL.Path == "/files" && r.Header.Get("X-Access-Token") == ""
@@ -56,11 +56,11 @@ func (s *Server) envs(w http.ResponseWriter, _ *http.Request) {
 	reply(w, s.identity.Environment())
 }
 
-// unknownUser tells a user that the image does not have from a token that is wrong: to envd, and so to E2B's clients, both
-// are failures of authentication.
+// unknownUser distinguishes an unknown user from a wrong token: for envd, and so for E2B's clients, both are failures of
+// authentication.
 var unknownUser = []rpc.Detail{{Type: "ramet.dev.v1.UnknownUser"}}
 
-// user is whom the caller wants to be: the name in Basic authorization, else the default user.
+// user returns the user of a request: the name in its Basic authorization, else the default user.
 func (s *Server) user(r *http.Request) (users.User, error) {
 	name, _, _ := r.BasicAuth()
 	user, err := s.identity.User(name)
@@ -77,8 +77,8 @@ func reply(w http.ResponseWriter, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// fail answers with envd's error shape, in which `code` repeats the status. Connect clients, which cannot read a number
-// there, go by the status itself.
+// fail responds with an error in envd's form, in which `code` repeats the status. Connect clients cannot read a number
+// there, and use the status.
 func fail(w http.ResponseWriter, status int, message string, details ...rpc.Detail) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

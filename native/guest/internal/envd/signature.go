@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// checkSignature takes a signed link in place of the token, so that a file's address can be given away. The signature is
+// checkSignature accepts a signed link instead of the token, so that a link to a file can be shared. The signature is
 // `v1_` and the unpadded base64 of the SHA-256 of path:operation:user:token, with :expiry (unix seconds) where there is one.
 func checkSignature(token, operation string, query url.Values) error {
 	signed := query.Get("path") + ":" + operation + ":" + query.Get("username") + ":" + token

@@ -16,7 +16,7 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// metadataHeader begins the headers that become extended attributes of an uploaded file.
+// metadataHeader is the prefix of headers that become extended attributes of an uploaded file.
 const metadataHeader = "X-Metadata-"
 
 type writtenFile struct {
@@ -26,7 +26,7 @@ type writtenFile struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// upload streams one file from the body, or several from the `file` parts of a form, to where they belong.
+// upload writes one file from the body, or several from the `file` parts of a form.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	path, user, ok := s.filePath(w, r, "write")
 	if !ok {
@@ -43,7 +43,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	case kind == "multipart/form-data":
 		written, err = s.writeForm(multipart.NewReader(body, parameters["boundary"]), path, user)
 	case path == "":
-		err = badRequest{errors.New("the request names no path")}
+		err = badRequest{errors.New("the request has no path")}
 	default:
 		written, err = writeFile(path, body, user)
 	}
@@ -57,7 +57,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	reply(w, written)
 }
 
-// badRequest marks an error as the caller's.
+// badRequest marks an error caused by the caller.
 type badRequest struct{ error }
 
 func (s *Server) writeForm(form *multipart.Reader, path string, user users.User) ([]writtenFile, error) {
@@ -78,7 +78,7 @@ func (s *Server) writeForm(form *multipart.Reader, path string, user users.User)
 		}
 		target := path
 		if target == "" {
-			// FileName gives the last part of the path only; callers send the whole path here.
+			// FileName returns only the last part of the path, but callers send a whole path.
 			_, parameters, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 			if parameters["filename"] == "" {
 				return nil, badRequest{errors.New("a part of the form has no file name, and the request names no path")}
@@ -93,7 +93,7 @@ func (s *Server) writeForm(form *multipart.Reader, path string, user users.User)
 	}
 }
 
-// writeFile writes in place, so that a file which programs hold open or watch stays the same file.
+// writeFile writes in place, so that programs that have the file open or watch it see the change.
 func writeFile(path string, body io.Reader, user users.User) ([]writtenFile, error) {
 	if isDirectory(path) {
 		return nil, badRequest{errors.New(path + " is a directory")}

@@ -13,17 +13,17 @@ import (
 const watchedEvents = syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MODIFY | syscall.IN_DELETE |
 	syscall.IN_MOVED_FROM | syscall.IN_ATTRIB | syscall.IN_ONLYDIR
 
-// watch follows one directory by inotify, with all below it if recursive.
+// watch follows one directory with inotify, including its subdirectories if recursive.
 type watch struct {
 	root      string
 	recursive bool
-	// events is closed when the watch has ended, also because its reader was too slow.
+	// events is closed when the watch has ended, also if its reader is too slow.
 	events chan *watchEvent
 
 	file *os.File
 	done chan struct{}
 	once sync.Once
-	// dirs belongs to the reading goroutine after openWatch has returned.
+	// dirs is used only by the reading goroutine after openWatch has returned.
 	dirs map[int32]string
 }
 
@@ -55,7 +55,7 @@ func (w *watch) close() {
 	})
 }
 
-// add watches a directory and, if recursive, those below it.
+// add watches a directory and, if recursive, its subdirectories.
 func (w *watch) add(dir string) error {
 	control, err := w.file.SyscallConn()
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *watch) read() {
 	}
 }
 
-// report passes one event on; false ends the watch.
+// report forwards one event. It returns false to end the watch.
 func (w *watch) report(number int32, mask uint32, name string) bool {
 	if mask&syscall.IN_Q_OVERFLOW != 0 {
 		return false

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// maxWatchers and maxKeptEvents bound what pollers that never come back can hold.
+	// maxWatchers and maxKeptEvents limit the memory of clients that stop polling.
 	maxWatchers   = 64
 	maxKeptEvents = 4096
 )
 
-// watchers are those that are polled, by their id.
+// watchers holds the polled watchers by id.
 type watchers struct {
 	mu   sync.Mutex
 	byID map[string]*polled
@@ -52,7 +52,7 @@ func (s *Server) watchDir(r *http.Request, request *watchRequest, out *rpc.Sende
 			message.Keepalive = &empty{}
 		case event, ok := <-w.events:
 			if !ok {
-				return rpc.Errorf(rpc.Internal, "watching %s: too much happened at once; watch again", w.root)
+				return rpc.Errorf(rpc.Internal, "watching %s: too many events; start a new watch", w.root)
 			}
 			message.Filesystem = withEntry(event, w.root, request.IncludeEntry)
 		}
@@ -118,7 +118,7 @@ func (s *Server) openWatch(r *http.Request, request *watchRequest) (*watch, erro
 		return nil, rpc.Errorf(rpc.NotFound, "watching %s: it does not exist", path)
 	}
 	if !isDirectory(path) {
-		return nil, rpc.Errorf(rpc.InvalidArgument, "watching %s: it is no directory", path)
+		return nil, rpc.Errorf(rpc.InvalidArgument, "watching %s: it is not a directory", path)
 	}
 	w, err := openWatch(path, request.Recursive)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Server) openWatch(r *http.Request, request *watchRequest) (*watch, erro
 	return w, nil
 }
 
-// collect keeps the newest events until somebody asks for them.
+// collect keeps the newest events until they are polled.
 func (p *polled) collect() {
 	for event := range p.watch.events {
 		event = withEntry(event, p.watch.root, p.request.IncludeEntry)

@@ -11,7 +11,7 @@ type mapping struct {
 	// offset is where it begins in its file.
 	offset   uint64
 	writable bool
-	// name is the file's path or, in brackets, what the memory is for; empty if nobody said.
+	// name is the file's path or, in brackets, the purpose of the memory; empty if unknown.
 	name string
 }
 

@@ -1,5 +1,5 @@
-// Package identity holds who the sandbox is: its token, the environment of its commands and its default user, all of
-// which change when it wakes up as a clone.
+// Package identity holds the identity of the sandbox: its token, the environment of its commands and its default user.
+// They change when the sandbox is restored as a clone.
 package identity
 
 import (
@@ -13,7 +13,7 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// State is shared by the control port, which sets it, and the client port, which obeys it.
+// State is set by the control port and read by the client port.
 type State struct {
 	mu          sync.RWMutex
 	base        []string
@@ -25,13 +25,13 @@ type State struct {
 	generation  int64
 }
 
-// New makes the state of a sandbox without a token. base is the environment that the container was declared with;
-// owner is the user of commands that name none; workdir, if not empty, is where they begin.
+// New returns the state of a sandbox without a token. base is the container's environment, owner the default user of
+// commands, and workdir, if not empty, their default working directory.
 func New(base []string, owner users.User, workdir string) *State {
 	return &State{base: base, owner: owner, workdir: workdir, environment: map[string]string{}}
 }
 
-// Take makes the sandbox somebody: new token, new environment.
+// Take sets a new token and a new environment.
 func (s *State) Take(token string, environment map[string]string, generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *State) Take(token string, environment map[string]string, generation int
 	}
 }
 
-// Adjust is what envd's own /init may change. Empty values leave things as they are; environment is merged.
+// Adjust applies envd's /init. Empty values change nothing; the environment is merged.
 func (s *State) Adjust(token string, environment map[string]string, defaultUser, workdir string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,21 +58,21 @@ func (s *State) Adjust(token string, environment map[string]string, defaultUser,
 	}
 }
 
-// Generation is how often this memory has been given an identity; 0 before the first time.
+// Generation returns how many identities this memory has had; 0 before the first one.
 func (s *State) Generation() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.generation
 }
 
-// Token is what clients must present, or empty when none was set.
+// Token returns the token that clients must send, or empty if none is set.
 func (s *State) Token() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.token
 }
 
-// Admits tells whether a caller with this token may pass. It takes the same time for every wrong token.
+// Admits reports whether the token is valid. It takes the same time for every wrong token.
 func (s *State) Admits(presented string) bool {
 	token := s.Token()
 	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(presented))

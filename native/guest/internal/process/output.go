@@ -188,7 +188,7 @@ func (r *Reader) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.readers, r)
-	r.tell()
+	r.report()
 }
 
 func (r *Reader) take() (Stream, []byte, bool) {
@@ -205,11 +205,11 @@ func (r *Reader) take() (Stream, []byte, bool) {
 	}
 	data := c.data[r.position-c.at:]
 	r.position = c.end()
-	r.tell()
+	r.report()
 	return c.stream, data, true
 }
 
-func (r *Reader) tell() {
+func (r *Reader) report() {
 	close(r.output.moved)
 	r.output.moved = make(chan struct{})
 }

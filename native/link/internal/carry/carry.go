@@ -1,4 +1,4 @@
-// Package carry moves bytes between two stream connections and remembers which it carries, so that they can be cut.
+// Package carry copies bytes between two stream connections and tracks the open pairs, so that they can be reset.
 package carry
 
 import (
@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// A Conn is a stream of which one direction can be closed: *net.TCPConn and *net.UnixConn.
+// A Conn is a stream that supports half-close: *net.TCPConn and *net.UnixConn.
 type Conn interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// Carried are the pairs of connections under way, each with what its owner wants to know of it.
+// Carried holds the open pairs of connections, each with a value of its owner.
 type Carried[T any] struct {
 	mu    sync.Mutex
 	pairs map[*pair[T]]struct{}
@@ -24,8 +24,8 @@ type pair[T any] struct {
 	a, b  Conn
 }
 
-// Run carries bytes both ways until both directions have ended or the pair is cut; it closes both connections. The check
-// runs when the pair can already be cut, so that no change of mind between a decision and here is missed.
+// Run copies bytes in both directions until both have ended or the pair is cut, and closes both connections. The check
+// runs after the pair is registered, so that a policy change since the decision takes effect.
 func (c *Carried[T]) Run(about T, a, b Conn, check func() bool) {
 	p := &pair[T]{about: about, a: a, b: b}
 	c.mu.Lock()
@@ -51,7 +51,7 @@ func (c *Carried[T]) Run(about T, a, b Conn, check func() bool) {
 	<-done
 }
 
-// Cut resets every pair for which which says so.
+// Cut resets every pair that which selects.
 func (c *Carried[T]) Cut(which func(T) bool) {
 	c.mu.Lock()
 	var cut []*pair[T]
@@ -67,7 +67,7 @@ func (c *Carried[T]) Cut(which func(T) bool) {
 	}
 }
 
-// Reset ends a connection so that the other side sees an error and no orderly end.
+// Reset closes a connection with an error instead of an orderly end.
 func Reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -75,10 +75,10 @@ func Reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// oneWay copies until the source ends, and hands the end on. io.Copy lets the kernel splice between sockets.
+// oneWay copies until the source ends, and then closes the other side. io.Copy lets the kernel splice between sockets.
 func oneWay(to, from Conn) {
 	if _, err := io.Copy(to, from); err != nil {
-		// One side failed: the other must not believe that the stream is whole.
+		// One side failed: the other side must not see an orderly end.
 		Reset(to)
 		Reset(from)
 		return

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A question is a query as far as the relay needs to understand it.
+// A question is the part of a query that the relay needs.
 type question struct {
 	id          uint16
 	recursion   bool
@@ -38,7 +38,7 @@ func readQuestion(query []byte) (question, error) {
 	}, nil
 }
 
-// udpSize is the size of answer that the client takes (RFC 6891, 6.2.3).
+// udpSize is the response size that the client accepts (RFC 6891, 6.2.3).
 func udpSize(parser *dnsmessage.Parser) int {
 	if parser.SkipAllAnswers() != nil || parser.SkipAllAuthorities() != nil {
 		return plainUDPBytes
@@ -59,7 +59,7 @@ func udpSize(parser *dnsmessage.Parser) int {
 
 func (q question) reply(code dnsmessage.RCode) []byte { return q.build(code, false) }
 
-// truncated tells the client to ask again over TCP.
+// truncated makes the client repeat the query over TCP.
 func (q question) truncated() []byte { return q.build(dnsmessage.RCodeSuccess, true) }
 
 func (q question) build(code dnsmessage.RCode, truncated bool) []byte {
@@ -76,7 +76,7 @@ func (q question) build(code dnsmessage.RCode, truncated bool) []byte {
 	return packed
 }
 
-// answeredBy says whether a message is an answer to this question, and no other.
+// answeredBy reports whether a message is a response to this question.
 func (q question) answeredBy(message []byte) bool {
 	var parser dnsmessage.Parser
 	header, err := parser.Start(message)
@@ -87,7 +87,7 @@ func (q question) answeredBy(message []byte) bool {
 	return err == nil && asked.Type == q.asked.Type && equalNames(asked.Name, q.asked.Name)
 }
 
-// learn tells which addresses the name has, also by way of aliases.
+// learn returns the addresses of the name, also through aliases.
 func (r *Relay) learn(q question, reply []byte) {
 	for _, found := range addresses(q, reply) {
 		r.Learn(q.name, found.address, found.ttl)
@@ -131,7 +131,7 @@ func addresses(q question, reply []byte) []found {
 	}
 }
 
-// equalNames compares as DNS does: without regard to case.
+// equalNames compares names as DNS does, ignoring case.
 func equalNames(a, b dnsmessage.Name) bool {
 	if a.Length != b.Length {
 		return false

@@ -1,4 +1,4 @@
-// Package dnsrelay answers the sandbox's DNS questions by asking the resolvers of the Pod or machine.
+// Package dnsrelay forwards the sandbox's DNS queries to the resolvers of the Pod or machine.
 package dnsrelay
 
 import (
@@ -13,13 +13,13 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A Relay passes on what it is permitted to. It keeps no answers.
+// A Relay forwards permitted queries. It has no cache.
 type Relay struct {
 	// Upstreams are the resolvers' addresses with port, in order of preference.
 	Upstreams func() []string
-	// Permit says whether a name may be asked for now.
+	// Permit reports whether a name may be resolved now.
 	Permit func(name string) bool
-	// Learn is told each address that a name was answered with.
+	// Learn is called with each address of a resolved name.
 	Learn func(name string, address netip.Addr, ttl time.Duration)
 }
 
@@ -30,11 +30,11 @@ const (
 	answerTimeout      = 8 * time.Second
 	plainUDPBytes      = 512
 	maxUDPBytes        = 4096
-	// truncatedBit stands in the third byte of a message.
+	// truncatedBit is in the third byte of a message.
 	truncatedBit = 0x02
 )
 
-// ServeUDP answers until the socket is closed. Questions beyond what it handles at once are dropped: clients repeat.
+// ServeUDP serves until the socket is closed. Queries above its limit of concurrent ones are dropped: clients repeat them.
 func (r *Relay) ServeUDP(conn *net.UDPConn) {
 	slots := make(chan struct{}, maxQuestionsAtOnce)
 	buffer := make([]byte, maxUDPBytes)
@@ -61,7 +61,7 @@ func (r *Relay) ServeUDP(conn *net.UDPConn) {
 	}
 }
 
-// ServeTCP answers until the listener is closed.
+// ServeTCP serves until the listener is closed.
 func (r *Relay) ServeTCP(listener net.Listener) {
 	slots := make(chan struct{}, maxConnsAtOnce)
 	for {
@@ -95,7 +95,7 @@ func (r *Relay) serveConn(conn net.Conn) {
 	}
 }
 
-// answer is what the client gets; nil for what is no question at all.
+// answer returns the response for the client; nil if the message is not a query.
 func (r *Relay) answer(network string, query []byte) []byte {
 	q, err := readQuestion(query)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *Relay) answer(network string, query []byte) []byte {
 	case !r.Permit(q.name):
 		return q.reply(dnsmessage.RCodeRefused)
 	case q.asked.Type == dnsmessage.TypeAAAA:
-		return q.reply(dnsmessage.RCodeSuccess) // IPv6 is not carried: the name exists and has no such address
+		return q.reply(dnsmessage.RCodeSuccess) // IPv6 is not supported: the name exists without such an address
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()

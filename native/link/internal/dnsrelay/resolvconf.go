@@ -14,11 +14,11 @@ import (
 
 const (
 	resolvConf = "/etc/resolv.conf"
-	// recheck is how old the knowledge of /etc/resolv.conf may be: laptops change networks.
+	// recheck is how long the content of /etc/resolv.conf is cached: laptops change networks.
 	recheck = 5 * time.Second
 )
 
-// Fixed reads resolvers as they are configured: addresses with an optional port.
+// Fixed parses configured resolvers: addresses with an optional port.
 func Fixed(texts []string) (func() []string, error) {
 	var all []string
 	for _, text := range texts {
@@ -26,7 +26,7 @@ func Fixed(texts []string) (func() []string, error) {
 		if err != nil {
 			address, err := netip.ParseAddr(text)
 			if err != nil {
-				return nil, fault.New("InvalidArgument", "Write an IP address, or one with :port", "Reading link's configuration failed: the DNS resolver %q is no address", text)
+				return nil, fault.New("InvalidArgument", "Write an IP address, or one with :port", "Reading link's configuration failed: the DNS resolver %q is not an address", text)
 			}
 			at = netip.AddrPortFrom(address, 53)
 		}
@@ -35,7 +35,7 @@ func Fixed(texts []string) (func() []string, error) {
 	return func() []string { return all }, nil
 }
 
-// OfMachine are the resolvers that this Pod or machine uses itself, read again when its resolv.conf may have changed.
+// OfMachine returns the resolvers of this Pod or machine, and re-reads resolv.conf when it may have changed.
 func OfMachine() func() []string {
 	var mu sync.Mutex
 	var at time.Time

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// upstreamTimeout is what one resolver gets before the next is asked.
+// upstreamTimeout is the time limit of one resolver before the next one is queried.
 const upstreamTimeout = 2 * time.Second
 
 var errNoUpstream = errors.New("there is no DNS resolver to ask")
 
-// Lookup asks for the addresses of a name on link's own behalf.
+// Lookup resolves the addresses of a name for link itself.
 func (r *Relay) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	fqdn, err := dnsmessage.NewName(name + ".")
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *Relay) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	return all, nil
 }
 
-// ask tries the resolvers in turn, twice.
+// ask queries the resolvers in order, twice.
 func (r *Relay) ask(ctx context.Context, network string, query []byte, q question) ([]byte, error) {
 	upstreams, err := r.Upstreams(), errNoUpstream
 	for range 2 {
@@ -85,7 +85,7 @@ func exchangeTCP(conn net.Conn, query []byte, q question) ([]byte, error) {
 	}
 	reply, err := readFramed(conn)
 	if err == nil && !q.answeredBy(reply) {
-		return nil, errors.New("the resolver answered something else")
+		return nil, errors.New("the resolver sent an unrelated response")
 	}
 	return reply, err
 }
@@ -100,7 +100,7 @@ func exchangeUDP(conn net.Conn, query []byte, q question) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Anybody may send to a UDP socket: what is no answer to this question is passed over.
+		// Any host can send to a UDP socket: unrelated messages are ignored.
 		if q.answeredBy(buffer[:n]) {
 			return buffer[:n], nil
 		}

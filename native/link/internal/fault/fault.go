@@ -1,4 +1,4 @@
-// Package fault is the shape in which link tells its parent what went wrong: RametError's, in src/api/errors.ts.
+// Package fault defines the errors that link reports to its parent, in the form of RametError (src/base/errors.ts).
 package fault
 
 import (
@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// A Fault has a stable code of src/api/error-codes.ts, a message that starts with what failed, and what to do.
+// A Fault has a stable code of src/base/error-codes.ts, a message that starts with what failed, and a hint.
 type Fault struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -16,12 +16,12 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Message }
 
-// New makes a fault; the hint may be empty.
+// New returns a fault. The hint may be empty.
 func New(code, hint, format string, args ...any) *Fault {
 	return &Fault{Code: code, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// From gives any error that shape; one that has it already comes back unchanged.
+// From converts any error into a fault. It returns a fault unchanged.
 func From(err error) *Fault {
 	var f *Fault
 	if errors.As(err, &f) {
@@ -30,7 +30,7 @@ func From(err error) *Fault {
 	return &Fault{Code: "Internal", Message: err.Error()}
 }
 
-// Kernel is a refusal by the kernel of something that link cannot do without.
+// Kernel returns the fault for a rejected system call.
 func Kernel(what string, err error) *Fault {
 	f := New("HostUnsupported", "", "%s failed: %v", what, err)
 	switch {

@@ -18,8 +18,8 @@ const (
 	maxWait   = time.Second
 )
 
-// Dial connects to a TCP address from a socket made inside the namespace. A sandbox that is just being restored loses
-// what is sent to it, and the kernel would repeat a SYN after a second only; so Dial gives up and asks anew much sooner.
+// Dial connects to a TCP address from a socket in the namespace. A sandbox that is being restored loses packets, and the
+// kernel repeats a SYN only after a second. So Dial aborts and retries much sooner.
 func (ns *Namespace) Dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	for wait := firstWait; ; wait = min(2*wait, maxWait) {
 		attempt, cancel := context.WithTimeout(ctx, wait)
@@ -31,7 +31,7 @@ func (ns *Namespace) Dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn,
 	}
 }
 
-// dialOnce waits outside of the namespace's thread, so many can wait at once.
+// dialOnce waits outside the namespace's thread, so that many connections can wait concurrently.
 func (ns *Namespace) dialOnce(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	fd, err := ns.socket()
 	if err != nil {
@@ -43,7 +43,7 @@ func (ns *Namespace) dialOnce(ctx context.Context, to netip.AddrPort) (*net.TCPC
 		return nil, os.NewSyscallError("connect", err)
 	}
 	file := os.NewFile(uintptr(fd), "tcp")
-	defer func() { _ = file.Close() }() // FileConn has a descriptor of its own
+	defer func() { _ = file.Close() }() // FileConn duplicates the descriptor
 	if err := connected(ctx, file); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -52,7 +52,7 @@ func (ns *Namespace) dialOnce(ctx context.Context, to netip.AddrPort) (*net.TCPC
 		return nil, err
 	}
 	tcp := conn.(*net.TCPConn)
-	// A paused sandbox answers no probes, and must find its connections alive when it goes on.
+	// A paused sandbox answers no keep-alive probes, and must keep its connections until it is resumed.
 	_ = tcp.SetKeepAlive(false)
 	return tcp, nil
 }
@@ -82,7 +82,7 @@ func (ns *Namespace) socket() (fd int, err error) {
 	return fd, err
 }
 
-// connected waits for the end of a connect that is under way.
+// connected waits until a connect has completed.
 func connected(ctx context.Context, file *os.File) error {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -99,7 +99,7 @@ func connected(ctx context.Context, file *os.File) error {
 		case code != 0:
 			failed = syscall.Errno(code)
 		default:
-			// SO_ERROR is 0 also while the connect is under way; only a peer proves that it has ended.
+			// SO_ERROR is also 0 while the connect is in progress. Only a peer address shows that it has completed.
 			_, err := unix.Getpeername(int(fd))
 			return err == nil
 		}

@@ -11,13 +11,13 @@ import (
 	"ramet.dev/native/link/internal/fault"
 )
 
-// DNSPort is where the relay answers in the gateway namespace.
+// DNSPort is the relay's port in the gateway namespace.
 const DNSPort = 53
 
-// Redirect sets the gateway namespace's rules: each TCP connection from the sandbox, except to the DNS relay, goes to
-// the proxy's port; DNS goes to the relay; nothing else gets in, and nothing is forwarded.
+// Redirect sets the rules of the gateway namespace: TCP connections from the sandbox go to the proxy's port, and DNS
+// queries go to the relay. Everything else is dropped, and nothing is forwarded.
 func (p *Pair) Redirect(proxyPort uint16) error {
-	// Opened on the thread that lives there: an ordinary user may enter that namespace and not come back.
+	// Opened on the namespace's thread: an unprivileged user can enter the namespace but not leave it.
 	var c *nftables.Conn
 	var err error
 	p.Gateway.Do(func() { c, err = nftables.New(nftables.AsLasting()) })
@@ -43,7 +43,7 @@ func (p *Pair) Redirect(proxyPort uint16) error {
 		Name: "input", Table: filter, Type: nftables.ChainTypeFilter, Policy: &drop,
 		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
 	})
-	// A new namespace may inherit net.ipv4.ip_forward from the machine, so forwarding is refused by rule.
+	// A new namespace may inherit net.ipv4.ip_forward from the machine, so a rule drops forwarded packets.
 	c.AddChain(&nftables.Chain{
 		Name: "forward", Table: filter, Type: nftables.ChainTypeFilter, Policy: &drop,
 		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,

@@ -1,4 +1,4 @@
-// Package netns makes network namespaces that no file names and that end with this process.
+// Package netns creates network namespaces that are not bound to a file and end with this process.
 package netns
 
 import (
@@ -11,13 +11,13 @@ import (
 	"ramet.dev/native/link/internal/fault"
 )
 
-// A Namespace is held by a descriptor and by one thread that lives in it.
+// A Namespace is kept by a descriptor and by one thread in it.
 type Namespace struct {
 	file  *os.File
 	calls chan func()
 }
 
-// New makes an empty network namespace.
+// New creates an empty network namespace.
 func New() (*Namespace, error) {
 	ns := &Namespace{calls: make(chan func())}
 	made := make(chan error)
@@ -28,20 +28,20 @@ func New() (*Namespace, error) {
 	return ns, nil
 }
 
-// Path names the namespace for other processes, as long as this one lives.
+// Path returns the namespace's path for other processes. It is valid while this process runs.
 func (ns *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.file.Fd()) }
 
-// Fd is the descriptor that holds the namespace.
+// Fd returns the descriptor of the namespace.
 func (ns *Namespace) Fd() int { return int(ns.file.Fd()) }
 
-// Do runs f on the thread that lives in the namespace: sockets made by it belong there. It must not block for long.
+// Do runs f on the namespace's thread, so that its sockets belong to the namespace. f must not block for long.
 func (ns *Namespace) Do(f func()) {
 	done := make(chan struct{})
 	ns.calls <- func() { defer close(done); f() }
 	<-done
 }
 
-// Close ends the thread and lets go of the namespace.
+// Close ends the thread and releases the namespace.
 func (ns *Namespace) Close() {
 	close(ns.calls)
 	_ = ns.file.Close()
@@ -50,7 +50,7 @@ func (ns *Namespace) Close() {
 func (ns *Namespace) live(made chan<- error) {
 	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		made <- fault.Kernel("Making a network namespace", err)
+		made <- fault.Kernel("Creating a network namespace", err)
 		return
 	}
 	file, err := os.Open("/proc/thread-self/ns/net")

@@ -11,7 +11,7 @@ import (
 	"ramet.dev/native/link/internal/fault"
 )
 
-// The addresses are equal in every sandbox, so that a clone needs no other ones (docs/architecture.md, Addresses).
+// The addresses are the same in every sandbox, so that a clone keeps them (docs/architecture.md, Addresses).
 var (
 	GatewayAddress = netip.MustParseAddr("169.254.17.1")
 	SandboxAddress = netip.MustParseAddr("169.254.17.2")
@@ -30,11 +30,11 @@ const (
 type Pair struct {
 	Gateway *Namespace
 	Sandbox *Namespace
-	// sandbox speaks rtnetlink in the sandbox namespace.
+	// sandbox is the rtnetlink handle in the sandbox namespace.
 	sandbox *netlink.Handle
 }
 
-// NewPair makes both namespaces and all that stands in them. Nothing is made or changed outside of them.
+// NewPair creates both namespaces and their interfaces. It changes nothing outside them.
 func NewPair() (*Pair, error) {
 	gateway, err := New()
 	if err != nil {
@@ -53,8 +53,8 @@ func NewPair() (*Pair, error) {
 	return p, nil
 }
 
-// Prepare gives the sandbox's interface its address, neighbour and route again. gVisor takes them away when it starts, and
-// reads them when the next sandbox is made in the same namespace.
+// Prepare restores the address, neighbour and route of the sandbox's interface. gVisor removes them when it starts, and
+// reads them when the next sandbox is created in the same namespace.
 func (p *Pair) Prepare() error {
 	eth0, err := p.sandbox.LinkByName(sandboxInterface)
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *Pair) Prepare() error {
 	})
 }
 
-// Close lets go of both namespaces; with them goes the veth.
+// Close releases both namespaces, and with them the veth pair.
 func (p *Pair) Close() {
 	if p.sandbox != nil {
 		p.sandbox.Close()
@@ -91,15 +91,15 @@ func (p *Pair) connect() error {
 	if p.sandbox, err = handleIn(p.Sandbox); err != nil {
 		return err
 	}
-	// Both ends are made where they stay: moving one afterwards costs several times the whole set-up under the kernel's
-	// one lock for network configuration.
+	// Both ends are created in their final namespaces: moving one afterwards takes several times as long as the whole
+	// set-up, under the kernel's global lock for network configuration.
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr = GatewayInterface, gatewayMAC
 	veth := &netlink.Veth{
 		LinkAttrs: attrs, PeerName: sandboxInterface, PeerHardwareAddr: sandboxMAC, PeerNamespace: netlink.NsFd(p.Sandbox.Fd()),
 	}
 	if err := gateway.LinkAdd(veth); err != nil {
-		return fault.Kernel("Making the veth pair", err)
+		return fault.Kernel("Creating the veth pair", err)
 	}
 	outer, err := gateway.LinkByName(GatewayInterface)
 	if err != nil {
@@ -126,8 +126,8 @@ func (p *Pair) connect() error {
 	return awaitCarrier(gateway)
 }
 
-// awaitCarrier waits until the gateway's end, which was set up first, sends. Setting its peer up only asks the kernel to
-// look at it again, and until then it drops packets. Since Linux 6.8 asking for its state makes the kernel look at once.
+// awaitCarrier waits until the gateway's end, which was set up first, has a carrier. Setting its peer up only schedules an
+// update in the kernel, and until then packets are dropped. Since Linux 6.8 reading its state updates it immediately.
 func awaitCarrier(h *netlink.Handle) error {
 	for deadline := time.Now().Add(carrierTimeout); ; time.Sleep(time.Millisecond) {
 		link, err := h.LinkByName(GatewayInterface)
@@ -138,7 +138,7 @@ func awaitCarrier(h *netlink.Handle) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fault.New("HostUnsupported", "", "Making the veth pair failed: it has no carrier after %v", carrierTimeout)
+			return fault.New("HostUnsupported", "", "Creating the veth pair failed: it has no carrier after %v", carrierTimeout)
 		}
 	}
 }
@@ -155,9 +155,9 @@ func handleIn(ns *Namespace) (*netlink.Handle, error) {
 	return h, nil
 }
 
-// configure sets one interface up with one address; then runs what needs it to be up.
+// configure sets one interface up with one address, and then runs the steps that need it up.
 func configure(h *netlink.Handle, link netlink.Link, address netip.Addr, then func() error) error {
-	// Ramet carries IPv4 only. Where the kernel has no IPv6 there is nothing to turn off, so a failure is none.
+	// Ramet supports only IPv4. A kernel without IPv6 has nothing to turn off, so errors are ignored.
 	_ = h.LinkSetIP6AddrGenMode(link, nl6AddrGenNone)
 	mask := net.CIDRMask(prefixBits, 32)
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: address.AsSlice(), Mask: mask}}
@@ -170,7 +170,7 @@ func configure(h *netlink.Handle, link netlink.Link, address netip.Addr, then fu
 	return then()
 }
 
-// nl6AddrGenNone is IN6_ADDR_GEN_MODE_NONE of linux/if_link.h: no link-local address is made.
+// nl6AddrGenNone is IN6_ADDR_GEN_MODE_NONE of linux/if_link.h: no link-local address is created.
 const nl6AddrGenNone = 1
 
 func neighbour(h *netlink.Handle, index int, address netip.Addr, mac net.HardwareAddr) error {

@@ -16,11 +16,11 @@ import (
 	"ramet.dev/native/link/internal/fault"
 )
 
-// The plan comes on the first descriptor after stderr, which stays open as long as the outer process lives.
+// The plan is read from the first descriptor after stderr, which stays open while the outer process runs.
 const planFd = 3
 
-// Init is process 1 of the pod. In a user namespace it runs twice: a process has the namespace's capabilities only after
-// it was executed as that namespace's root, and it is root there only after its ids are mapped.
+// Init is process 1 of the pod. In a user namespace it runs twice: a process gets the namespace's capabilities only when
+// it is executed as the namespace's root, and it becomes root only when its ids are mapped.
 func Init() int {
 	unix.CloseOnExec(planFd)
 	outer := os.NewFile(planFd, "plan")
@@ -28,7 +28,7 @@ func Init() int {
 	if text == "" {
 		read, err := bufio.NewReader(outer).ReadString('\n')
 		if err != nil {
-			return failed // the outer process has failed and says why
+			return failed // the outer process has failed and reports the reason
 		}
 		text = strings.TrimSpace(read)
 	}
@@ -47,7 +47,7 @@ func Init() int {
 	return supervise(p.Command)
 }
 
-// planVariable hands the plan to the second execution.
+// planVariable passes the plan to the second execution.
 const planVariable = "RAMET_POD_PLAN"
 
 func again(plan string) error {
@@ -58,8 +58,8 @@ func again(plan string) error {
 	return fault.New("HostUnsupported", "", "Starting the first process of the pod failed: %v", err)
 }
 
-// dieWith ends the pod when the outer process is gone. The kernel does it too (PR_SET_PDEATHSIG), but forgets about it
-// when a process gains capabilities, as the second execution does.
+// dieWith ends the pod when the outer process has exited. PR_SET_PDEATHSIG does so too, but the kernel clears it when a
+// process gains capabilities, as in the second execution.
 func dieWith(outer *os.File) {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 	go func() {
@@ -68,8 +68,8 @@ func dieWith(outer *os.File) {
 	}()
 }
 
-// supervise runs the command, hands it signals, reaps what is left to process 1, and ends with the command's code: with
-// process 1 the kernel ends everything else in the namespace.
+// supervise runs the command, forwards signals to it, reaps orphans, and exits with the command's exit code. With process
+// 1 the kernel ends all other processes of the namespace.
 func supervise(command []string) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, forwarded...)

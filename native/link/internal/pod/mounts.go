@@ -12,12 +12,12 @@ import (
 	"ramet.dev/native/link/internal/fault"
 )
 
-// arrange makes the pod's view of the machine: mounts of its own, a fresh /proc, what is bound and what is hidden.
+// arrange sets up the pod's view of the machine: private mounts, a new /proc, bind mounts and hidden paths.
 func arrange(p plan) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return refused("Making the mounts private", err)
+		return refused("Setting the mounts to private", err)
 	}
-	// Sources are taken before anything is hidden, so that a folder can be shown within a hidden one.
+	// Sources are opened before paths are hidden, so that a directory can be shown inside a hidden one.
 	trees := make([]int, len(p.Binds))
 	for i, b := range p.Binds {
 		tree, err := unix.OpenTree(unix.AT_FDCWD, b.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
@@ -51,13 +51,13 @@ func arrange(p plan) error {
 
 func attach(tree int, b bind) error {
 	if err := makeTarget(tree, b.Target); err != nil {
-		return refused("Making "+b.Target, err)
+		return refused("Creating "+b.Target, err)
 	}
 	if b.ReadOnly {
 		// Only this flag: in a user namespace the others of the original mount are locked.
 		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
-			return refused("Making "+b.Target+" read-only", err)
+			return refused("Remounting "+b.Target+" read-only", err)
 		}
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, b.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
@@ -66,7 +66,7 @@ func attach(tree int, b bind) error {
 	return nil
 }
 
-// makeTarget makes a mount point of the source's kind where there is none.
+// makeTarget creates a mount point of the source's kind if there is none.
 func makeTarget(tree int, target string) error {
 	if _, err := os.Stat(target); err == nil {
 		return nil
@@ -102,7 +102,7 @@ func refused(what string, err error) *fault.Fault {
 	return fault.New("HostUnsupported", hint, "%s failed: %v", what, err)
 }
 
-// inUserNamespace says whether this process was made root by mapIDs.
+// inUserNamespace reports whether mapIDs has made this process root.
 func inUserNamespace() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	fields := strings.Fields(string(text))

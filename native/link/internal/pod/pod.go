@@ -1,4 +1,4 @@
-// Package pod runs a command in namespaces of its own: on one machine, what a Pod's sandbox is on a node.
+// Package pod runs a command in new namespaces: on one machine it stands in for the Pod sandbox of a node.
 package pod
 
 import (
@@ -22,12 +22,12 @@ import (
 const (
 	// InitName is the subcommand under which link runs itself as process 1 of the new namespaces.
 	InitName = "pod-init"
-	// failed is the exit code when the namespaces could not be made; env(1) and its like use it so.
+	// failed is the exit code if the namespaces cannot be created, as for env(1).
 	failed = 125
 )
 
-// Main parses the arguments of `ramet-link pod`, runs the command, and returns its exit code. It is called on a thread
-// that lives as long as the process: the child dies with that thread.
+// Main parses the arguments of `ramet-link pod`, runs the command, and returns its exit code. Call it on a thread that
+// exists as long as the process: the child is killed with that thread.
 func Main(args []string) int {
 	plan, err := parse(args)
 	if err == nil {
@@ -39,14 +39,14 @@ func Main(args []string) int {
 	return fail(err)
 }
 
-// fail prints the one line by which the caller tells a refusal from the command's own words.
+// fail prints the line that distinguishes an error of link from the command's output.
 func fail(err error) int {
 	f := fault.From(err)
 	fmt.Fprintln(os.Stderr, line(map[string]string{"event": "error", "code": f.Code, "message": f.Message, "hint": f.Hint}))
 	return failed
 }
 
-// A plan is what the outer process tells the inner one, as JSON.
+// A plan is passed from the outer process to the inner one, as JSON.
 type plan struct {
 	UserNamespace bool     `json:"userNamespace"`
 	Hostname      string   `json:"hostname,omitempty"`
@@ -65,7 +65,7 @@ func parse(args []string) (plan, error) {
 	p := plan{UserNamespace: os.Geteuid() != 0}
 	flags := flag.NewFlagSet("ramet-link pod", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.BoolVar(&p.UserNamespace, "rootless", p.UserNamespace, "make a user namespace, also as root")
+	flags.BoolVar(&p.UserNamespace, "rootless", p.UserNamespace, "create a user namespace, also as root")
 	flags.StringVar(&p.Hostname, "hostname", "", "host name inside")
 	flags.Func("bind", "src:dst[:ro]: show src at dst", func(text string) error {
 		parts := strings.Split(text, ":")
@@ -77,7 +77,7 @@ func parse(args []string) (plan, error) {
 		p.Binds = append(p.Binds, b)
 		return nil
 	})
-	flags.Func("hide", "path: show an empty folder there", func(text string) error {
+	flags.Func("hide", "path: show an empty directory there", func(text string) error {
 		p.Hide = append(p.Hide, text)
 		return nil
 	})
@@ -85,13 +85,13 @@ func parse(args []string) (plan, error) {
 		return p, fault.New("InvalidArgument", "", "Reading the arguments of ramet-link pod failed: %v", err)
 	}
 	if p.Command = flags.Args(); len(p.Command) == 0 {
-		return p, fault.New("InvalidArgument", "Write the command after --", "Reading the arguments of ramet-link pod failed: there is no command")
+		return p, fault.New("InvalidArgument", "Write the command after --", "Reading the arguments of ramet-link pod failed: no command is given")
 	}
 	return p, nil
 }
 
 func run(p plan) (int, error) {
-	// Taken before the child is there, so that no signal falls between.
+	// Registered before the child starts, so that no signal is lost.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, forwarded...)
 
@@ -121,7 +121,7 @@ func run(p plan) (int, error) {
 			return 0, err
 		}
 	}
-	// The write end stays open as long as this process lives: its end is the child's sign to go.
+	// The write end stays open while this process runs: the child exits when it closes.
 	if _, err := planWrite.WriteString(line(p) + "\n"); err != nil {
 		return 0, fault.New("Internal", "", "Starting the first process of the pod failed: %v", err)
 	}
@@ -135,12 +135,12 @@ func run(p plan) (int, error) {
 	return exitCode(child.ProcessState.Sys().(syscall.WaitStatus)), nil
 }
 
-// forwarded are the signals that are meant for the command.
+// forwarded are the signals that are passed to the command.
 var forwarded = []os.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// exitCode is a shell's: 128 and the signal for a process that a signal ended.
+// exitCode is as in a shell: 128 plus the signal's number for a process that a signal killed.
 func exitCode(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())
@@ -148,7 +148,7 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// ReadFault reads back what a failed pod printed.
+// ReadFault parses the output of a failed pod.
 func ReadFault(stderr []byte) error {
 	for text := range bytes.Lines(stderr) {
 		var f fault.Fault

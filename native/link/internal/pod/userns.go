@@ -11,10 +11,10 @@ import (
 	"ramet.dev/native/link/internal/fault"
 )
 
-// mapIDs makes the caller root of the new user namespace, and maps no other id, also where the caller has subordinate
-// ones: a file that one of those owned could not be removed by the caller afterwards.
+// mapIDs makes the caller root of the new user namespace and maps no other id, even if the caller has subordinate ids:
+// the caller could not remove files that one of those owns.
 func mapIDs(pid int) error {
-	// Without a privilege outside, a group may be mapped only where setgroups(2) is given up (user_namespaces(7)).
+	// An unprivileged process can map a group only if setgroups(2) is disabled (user_namespaces(7)).
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	for _, write := range []struct{ file, text string }{
 		{"setgroups", "deny"},
@@ -28,11 +28,11 @@ func mapIDs(pid int) error {
 	return nil
 }
 
-// refusal says which of the many switches refused the namespaces, and how to turn it.
+// refusal returns the fault for rejected namespaces: it names the kernel setting that rejects them and how to change it.
 func refusal(userNamespace bool, err error) *fault.Fault {
-	const what = "Making the namespaces of a pod failed: %v"
+	const what = "Creating the namespaces of a pod failed: %v"
 	if !userNamespace {
-		return fault.New("HostUnsupported", "Run it with CAP_SYS_ADMIN, or as an ordinary user", what, err)
+		return fault.New("HostUnsupported", "Run it with CAP_SYS_ADMIN, or as an unprivileged user", what, err)
 	}
 	if name, hint := switchedOff(); name != "" {
 		return fault.New("HostUnsupported", hint, what+", because of the sysctl %s", err, name)
@@ -44,7 +44,7 @@ func refusal(userNamespace bool, err error) *fault.Fault {
 	return fault.New("HostUnsupported", hint, what+" (seccomp, a container's profile or chroot may refuse user namespaces)", err)
 }
 
-// switchedOff names the sysctl that keeps ordinary users from user namespaces here, and says what to do.
+// switchedOff returns the sysctl that denies user namespaces to unprivileged users here, and a hint.
 func switchedOff() (name, hint string) {
 	for _, s := range []struct{ name, off, hint string }{
 		{"user.max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"},
@@ -58,8 +58,8 @@ func switchedOff() (name, hint string) {
 	return "", ""
 }
 
-// appArmorSwitch, as Ubuntu sets it since 23.10, takes all capabilities away inside a user namespace: making it succeeds,
-// and the first mount in it does not.
+// appArmorSwitch, which Ubuntu sets since 23.10, removes all capabilities in a user namespace: creating it succeeds, but
+// the first mount in it fails.
 const appArmorSwitch = "kernel.apparmor_restrict_unprivileged_userns"
 
 func sysctl(name string) string {

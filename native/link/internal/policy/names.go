@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Names remembers under which names the sandbox learned an address, so that a rule by name can match the connection
+// Names records the names that the sandbox has resolved to an address, so that a rule with a name matches the connection
 // that follows.
 type Names struct {
 	// Now is the clock.
@@ -18,13 +18,13 @@ type Names struct {
 }
 
 const (
-	// minNameTTL is how long a name is kept at least: programs hold on to an address a little longer than they should.
+	// minNameTTL is the minimum time to keep a name: programs use an address slightly longer than its TTL.
 	minNameTTL = 2 * time.Minute
 	maxNameTTL = 24 * time.Hour
 	maxNames   = 8192
 )
 
-// Learn remembers that name has that address, for as long as the answer said.
+// Learn records an address of a name, for the TTL of the response.
 func (n *Names) Learn(name string, address netip.Addr, ttl time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -58,8 +58,8 @@ func (n *Names) Of(address netip.Addr) []string {
 	return names
 }
 
-// makeRoom drops what has expired; where that is not enough, whatever comes first, since a sandbox that asks for so many
-// names is not to cost more memory.
+// makeRoom removes expired entries. If that is not enough it removes arbitrary ones, so that a sandbox that resolves very
+// many names uses no more memory.
 func (n *Names) makeRoom() {
 	if n.count < maxNames {
 		return

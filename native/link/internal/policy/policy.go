@@ -8,38 +8,38 @@ import (
 	"ramet.dev/native/link/internal/fault"
 )
 
-// A Spec is an egress policy as it is written. Deny rules come first, then allow rules, then the default.
+// A Spec is an unparsed egress policy. Deny rules apply first, then allow rules, then the default.
 type Spec struct {
 	Default string   `json:"default"`
 	Allow   []string `json:"allow"`
 	Deny    []string `json:"deny"`
 }
 
-// A Policy decides. It does not change; another spec makes another one.
+// A Policy is a parsed, immutable Spec.
 type Policy struct {
 	allow, deny []rule
 	open        bool // the default
 	refused     []netip.Prefix
 }
 
-// A Verdict says whether, and why, as a person would.
+// A Verdict is a decision with its reason.
 type Verdict struct {
 	Allowed bool
 	Why     string
-	// Name is the name that allowed it, when no address did.
+	// Name is the name that allowed it, if no address did.
 	Name string
 }
 
-// Never reachable unless a rule names an address or range inside: what a proxy in the Pod's network must not lend.
+// Reachable only if a rule names an address or range inside: a proxy in the Pod's network must not give access to them.
 var alwaysRefused = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("127.0.0.0/8"),
-	netip.MustParsePrefix("169.254.0.0/16"), // link-local, where clouds keep their metadata
+	netip.MustParsePrefix("169.254.0.0/16"), // link-local, with the clouds' metadata services
 	netip.MustParsePrefix("224.0.0.0/4"),
 	netip.MustParsePrefix("240.0.0.0/4"),
 }
 
-// New reads a spec; refuse are the cluster's own ranges.
+// New parses a spec. refuse holds the cluster's ranges.
 func New(spec Spec, refuse []string) (*Policy, error) {
 	p := &Policy{refused: slices.Clone(alwaysRefused)}
 	switch spec.Default {
@@ -52,7 +52,7 @@ func New(spec Spec, refuse []string) (*Policy, error) {
 	for i, text := range refuse {
 		prefix, ok := parsePrefix(text)
 		if !ok {
-			return nil, fault.New("InvalidArgument", "Write ranges like 10.96.0.0/12", "Reading link's configuration failed: refuse[%d] is %q, no IPv4 range", i, text)
+			return nil, fault.New("InvalidArgument", "Write ranges like 10.96.0.0/12", "Reading link's configuration failed: refuse[%d] is %q, not an IPv4 range", i, text)
 		}
 		p.refused = append(p.refused, prefix)
 	}
@@ -64,8 +64,8 @@ func New(spec Spec, refuse []string) (*Policy, error) {
 	return p, err
 }
 
-// Connection decides on a TCP connection to an address that the sandbox knows under names (possibly none). Own are the
-// addresses of the Pod or node that link runs on.
+// Connection decides on a TCP connection to an address that the sandbox has resolved from names (possibly none). own holds
+// the addresses of the Pod or node that link runs on.
 func (p *Policy) Connection(to netip.AddrPort, names []string, own []netip.Addr) Verdict {
 	for _, r := range p.deny {
 		if r.matchesPort(to.Port()) && (r.matchesAddress(to.Addr()) || matchesAny(r, names) != "") {
@@ -91,7 +91,7 @@ func (p *Policy) Connection(to netip.AddrPort, names []string, own []netip.Addr)
 	return Verdict{Why: "no rule allows it"}
 }
 
-// Question decides whether a name may be asked for at all: a question is itself a way to the outside.
+// Question decides whether a name may be resolved: a DNS query itself can send data out.
 func (p *Policy) Question(name string) bool {
 	name = normalName(name)
 	for _, r := range p.deny {
@@ -102,13 +102,13 @@ func (p *Policy) Question(name string) bool {
 	return p.open || slices.ContainsFunc(p.allow, func(r rule) bool { return r.matchesName(name) })
 }
 
-// AllowsNames says whether some allow rule goes by name.
+// AllowsNames reports whether an allow rule has a name.
 func (p *Policy) AllowsNames() bool { return slices.ContainsFunc(p.allow, rule.byName) }
 
-// DeniesNames says whether some deny rule goes by name.
+// DeniesNames reports whether a deny rule has a name.
 func (p *Policy) DeniesNames() bool { return slices.ContainsFunc(p.deny, rule.byName) }
 
-// SpelledOut are the names in allow rules for that port that stand for themselves alone.
+// SpelledOut returns the names without wildcard in allow rules for that port.
 func (p *Policy) SpelledOut(port uint16) []string {
 	var names []string
 	for _, r := range p.allow {

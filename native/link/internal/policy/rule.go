@@ -1,4 +1,4 @@
-// Package policy decides which connections may leave a sandbox. It is pure: it opens nothing and asks nobody.
+// Package policy decides which connections may leave a sandbox. It is pure: it does no I/O.
 package policy
 
 import (
@@ -9,7 +9,7 @@ import (
 	"ramet.dev/native/link/internal/fault"
 )
 
-// A rule matches an address range, a name, or everything; with a port, only that one.
+// A rule matches an address range, a name, or everything, optionally for a single port.
 type rule struct {
 	text   string
 	prefix netip.Prefix // valid: matches by address
@@ -24,7 +24,7 @@ func parseRule(field, text string) (rule, error) {
 	r := rule{text: text}
 	target := text
 	if strings.Count(text, ":") > 1 {
-		return r, wrong(field, text, "IPv6 is not carried")
+		return r, wrong(field, text, "IPv6 is not supported")
 	}
 	if host, port, found := strings.Cut(text, ":"); found {
 		number, err := strconv.ParseUint(port, 10, 16)
@@ -44,7 +44,7 @@ func parseRule(field, text string) (rule, error) {
 	r.name = normalName(target)
 	r.name, r.below = strings.CutPrefix(r.name, "*.")
 	if !legalName(r.name) {
-		return r, wrong(field, text, "it is no IPv4 address, range or name")
+		return r, wrong(field, text, "it is not an IPv4 address, range or name")
 	}
 	return r, nil
 }
@@ -77,12 +77,12 @@ func (r rule) matchesName(name string) bool {
 	return name == r.name
 }
 
-// within says whether the rule names an address or range inside the prefix: then its author meant exactly that.
+// within reports whether the rule explicitly names an address or range inside the prefix.
 func (r rule) within(prefix netip.Prefix) bool {
 	return r.prefix.IsValid() && r.prefix.Bits() >= prefix.Bits() && prefix.Contains(r.prefix.Addr())
 }
 
-// normalName is a name as it is compared: in lower case, without the root's dot.
+// normalName returns a name for comparison: in lower case, without a trailing dot.
 func normalName(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
 func legalName(name string) bool {

@@ -1,6 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CellState, RestoreResult } from "../../../src/api/cell/cell-api.ts";
 import type { Contents } from "../../../src/api/schema/contents.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
@@ -9,7 +9,7 @@ import { countAt, counterPort, counterScript } from "../../setup/counter.ts";
 
 const container = { command: ["python3", "-c", counterScript], ports: [counterPort] };
 
-describe("a swap in a cell that runs", () => {
+describe("restore in place", () => {
   let cells: Cells;
   let source: RunningCell;
   const digests = new Map<string, string>();
@@ -20,7 +20,7 @@ describe("a swap in a cell that runs", () => {
     await output(source, "echo kept > /my-file");
     await count(source);
     await take("memory", both);
-    await take("files", ["filesystem"]);
+    await take("reads, writes, lists and removes files", ["filesystem"]);
   });
   afterAll(() => cells.close());
 
@@ -46,7 +46,7 @@ describe("a swap in a cell that runs", () => {
     return cells.client.state(cell.address);
   }
 
-  test("has the checkpoint go on in the place of what ran, at the same address, as often as it is asked for", async () => {
+  it("replaces the sandbox by the checkpoint at the same address, any number of times", async () => {
     for (const keepsWaiting of [undefined, true] as const) {
       const cell = await running(`swapped-${keepsWaiting}`, keepsWaiting && { keepsWaiting });
       expect([await count(cell), await count(cell), await count(cell)]).toEqual([1, 2, 3]);
@@ -65,7 +65,7 @@ describe("a swap in a cell that runs", () => {
     }
   });
 
-  test("of a checkpoint that was taken while identities came takes its own all the same", async () => {
+  it("assigns its identity to a checkpoint that was captured while identities changed", async () => {
     const cell = await running("changing", { keepsWaiting: true });
     const taken = new AbortController();
     const changing = (async () => {
@@ -85,8 +85,8 @@ describe("a swap in a cell that runs", () => {
     expect(await output(cell, "echo $REQUEST$N")).toBe("mine");
   });
 
-  test("of files alone boots anew upon them", async () => {
-    const cell = await running("files", { keepsWaiting: true });
+  it("boots a sandbox on the files of a filesystem checkpoint", async () => {
+    const cell = await running("reads, writes, lists and removes files", { keepsWaiting: true });
     await count(cell);
     await swap(cell, "files", "1");
     expect(await count(cell)).toBe(1);
@@ -95,7 +95,7 @@ describe("a swap in a cell that runs", () => {
     expect(await count(cell)).toBe(2);
   });
 
-  test("that is asked for twice is done once, and one that cannot be done leaves everything as it is", async () => {
+  it("runs a repeated request once, and keeps the sandbox if the request fails", async () => {
     const cell = await running("twice", { keepsWaiting: true });
     await count(cell);
     await expect(swap(cell, "unknown", "0")).rejects.toMatchObject({ code: "CheckpointLost" });
@@ -111,7 +111,7 @@ describe("a swap in a cell that runs", () => {
     expect(await count(cell)).toBe(2);
   });
 
-  test("needs nobody who waits: one that was killed meanwhile is made anew", async () => {
+  it("creates a sandbox if the waiting one was killed", async () => {
     const cell = await running("alone", { keepsWaiting: true });
     await expect.poll(() => sentries(cell).then((all) => all.length)).toBe(2);
     const [, waiting] = await sentries(cell);
@@ -121,7 +121,7 @@ describe("a swap in a cell that runs", () => {
     expect(await count(cell)).toBe(2);
   });
 
-  test("needs no command that waits: one that was killed meanwhile is run from its beginning", async () => {
+  it("runs the restore command in full if the early one was killed", async () => {
     const cell = await running("afresh", { keepsWaiting: true });
     await expect.poll(() => heldRestores(cell).then((all) => all.length)).toBe(1);
     for (const held of await heldRestores(cell)) process.kill(held, "SIGKILL");
@@ -130,7 +130,7 @@ describe("a swap in a cell that runs", () => {
     expect(await count(cell)).toBe(2);
   });
 
-  test("needs no command that waits: one that somebody lets go on, by reading at what it waits, harms nobody", async () => {
+  it("runs the restore command in full if another process released the early one", async () => {
     const cell = await running("read", { keepsWaiting: true });
     await expect.poll(() => heldRestores(cell).then((all) => all.length)).toBe(1);
     const files = await readdir(cell.directory, { recursive: true });
@@ -142,7 +142,7 @@ describe("a swap in a cell that runs", () => {
     expect(await count(cell)).toBe(2);
   });
 
-  test("is followed by checkpoints of what runs then, and by the end of its entrypoint", async () => {
+  it("captures the new sandbox afterwards, and exits with its entrypoint", async () => {
     const cell = await running("on", { keepsWaiting: true, memoryBytes: 256 * 2 ** 20 });
     await swap(cell, "memory", "1");
     expect([await count(cell), await count(cell)]).toEqual([2, 3]);
