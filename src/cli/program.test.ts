@@ -92,7 +92,7 @@ describe("ramet", () => {
   it.each([
     [["sandbox", "get"], "missing required argument"],
     [["sandbox", "ls", "-o", "xml"], "Allowed choices are table, json, yaml, name"],
-    [["sandbox", "create", "--image", "x", "--timeout", "soon"], "--timeout is no duration"],
+    [["sandbox", "create", "--image", "x", "--timeout", "soon"], "--timeout is not a duration"],
     [["sandbox", "create", "--image", "x", "--env", "A"], "write it as NAME=VALUE"],
     [["sandbox", "create"], "Cannot create a sandbox without a source"],
     [["sandbox", "create", "--image", "x", "--template", "y"], "Cannot use both --template and --image"],
@@ -104,10 +104,10 @@ describe("ramet", () => {
     [["get", "pods"], "it must be sandbox, checkpoint, template, set, claim or snapshot"],
     [["sandbox", "cp", "a", "b"], "one of the two must be a file in a sandbox"],
     [["manifests", "--image", "a:1"], "required option '--cell-image"],
-    [["manifests", "--image", "A", "--cell-image", "b:1"], '--image is no image\'s name: "A"'],
+    [["manifests", "--image", "A", "--cell-image", "b:1"], '--image is not an image reference: "A"'],
     [
       ["manifests", "--image", "a:1", "--cell-image", "b:1", "--store-directory", "data"],
-      "--store-directory is no abs",
+      "--store-directory is not an absolute path",
     ],
     [["controller", "--store-directory", "/a"], "required option '--cell-image"],
     [["controller", "--cell-image", "b:1"], "need exactly one store"],
