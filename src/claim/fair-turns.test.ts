@@ -4,7 +4,7 @@ import { FairTurns } from "./fair-turns.ts";
 
 const never = new AbortController().signal;
 
-it("lets a namespace that comes late have its turn after one of each other's, however long their lines are", async () => {
+it("serves a new namespace after at most one turn of each other namespace, however long their queues are", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.constantFrom("busy", "busier"), { minLength: 1, maxLength: 30 }), async (before) => {
       const turns = new FairTurns(1);
@@ -19,14 +19,14 @@ it("lets a namespace that comes late have its turn after one of each other's, ho
           never,
         );
       await Promise.all([...before, "late"].map(work));
-      // One runs at once, and each of the two others has one turn before it at most.
+      // The first one starts immediately, and each of the other two namespaces has at most one turn before it.
       expect(order.indexOf("late")).toBeLessThanOrEqual(3);
       expect(order).toHaveLength(before.length + 1);
     }),
   );
 });
 
-it("never runs more at once than it may, and all of it", async () => {
+it("runs everything and never exceeds its concurrency", async () => {
   const turns = new FairTurns(3);
   let running = 0;
   let most = 0;
@@ -51,7 +51,7 @@ it("never runs more at once than it may, and all of it", async () => {
   expect(results.filter((at) => at >= 0)).toHaveLength(19);
 });
 
-it("takes whoever gave up out of the line", async () => {
+it("removes an aborted caller from the queue", async () => {
   const turns = new FairTurns(1);
   const gate = Promise.withResolvers<undefined>();
   const first = turns.run("a", () => gate.promise, never);

@@ -28,7 +28,7 @@ const candidates = fc
   .map((all) => all.map(([revision, priority], at) => candidate(`s${at}`, revision, priority)));
 const start = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
 
-it("tries each candidate once, those of the newest revision first, and of them the highest priority", () => {
+it("orders each candidate once, by newest revision and then by highest priority", () => {
   fc.assert(
     fc.property(candidates, start, (all, from) => {
       const ordered = orderCandidates(all, "new", from);
@@ -44,7 +44,7 @@ it("tries each candidate once, those of the newest revision first, and of them t
   );
 });
 
-it("begins anywhere among equals, and goes round", () => {
+it("starts at any of several equal candidates and wraps around", () => {
   const all = ["a", "b", "c", "d"].map((name) => candidate(name, "new"));
   const names = (from: number) => orderCandidates(all, "new", from).map(({ metadata }) => metadata.name);
   expect(names(0)).toEqual(["a", "b", "c", "d"]);

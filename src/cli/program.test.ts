@@ -28,14 +28,14 @@ const paths = commandPaths(
 );
 
 describe("ramet", () => {
-  it("explains itself and gives examples", async () => {
+  it("prints help with examples", async () => {
     const { exitCode, stdout } = await run("--help");
     expect(exitCode).toBe(0);
     expect(stdout).toContain("ramet local up");
     expect(stdout).toContain("Exit codes:");
   });
 
-  it("prints its version, and loads for that nothing of what commands need", async () => {
+  it("prints its version without loading the dependencies of commands", async () => {
     const { version } = JSON.parse(await readFile(new URL("../../package.json", import.meta.url), "utf8")) as {
       version: string;
     };
@@ -52,7 +52,7 @@ describe("ramet", () => {
   });
 
   it.each(paths.filter((path) => path !== "ramet snapshot logs" && !path.endsWith(" exec")))(
-    "%s answers --version, which its help does not name",
+    "%s accepts --version without showing it in its help",
     async (path) => {
       const command = path.split(" ").slice(1);
       const [group = ""] = command;
@@ -63,7 +63,7 @@ describe("ramet", () => {
     },
   );
 
-  it("leaves --version to the command that has one, and to those that are to run in a sandbox", async () => {
+  it("leaves --version to commands that define it and to commands that run in a sandbox", async () => {
     expect((await run("snapshot", "logs", "a", "--version", "last")).stderr).toContain("--version");
     const { exitCode, stderr, stdout } = await run("sandbox", "exec", "a", "python3", "--version");
     expect(stderr).toContain("unknown option '--version'");
@@ -77,12 +77,12 @@ describe("ramet", () => {
     expect(stdout).toContain(`Usage: ${path}`);
   });
 
-  it("has a page that shows every command", async () => {
+  it("lists every command in docs/reference/cli.md", async () => {
     const page = await readFile(new URL("../../docs/reference/cli.md", import.meta.url), "utf8");
     expect(paths.filter((path) => !page.includes(path))).toEqual([]);
   });
 
-  it("suggests what may have been meant", async () => {
+  it("suggests a similar command", async () => {
     const { exitCode, stderr } = await run("sandbox", "creat");
     expect(exitCode).toBe(2);
     expect(stderr).toContain("unknown command 'creat'");
@@ -116,20 +116,20 @@ describe("ramet", () => {
     [["gateway", "--port", "65536"], "it must be a port from 0 to 65535"],
     [["gateway", "--shutdown-delay", "-1"], "it must be a whole number"],
     [["manifests", "--image", "a:1", "--cell-image", "b:1", "--gateway-replicas", "two"], "it must be a whole number"],
-  ])("%j is wrong usage", async (args, message) => {
+  ])("rejects %j as wrong usage", async (args, message) => {
     const { exitCode, stderr, stdout } = await run(...args);
     expect(stderr).toContain(message);
     expect(exitCode).toBe(2);
     expect(stdout).toBe("");
   });
 
-  it("says what to do when there is no cluster", async () => {
+  it("prints what to do when no cluster is found", async () => {
     const { exitCode, stderr } = await run("sandbox", "ls");
     expect(exitCode).toBe(3);
     expect(stderr).toMatch(/^error: Cannot find a cluster.*\nRun `ramet local up`.*\n\[NotFound\]\n$/);
   });
 
-  it("tells of errors in JSON where the output is JSON", async () => {
+  it("prints errors in JSON when the output is JSON", async () => {
     const { stderr } = await run("sandbox", "ls", "-o", "json");
     expect(JSON.parse(stderr)).toMatchObject({ error: { code: "NotFound", retryable: false } });
   });

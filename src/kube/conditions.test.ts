@@ -6,19 +6,19 @@ const first = new Date("2026-01-02T03:04:05.678Z");
 const later = new Date("2026-01-02T04:00:00.000Z");
 
 describe("setCondition", () => {
-  it("adds a condition with the instant", () => {
+  it("adds a condition with its transition time", () => {
     const conditions = setCondition([], wanted, first);
     expect(conditions).toEqual([{ ...wanted, lastTransitionTime: "2026-01-02T03:04:05Z" }]);
     expect(isConditionTrue(conditions, "Ready")).toBe(true);
     expect(isConditionTrue(conditions, "Other")).toBe(false);
   });
 
-  it("answers the same array if nothing differs", () => {
+  it("returns the same array if nothing differs", () => {
     const conditions = setCondition([], wanted, first);
     expect(setCondition(conditions, wanted, later)).toBe(conditions);
   });
 
-  it("keeps the instant as long as the status stays", () => {
+  it("keeps the transition time while the status is the same", () => {
     const conditions = setCondition([], wanted, first);
     const changed = setCondition(conditions, { ...wanted, message: "It still answers." }, later);
     expect(findCondition(changed, "Ready")).toMatchObject({
@@ -29,7 +29,7 @@ describe("setCondition", () => {
     expect(findCondition(flipped, "Ready")?.lastTransitionTime).toBe("2026-01-02T04:00:00Z");
   });
 
-  it("leaves the others where they are", () => {
+  it("keeps the order of the other conditions", () => {
     const other = { ...wanted, type: "Other", lastTransitionTime: "2026-01-01T00:00:00Z" };
     const conditions = setCondition([...setCondition([], wanted, first), other], { ...wanted, status: "False" }, later);
     expect(conditions.map(({ type }) => type)).toEqual(["Ready", "Other"]);

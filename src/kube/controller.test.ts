@@ -50,7 +50,7 @@ function start(reconcile: ControllerOptions["reconcile"], more: Partial<Controll
 }
 
 describe("runController", () => {
-  it("reconciles what is there, what comes, and what goes", async () => {
+  it("reconciles existing, added and deleted objects", async () => {
     server.put("a");
     const keys: string[] = [];
     start((key) => {
@@ -64,7 +64,7 @@ describe("runController", () => {
     await eventually(() => keys).toEqual(["default/a", "default/b", "default/a"]);
   });
 
-  it("comes back to a key that failed, later each time, and at once when it changes", async () => {
+  it("retries a failed key with increasing delays, and immediately when its object changes", async () => {
     server.put("a");
     let tries = 0;
     start(() => {
@@ -84,7 +84,7 @@ describe("runController", () => {
     expect(clock.waits).toEqual([]);
   });
 
-  it("looks again when reconcile asked for it", async () => {
+  it("reconciles a key again when reconcile asked for a requeue", async () => {
     server.put("a");
     let tries = 0;
     const results: string[] = [];
@@ -108,12 +108,12 @@ describe("runController", () => {
     await eventually(() => results).toEqual(["requeue", "success"]);
   });
 
-  it("looks later, or not at all, at the changes of which it is told so", async () => {
+  it("delays or skips changes as the options of the watch say", async () => {
     server.put("a");
     const keys: string[] = [];
     const informer = new Informer({ resource: client.resource(coreResources.pods) });
     running.push(informer.run(stop.signal));
-    const heed = {
+    const options = {
       delayMilliseconds: ({ object }: { object: { metadata: { name: string } } }) =>
         object.metadata.name === "late" ? 500 : 0,
       isSatisfied: ({ metadata }: { metadata: { name: string } }) => metadata.name === "moot",
@@ -123,7 +123,7 @@ describe("runController", () => {
         keys.push(key);
         return Promise.resolve();
       },
-      { watches: [watching(informer, ownKey, heed)] },
+      { watches: [watching(informer, ownKey, options)] },
     );
     await eventually(() => keys).toEqual(["default/a"]);
     server.put("moot");
@@ -149,7 +149,7 @@ describe("runController", () => {
     await Promise.resolve();
   });
 
-  it("lets a reconcile finish at the end, and no new one begin", async () => {
+  it("finishes a running reconcile on shutdown and starts no other", async () => {
     server.put("a");
     server.put("b");
     const started: string[] = [];
@@ -173,32 +173,32 @@ describe("runController", () => {
     expect(clock.waits).toEqual([]);
   });
 
-  it("aborts what is still running when the time to drain is over", async () => {
+  it("aborts a reconcile that still runs after the drain timeout", async () => {
     server.put("a");
-    const begun = Promise.withResolvers<undefined>();
+    const started = Promise.withResolvers<undefined>();
     const { controller } = start(
       (_, signal) =>
         new Promise((_resolve, reject) => {
-          begun.resolve(undefined);
+          started.resolve(undefined);
           signal.addEventListener("abort", () => {
             reject(new RametError("Canceled", "stopped"));
           });
         }),
     );
-    await begun.promise;
+    await started.promise;
     stop.abort();
     clock.advance(4_000);
     await controller;
   });
 
-  it("ends without a reconcile that goes on all the same: its lease may be somebody else's by then", async () => {
+  it("ends after the drain timeout even if a reconcile ignores the abort, because the lease may have another holder", async () => {
     server.put("a");
-    const begun = Promise.withResolvers<undefined>();
+    const started = Promise.withResolvers<undefined>();
     const { controller } = start(() => {
-      begun.resolve(undefined);
+      started.resolve(undefined);
       return new Promise(() => undefined);
     });
-    await begun.promise;
+    await started.promise;
     stop.abort();
     clock.advance(4_000);
     await controller;

@@ -99,7 +99,7 @@ export class EventRecorder {
         reportingInstance,
       });
     } catch (error) {
-      // An earlier run of this controller said the same: it need not be said twice.
+      // An earlier run of this controller already recorded the same Event.
       if (RametError.from(error).code !== "AlreadyExists") throw error;
     }
   }

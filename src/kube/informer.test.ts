@@ -47,7 +47,7 @@ async function follow(options: Partial<InformerOptions<KubeObject>> = {}) {
 }
 
 describe("Informer", () => {
-  it("lists, then follows, and keeps no managedFields", async () => {
+  it("lists, then watches, and drops managedFields", async () => {
     server.put("a");
     const { informer, seen } = await follow();
     server.put("b", { data: { x: "1" } });
@@ -58,7 +58,7 @@ describe("Informer", () => {
     expect(informer.store.get("default/b")?.metadata).not.toHaveProperty("managedFields");
   });
 
-  it("gives what is there already to whoever comes later", async () => {
+  it("reports existing objects to a listener that is added later", async () => {
     server.put("a");
     const { informer } = await follow();
     const late: string[] = [];
@@ -66,7 +66,7 @@ describe("Informer", () => {
     expect(late).toEqual(["added a"]);
   });
 
-  it("lists again after a 410 in a watch, and tells what it missed", async () => {
+  it("lists again after a 410 in a watch and reports the changes that it missed", async () => {
     server.put("a");
     server.put("b");
     const { seen, names } = await follow();
@@ -88,7 +88,7 @@ describe("Informer", () => {
     await eventually(names).toEqual(["a", "b"]);
   });
 
-  it("sees an object that was deleted and made again in a gap as two", async () => {
+  it("reports a deletion and an addition for an object that was recreated between watches", async () => {
     server.put("a");
     const { seen } = await follow();
     server.inSilence(() => {
@@ -99,7 +99,7 @@ describe("Informer", () => {
     await eventually(() => seen).toEqual(["added a/uid-1", "deleted a/uid-1", "added a/uid-2"]);
   });
 
-  it("goes on from where it was after a line that was cut off", async () => {
+  it("resumes at the same version after a truncated line", async () => {
     const { names } = await follow();
     server.put("a");
     await eventually(names).toEqual(["a"]);
@@ -109,7 +109,7 @@ describe("Informer", () => {
     expect(server.count("list")).toBe(1);
   });
 
-  it("goes on after the server ended a watch, from the last bookmark", async () => {
+  it("resumes at the last bookmark after the server ended a watch", async () => {
     const { names } = await follow();
     server.put("a");
     server.bookmark();
@@ -123,20 +123,20 @@ describe("Informer", () => {
     await eventually(names).toEqual(["a", "b"]);
   });
 
-  it("notices a connection that went silent", async () => {
+  it("replaces a watch whose connection is silent", async () => {
     const { names } = await follow({ timings: { ...timings, stallMilliseconds: 100 } });
     server.stallWatches();
     server.put("a");
     await eventually(names).toEqual(["a"]);
   });
 
-  it("lists again from time to time, as events may get lost", async () => {
+  it("lists again periodically to find lost events", async () => {
     const { names } = await follow({ timings: { ...timings, relistMilliseconds: 40, stallMilliseconds: 100 } });
     server.inSilence(() => server.put("a"));
     await eventually(names).toEqual(["a"]);
   });
 
-  it("is not led astray by events that come twice or too late", async () => {
+  it("ignores events that arrive twice or too late", async () => {
     const { seen, names } = await follow();
     const old = server.put("a");
     server.send("ADDED", old);
@@ -153,7 +153,7 @@ describe("Informer", () => {
     expect(seen).toEqual(["added a/uid-1", "deleted a/uid-1", "added a/uid-2", "added b/uid-3"]);
   });
 
-  it("gets over a 500 on page two of the first list, and over a list that expires between two pages", async () => {
+  it("recovers from a 500 on the second page of the first list and from a list that expires between pages", async () => {
     for (let i = 0; i < 501; i++) server.put(`m${i}`);
     server.refuse({ when: ({ query }) => query.has("continue"), times: 7, httpStatus: 500 });
     server.refuse({ when: ({ query }) => query.has("continue"), times: 1, httpStatus: 410, reason: "Expired" });
@@ -167,7 +167,7 @@ describe("Informer", () => {
     await quick.close();
   });
 
-  it("waits for a server that is down, and for one that is started again", async () => {
+  it("waits until a stopped server is back", async () => {
     server.put("a");
     const { names } = await follow();
     await server.stop();
@@ -176,7 +176,7 @@ describe("Informer", () => {
     await eventually(names).toEqual(["a", "b"]);
   });
 
-  it("lists soon after a long outage, when the server is back and has forgotten its versions", async () => {
+  it("lists with a short delay when the server is back after a long outage without its old versions", async () => {
     const clock = new ManualClock();
     const patient = new KubeClient(explicitConnection({ server: server.url }), { clock, random: () => 0 });
     const backoff = { baseMilliseconds: 100, maxMilliseconds: 100_000 };
@@ -199,7 +199,7 @@ describe("Informer", () => {
     await patient.close();
   });
 
-  it("leaves out what is not legal, and keeps the rest", async () => {
+  it("skips invalid objects and keeps the others", async () => {
     server.put("a");
     server.put("bad", { metadata: {} });
     const resource = client.resource(coreResources.configMaps, (value) => {
@@ -212,7 +212,7 @@ describe("Informer", () => {
     await eventually(names).toEqual(["a", "c"]);
   });
 
-  it("is not synced before the first list, and gives up waiting when asked to", async () => {
+  it("is synced only after the first list, and stops waiting when aborted", async () => {
     server.refuse({ times: 100, httpStatus: 403 });
     const informer = new Informer({ resource: client.resource(coreResources.configMaps), timings });
     running.push(informer.run(stop.signal));

@@ -33,7 +33,7 @@ afterEach(async () => {
 });
 
 describe("KubeClient", () => {
-  it("creates, reads, changes and deletes", async () => {
+  it("creates, reads, patches and deletes", async () => {
     const maps = connect();
     await maps.create(manifest);
     await maps.mergePatch(at, { data: { x: "1" } });
@@ -44,8 +44,8 @@ describe("KubeClient", () => {
     expect(server.requests[0]?.headers.authorization).toBe("Bearer secret");
   });
 
-  it("lets go at once of a request that waits for a connection", async () => {
-    // Takes connections, and has nothing to say to them: TLS does not come about.
+  it("aborts a request that waits for a connection immediately", async () => {
+    // Accepts connections and never responds, so that the TLS handshake does not complete.
     const silent = createServer().listen(0, "127.0.0.1");
     await once(silent, "listening");
     const { port } = silent.address() as AddressInfo;
@@ -61,10 +61,10 @@ describe("KubeClient", () => {
     await client.close();
     for (const socket of sockets) socket.destroy();
     silent.close();
-    // And not after the ten seconds that a connection may take.
+    // Not only after the connection timeout of ten seconds.
   }, 5_000);
 
-  it("reads a long list page by page, and gives each object its kind", async () => {
+  it("reads a long list page by page and sets the kind of each object", async () => {
     for (let i = 0; i < 7; i++) server.put(`m${i}`);
     const before = server.count("list");
     const { items } = await connect().list({ pageSize: 3 });
@@ -73,7 +73,7 @@ describe("KubeClient", () => {
     expect(server.count("list") - before).toBe(3);
   });
 
-  it("gets over a 500 on the second page", async () => {
+  it("recovers from a 500 on the second page", async () => {
     for (let i = 0; i < 5; i++) server.put(`m${i}`);
     server.refuse({ when: ({ query }) => query.has("continue"), times: 1, httpStatus: 500 });
     expect((await connect().list({ pageSize: 3 })).items.length).toBeGreaterThanOrEqual(5);
@@ -90,7 +90,7 @@ describe("KubeClient", () => {
     [500, "InternalError", "Unavailable", true],
     [504, "Timeout", "Timeout", true],
   ];
-  it.each(meanings)("says %i %s as %s, with the server's words", async (httpStatus, reason, code, retryable) => {
+  it.each(meanings)("maps %i %s to %s and keeps the server's message", async (httpStatus, reason, code, retryable) => {
     server.refuse({ times: 1, httpStatus, reason, message: "spec.x: not so" });
     const error: unknown = await connect()
       .create({ ...manifest, metadata: { name: "z" } })
@@ -99,7 +99,7 @@ describe("KubeClient", () => {
     expect(apiStatusOf(error)).toMatchObject({ httpStatus, reason });
   });
 
-  it("tells that a continue token is too old", async () => {
+  it("reports that a continue token is too old", async () => {
     server.refuse({ times: 1, httpStatus: 410, reason: "Expired" });
     const error: unknown = await connect()
       .list()
@@ -107,7 +107,7 @@ describe("KubeClient", () => {
     expect(isExpired(error)).toBe(true);
   });
 
-  it("waits as long as a 429 asks, also with a create", async () => {
+  it("waits as long as a 429 asks, also before it repeats a create", async () => {
     const clock = new ManualClock();
     server.refuse({ times: 1, httpStatus: 429, headers: { "retry-after": "7" } });
     const created = connect({ clock }).create({ ...manifest, metadata: { name: "waited" } });
@@ -120,7 +120,7 @@ describe("KubeClient", () => {
     expect(server.count("post")).toBe(before + 1);
   });
 
-  it("repeats a create that a server refused which says when it will be up", async () => {
+  it("repeats a create that a starting server refused with a Retry-After", async () => {
     const clock = new ManualClock();
     const message = "the request has been made before all known HTTP paths have been installed, please try again";
     const starting = { httpStatus: 503, reason: "ServiceUnavailable", message, headers: { "retry-after": "5" } };
@@ -131,7 +131,7 @@ describe("KubeClient", () => {
     expect((await created).metadata.name).toBe("early");
   });
 
-  it("asks a server that asks for it more often than one that cannot be reached, and not for ever", async () => {
+  it("retries a server that sends Retry-After more often than an unreachable one, but not forever", async () => {
     const clock = { ...systemClock, schedule: (_: number, run: () => void) => systemClock.schedule(0, run) };
     const maps = connect({ clock });
     const starting = { httpStatus: 503, headers: { "retry-after": "5" } };
@@ -142,7 +142,7 @@ describe("KubeClient", () => {
     await expect(maps.get({ name: "there" })).rejects.toMatchObject({ code: "Unavailable", retryable: true });
   });
 
-  it("does not repeat a create whose fate is unknown, and repeats a get", async () => {
+  it("repeats a get but not a create when its outcome is unknown", async () => {
     const clock = { ...systemClock, schedule: (_: number, run: () => void) => systemClock.schedule(0, run) };
     const maps = connect({ clock });
     server.refuse({ when: ({ verb }) => verb === "post", times: 1, httpStatus: 500 });
@@ -158,7 +158,7 @@ describe("KubeClient", () => {
     await expect(maps.get({ name: "there" })).rejects.toMatchObject({ code: "Unavailable", retryable: true });
   });
 
-  it("says what to do when nobody listens, and goes on when somebody does", async () => {
+  it("reports what to do when the server is unreachable, and succeeds once it is back", async () => {
     server.put("there");
     const clock = new ManualClock();
     await server.stop();
@@ -177,7 +177,7 @@ describe("KubeClient", () => {
     await server.start();
   });
 
-  it("gives up when the caller asks for it, also between two tries", async () => {
+  it("stops when the caller aborts, also between two attempts", async () => {
     const clock = new ManualClock();
     server.refuse({ times: 1, httpStatus: 503 });
     const abort = new AbortController();

@@ -104,7 +104,7 @@ export class KubeClient implements ApiCaller {
   /**
    * Sends a request and reads the answer's JSON.
    *
-   * @throws RametError with a code that fits the HTTP status; `apiStatusOf` tells what the server said
+   * @throws RametError with a code that fits the HTTP status; `apiStatusOf` returns the server's response
    */
   async request(request: ApiRequest): Promise<unknown> {
     const what = describeRequest(request);

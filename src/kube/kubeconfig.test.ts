@@ -52,7 +52,7 @@ describe("connectionFromKubeconfig", () => {
     expect(await connection.credentials.current(false)).toEqual({ cert: "CERT", key: "KEY" });
   });
 
-  it("merges several files: of each name the first has it, and paths are relative to their own file", async () => {
+  it("merges several files: the first entry of each name is used, and paths are relative to their own file", async () => {
     await mkdir(join(directory, "other"));
     await writeFile(join(directory, "other", "ca.crt"), "CA");
     const first = join(directory, "first");
@@ -71,7 +71,7 @@ describe("connectionFromKubeconfig", () => {
     expect(connection).toMatchObject({ server: "https://10.0.0.2:6443", ca: "CA", namespace: "team-a" });
   });
 
-  it("reads a text as a file", async () => {
+  it("reads a text like a file", async () => {
     const text = await readFile(await kubeconfig({ token: "t" }), "utf8");
     expect(await connectionFromKubeconfig({ text, context: "there" })).toMatchObject({
       server: "https://10.0.0.2:6443",
@@ -93,13 +93,13 @@ describe("connectionFromKubeconfig", () => {
     expect(await connection.credentials.current(false)).toEqual({ cert: "CERT", key: "KEY" });
   });
 
-  it("takes another context", async () => {
+  it("uses another context", async () => {
     const connection = await connectionFromKubeconfig({ path: await kubeconfig({ token: "t" }), context: "there" });
     expect(connection).toMatchObject({ server: "https://10.0.0.2:6443", namespace: "default" });
     expect(await connection.credentials.current(false)).toEqual({ token: "t" });
   });
 
-  it("reads a token file again after a minute, or when the token was refused", async () => {
+  it("reads a token file again after a minute or when the token was rejected", async () => {
     const clock = new ManualClock();
     await writeFile(join(directory, "token"), "one\n");
     const { credentials } = await connectionFromKubeconfig({ path: await kubeconfig({ tokenFile: "token" }), clock });
@@ -112,7 +112,7 @@ describe("connectionFromKubeconfig", () => {
     expect(await credentials.current(false)).toEqual({ token: "three" });
   });
 
-  it("runs an exec plugin, once until its credential expires or is refused", async () => {
+  it("runs an exec plugin once until its credential expires or is rejected", async () => {
     const plugin = join(directory, "plugin");
     await writeFile(
       plugin,
@@ -142,7 +142,7 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
     return (await readFile(join(directory, "runs"), "utf8")).trim().split("\n").length;
   }
 
-  it("says what an exec plugin said when it fails", async () => {
+  it("reports the stderr of an exec plugin that fails", async () => {
     const exec = {
       apiVersion: "client.authentication.k8s.io/v1",
       command: "sh",
@@ -155,7 +155,7 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
     });
   });
 
-  it("reads whom to impersonate", async () => {
+  it("reads the impersonation fields", async () => {
     const user = {
       token: "t",
       as: "jane",
@@ -212,14 +212,14 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
     ["auth-provider", { "auth-provider": { name: "gcp" } }, {}],
     ["interactiveMode", { exec: { apiVersion: "v1", command: "x", interactiveMode: "Always" } }, {}],
     ["proxy-url", { token: "t" }, { "proxy-url": "socks5://127.0.0.1:1080" }],
-  ])("rejects %s, which is not supported", async (field, user, cluster) => {
+  ])("rejects the unsupported field %s", async (field, user, cluster) => {
     await expect(connectionFromKubeconfig({ path: await kubeconfig(user, cluster) })).rejects.toMatchObject({
       code: "InvalidArgument",
       message: expect.stringContaining(field) as string,
     });
   });
 
-  it("names what is missing or invalid", async () => {
+  it("reports missing and invalid entries", async () => {
     await expect(connectionFromKubeconfig({ path: join(directory, "none") })).rejects.toMatchObject({
       code: "NotFound",
     });
@@ -251,7 +251,7 @@ describe("inClusterConnection", () => {
     expect(await connection.credentials.current(false)).toEqual({ token: "t" });
   });
 
-  it("says what to do outside of a cluster", async () => {
+  it("reports what to do outside a cluster", async () => {
     await expect(inClusterConnection({ environment: {}, clock: new ManualClock() })).rejects.toMatchObject({
       code: "InvalidArgument",
       hint: expect.stringContaining("--kubeconfig") as string,

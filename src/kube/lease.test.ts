@@ -22,7 +22,7 @@ afterEach(async () => {
   await server.stop();
 });
 
-/** Each candidate has its own clock: nothing may depend on their agreeing. */
+/** Each candidate has its own clock, because leader election must not depend on synchronized clocks. */
 class Candidate {
   readonly clock = new ManualClock();
   readonly log: string[] = [];
@@ -59,7 +59,7 @@ class Candidate {
     candidates.push(this);
   }
 
-  /** Waits until it sleeps between two tries, then lets time pass. */
+  /** Waits until it sleeps between two attempts, then advances its clock. */
   async pass(milliseconds: number): Promise<void> {
     await eventually(() => this.clock.waits[0] ?? 0).toBeGreaterThan(0);
     this.clock.advance(milliseconds);
@@ -77,7 +77,7 @@ function lease() {
 }
 
 describe("runWhileLeading", () => {
-  it("leads when nobody does, renews, and gives the lease up at the end", async () => {
+  it("leads when the lease is free, renews it, and releases it at the end", async () => {
     const a = new Candidate("a");
     await eventually(() => a.log).toEqual(["leads"]);
     const first = lease().renewTime;
@@ -89,7 +89,7 @@ describe("runWhileLeading", () => {
     expect(lease().holderIdentity).toBe("");
   });
 
-  it("lets nobody in while the holder renews, and the next as soon as it has given up", async () => {
+  it("does not lead while the holder renews, and leads as soon as the holder has released the lease", async () => {
     const a = new Candidate("a");
     await eventually(() => a.log).toEqual(["leads"]);
     const b = new Candidate("b");
@@ -106,7 +106,7 @@ describe("runWhileLeading", () => {
     expect(lease()).toMatchObject({ holderIdentity: "b", leaseTransitions: 1 });
   });
 
-  it("takes over from a holder that is dead, after the lease's time on its own clock", async () => {
+  it("takes over from a dead holder after the lease duration on its own clock", async () => {
     server.put("ramet", { spec: { holderIdentity: "dead", leaseDurationSeconds: 15, leaseTransitions: 3 } });
     const b = new Candidate("b");
     await b.pass(5_000);
@@ -118,7 +118,7 @@ describe("runWhileLeading", () => {
     expect(lease()).toMatchObject({ holderIdentity: "b", leaseTransitions: 4 });
   });
 
-  it("stops at once when somebody else holds the lease", async () => {
+  it("stops immediately when another holder has the lease", async () => {
     const a = new Candidate("a");
     await eventually(() => a.log).toEqual(["leads"]);
     server.put("ramet", { spec: { ...lease(), holderIdentity: "thief" } });
@@ -132,7 +132,7 @@ describe("runWhileLeading", () => {
     expect(lease().holderIdentity).toBe("thief");
   });
 
-  it("stops when it could not renew in time, and not before", async () => {
+  it("stops only when the renew deadline has passed", async () => {
     const a = new Candidate("a");
     await eventually(() => a.log).toEqual(["leads"]);
     server.refuse({ times: Infinity, httpStatus: 503 });
@@ -145,7 +145,7 @@ describe("runWhileLeading", () => {
     expect(a.log[1]).toMatch(/^lost: The lease default\/ramet was lost/);
   });
 
-  it("goes on after a short outage", async () => {
+  it("continues after a short outage", async () => {
     const a = new Candidate("a");
     await eventually(() => a.log).toEqual(["leads"]);
     const before = lease().renewTime;
@@ -159,7 +159,7 @@ describe("runWhileLeading", () => {
 });
 
 describe("microTime", () => {
-  it("has microseconds, which the API server insists on", () => {
+  it("has microseconds, which the API server requires", () => {
     expect(microTime(new Date("2026-01-02T03:04:05.678Z"))).toBe("2026-01-02T03:04:05.678000Z");
   });
 });

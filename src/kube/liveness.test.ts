@@ -28,7 +28,7 @@ afterEach(() => {
   stop.abort();
 });
 
-/** Lets time pass as a running process sees it: between two minutes everything that can happen happens. */
+/** Advances the clock minute by minute, and runs all pending callbacks after each minute. */
 async function pass(milliseconds: number, eachMinute: () => void = () => undefined): Promise<void> {
   for (let left = milliseconds; left > 0; left -= minute) {
     eachMinute();
@@ -69,7 +69,7 @@ describe("Liveness of an informer", () => {
     expect(liveness.problems()).toEqual(stuck);
   });
 
-  it("passes while bookmarks come", async () => {
+  it("passes while bookmarks arrive", async () => {
     let send: () => void = () => undefined;
     follow({
       async *watch(): AsyncGenerator<WatchEvent<unknown>> {
@@ -125,7 +125,7 @@ describe("Liveness of a controller", () => {
     });
   }
 
-  it("fails when a reconcile does not end, and then also when keys wait for its worker", async () => {
+  it("fails when a reconcile does not end, and also when keys wait for its worker", async () => {
     control(() => never);
     await pass(2 * stoppedMilliseconds);
     expect(liveness.problems()).toEqual([]);
@@ -141,7 +141,7 @@ describe("Liveness of a controller", () => {
     );
   });
 
-  it("passes while a long queue is worked off, and while reconciles fail", async () => {
+  it("passes while a long queue is processed and while reconciles fail", async () => {
     let release: () => void = () => undefined;
     control(async (key) => {
       await new Promise<void>((resolve) => (release = resolve));

@@ -25,7 +25,7 @@ export interface KubeObject {
   metadata: ObjectMeta;
 }
 
-/** An object as it is sent: it may have any field beside these, and the API server judges them. */
+/** An object in a request. It can have any other fields, which the API server validates. */
 export type KubeManifest = ManifestParts | (ManifestParts & AnyFields);
 
 interface ManifestParts {

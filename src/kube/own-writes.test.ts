@@ -15,7 +15,7 @@ function open() {
 }
 
 describe("OwnWrites", () => {
-  it("takes what was written for the latest until the informer shows it", async () => {
+  it("returns the written version until the informer has it", async () => {
     const { store, writes } = open();
     const [one, two, three] = [version("1"), version("2"), version("3")];
     store.put(one);
@@ -26,7 +26,7 @@ describe("OwnWrites", () => {
     expect(writes.latest(three)).toBe(three);
   });
 
-  it("keeps nothing that the informer showed before the answer came", async () => {
+  it("drops a written version that the informer had before the response arrived", async () => {
     const { store, writes } = open();
     const [one, three] = [version("1"), version("3")];
     store.put(one);
@@ -38,7 +38,7 @@ describe("OwnWrites", () => {
     expect(writes.latest(three)).toBe(three);
   });
 
-  it("takes an answer to nothing written for no news, though the object has moved on", async () => {
+  it("ignores a response without a change, even if the object has changed since", async () => {
     const { store, writes } = open();
     const [one, two, three] = [version("1"), version("2"), version("3")];
     store.put(one);
@@ -52,19 +52,19 @@ describe("OwnWrites", () => {
     expect(writes.latest(three)).toBe(three);
   });
 
-  it("takes a list that shows another version for the newer: its own may never be shown", async () => {
+  it("prefers a list with another version, because the informer may never get the written one", async () => {
     const { store, writes } = open();
     const [one, three] = [version("1"), version("3")];
     store.put(one);
     await writes.write(one, () => Promise.resolve(version("2")));
-    const told: KubeObject[] = [];
-    store.subscribe(({ object }) => told.push(writes.latest(object)));
+    const reported: KubeObject[] = [];
+    store.subscribe(({ object }) => reported.push(writes.latest(object)));
     store.replace([three], true);
-    expect(told).toEqual([three]);
+    expect(reported).toEqual([three]);
     expect(writes.latest(three)).toBe(three);
   });
 
-  it("remembers no answer that came after such a list", async () => {
+  it("ignores a response that arrives after such a list", async () => {
     const { store, writes } = open();
     const [one, three] = [version("1"), version("3")];
     store.put(one);
@@ -75,7 +75,7 @@ describe("OwnWrites", () => {
     expect(writes.latest(three)).toBe(three);
   });
 
-  it("takes an answer that the informer had shown before the write for no news", async () => {
+  it("ignores a response with a version that the informer had before the write", async () => {
     const { store, writes } = open();
     const [one, two, three] = [version("1"), version("2"), version("3")];
     store.put(two);
@@ -86,7 +86,7 @@ describe("OwnWrites", () => {
     expect(writes.latest(three)).toBe(three);
   });
 
-  it("knows the version that was looked at again, until there is another or the object goes", () => {
+  it("remembers the version that was read again until another one arrives or the object is deleted", () => {
     const { store, writes } = open();
     const [one, two] = [version("1"), version("2")];
     writes.settle(two);

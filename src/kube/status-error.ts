@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 
-/** What the API server said about a request that it refused; it is the `cause` of the error that is thrown. */
+/** The API server's response to a request that it rejected. It is the `cause` of the error that is thrown. */
 export interface ApiStatus {
   httpStatus: number;
   /** Kubernetes' own word, such as `Expired` or `AlreadyExists`; empty if it gave none. */
@@ -56,7 +56,7 @@ export function statusError(what: string, status: ApiStatus): RametError {
   });
 }
 
-/** What the API server said, if `error` came from it. */
+/** Returns the API server's response that caused `error`, if there was one. */
 export function apiStatusOf(error: unknown): ApiStatus | undefined {
   return error instanceof RametError && error.cause instanceof ApiStatusError ? error.cause.status : undefined;
 }

@@ -35,7 +35,7 @@ afterEach(async () => {
 describe("StatusWriter", () => {
   beforeEach(() => connect(coreResources.pods));
 
-  it("writes what differs, with the generation, and takes away what is not wanted", async () => {
+  it("writes the differences and the generation, and removes fields that are no longer set", async () => {
     server.put("a", { status: { phase: "Pending", podIP: "10.0.0.1", nested: { keep: "1", drop: "2" }, foreign: 1 } });
     const pod = await pods.get({ name: "a" });
     const written = await new StatusWriter(pods).write(pod, { phase: "Running", nested: { keep: "1" } });
@@ -55,7 +55,7 @@ describe("StatusWriter", () => {
     expect(writer.latest(cached).status?.phase).toBe("Running");
   });
 
-  it("writes again what somebody else has changed", async () => {
+  it("restores a field that another client changed", async () => {
     server.put("a");
     const writer = new StatusWriter(pods);
     await writer.write(await pods.get({ name: "a" }), { phase: "Running" });
@@ -64,7 +64,7 @@ describe("StatusWriter", () => {
     expect(server.get("a")).toMatchObject({ status: { phase: "Running" } });
   });
 
-  it("fails when the object is gone", async () => {
+  it("fails when the object is deleted", async () => {
     server.put("a");
     const pod = await pods.get({ name: "a" });
     server.remove("a");
@@ -78,7 +78,7 @@ describe("StatusWriter", () => {
 describe("Applier", () => {
   beforeEach(() => connect(coreResources.pods));
 
-  it("applies in its controller's name, and not what is there already", async () => {
+  it("applies with its controller's field manager, and only differences", async () => {
     server.put("a", { spec: { nodeName: "n", defaulted: true } });
     const known = await pods.get({ name: "a" });
     const wanted = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" }, spec: { nodeName: "n" } };
@@ -138,7 +138,7 @@ describe("EventRecorder", () => {
     expect(server.requests.at(-1)).toMatchObject({ verb: "patch", body: { series: { count: 6 } } });
   });
 
-  it("starts anew after ten minutes, and says nothing twice after a restart", async () => {
+  it("starts a new series after ten minutes, and repeats no Event after a restart", async () => {
     newRecorder().record(regarding, transition);
     const again = newRecorder();
     again.record(regarding, transition);
@@ -149,7 +149,7 @@ describe("EventRecorder", () => {
     expect(server.count("patch")).toBe(0);
   });
 
-  it("gives up an Event that cannot be written", async () => {
+  it("drops an Event that cannot be written", async () => {
     const log: string[] = [];
     const recorder = newRecorder(log);
     server.refuse({ times: 1, httpStatus: 403 });
@@ -158,7 +158,7 @@ describe("EventRecorder", () => {
     expect(log).toEqual(["an Event could not be written"]);
   });
 
-  it("does not keep a process that ends waiting for a server that is away", async () => {
+  it("does not delay the end of the process while the server is unreachable", async () => {
     const recorder = newRecorder();
     server.refuse({ times: 100, httpStatus: 503, headers: { "retry-after": "5" } });
     recorder.record(regarding, transition);

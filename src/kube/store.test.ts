@@ -16,7 +16,7 @@ function newStore() {
 }
 
 describe("ObjectStore", () => {
-  it("finds objects by key, UID and index, also after a change and by an index that came later", () => {
+  it("finds objects by key, UID and index, also after a change and by an index that was added later", () => {
     const { store } = newStore();
     const onNode = store.index((object) => [object.node]);
     store.put(pod("a", "1", "v1", "n1"));
@@ -30,14 +30,14 @@ describe("ObjectStore", () => {
     expect(onNode("n2")).toEqual([]);
   });
 
-  it("sees an object that was made again under its name as deleted, then added", () => {
+  it("reports a recreated object as deleted, then added", () => {
     const { store, seen } = newStore();
     store.put(pod("a", "1", "v1"));
     store.put(pod("a", "2", "v2"));
     expect(seen).toEqual(["added 1", "deleted 1", "added 2"]);
   });
 
-  it("takes no notice of what comes twice or too late", () => {
+  it("ignores events that arrive twice or too late", () => {
     const { store, seen } = newStore();
     store.put(pod("a", "1", "v1"));
     store.put(pod("a", "1", "v1"));
@@ -50,7 +50,7 @@ describe("ObjectStore", () => {
     expect(store.size).toBe(0);
   });
 
-  it("lets an object that left a selection come back", () => {
+  it("adds an object again that had left the selection", () => {
     const { store, seen } = newStore();
     store.put(pod("a", "1", "v1"));
     store.remove(pod("a", "1", "v2"), false);
@@ -58,7 +58,7 @@ describe("ObjectStore", () => {
     expect(seen).toEqual(["added 1", "deleted 1", "added 1"]);
   });
 
-  it("tells what a new list changed", () => {
+  it("reports the changes of a new list", () => {
     const { store, seen } = newStore();
     for (const [name, uid] of Object.entries({ a: "1", b: "2", c: "3" })) store.put(pod(name, uid, "v1"));
     seen.length = 0;

@@ -22,7 +22,7 @@ export class ObjectStore<T extends KubeObject> {
   readonly #onListenerError: (error: unknown) => void;
   #lists = 0;
 
-  /** @param onListenerError is told what a listener threw; the others are called all the same */
+  /** @param onListenerError is called with the error of a listener that threw; the other listeners are still called */
   constructor(onListenerError: (error: unknown) => void) {
     this.#onListenerError = onListenerError;
   }
@@ -31,7 +31,7 @@ export class ObjectStore<T extends KubeObject> {
     return this.#byKey.size;
   }
 
-  /** How many whole lists it has taken. Whoever is told of a change that a list brought finds that list counted. */
+  /** The number of complete lists it has received. A list is counted before its changes are reported. */
   get lists(): number {
     return this.#lists;
   }

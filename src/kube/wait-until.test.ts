@@ -9,7 +9,7 @@ import type { KubeObject } from "./object.ts";
 import { coreResources } from "./resource-ref.ts";
 import { waitUntil, type WaitOptions } from "./wait-until.ts";
 
-/** Pauses are short; how long a watch may be silent stays. */
+/** Shortens the pauses between attempts, but not the time that a watch may be silent. */
 const hasty = {
   ...systemClock,
   schedule: (milliseconds: number, run: () => void) =>
@@ -44,14 +44,14 @@ describe("waitUntil", () => {
 
   type Request = Pick<WaitOptions<KubeObject>, "from" | "until"> & Partial<WaitOptions<KubeObject>>;
 
-  /** Waits, and tells once somebody watches. */
+  /** Starts to wait, and resolves once the server has a watcher. */
   async function waiting(request: Request) {
     const result = waitUntil({
       resource: client.resource(coreResources.configMaps),
       timeoutMilliseconds: Infinity,
       ...request,
     });
-    // Who awaits it hears of it; until then it is not unheard of.
+    // The test awaits the result later; until then a rejection must not count as unhandled.
     result.catch(() => undefined);
     await eventually(() => server.watchers).toBe(1);
     return { result };
@@ -60,7 +60,7 @@ describe("waitUntil", () => {
   const hasData = (object: KubeObject | undefined): boolean => object !== undefined && "data" in object;
   const isGone = (object: KubeObject | undefined): boolean => object === undefined;
 
-  it("answers what it was given when that is as wanted, and asks nobody", async () => {
+  it("returns the given object without a request if it already matches", async () => {
     const from = server.put("a");
     const before = requests;
     const resource = client.resource(coreResources.configMaps);
@@ -68,7 +68,7 @@ describe("waitUntil", () => {
     expect(requests).toBe(before);
   });
 
-  it("tells each state once, the first and the last too", async () => {
+  it("reports each state once, including the first and the last", async () => {
     const from = server.put("a");
     const seen: unknown[] = [];
     const onState = (object: KubeObject | undefined) => seen.push(object && "data" in object ? object.data : "none");
@@ -84,13 +84,13 @@ describe("waitUntil", () => {
     expect(seen).toEqual(["none", "one", "two"]);
   });
 
-  it("sees that the object is gone", async () => {
+  it("resolves when the object is deleted", async () => {
     const { result } = await waiting({ from: server.put("a"), until: isGone });
     server.remove("a");
     expect(await result).toBeUndefined();
   });
 
-  it("takes another object of the same name for its end, also when it was made in a gap", async () => {
+  it("treats a recreated object of the same name as a deletion, also when it was recreated between watches", async () => {
     const { result } = await waiting({ from: server.put("a"), until: isGone });
     server.inSilence(() => {
       server.remove("a");
@@ -100,13 +100,13 @@ describe("waitUntil", () => {
     expect(await result).toBeUndefined();
   });
 
-  it("says that it is gone when that is not what is wanted", async () => {
+  it("rejects with NotFound when the object is deleted before it matches", async () => {
     const { result } = await waiting({ from: server.put("a"), until: hasData });
     server.remove("a");
     await expect(result).rejects.toMatchObject({ code: "NotFound" });
   });
 
-  it("goes on after a line that was cut off, and after a version that is too old, with what happened meanwhile", async () => {
+  it("continues after a truncated line and an expired version, with the changes made in between", async () => {
     const { result } = await waiting({ from: server.put("a"), until: hasData });
     server.cutLine();
     await eventually(() => server.watchers).toBe(1);
@@ -115,7 +115,7 @@ describe("waitUntil", () => {
     expect(await result).toMatchObject({ data: { x: "1" } });
   });
 
-  it("goes on after an outage that is longer than a request waits", async () => {
+  it("continues after an outage that is longer than the retries of a request", async () => {
     const { result } = await waiting({ from: server.put("a"), until: hasData });
     await server.stop();
     const before = requests;
@@ -125,14 +125,14 @@ describe("waitUntil", () => {
     expect(await result).toMatchObject({ data: { x: "1" } });
   });
 
-  it("goes on after one refusal, as of a server that starts", async () => {
+  it("continues after one rejected request, as from a starting server", async () => {
     server.refuse({ times: 1, httpStatus: 403, message: "not for you yet" });
     const { result } = await waiting({ from: server.put("a"), until: hasData });
     server.put("a", { data: { x: "1" } });
     expect(await result).toMatchObject({ data: { x: "1" } });
   });
 
-  it("ends with what is refused twice in a row, whatever else is allowed", async () => {
+  it("rejects when the same request is rejected twice in a row", async () => {
     const from = server.put("a");
     server.refuse({ when: ({ verb }) => verb === "watch", times: 2, httpStatus: 403, message: "not for you" });
     const resource = client.resource(coreResources.configMaps);
@@ -140,7 +140,7 @@ describe("waitUntil", () => {
     await expect(result).rejects.toMatchObject({ code: "Forbidden" });
   });
 
-  it("reads and looks again after a while, and not before, though it hears of no change", async () => {
+  it("reads the object again after the requeue interval, even without an event", async () => {
     const clock = await stoppedClock();
     const { result } = await waiting({ from: server.put("a"), until: hasData, requeueAfterMilliseconds: 20_000 });
     server.inSilence(() => server.put("a", { data: { x: "1" } }));
@@ -150,7 +150,7 @@ describe("waitUntil", () => {
     expect(await result).toMatchObject({ data: { x: "1" } });
   });
 
-  it("ends when its time is over, and not before", async () => {
+  it("rejects when the timeout has passed, and not before", async () => {
     const clock = await stoppedClock();
     let states = 0;
     const { result } = await waiting({
@@ -167,7 +167,7 @@ describe("waitUntil", () => {
     await eventually(() => server.watchers).toBe(0);
   });
 
-  it("ends when it is given up, and leaves no watch behind", async () => {
+  it("rejects when aborted and closes its watch", async () => {
     const stop = new AbortController();
     const { result } = await waiting({ from: server.put("a"), until: () => false, signal: stop.signal });
     stop.abort();

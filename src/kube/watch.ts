@@ -127,8 +127,8 @@ const Bookmark = z.looseObject({ metadata: z.looseObject({ resourceVersion: z.st
 /**
  * Reads one line of a watch of `what`.
  *
- * @throws RametError for an `ERROR` event with what the server said (see `isExpired`), and `Unavailable` for a line
- *   that is no event: a connection that broke in the middle of one looks like that
+ * @throws RametError with the server's status for an `ERROR` event (see `isExpired`), and `Unavailable` for a line
+ *   that is not an event, such as one that was truncated by a broken connection
  */
 function parseWatchLine<T>(what: string, line: string, parse: (value: unknown) => T): WatchEvent<T> {
   const event = parseLine(what, line);

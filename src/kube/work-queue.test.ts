@@ -10,20 +10,20 @@ function newQueue(metrics?: QueueMetrics) {
   return { clock, queue: new WorkQueue({ clock, backoff, ...(metrics === undefined ? {} : { metrics }) }) };
 }
 
-/** The next item if there is one now. */
+/** Returns the next item if the queue has one now. */
 async function poll(queue: WorkQueue): Promise<QueueItem | undefined> {
   return queue.depth === 0 ? undefined : queue.take();
 }
 
 describe("WorkQueue", () => {
-  it("hands a key out once, however often it was added", async () => {
+  it("returns a key once, however often it was added", async () => {
     const { queue } = newQueue();
     for (let i = 0; i < 3; i++) queue.add("a");
     expect((await poll(queue))?.key).toBe("a");
     expect(await poll(queue)).toBeUndefined();
   });
 
-  it("hands a key that was added during its work out again, afterwards", async () => {
+  it("returns a key again that was added while a worker had it, once the worker is done", async () => {
     const { queue } = newQueue();
     queue.add("a");
     const first = await queue.take();
@@ -35,7 +35,7 @@ describe("WorkQueue", () => {
     expect(queue.depth).toBe(0);
   });
 
-  it("drops a request that what was done meanwhile has met, and no other", async () => {
+  it("drops only a request that earlier work has already satisfied", async () => {
     const { queue } = newQueue();
     const done = new Set<string>();
     const isDone = () => done.has("a");
@@ -55,7 +55,7 @@ describe("WorkQueue", () => {
     expect(queue.depth).toBe(1);
   });
 
-  it("doubles the pause of a key that fails, up to the maximum, until it is forgotten", () => {
+  it("doubles the delay of a failing key, up to the maximum, until the key is forgotten", () => {
     const { queue } = newQueue();
     expect([1, 2, 3, 4, 5, 6].map(() => queue.retry("a"))).toEqual([100, 200, 400, 800, 1000, 1000]);
     expect(queue.retry("b")).toBe(100);
@@ -63,7 +63,7 @@ describe("WorkQueue", () => {
     expect(queue.retry("a")).toBe(100);
   });
 
-  it("adds a key later, at the earlier of two requests", () => {
+  it("adds a key at the earliest of the requested times", () => {
     const { clock, queue } = newQueue();
     queue.addAfter("a", 500);
     queue.addAfter("a", 200);
@@ -75,7 +75,7 @@ describe("WorkQueue", () => {
     expect(clock.waits).toEqual([]);
   });
 
-  it("takes a later request as met when a worker has the key before", async () => {
+  it("drops a delayed request when a worker gets the key earlier", async () => {
     const { clock, queue } = newQueue();
     queue.addAfter("a", 500);
     queue.add("a");
@@ -84,7 +84,7 @@ describe("WorkQueue", () => {
     expect(queue.depth).toBe(0);
   });
 
-  it("lets the workers finish when it is shut down, and hands nothing out any more", async () => {
+  it("waits for the workers on shutdown and returns no more keys", async () => {
     const { clock, queue } = newQueue();
     queue.add("a");
     queue.add("b");
@@ -102,14 +102,14 @@ describe("WorkQueue", () => {
     expect(clock.waits).toEqual([]);
   });
 
-  it("wakes workers that wait when it is shut down", async () => {
+  it("wakes waiting workers on shutdown", async () => {
     const { queue } = newQueue();
     const takers = [queue.take(), queue.take()];
     await queue.shutDown();
     expect(await Promise.all(takers)).toEqual([undefined, undefined]);
   });
 
-  it("tells how deep it is, how long keys waited and were worked on, and of retries", async () => {
+  it("reports its depth, waiting times, work durations and retries", async () => {
     const seen: string[] = [];
     const { clock, queue } = newQueue({
       depth: (n) => seen.push(`depth ${n}`),
@@ -126,7 +126,7 @@ describe("WorkQueue", () => {
     expect(seen).toEqual(["depth 1", "depth 0", "waited 30", "retried", "worked 7"]);
   });
 
-  it("never loses a key, and never gives one to two workers", async () => {
+  it("never loses a key and never returns one to two workers", async () => {
     const key = fc.constantFrom("a", "b", "c");
     const step = fc.oneof(
       fc.record({ do: fc.constant("add" as const), key }),
@@ -140,7 +140,7 @@ describe("WorkQueue", () => {
       fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
         const { clock, queue } = newQueue();
         const held: QueueItem[] = [];
-        /** Keys that were wished for and not handed out since. */
+        /** Keys that were added and not returned since. */
         const owed = new Set<string>();
         const take = async (): Promise<void> => {
           const item = await poll(queue);

@@ -22,7 +22,7 @@ interface Outcome {
 let home: string;
 let client: KubeClient;
 
-/** The real program, as a process, on a cluster of its own. */
+/** Runs the real program as a process, on its own cluster. */
 async function ramet(
   args: readonly string[],
   input = "",
@@ -43,12 +43,12 @@ async function ramet(
   return { ...outcome, exitCode: child.exitCode };
 }
 
-/** The tools and images are the machine's, and Node's compiled code the run's; all else is the test's. */
+/** Shares the machine's tools and images and the run's compile cache; everything else belongs to the test. */
 function cachesOf({ XDG_CACHE_HOME, HOME = "", NODE_COMPILE_CACHE }: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return { XDG_CACHE_HOME: XDG_CACHE_HOME ?? join(HOME, ".cache"), NODE_COMPILE_CACHE };
 }
 
-/** The same command in this process, with an io of the test's. */
+/** Runs the same command in this process, with in-memory streams. */
 function inProcess(args: string[], options: Parameters<typeof memoryIo>[0] = {}) {
   const io = memoryIo({ ...options, environment: { HOME: home, XDG_DATA_HOME: home } });
   const ended = runProgram(io, args).then((exitCode) => ({
@@ -83,10 +83,10 @@ afterAll(async () => {
   await rm(home, { recursive: true, force: true });
 });
 
-describe("the walk through", () => {
-  it("captures a sandbox, and clones it with what was in its memory and its files", async () => {
+describe("checkpoint, clone, pause and resume", () => {
+  it("captures a sandbox and clones it with its memory and files", async () => {
     expect(await exec("a", "python3", "-c", "print(1)")).toBe("1");
-    // /dev/shm is memory: it is in a checkpoint of memory and in no other.
+    // /dev/shm is memory: only a checkpoint with memory contains it.
     await exec("a", "sh", "-c", "echo kept > /my-file; echo kept > /dev/shm/a");
     const { exitCode, stdout } = await ramet([
       ..."checkpoint create a --contents memory,filesystem --wait --name first".split(" "),
@@ -118,7 +118,7 @@ describe("the walk through", () => {
     expect((await ramet(["sandbox", "rm", "b", "--ignore-not-found"])).exitCode).toBe(0);
   });
 
-  it("pauses a sandbox and brings it back", async () => {
+  it("pauses and resumes a sandbox", async () => {
     await ramet(["sandbox", "create", "--template", "python", "--name", "p", "--env", "GREETING=hello"]);
     await exec("p", "sh", "-c", "echo kept > /dev/shm/a");
     expect(await ramet(["sandbox", "pause", "p"])).toMatchObject({ exitCode: 0, stdout: "sandbox p paused\n" });
@@ -132,7 +132,7 @@ describe("the walk through", () => {
 });
 
 describe("ramet sandbox exec", () => {
-  it("keeps stdout and stderr apart and ends with the command's code", async () => {
+  it("separates stdout and stderr and exits with the command's code", async () => {
     const outcome = await ramet(["sandbox", "exec", "a", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
     expect(outcome).toEqual({ exitCode: 7, stdout: "out\n", stderr: "err\n" });
     expect((await ramet(["sandbox", "exec", "a", "--", "sh", "-c", "kill -9 $$"])).exitCode).toBe(137);
@@ -140,19 +140,19 @@ describe("ramet sandbox exec", () => {
     expect((await ramet(["sandbox", "exec", "missing", "--", "true"])).exitCode).toBe(3);
   });
 
-  it("gives the command our input with -i, and end-of-file without", async () => {
+  it("passes stdin to the command with -i, and end-of-file without it", async () => {
     const input = "x".repeat(300_000);
     expect((await ramet(["sandbox", "exec", "-i", "a", "--", "wc", "-c"], input)).stdout.trim()).toBe("300000");
     expect((await ramet(["sandbox", "exec", "a", "--", "wc", "-c"], input)).stdout.trim()).toBe("0");
   });
 
-  it("gives the command a folder, a user and variables", async () => {
+  it("runs the command with a working directory, a user and variables", async () => {
     const args = ["sandbox", "exec", "-e", "A=1 2", "--cwd", "/tmp", "-u", "nobody", "a", "--"];
     const { stdout } = await ramet([...args, "sh", "-c", 'echo "$A"; pwd; id -un']);
     expect(stdout).toBe("1 2\n/tmp\nnobody\n");
   });
 
-  it("passes a signal on, and ends as the command does", async () => {
+  it("forwards a signal and exits with the command's code", async () => {
     const script = 'trap "echo bye; exit 9" TERM; echo ready; while :; do sleep 0.05; done';
     const outcome = await ramet(["sandbox", "exec", "a", "--", "sh", "-c", script], "", (child) => {
       child.kill("SIGINT");
@@ -160,7 +160,7 @@ describe("ramet sandbox exec", () => {
     expect(outcome).toMatchObject({ exitCode: 9, stdout: "ready\nbye\n" });
   });
 
-  it("gives the command a terminal of our size, and its new size", async () => {
+  it("allocates a terminal of the caller's size and resizes it", async () => {
     let size = { columns: 91, rows: 31 };
     let resized: () => void = () => undefined;
     const raw: boolean[] = [];
@@ -181,7 +181,7 @@ describe("ramet sandbox exec", () => {
     expect(raw).toEqual([true, false]);
   });
 
-  it("copies files in and out, and no folders", async () => {
+  it("copies files in and out, but no directories", async () => {
     const here = join(home, "here.txt");
     await writeFile(here, "copied");
     expect((await ramet(["sandbox", "cp", here, "a:/tmp/deep/"])).exitCode).toBe(0);
@@ -193,7 +193,7 @@ describe("ramet sandbox exec", () => {
     expect((await ramet(["sandbox", "cp", "a:/missing", home])).exitCode).toBe(3);
   });
 
-  it("is refused to whoever may not read the cell key", async () => {
+  it("rejects a caller that cannot read the cell key", async () => {
     const token = await limitedToken();
     const kubeconfig = join(home, "limited");
     const admin = await readFile(join(home, "ramet/default/kubeconfig"), "utf8");
@@ -207,7 +207,7 @@ describe("ramet sandbox exec", () => {
 });
 
 describe("waiting", () => {
-  it("ends after the timeout with the reason, and the wish stays", async () => {
+  it("exits after the timeout with the reason, and keeps the request", async () => {
     const outcome = await ramet("sandbox create --template missing --name t --timeout 1s".split(" "));
     expect(outcome.exitCode).toBe(4);
     expect(outcome.stdout).toBe("");
@@ -217,7 +217,7 @@ describe("waiting", () => {
     await ramet(["sandbox", "rm", "t"]);
   });
 
-  it("ends with 130 after Ctrl-C, tells of progress where somebody watches, and the wish stays", async () => {
+  it("exits with 130 after Ctrl-C, prints progress on a terminal, and keeps the request", async () => {
     const args = "sandbox create --template missing --name i --timeout 0".split(" ");
     const { io, ended } = inProcess(args, { progressIsSeen: true });
     await expect.poll(() => io.written("stderr")).toContain("s  sandbox i: Pending: The Sandbox");
@@ -227,7 +227,7 @@ describe("waiting", () => {
     expect((await ramet(["sandbox", "rm", "i"])).exitCode).toBe(0);
   });
 
-  it("ends with 1 and the controller's reason when the sandbox fails", async () => {
+  it("exits with 1 and the controller's reason when the sandbox fails", async () => {
     const outcome = await ramet("sandbox create --from missing --name f -o json".split(" "));
     expect(outcome.exitCode).toBe(1);
     expect(JSON.parse(outcome.stderr)).toMatchObject({
@@ -236,7 +236,7 @@ describe("waiting", () => {
     await ramet(["sandbox", "rm", "f"]);
   });
 
-  it("ends with 1 when somebody removes what it waits for", async () => {
+  it("exits with 1 when the awaited object is deleted", async () => {
     const { io, ended } = inProcess("sandbox create --template missing --name g --timeout 0".split(" "), {
       progressIsSeen: true,
     });
@@ -248,7 +248,7 @@ describe("waiting", () => {
     expect(io.written("stderr")).toContain("was deleted during the wait");
   });
 
-  it("says that a name is taken", async () => {
+  it("reports that a name is taken", async () => {
     const outcome = await ramet("sandbox create --template python --name a".split(" "));
     expect(outcome).toMatchObject({
       exitCode: 1,
@@ -257,7 +257,7 @@ describe("waiting", () => {
   });
 });
 
-/** The token of an account that may read and make sandboxes and no Secrets. */
+/** The token of an account that can read and create sandboxes but not Secrets. */
 async function limitedToken(): Promise<string> {
   const rbac = { group: "rbac.authorization.k8s.io", version: "v1", namespaced: false };
   const roles = client.resource({ ...rbac, plural: "clusterroles", kind: "ClusterRole" });

@@ -1,13 +1,13 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { stringify } from "yaml";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
 
-/** What a user of the command line sees of named snapshots, with real cells. */
+/** Tests the named snapshot commands with real cells. */
 let world: SnapshotWorld;
 let directory: string;
 
@@ -20,8 +20,8 @@ afterAll(async () => {
   await world.close();
 });
 
-/** Begins a command; `ended` is its exit code. */
-function begin(...args: string[]) {
+/** Starts a command; `ended` resolves to its exit code. */
+function start(...args: string[]) {
   const io = memoryIo({
     environment: { HOME: directory, KUBECONFIG: world.cluster.kubeconfigPath },
     progressIsSeen: true,
@@ -30,7 +30,7 @@ function begin(...args: string[]) {
 }
 
 async function ramet(...args: string[]) {
-  const { io, ended } = begin(...args);
+  const { io, ended } = start(...args);
   const exitCode = await ended;
   return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
 }
@@ -52,7 +52,7 @@ async function recipeFile(word: string, recipe: object[]): Promise<string> {
   return path;
 }
 
-test("apply follows the build, step by step", async () => {
+it("follows the build with apply, step by step", async () => {
   const { exitCode, stdout, stderr } = await ramet("snapshot", "apply", "-f", await manifest("one"));
   expect(stderr).toMatch(/s {2}snapshot tool: Step 1 of 2: run echo installing\n/);
   expect(stderr).toMatch(/s {2}snapshot tool: version 1 is current\n$/);
@@ -62,7 +62,7 @@ test("apply follows the build, step by step", async () => {
   expect((await ramet("snapshot", "ls")).stdout).toMatch(/^NAME +VERSION.*\ntool +1 +True +False +2\/2 /);
 });
 
-test("get shows the steps of the build below the snapshot, and the object alone in JSON, YAML and names", async () => {
+it("shows the steps of the build in the table of get, and only the object in JSON, YAML and names", async () => {
   const { stdout } = await ramet("snapshot", "get", "tool");
   expect(stdout.split("\n")).toEqual([
     expect.stringMatching(/^NAME +VERSION/) as string,
@@ -81,7 +81,7 @@ test("get shows the steps of the build below the snapshot, and the object alone 
   expect((await ramet("snapshot", "get", "tool", "-o", "name")).stdout).toBe("tool\n");
 });
 
-test("diff says what apply would do, and does nothing", async () => {
+it("prints with diff what apply would do, and changes nothing", async () => {
   const diff = async (word: string) => (await ramet("snapshot", "diff", "-f", await manifest(word))).stdout;
   expect(await diff("one")).toBe("snapshot tool: no change: version 1 has this digest\n");
   expect(await diff("two")).toMatch(
@@ -90,19 +90,19 @@ test("diff says what apply would do, and does nothing", async () => {
   expect((await world.settled("tool")).status?.latestVersion).toBe(1);
 });
 
-test("a failed build ends with 1, step and output, and build tries it again", async () => {
+it("exits with 1, the step and its output when a build fails, and retries it with build", async () => {
   const failed = await ramet("snapshot", "apply", "-f", await manifest("broken"), "--keep-on-failure");
   expect(failed.exitCode).toBe(1);
   expect(failed.stderr).toMatch(/Step 2 of 2 .* failed: exit code 1\nbroken\n.*\[StepFailed\]/s);
   const name = await world.builderOf("tool");
   expect(await world.read(name, "/root/word")).toBe("broken\n");
-  // Two who ask at once both hear how it ended.
+  // Two simultaneous requests both get the result.
   const twice = await Promise.all([ramet("snapshot", "build", "tool"), ramet("snapshot", "build", "tool")]);
   expect(twice.map(({ exitCode }) => exitCode)).toEqual([1, 1]);
   await world.noBuilders("tool");
 });
 
-test("history, rollback and unpin", async () => {
+it("lists versions, rolls back and unpins", async () => {
   expect((await ramet("snapshot", "apply", "-f", await manifest("two"))).stdout).toContain("at version 2");
   const kept = await ramet("snapshot", "diff", "-f", await manifest("one"));
   expect(kept.stdout).toContain("no rebuild: digest is kept as version 1, which becomes current immediately");
@@ -123,25 +123,25 @@ test("history, rollback and unpin", async () => {
   await world.until("tool", ({ status }) => status?.version === 2);
 });
 
-test("logs --follow prints what a step prints while it runs, and ends as the build does", async () => {
+it("prints the output of running steps with logs --follow, and exits with the build's result", async () => {
   const go = "while ! test -e /tmp/go; do sleep 0.1; done";
   const follow = async (word: string, last: string) => {
-    const recipe = [{ run: `echo first ${word}` }, { run: `echo begun; ${go}; ${last}` }];
+    const recipe = [{ run: `echo first ${word}` }, { run: `echo started; ${go}; ${last}` }];
     await ramet("snapshot", "apply", "--no-wait", "-f", await recipeFile(word, recipe));
-    const following = begin("snapshot", "logs", "tool", "--follow");
-    await expect.poll(() => following.io.written("stdout"), { timeout: 30_000 }).toBe(`first ${word}\nbegun\n`);
+    const following = start("snapshot", "logs", "tool", "--follow");
+    await expect.poll(() => following.io.written("stdout"), { timeout: 30_000 }).toBe(`first ${word}\nstarted\n`);
     const builder = await world.builderOf("tool");
     await world.write(builder, "/tmp/go", "");
     const exitCode = await following.ended;
     return { exitCode, stdout: following.io.written("stdout"), stderr: following.io.written("stderr") };
   };
   const good = await follow("good", "echo done");
-  expect(good).toMatchObject({ exitCode: 0, stdout: "first good\nbegun\ndone\n" });
+  expect(good).toMatchObject({ exitCode: 0, stdout: "first good\nstarted\ndone\n" });
   expect(good.stderr).toContain("--- step 2\n");
   const bad = await follow("bad", "echo oh no >&2; exit 3");
-  expect(bad).toMatchObject({ exitCode: 1, stdout: "first bad\nbegun\noh no\n" });
+  expect(bad).toMatchObject({ exitCode: 1, stdout: "first bad\nstarted\noh no\n" });
   expect(bad.stderr).toMatch(/Step 2 of 2 .* failed: exit code 3\n/);
-  // Of a build that has ended, all at once.
+  // For a build that has ended, the whole output is printed immediately.
   expect(await ramet("snapshot", "logs", "tool", "-f", "--step", "1")).toMatchObject({
     exitCode: 1,
     stdout: "first bad\n",
@@ -149,7 +149,7 @@ test("logs --follow prints what a step prints while it runs, and ends as the bui
   expect(await ramet("snapshot", "logs", "tool", "-f", "--version", "1")).toMatchObject({ exitCode: 2 });
 });
 
-test("what is no NamedSnapshot is refused with file and field; what is not there ends with 3", async () => {
+it("rejects an invalid manifest with its file and field, and exits with 3 for a missing snapshot", async () => {
   const path = join(directory, "wrong.yaml");
   await writeFile(path, "apiVersion: ramet.dev/v1alpha1\nkind: NamedSnapshot\nmetadata: {name: x}\nspec: {from: {}}\n");
   const wrong = await ramet("snapshot", "apply", "-f", path);
@@ -160,7 +160,7 @@ test("what is no NamedSnapshot is refused with file and field; what is not there
   expect((await ramet("snapshot", "history", "nobody")).exitCode).toBe(3);
 });
 
-test("rm removes it", async () => {
+it("deletes a snapshot with rm", async () => {
   const { exitCode, stdout } = await ramet("snapshot", "rm", "tool");
   expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: "snapshot tool removed\n" });
 });

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { checkpointIdOf } from "../../src/controllers/common/pause-checkpoint.ts";
@@ -9,7 +9,7 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { count, counterTemplate } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
 
-/** What a user of `ramet rollback` and `ramet fork` sees, with real cells. */
+/** Tests `ramet rollback` and `ramet fork` with real cells. */
 let cluster: Cluster;
 let directory: string;
 
@@ -30,15 +30,15 @@ afterAll(async () => {
   await cluster.close();
 });
 
-/** Begins a command; `ended` is its exit code. */
-function begin(...args: string[]) {
+/** Starts a command; `ended` resolves to its exit code. */
+function start(...args: string[]) {
   const environment = { HOME: directory, KUBECONFIG: cluster.kubeconfigPath };
   const io = memoryIo({ environment, progressIsSeen: true });
   return { io, ended: runProgram(io, [...args, "-n", "t"]) };
 }
 
 async function ramet(...args: string[]) {
-  const { io, ended } = begin(...args);
+  const { io, ended } = start(...args);
   const exitCode = await ended;
   return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
 }
@@ -47,7 +47,7 @@ const checkpointNames = async (): Promise<string[]> => {
   return items.filter((one) => one.metadata.deletionTimestamp === undefined).map(({ metadata }) => metadata.name);
 };
 
-test("a sandbox is rolled back by the id or the name of a checkpoint, as often as it is asked for", async () => {
+it("rolls a sandbox back to the id or name of a checkpoint, any number of times", async () => {
   expect(await count(cluster, "a")).toBe(1);
   const { stdout } = await ramet("checkpoint", "create", "a", "--name", "one");
   const id = stdout.trim();
@@ -62,7 +62,7 @@ test("a sandbox is rolled back by the id or the name of a checkpoint, as often a
   expect(await count(cluster, "a")).toBe(2);
 });
 
-test("a refused rollback says why and that nothing was touched; one that is not waited for goes on", async () => {
+it("reports why a rollback failed and that nothing changed, and continues one without waiting", async () => {
   const refused = await ramet("rollback", "a", "nothing-there");
   expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
   expect(refused.stderr).toContain(
@@ -84,7 +84,7 @@ test("a refused rollback says why and that nothing was touched; one that is not 
   });
 });
 
-test("a paused sandbox is not rolled back, and the command says what to do first", async () => {
+it("rejects the rollback of a paused sandbox and prints what to do first", async () => {
   await ramet("sandbox", "create", "--template", "counter", "--name", "b");
   await ramet("sandbox", "pause", "b");
   const { exitCode, stderr } = await ramet("rollback", "b", "one");
@@ -92,7 +92,7 @@ test("a paused sandbox is not rolled back, and the command says what to do first
   expect(stderr).toContain("Resume it first with: ramet sandbox resume b\n[SandboxNotReady]");
 });
 
-test("a fork makes clones that go on where their source is, and leaves no checkpoint behind", async () => {
+it("creates clones that continue from their source's state, and leaves no checkpoint", async () => {
   const before = await checkpointNames();
   expect(await ramet("sandbox", "create", "--template", "counter", "--name", "source")).toMatchObject({ exitCode: 0 });
   expect([await count(cluster, "source"), await count(cluster, "source")]).toEqual([1, 2]);
@@ -104,7 +104,7 @@ test("a fork makes clones that go on where their source is, and leaves no checkp
   expect(await checkpointNames()).toEqual(before);
 });
 
-test("a clone that fails does not hide the others", async () => {
+it("prints the ready clones when another clone fails", async () => {
   await ramet("sandbox", "create", "--template", "counter", "--name", "try-2");
   const forked = await ramet("fork", "source", "--count", "3", "--name-prefix", "try", "--keep-checkpoint");
   expect(forked).toMatchObject({ exitCode: 1, stdout: "try-1\ntry-3\n" });
@@ -116,7 +116,7 @@ test("a clone that fails does not hide the others", async () => {
   ]);
 });
 
-test("a fork that is given up in the middle leaves a checkpoint that goes by itself", async () => {
+it("leaves a checkpoint with a TTL when a fork times out during the capture", async () => {
   const before = await checkpointNames();
   const late = await ramet("fork", "source", "--timeout", "1ms");
   expect(late).toMatchObject({ exitCode: 4, stdout: "" });
@@ -126,13 +126,13 @@ test("a fork that is given up in the middle leaves a checkpoint that goes by its
 });
 
 /**
- * A fork into `<prefix>-1` and `-2` whose capture has begun, by what its status says, and goes no further: the controllers are
- * not there. Both clones are wished for by then.
+ * Starts a fork into `<prefix>-1` and `-2` and stops the controllers, so that its capture stays in progress. Resolves when both
+ * clones have been requested.
  */
-async function begunFork(source: string, prefix: string) {
+async function startedFork(source: string, prefix: string) {
   const before = await checkpointNames();
   await cluster.stopControllers();
-  const running = begin("fork", source, "--count", "2", "--name-prefix", prefix);
+  const running = start("fork", source, "--count", "2", "--name-prefix", prefix);
   const made = async () => (await checkpointNames()).filter((name) => !before.includes(name));
   await expect.poll(made).toHaveLength(1);
   const { checkpoints, sandboxes } = cluster.seen;
@@ -146,9 +146,9 @@ async function begunFork(source: string, prefix: string) {
   return running;
 }
 
-test("the clones are wishes of their own before the capture: they come to be although the command is gone", async () => {
+it("creates the clones even if the command is interrupted during the capture", async () => {
   const now = await count(cluster, "source");
-  const { io, ended } = await begunFork("source", "left");
+  const { io, ended } = await startedFork("source", "left");
   io.interrupt();
   expect(await ended).toBe(130);
   expect(io.written("stderr")).toContain("The clones left-1, left-2 will still be created.\n");
@@ -156,9 +156,9 @@ test("the clones are wishes of their own before the capture: they come to be alt
   expect([await count(cluster, "left-1"), await count(cluster, "left-2")]).toEqual([now + 1, now + 1]);
 });
 
-test("of a capture that fails no clone is left", async () => {
+it("leaves no clone when the capture fails", async () => {
   await ramet("sandbox", "create", "--template", "counter", "--name", "brief");
-  const { io, ended } = await begunFork("brief", "never");
+  const { io, ended } = await startedFork("brief", "never");
   await cluster.seen.pods.resource.delete({ namespace: "t", name: "brief" });
   await cluster.gone("pods", "t/brief");
   await cluster.startControllers();
@@ -167,7 +167,7 @@ test("of a capture that fails no clone is left", async () => {
   for (const name of ["never-1", "never-2"]) await cluster.gone("sandboxes", `t/${name}`);
 });
 
-test("what cannot be forked is said before anything is made", async () => {
+it("rejects an impossible fork before it creates anything", async () => {
   const before = await checkpointNames();
   expect(await ramet("fork", "nobody")).toMatchObject({ exitCode: 3 });
   expect(await ramet("fork", "source", "--count", "0")).toMatchObject({ exitCode: 2 });

@@ -25,7 +25,7 @@ describe("kubeconfigSource", () => {
     return path;
   }
 
-  /** A local cluster whose supervisor is this process, so that it counts as running. */
+  /** A local cluster that counts as running because its supervisor is this process. */
   async function localCluster(phase: "up" | "down"): Promise<string> {
     const kubeconfig = await file("data", "ramet", "default", "kubeconfig");
     const supervisor = identifyProcess(process.pid)!;
@@ -36,7 +36,7 @@ describe("kubeconfigSource", () => {
 
   const pathOf = async (given?: string) => (await kubeconfigSource(environment, given)).path;
 
-  it("prefers the file that was given", async () => {
+  it("prefers the given file", async () => {
     environment["KUBECONFIG"] = await file("k");
     expect(await pathOf("/given")).toBe("/given");
   });

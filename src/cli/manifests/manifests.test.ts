@@ -30,7 +30,7 @@ async function run(...args: string[]) {
   return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
 }
 
-it.each(["1.1", "1.2"] as const)("prints what is declared, for readers of YAML %s", async (version) => {
+it.each(["1.1", "1.2"] as const)("prints the declared manifests for parsers of YAML %s", async (version) => {
   const { exitCode, stdout, stderr } = await run();
   expect(exitCode).toBe(0);
   const printed = parseAllDocuments(stdout, { version }).map((document) => document.toJS() as unknown);
@@ -40,7 +40,7 @@ it.each(["1.1", "1.2"] as const)("prints what is declared, for readers of YAML %
   );
 });
 
-it("keeps sandboxes from the private ranges, from those that are said, or from none", async () => {
+it("denies sandboxes the private ranges, the given ranges or none", async () => {
   const ranges = async (...args: string[]) => {
     const documents = parseAllDocuments((await run(...args)).stdout).map((document) => document.toJS() as Installed);
     const given = documents.find(({ kind }) => kind === "Deployment")?.spec?.template?.spec.containers[0]?.args ?? [];
@@ -52,7 +52,7 @@ it("keeps sandboxes from the private ranges, from those that are said, or from n
   expect(await run("--cluster-range", "10.0.0.300/8")).toMatchObject({ exitCode: 2, stdout: "" });
 });
 
-it("has a store in S3 by its address, with no volume, a role, and no warning", async () => {
+it("configures a store in S3 by its address, with a role and without a volume or a warning", async () => {
   const address = "s3://checkpoints/ramet?region=eu-central-1";
   const roleArn = "arn:aws:iam::123456789012:role/ramet";
   const { stdout, stderr } = await run("--store", address, "--store-role-arn", roleArn);
@@ -67,7 +67,7 @@ it("has a store in S3 by its address, with no volume, a role, and no warning", a
   expect(pod?.containers[0]?.args).not.toContain("--store-directory");
 });
 
-it("has a store in Google Cloud Storage by its address, and the service account as which it is reached", async () => {
+it("configures a store in Google Cloud Storage by its address and a service account", async () => {
   const [address, email] = ["gs://checkpoints/ramet", "ramet@project.iam.gserviceaccount.com"];
   const { stdout, stderr } = await run("--store", address, "--store-service-account", email);
   expect(stderr).toBe("");
@@ -78,7 +78,7 @@ it("has a store in Google Cloud Storage by its address, and the service account 
   expect(pod?.containers[0]?.args).toEqual(expect.arrayContaining(["--store", address]));
 });
 
-it("has a store in Azure by its address, and the identity that AKS gives the controllers", async () => {
+it("configures a store in Azure by its address and the controllers' AKS workload identity", async () => {
   const address = "azblob://checkpoints/ramet?account=agents";
   const [clientId, tenantId] = ["11111111-2222-4333-8444-555555555555", "66666666-7777-4888-8999-000000000000"];
   const { stdout, stderr } = await run(
@@ -101,7 +101,7 @@ it("has a store in Azure by its address, and the identity that AKS gives the con
   expect(template?.spec.containers[0]?.args).toEqual(expect.arrayContaining(["--store", address]));
 });
 
-it("takes the keys of a store from a Secret, which is the user's to make", async () => {
+it("reads the keys of a store from a Secret that the user creates", async () => {
   const { stdout, stderr } = await run(
     "--store",
     "s3://checkpoints?endpoint=https://s3.example.com",
@@ -135,19 +135,19 @@ it.each([
     "--store-role-arn does not apply to azblob://checkpoints?account=agents: it is for another cloud",
   ],
   [["--store-secret", "keys"], "can only be used with --store"],
-])("%j is wrong usage", async (args, message) => {
+])("rejects %j as wrong usage", async (args, message) => {
   const { exitCode, stdout, stderr } = await run(...args);
   expect(stderr).toContain(message);
   expect([exitCode, stdout]).toEqual([2, ""]);
 });
 
-it("gives each right its reason", async () => {
+it("prints the reason for each right", async () => {
   const { stdout } = await run();
   const all = [...clusterRights, ...systemRights, ...gatewayClusterRights, ...gatewaySystemRights];
   for (const { why } of all) expect(stdout).toContain(`# ${why}\n`);
 });
 
-it("keeps the lease and the key where every controller looks for them, wherever the controllers are", async () => {
+it("keeps the rights on the lease and the key in the system namespace when controllers run in another one", async () => {
   const { stdout } = await run("--namespace", "platform");
   const documents = parseAllDocuments(stdout).map((document) => document.toJS() as Placed);
   const places = documents
@@ -179,7 +179,7 @@ it("keeps the lease and the key where every controller looks for them, wherever 
   expect(documents.find(({ kind }) => kind === "RoleBinding")?.subjects).toMatchObject([{ namespace: "platform" }]);
 });
 
-it("writes a folder that kustomize can read, and writes it anew", async () => {
+it("writes a directory that kustomize reads, and rewrites it", async () => {
   const out = join(directory, "new", "ramet");
   const first = await run("--out", out);
   expect(first).toMatchObject({ exitCode: 0, stdout: `${join(out, "kustomization.yaml")}\n` });
@@ -192,7 +192,7 @@ it("writes a folder that kustomize can read, and writes it anew", async () => {
   expect(written).toEqual(expect.arrayContaining(allManifests({ ...options, replicas: 3 })));
 });
 
-it("writes over nobody's files", async () => {
+it("does not overwrite files that it did not write", async () => {
   await writeFile(join(directory, "kustomization.yaml"), "resources: []\n");
   const { exitCode, stderr } = await run("--out", directory);
   expect(exitCode).toBe(1);

@@ -57,13 +57,13 @@ describe("output", () => {
     ).toBe("NAME        MESSAGE\nlong-name   a b\nx\n");
   });
 
-  it("shows a sandbox in a table as kubectl would", () => {
+  it("shows a sandbox in a table with kubectl's layout", () => {
     expect(renderList([running], { output: "table", columns: sandboxColumns, now, withNamespace: true })).toBe(
       "NAMESPACE   NAME   STATUS    AGE   FROM     MESSAGE\ndefault     a      Running   5m    python\n",
     );
   });
 
-  it("shows a sandbox that is being removed as that, and one that is not readable beside the others", () => {
+  it("shows a sandbox in deletion as Terminating and an invalid one as unreadable", () => {
     const going = { ...running, metadata: { ...metadata, name: "b", deletionTimestamp: "2030-01-01T00:04:00Z" } };
     const odd = { ...running, metadata: { ...metadata, name: "c" }, spec: 5 };
     const text = renderList([going, odd], { output: "table", columns: sandboxColumns, now });
@@ -71,7 +71,7 @@ describe("output", () => {
     expect(text).toContain("c      <unreadable>");
   });
 
-  it("shows what a checkpoint holds", () => {
+  it("shows the contents of a checkpoint", () => {
     const checkpoint = {
       ...base,
       kind: "Checkpoint",
@@ -88,7 +88,7 @@ describe("output", () => {
     );
   });
 
-  it("gives a Kubernetes List in JSON, one object in YAML, and names, all without managed fields", () => {
+  it("prints a Kubernetes List in JSON, an object in YAML, and names, all without managed fields", () => {
     const options = { columns: sandboxColumns, now };
     const list: unknown = JSON.parse(renderList([running], { ...options, output: "json" }));
     expect(list).toMatchObject({ apiVersion: "v1", kind: "List", items: [{ kind: "Sandbox", spec: running.spec }] });

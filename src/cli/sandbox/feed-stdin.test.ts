@@ -2,8 +2,8 @@ import { PassThrough } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { feedStdin } from "./run-command.ts";
 
-describe("feeding a command's stdin", () => {
-  it("passes everything on in order, one part after the other, and then the end", async () => {
+describe("feedStdin", () => {
+  it("passes all parts in order, one at a time, and then the end", async () => {
     const stdin = new PassThrough();
     const taken: string[] = [];
     let taking = 0;
@@ -31,16 +31,16 @@ describe("feeding a command's stdin", () => {
     expect(taken.join("")).toBe("one two three");
   });
 
-  it("passes on nothing, and tells of no error, after it was stopped", async () => {
+  it("passes nothing and reports no error after it was stopped", async () => {
     const stdin = new PassThrough();
     const errors: unknown[] = [];
     const refusal = Promise.withResolvers<never>();
-    const begun = Promise.withResolvers<undefined>();
+    const started = Promise.withResolvers<undefined>();
     const stop = feedStdin(
       stdin,
       {
         take: () => {
-          begun.resolve(undefined);
+          started.resolve(undefined);
           return refusal.promise;
         },
         end: () => Promise.resolve(),
@@ -48,7 +48,7 @@ describe("feeding a command's stdin", () => {
       (error) => errors.push(error),
     );
     stdin.write("x");
-    await begun.promise;
+    await started.promise;
     stop();
     refusal.reject(new Error("the command has ended"));
     await new Promise(setImmediate);

@@ -14,7 +14,7 @@ describe("serveHealth", () => {
   afterEach(() => server?.close());
   const get = (path: string) => fetch(`http://127.0.0.1:${server!.port}${path}`);
 
-  it("reports that the process runs and is ready, and its metrics", async () => {
+  it("serves /healthz, /readyz and the metrics", async () => {
     const { registry } = controllersMetrics();
     server = await serveHealth({ ...common, port: 0, registry });
     expect((await get("/healthz")).status).toBe(200);
@@ -25,7 +25,7 @@ describe("serveHealth", () => {
     expect((await get("/else")).status).toBe(404);
   });
 
-  it("fails /livez, and nothing else, when something has stopped", async () => {
+  it("fails only /livez when something has stopped", async () => {
     server = await serveHealth({ ...common, port: 0, registry: new Registry() });
     expect((await get("/livez")).status).toBe(200);
     liveness.add({ waitingSince: () => 0, describe: () => "The informer of pods has made no progress" });

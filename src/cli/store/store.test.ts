@@ -27,7 +27,7 @@ async function run(...args: string[]) {
   return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
 }
 
-it("shows what the local cluster's store holds, shared content once", async () => {
+it("shows the content of the local cluster's store and counts shared content once", async () => {
   const { exitCode, stdout } = await run("usage");
   expect(exitCode).toBe(0);
   expect(stdout.split("\n").map((line) => line.split(/ +/))).toEqual([
@@ -38,7 +38,7 @@ it("shows what the local cluster's store holds, shared content once", async () =
   ]);
 });
 
-it("shows it of any folder, in JSON, with whose it is", async () => {
+it("shows the usage of any directory in JSON, with the cluster that owns it", async () => {
   const { stdout } = await run("usage", "--path", root, "-n", "b", "-o", "json");
   expect(JSON.parse(stdout)).toEqual({
     path: root,
@@ -47,13 +47,13 @@ it("shows it of any folder, in JSON, with whose it is", async () => {
   });
 });
 
-it("finds nothing damaged in a sound store, and says how far it has come", async () => {
+it("finds no damage in an intact store and prints its progress", async () => {
   const { exitCode, stdout, stderr } = await run("scrub");
   expect([exitCode, stdout]).toEqual([0, ""]);
   expect(stderr).toMatch(/0 % of 2KiB read[^]*3 checkpoints, 2KiB read: nothing is damaged/);
 });
 
-it("names what is damaged, in each checkpoint that has it, with what to do, and fails", async () => {
+it("lists the damaged content of each checkpoint with what to do, and fails", async () => {
   const damaged = join(root, "a", "checkpoints", "one", "image", "pages.img");
   await chmod(damaged, 0o600);
   await writeFile(damaged, "y".repeat(2048));
@@ -73,7 +73,7 @@ it.each([
   [["usage", "--path", "/nowhere/store"], "Cannot find a store at /nowhere/store", "Correct --path"],
   [["scrub", "-n", "c"], "has no data of the namespace c", "Choose one of: a, b"],
   [["usage", "--name", "other"], "Cannot find a store at", "ramet local up"],
-])("%j is not found", async (args, message, hint) => {
+])("reports that %j is not found", async (args, message, hint) => {
   const { exitCode, stderr } = await run(...args);
   expect(exitCode).toBe(3);
   expect(stderr).toContain(message);

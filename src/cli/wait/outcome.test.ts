@@ -9,13 +9,13 @@ const condition = (type: string, status: "True" | "False", reason: string, messa
   lastTransitionTime: "2030-01-01T00:00:00Z",
 });
 
-describe("the state of an object in words", () => {
-  it("says why a sandbox is not ready", () => {
+describe("describeState", () => {
+  it("describes why a sandbox is not ready", () => {
     const conditions = [condition("Ready", "False", "PodCreateFailed", "the template x does not exist")];
     expect(describeState({ status: { phase: "Pending", conditions } })).toBe("Pending: the template x does not exist");
   });
 
-  it("says nothing of conditions that are false on a sound sandbox", () => {
+  it("ignores conditions that are false on a running sandbox", () => {
     const conditions = [
       condition("Ready", "True", "PodReady", ""),
       condition("SandboxPaused", "False", "x", "not paused"),
@@ -26,7 +26,7 @@ describe("the state of an object in words", () => {
   });
 });
 
-describe("the error for an object that failed", () => {
+describe("failureOf", () => {
   it("takes the code from the condition's reason", () => {
     const conditions = [condition("Ready", "False", "TemplateMismatch", "args[0] differs")];
     expect(failureOf("The sandbox a failed", { status: { phase: "Failed", conditions } }, "Internal")).toMatchObject({
@@ -43,7 +43,7 @@ describe("the error for an object that failed", () => {
     });
   });
 
-  it("keeps a message that ends in another bracket, and takes the fallback", () => {
+  it("keeps a message that ends in other brackets, and uses the fallback code", () => {
     const status = { phase: "Failed", message: "exit status [1]" };
     expect(failureOf("It failed", { status }, "SandboxNotReady")).toMatchObject({
       code: "SandboxNotReady",
