@@ -39,6 +39,13 @@ module.exports = {
     },
     { name: "no-folder-cycles", severity: "error", scope: "folder", from: {}, to: { circular: true } },
     {
+      name: "controllers-without-cell-backend",
+      severity: "error",
+      comment: "Controllers reach every backend through src/backends/backends.ts",
+      from: { path: "^src/controllers/" },
+      to: { path: "^src/backends/cell" },
+    },
+    {
       name: "local-is-top",
       severity: "error",
       from: { path: "^src/(?!local/|cli/)" },

@@ -142,12 +142,12 @@ async function work(
     log,
     ...(metrics && { metrics: metrics.sweeps }),
   };
-  const run = ({ name, watches, reconcile, wishes }: Controller) =>
+  const run = ({ name, watches, reconcile, requeues }: Controller) =>
     runController(
       { ...common, name, watches, reconcile, ...(metrics && { metrics: metrics.forController(name) }) },
       signal,
       (add) => {
-        wishes?.lead(add);
+        requeues?.connect(add);
         ready();
       },
     );

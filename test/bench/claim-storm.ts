@@ -152,9 +152,9 @@ async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events: new EventRecorder({ client, reportingController: "ramet.dev/bench", reportingInstance: "bench" }),
   });
-  const { name, watches, reconcile, wishes } = controller;
+  const { name, watches, reconcile, requeues } = controller;
   const options = { name, watches, reconcile, clock, random, concurrency: 16, metrics: metrics.forController(name) };
-  const running = runController(options, end.signal, (add) => wishes?.lead(add));
+  const running = runController(options, end.signal, (add) => requeues?.connect(add));
   const user = await openUser(world, end.signal);
   const reconciles = async (): Promise<number> => {
     const counter = await metrics.registry.getSingleMetric("ramet_reconciles_total")?.get();

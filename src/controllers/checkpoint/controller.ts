@@ -10,15 +10,15 @@ import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../common/attempts.ts";
-import { type Controller, type ControllerParts, requeue, RequeueSource } from "../common/controller-parts.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { removeFinalizer } from "../common/finalizer.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
 import { keepTemplate } from "./keep-template.ts";
-import { markBegun } from "./mark-begun.ts";
+import { markStarted } from "./mark-started.ts";
 import { planCheckpoint } from "./plan.ts";
-import type { CheckpointAction, CheckpointPlan, CheckpointState, Taking } from "./state.ts";
+import type { CheckpointAction, CheckpointPlan, CheckpointState, CheckpointCapture } from "./state.ts";
 
 /** Of which changes the Checkpoint controller hears: a source is looked at when it is needed, and when it ends. */
 export function checkpointWatches({ informers, cache, taking }: CheckpointDependencies): ControllerWatch[] {
@@ -32,7 +32,7 @@ export function checkpointWatches({ informers, cache, taking }: CheckpointDepend
 
 /** Takes one checkpoint, ends it when its time is over, and removes its data when it is deleted. */
 export async function reconcileCheckpoint(key: string, dependencies: CheckpointDependencies): Promise<ReconcileResult> {
-  const { cache, statuses, ownWrites, cuts } = dependencies;
+  const { cache, statuses, ownWrites, captures } = dependencies;
   const cached = cache.checkpoint(key);
   if (cached === undefined) return;
   if (!isUnfinished(cached)) forget(cached, dependencies);
@@ -42,7 +42,7 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   for (const action of plan.actions) await applyAction(state, action, dependencies);
   if (plan.actions.some((action) => action.do === "removeData")) {
     await remove(cached, state, { plan, dependencies });
-    cuts.forget(cached.metadata.uid);
+    captures.forget(cached.metadata.uid);
     return;
   }
   const { status } = plan;
@@ -50,7 +50,8 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
     await ownWrites.write(checkpoint, () => statuses.write(checkpoint, status));
     for (const transition of plan.transitions ?? []) dependencies.events.record(checkpoint, transition);
   }
-  return requeue(state, plan);
+  const { requeueAfterMilliseconds } = plan;
+  return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
 }
 
 async function applyAction(
@@ -61,8 +62,8 @@ async function applyAction(
   const { checkpoint } = state;
   const { informers, runtime } = dependencies;
   switch (action.do) {
-    case "startCut":
-      await startCut(state, action, dependencies);
+    case "startCapture":
+      await startCapture(state, action, dependencies);
       return;
     case "findPublished":
       findPublished(state, action, dependencies);
@@ -88,18 +89,18 @@ async function applyAction(
  * Beside the reconciles; at its end the key comes again. What is written before it is the reconcile's own: while the API
  * server is away, that is tried again and again, and no cell has been asked in vain.
  */
-async function startCut(
+async function startCapture(
   { checkpoint, checkpointId }: CheckpointState,
-  { source, wish }: Extract<CheckpointAction, { do: "startCut" }>,
+  { source, spec }: Extract<CheckpointAction, { do: "startCapture" }>,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
   const { uid } = checkpoint.metadata;
   dependencies.taking.set(source.pod.metadata.uid, uid);
-  const taking = { checkpoint, checkpointId, source, wish };
-  if (!(await markBegun(taking, dependencies))) return;
+  const taking = { checkpoint, checkpointId, source, spec };
+  if (!(await markStarted(taking, dependencies))) return;
   const call = (signal: AbortSignal) => takeCheckpoint(taking, dependencies, signal);
-  dependencies.cuts.start(uid, call, () => {
-    if (dependencies.cuts.get(uid)?.state !== "running") release(uid, dependencies);
+  dependencies.captures.start(uid, call, () => {
+    if (dependencies.captures.get(uid)?.state !== "running") release(uid, dependencies);
     dependencies.enqueue(keyOf(checkpoint.metadata));
   });
 }
@@ -109,14 +110,14 @@ function findPublished(
   { otherwise }: Extract<CheckpointAction, { do: "findPublished" }>,
   dependencies: CheckpointDependencies,
 ): void {
-  const { backends, cuts, enqueue } = dependencies;
+  const { backends, captures, enqueue } = dependencies;
   const { uid, namespace } = checkpoint.metadata;
   const call = () =>
     findParts(backends, { namespace, checkpointId }).catch((error: unknown) => {
       throw RametError.from(error).code === "CheckpointLost" ? otherwise : error;
     });
-  cuts.replace(uid, call, () => {
-    if (cuts.get(uid)?.state !== "running") release(uid, dependencies);
+  captures.replace(uid, call, () => {
+    if (captures.get(uid)?.state !== "running") release(uid, dependencies);
     enqueue(keyOf(checkpoint.metadata));
   });
 }
@@ -146,7 +147,7 @@ async function remove(
 }
 
 function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies): void {
-  dependencies.cuts.forget(metadata.uid);
+  dependencies.captures.forget(metadata.uid);
   release(metadata.uid, dependencies);
 }
 
@@ -159,7 +160,7 @@ function release(checkpointUid: string, { taking }: CheckpointDependencies): voi
  * the cell and the store know the id. `signal` ends the wait for the cell.
  */
 async function takeCheckpoint(
-  taking: Taking,
+  taking: CheckpointCapture,
   dependencies: CheckpointDependencies,
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
@@ -169,19 +170,19 @@ async function takeCheckpoint(
 }
 
 async function capture(
-  { checkpoint, checkpointId, source, wish }: Taking,
+  { checkpoint, checkpointId, source, spec }: CheckpointCapture,
   { backends }: CheckpointDependencies,
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
   const name = { namespace: checkpoint.metadata.namespace, checkpointId };
-  const { contents, keepRunning } = wish;
+  const { contents, keepRunning } = spec;
   const target = sandboxRef(source.sandbox, source.pod);
   return captureParts(backends, { source: target, name, contents, keepRunning, signal });
 }
 
 /** News, not truth: a failure to say that it is being taken must not keep it from being taken. */
 async function showCreating(
-  { checkpoint, checkpointId }: Taking,
+  { checkpoint, checkpointId }: CheckpointCapture,
   { statuses, ownWrites, log }: CheckpointDependencies,
 ): Promise<void> {
   if (checkpoint.status?.phase === "Creating") return;
@@ -200,22 +201,22 @@ const unreachableMilliseconds = 30_000;
 /** Takes Checkpoints. */
 export function checkpointController(parts: ControllerParts): Controller {
   const { informers, clock, random } = parts;
-  const wishes = new RequeueSource();
+  const requeues = new RequeueSource();
   const dependencies: CheckpointDependencies = {
     ...parts,
     statuses: new StatusWriter<Checkpoint>(informers.checkpoints.resource),
     ownWrites: new OwnWrites(informers.checkpoints),
-    cuts: new Attempts<CheckpointRecord>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
+    captures: new Attempts<CheckpointRecord>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
     taking: new Map(),
-    enqueue: wishes.enqueue,
+    enqueue: requeues.enqueue,
   };
   return {
     name: "checkpoint",
     watches: checkpointWatches(dependencies),
     reconcile: (key) => reconcileCheckpoint(key, dependencies),
-    wishes,
+    requeues,
     close: () => {
-      dependencies.cuts.close();
+      dependencies.captures.close();
     },
   };
 }

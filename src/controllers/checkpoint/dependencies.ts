@@ -18,7 +18,7 @@ export interface CheckpointDependencies {
   runtime: SandboxRuntime;
   statuses: StatusWriter<Checkpoint>;
   ownWrites: OwnWrites<Checkpoint>;
-  cuts: Attempts<CheckpointRecord>;
+  captures: Attempts<CheckpointRecord>;
   /** By the UID of a Pod: the UID of the Checkpoint that this process takes of it. */
   taking: Map<string, string>;
   events: EventRecorder;

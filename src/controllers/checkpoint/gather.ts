@@ -4,30 +4,33 @@ import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { begunWith, checkpointIdOf, isUnfinished } from "../common/pause-checkpoint.ts";
+import { capturedPodUid, checkpointIdOf, isUnfinished } from "../common/pause-checkpoint.ts";
 import { endMessage, isEnded } from "../common/pod-facts.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import type { CheckpointState, Source } from "./state.ts";
 
 /** Reads what a plan needs: from the cache, and where that would have it refuse, from the API server as well. */
 export async function gather(checkpoint: Checkpoint, dependencies: CheckpointDependencies): Promise<CheckpointState> {
-  const { cuts, clock } = dependencies;
+  const { captures, clock } = dependencies;
   const { uid } = checkpoint.metadata;
-  const wish = wishOf(checkpoint, dependencies);
-  const source = "problem" in wish ? wish : await findSource(checkpoint, wish, dependencies);
-  const wasBegun = begunWith(checkpoint) !== undefined;
+  const spec = specOf(checkpoint, dependencies);
+  const source = "problem" in spec ? spec : await findSource(checkpoint, spec, dependencies);
+  const wasStarted = capturedPodUid(checkpoint) !== undefined;
   return {
     checkpoint,
     checkpointId: checkpoint.status?.checkpointId ?? checkpointIdOf(checkpoint.metadata),
-    wish,
+    spec,
     source,
-    rival: "problem" in source || wasBegun ? undefined : rivalOf(checkpoint, source.pod.metadata.uid, dependencies),
-    cut: cuts.get(uid),
+    earlierCapture:
+      "problem" in source || wasStarted
+        ? undefined
+        : earlierCaptureOf(checkpoint, source.pod.metadata.uid, dependencies),
+    capture: captures.get(uid),
     now: clock.now(),
   };
 }
 
-function wishOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): CheckpointState["wish"] {
+function specOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): CheckpointState["spec"] {
   try {
     const { sandboxName, podName } = checkpoint.spec;
     const sandbox = cache.sandbox(`${checkpoint.metadata.namespace}/${sandboxName ?? podName ?? ""}`);
@@ -44,27 +47,27 @@ function wishOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): Chec
 
 async function findSource(
   checkpoint: Checkpoint,
-  wish: ResolvedCheckpointSpec,
-  { cache, informers, cuts }: CheckpointDependencies,
+  spec: ResolvedCheckpointSpec,
+  { cache, informers, captures }: CheckpointDependencies,
 ): Promise<Source> {
   const { namespace, uid, deletionTimestamp } = checkpoint.metadata;
-  const at = { namespace, name: wish.sandboxName };
-  const podUid = begunWith(checkpoint);
-  const judge = (sandbox: Sandbox | undefined, pod: Pod | undefined): Source =>
-    podUid === undefined ? sourceOf(wish, sandbox, pod) : begunSource({ sandboxName: at.name, podUid }, sandbox, pod);
-  const cached = judge(cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
-  const cut = cuts.get(uid);
+  const at = { namespace, name: spec.sandboxName };
+  const podUid = capturedPodUid(checkpoint);
+  const sourceFrom = (sandbox: Sandbox | undefined, pod: Pod | undefined): Source =>
+    podUid === undefined ? sourceOf(spec, sandbox, pod) : startedSource({ sandboxName: at.name, podUid }, sandbox, pod);
+  const cached = sourceFrom(cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
+  const capture = captures.get(uid);
   // A cut that runs is given up only for a Pod that has certainly ended; a cache may not have seen it begin.
-  const mayGiveUp = cut?.state === "running" && podUid !== undefined;
-  const isOver = !isUnfinished(checkpoint) || deletionTimestamp !== undefined || cut !== undefined;
+  const mayGiveUp = capture?.state === "running" && podUid !== undefined;
+  const isOver = !isUnfinished(checkpoint) || deletionTimestamp !== undefined || capture !== undefined;
   if (!("problem" in cached) || (isOver && !mayGiveUp)) return cached;
   // Whoever asks may have seen the sandbox become ready before this cache did.
   const [sandbox, pod] = await Promise.all([informers.sandboxes.resource.find(at), informers.pods.resource.find(at)]);
-  return judge(sandbox, pod);
+  return sourceFrom(sandbox, pod);
 }
 
 /** One Pod, one cut at a time. First is whose cut has begun; else the older one, and of two of one second, any but always the same. */
-function rivalOf(
+function earlierCaptureOf(
   checkpoint: Checkpoint,
   podUid: string,
   { cache, taking }: CheckpointDependencies,
@@ -73,8 +76,8 @@ function rivalOf(
   const taken = taking.get(podUid);
   if (taken === uid) return undefined;
   // The cut of one that has just ended may not have been struck off yet.
-  const begun = taken === undefined ? undefined : cache.checkpointByUid(taken);
-  if (begun !== undefined && isUnfinished(begun)) return begun;
+  const started = taken === undefined ? undefined : cache.checkpointByUid(taken);
+  if (started !== undefined && isUnfinished(started)) return started;
   const { sandboxName, podName } = checkpoint.spec;
   return cache
     .checkpointsOf(`${namespace}/${sandboxName ?? podName ?? ""}`)
@@ -122,7 +125,7 @@ function stateOf({ metadata, status }: Pod): string {
  * For a checkpoint that was begun: the Pod that it was begun with, ready or not. It may stand still since the cut, and
  * another Pod of its name has nothing to do with it. `pod` absent: the API server has none of that name.
  */
-function begunSource(
+function startedSource(
   { sandboxName: name, podUid }: { sandboxName: string; podUid: string },
   sandbox: Sandbox | undefined,
   pod: Pod | undefined,

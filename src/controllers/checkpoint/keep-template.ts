@@ -5,14 +5,14 @@ import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
-import type { Taking } from "./state.ts";
+import type { CheckpointCapture } from "./state.ts";
 
 /**
  * Keeps the source's template under the checkpoint's name, owned by it, so that a clone needs none of its own; the
  * reference's sandbox-manager does the same. Where the name is taken, the id is the name. A template that cannot be kept
  * makes the checkpoint no less usable: a clone then brings its own.
  */
-export async function keepTemplate(taking: Taking, dependencies: CheckpointDependencies): Promise<void> {
+export async function keepTemplate(taking: CheckpointCapture, dependencies: CheckpointDependencies): Promise<void> {
   const { checkpoint, checkpointId } = taking;
   const { cache, log } = dependencies;
   if (cache.templatesOwnedBy(checkpoint.metadata.uid).length > 0) return;
@@ -25,7 +25,7 @@ export async function keepTemplate(taking: Taking, dependencies: CheckpointDepen
   }
 }
 
-function keptSpec({ source: { sandbox } }: Taking, { cache }: CheckpointDependencies) {
+function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: CheckpointDependencies) {
   const resolved = resolveTemplate(sandbox, cache);
   if ("problem" in resolved) throw resolved.problem;
   const { runtimes, pauseStrategy } = sandbox.spec;
@@ -43,7 +43,7 @@ function keptSpec({ source: { sandbox } }: Taking, { cache }: CheckpointDependen
 async function createTemplate(
   as: string,
   spec: object,
-  { taking, dependencies }: { taking: Taking; dependencies: CheckpointDependencies },
+  { taking, dependencies }: { taking: CheckpointCapture; dependencies: CheckpointDependencies },
 ): Promise<boolean> {
   const { resource } = dependencies.informers.templates;
   const { name, namespace, uid } = taking.checkpoint.metadata;

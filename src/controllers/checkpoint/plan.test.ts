@@ -37,7 +37,12 @@ const source: Source = {
   sandbox: Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta("a"), spec: {} }),
   pod: Pod.parse({ metadata: meta("a"), spec: { containers: [{ name: "main", image: "cell" }] } }),
 };
-const rival = Checkpoint.parse({ apiVersion, kind: "Checkpoint", metadata: meta("first"), spec: { podName: "a" } });
+const earlierCapture = Checkpoint.parse({
+  apiVersion,
+  kind: "Checkpoint",
+  metadata: meta("first"),
+  spec: { podName: "a" },
+});
 
 const checkpoints = fc
   .record({
@@ -49,18 +54,18 @@ const checkpoints = fc
       "Failed",
       "Terminating",
     ),
-    begun: fc.boolean(),
-    going: fc.boolean(),
+    started: fc.boolean(),
+    deleting: fc.boolean(),
     finalizer: fc.boolean(),
     completionTime: fc.constantFrom(undefined, "2029-12-31T23:00:00Z", "2029-12-31T23:59:59Z"),
   })
-  .map(({ phase, begun, going, finalizer, completionTime }) =>
+  .map(({ phase, started, deleting, finalizer, completionTime }) =>
     Checkpoint.parse({
       apiVersion,
       kind: "Checkpoint",
       metadata: meta("c", {
-        ...(begun && { annotations: { "ramet.dev/pod-uid": "uid-a" } }),
-        ...(going && { deletionTimestamp: now.toISOString() }),
+        ...(started && { annotations: { "ramet.dev/pod-uid": "uid-a" } }),
+        ...(deleting && { deletionTimestamp: now.toISOString() }),
         ...(finalizer && { finalizers: ["agents.kruise.io/checkpoint"] }),
       }),
       spec: { podName: "a" },
@@ -70,7 +75,7 @@ const checkpoints = fc
 const states: fc.Arbitrary<CheckpointState> = fc.record({
   checkpoint: checkpoints,
   checkpointId: fc.constant("c-1"),
-  wish: fc.oneof(
+  spec: fc.oneof(
     fc.constant({ problem: error }),
     fc.record({
       sandboxName: fc.constant("a"),
@@ -80,8 +85,8 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
     }),
   ),
   source: fc.constantFrom<Source>(source, { problem: error }, { problem: lost, hasEnded: true }),
-  rival: fc.constantFrom(undefined, rival),
-  cut: fc.constantFrom<CheckpointState["cut"]>(
+  earlierCapture: fc.constantFrom(undefined, earlierCapture),
+  capture: fc.constantFrom<CheckpointState["capture"]>(
     undefined,
     { state: "running", failures: 0 },
     { state: "failed", error },
@@ -98,10 +103,10 @@ const holds = (check: (state: CheckpointState) => void): void => {
 describe("planCheckpoint", () => {
   it("cuts only what can be captured, with no rival, once, and never for a Checkpoint that has ended", () => {
     holds((state) => {
-      if (!doing(state).includes("startCut")) return;
+      if (!doing(state).includes("startCapture")) return;
       expect(state.source).toBe(source);
-      expect([state.rival, state.cut]).toEqual([undefined, undefined]);
-      expect("problem" in state.wish).toBe(false);
+      expect([state.earlierCapture, state.capture]).toEqual([undefined, undefined]);
+      expect("problem" in state.spec).toBe(false);
       expect(isFinal(state.checkpoint.status?.phase)).toBe(false);
     });
   });
@@ -109,9 +114,9 @@ describe("planCheckpoint", () => {
   it("ends the source only when that was asked, and only of a checkpoint that has succeeded", () => {
     holds((state) => {
       if (!doing(state).includes("stopSource")) return;
-      const { wish, checkpoint, cut } = state;
-      expect(wish).toMatchObject({ keepRunning: false });
-      expect(checkpoint.status?.phase === "Succeeded" || cut?.state === "done").toBe(true);
+      const { spec, checkpoint, capture } = state;
+      expect(spec).toMatchObject({ keepRunning: false });
+      expect(checkpoint.status?.phase === "Succeeded" || capture?.state === "done").toBe(true);
     });
   });
 
@@ -129,7 +134,7 @@ describe("planCheckpoint", () => {
       const { status } = planCheckpoint(state);
       if (isFinal(before) && status !== undefined) expect(status.phase).toBe("Terminating");
       if (status?.phase === "Succeeded") {
-        expect(state.cut).toEqual({ state: "done", value: record });
+        expect(state.capture).toEqual({ state: "done", value: record });
         expect(status).toMatchObject({ checkpointId: "c-1", ramet: { manifestDigest: record.manifestDigest } });
       }
       if (status?.phase === "Failed") expect(status.message).toMatch(/./);
@@ -142,13 +147,13 @@ describe("planCheckpoint", () => {
       if (!doing(state).includes("removeData")) return;
       expect(state.checkpoint.metadata.deletionTimestamp).toBeDefined();
       expect(state.checkpoint.metadata.finalizers).toContain("agents.kruise.io/checkpoint");
-      expect(state.cut?.state).not.toBe("running");
+      expect(state.capture?.state).not.toBe("running");
     });
   });
 
   it("lets one that runs come to its end, unless its Pod has ended: then only the store is asked", () => {
     holds((state) => {
-      if (state.cut?.state !== "running" || isFinal(state.checkpoint.status?.phase)) return;
+      if (state.capture?.state !== "running" || isFinal(state.checkpoint.status?.phase)) return;
       const hasEnded = "problem" in state.source && state.source.hasEnded === true;
       expect(planCheckpoint(state)).toEqual({
         actions: hasEnded ? [{ do: "findPublished", otherwise: lost }] : [],
@@ -158,26 +163,26 @@ describe("planCheckpoint", () => {
 
   it("deletes only what has ended, when its time is over, and looks again when it will be", () => {
     holds((state) => {
-      const { checkpoint, wish } = state;
+      const { checkpoint, spec } = state;
       const plan = planCheckpoint(state);
       const { completionTime, phase } = checkpoint.status ?? {};
       const isDeleted = plan.actions.some((action) => action.do === "deleteCheckpoint");
-      if (isDeleted || plan.requeueAt !== undefined) {
+      if (isDeleted || plan.requeueAfterMilliseconds !== undefined) {
         expect(isFinal(phase)).toBe(true);
         const endsAt = new Date(completionTime ?? "").getTime() + 60_000;
-        expect(wish).toMatchObject({ ttlMilliseconds: 60_000 });
+        expect(spec).toMatchObject({ ttlMilliseconds: 60_000 });
         expect(isDeleted).toBe(endsAt <= now.getTime());
-        if (!isDeleted) expect(plan.requeueAt?.getTime()).toBe(endsAt);
+        if (!isDeleted) expect(plan.requeueAfterMilliseconds).toBe(endsAt - now.getTime());
       }
     });
   });
 
   it("looks into the store before it calls one lost that was begun", () => {
     holds((state) => {
-      const { checkpoint, cut, wish, source: from } = state;
-      const begun =
+      const { checkpoint, capture, spec, source: from } = state;
+      const started =
         checkpoint.metadata.annotations !== undefined && checkpoint.metadata.deletionTimestamp === undefined;
-      if (!begun || cut !== undefined || "problem" in wish || !("problem" in from)) return;
+      if (!started || capture !== undefined || "problem" in spec || !("problem" in from)) return;
       if (isFinal(checkpoint.status?.phase)) return;
       expect(doing(state)).toEqual(["findPublished"]);
     });

@@ -1,35 +1,37 @@
 import { RametError } from "../../base/errors.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
-import { begunWith } from "../common/pause-checkpoint.ts";
+import { capturedPodUid } from "../common/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
 
 /** What to do about a checkpoint: a pure function of what is known. The rules stand in docs/reference/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
   const { metadata, status } = state.checkpoint;
   const isFinished = status?.phase === "Succeeded" || status?.phase === "Failed";
-  if (metadata.deletionTimestamp !== undefined && !isBeingTaken(state)) return planRemoval(state);
-  return isFinished ? planFinished(state) : planCut(state);
+  if (metadata.deletionTimestamp !== undefined && !isBeingCaptured(state)) return planRemoval(state);
+  return isFinished ? planFinished(state) : planCapture(state);
 }
 
 /** A cut that has begun is brought to its end, also when the Checkpoint was deleted meanwhile. */
-function isBeingTaken({ checkpoint, cut, source }: CheckpointState): boolean {
-  if (cut !== undefined) return cut.state === "running";
-  return checkpoint.status?.phase === "Creating" && begunWith(checkpoint) !== undefined && !("problem" in source);
+function isBeingCaptured({ checkpoint, capture, source }: CheckpointState): boolean {
+  if (capture !== undefined) return capture.state === "running";
+  return checkpoint.status?.phase === "Creating" && capturedPodUid(checkpoint) !== undefined && !("problem" in source);
 }
 
-function planCut(state: CheckpointState): CheckpointPlan {
-  const { checkpoint, cut, source, rival, wish } = state;
-  if (cut?.state === "done") return succeeded(state, cut.value);
-  if (cut?.state === "failed") return failed(state, cut.error);
-  if (cut?.state === "running") return { actions: giveUp(source) };
-  if ("problem" in wish) return failed(state, wish.problem);
+function planCapture(state: CheckpointState): CheckpointPlan {
+  const { checkpoint, capture, source, earlierCapture, spec } = state;
+  if (capture?.state === "done") return succeeded(state, capture.value);
+  if (capture?.state === "failed") return failed(state, capture.error);
+  if (capture?.state === "running") return { actions: giveUp(source) };
+  if ("problem" in spec) return failed(state, spec.problem);
   if ("problem" in source) {
-    const wasBegun = begunWith(checkpoint) !== undefined;
-    return wasBegun ? { actions: [{ do: "findPublished", otherwise: source.problem }] } : failed(state, source.problem);
+    const wasStarted = capturedPodUid(checkpoint) !== undefined;
+    return wasStarted
+      ? { actions: [{ do: "findPublished", otherwise: source.problem }] }
+      : failed(state, source.problem);
   }
-  if (rival !== undefined) return failed(state, tooMany(rival.metadata.name, wish.sandboxName));
-  return { actions: [{ do: "startCut", source, wish }] };
+  if (earlierCapture !== undefined) return failed(state, tooMany(earlierCapture.metadata.name, spec.sandboxName));
+  return { actions: [{ do: "startCapture", source, spec }] };
 }
 
 /** A cell that has ended never answers; what it had published before is found. */
@@ -76,25 +78,26 @@ function failed({ checkpoint, checkpointId, now }: CheckpointState, error: Ramet
 
 /** The source ends only now that the status has the manifest's digest; then the TTL runs. */
 function planFinished(state: CheckpointState): CheckpointPlan {
-  const { checkpoint, wish, now } = state;
-  if ("problem" in wish) return { actions: [] };
+  const { checkpoint, spec, now } = state;
+  if ("problem" in spec) return { actions: [] };
   const stop = checkpoint.status?.phase === "Succeeded" ? endSource(state) : [];
   const { completionTime } = checkpoint.status ?? {};
-  if (wish.ttlMilliseconds === undefined || completionTime === undefined) return { actions: stop };
-  const endsAt = new Date(new Date(completionTime).getTime() + wish.ttlMilliseconds);
-  return endsAt <= now ? { actions: [...stop, { do: "deleteCheckpoint" }] } : { actions: stop, requeueAt: endsAt };
+  if (spec.ttlMilliseconds === undefined || completionTime === undefined) return { actions: stop };
+  const leftMilliseconds = new Date(completionTime).getTime() + spec.ttlMilliseconds - now.getTime();
+  if (leftMilliseconds <= 0) return { actions: [...stop, { do: "deleteCheckpoint" }] };
+  return { actions: stop, requeueAfterMilliseconds: leftMilliseconds };
 }
 
 /** For `keepRunning: false`: the source stands still since the cut. One that has ended already is left alone. */
-function endSource({ wish, source }: CheckpointState): CheckpointAction[] {
-  if ("problem" in wish || wish.keepRunning || "problem" in source) return [];
+function endSource({ spec, source }: CheckpointState): CheckpointAction[] {
+  if ("problem" in spec || spec.keepRunning || "problem" in source) return [];
   return [{ do: "stopSource", source }];
 }
 
 function planRemoval(state: CheckpointState): CheckpointPlan {
-  const { checkpoint, cut } = state;
+  const { checkpoint, capture } = state;
   if (!(checkpoint.metadata.finalizers?.includes(finalizers.checkpoint) ?? false)) return { actions: [] };
-  const wasTaken = cut?.state === "done" || checkpoint.status?.phase === "Succeeded";
+  const wasTaken = capture?.state === "done" || checkpoint.status?.phase === "Succeeded";
   return {
     actions: [...(wasTaken ? endSource(state) : []), { do: "removeData" }],
     status: { ...checkpoint.status, phase: "Terminating" },

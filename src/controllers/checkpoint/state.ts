@@ -10,12 +10,12 @@ import type { Attempt } from "../common/attempts.ts";
 export interface CheckpointState {
   checkpoint: Checkpoint;
   checkpointId: string;
-  wish: ResolvedCheckpointSpec | { problem: RametError };
+  spec: ResolvedCheckpointSpec | { problem: RametError };
   source: Source;
   /** An unfinished checkpoint of the same Pod that was first. */
-  rival: Checkpoint | undefined;
+  earlierCapture: Checkpoint | undefined;
   /** The call that takes it. */
-  cut: Attempt<CheckpointRecord> | undefined;
+  capture: Attempt<CheckpointRecord> | undefined;
   now: Date;
 }
 
@@ -28,15 +28,15 @@ export interface CapturableSource {
 }
 
 /** A checkpoint that is about to be taken. */
-export interface Taking {
+export interface CheckpointCapture {
   checkpoint: Checkpoint;
   checkpointId: string;
   source: CapturableSource;
-  wish: ResolvedCheckpointSpec;
+  spec: ResolvedCheckpointSpec;
 }
 
 export type CheckpointAction =
-  | { do: "startCut"; source: CapturableSource; wish: ResolvedCheckpointSpec }
+  | { do: "startCapture"; source: CapturableSource; spec: ResolvedCheckpointSpec }
   /** In place of the cut, if one runs. The Pod is gone that it was begun with; the data may be there all the same. */
   | { do: "findPublished"; otherwise: RametError }
   | { do: "stopSource"; source: CapturableSource }
@@ -48,5 +48,5 @@ export interface CheckpointPlan {
   actions: CheckpointAction[];
   status?: CheckpointStatus;
   transitions?: Transition[];
-  requeueAt?: Date;
+  requeueAfterMilliseconds?: number;
 }

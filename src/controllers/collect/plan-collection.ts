@@ -4,7 +4,7 @@ import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { originsNamed, originsNamedByTemplate } from "../common/set-origin.ts";
+import { originReferences, templateOriginReferences } from "../common/set-origin.ts";
 import { type CollectionState, type Garbage, garbageOf } from "./garbage.ts";
 
 /**
@@ -149,8 +149,8 @@ interface References {
  */
 function referencesOf({ sandboxes, sets, templates, snapshots }: CollectionState): References {
   const texts = new Set([
-    ...sandboxes.flatMap((one) => inNamespace(one, originsNamed(one))),
-    ...[...sets, ...templates].flatMap((one) => inNamespace(one, originsNamedByTemplate(one.spec.template))),
+    ...sandboxes.flatMap((one) => inNamespace(one, originReferences(one))),
+    ...[...sets, ...templates].flatMap((one) => inNamespace(one, templateOriginReferences(one.spec.template))),
     ...snapshots.flatMap((one) => inNamespace(one, ofSnapshot(one))),
   ]);
   const named = new Set([

@@ -5,7 +5,7 @@ import type { Backends } from "../../backends/backends.ts";
 import type { SandboxRuntime } from "../../backends/runtime.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
-import type { ControllerOptions, ReconcileResult } from "../../kube/controller.ts";
+import type { ControllerOptions } from "../../kube/controller.ts";
 import type { EventRecorder } from "../../kube/events.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
@@ -35,7 +35,7 @@ export interface ControllerParts {
 /** One controller, ready to run. */
 export interface Controller extends Pick<ControllerOptions, "name" | "watches" | "reconcile"> {
   /** Wishes that no informer tells of. */
-  wishes?: RequeueSource;
+  requeues?: RequeueSource;
   /** Stops the work that runs outside reconciles. */
   close?: () => void;
 }
@@ -49,13 +49,7 @@ export class RequeueSource {
   };
 
   /** From now on wishes go to this queue. */
-  lead(add: (key: string) => void): void {
+  connect(add: (key: string) => void): void {
     this.#add = add;
   }
-}
-
-/** When a key is looked at again though nothing has changed: at once where that instant is past, never where there is none. */
-export function requeue({ now }: { now: Date }, { requeueAt }: { requeueAt?: Date }): ReconcileResult {
-  if (requeueAt === undefined) return;
-  return { requeueAfterMilliseconds: Math.max(1, requeueAt.getTime() - now.getTime()) };
 }

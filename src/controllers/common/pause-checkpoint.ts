@@ -29,7 +29,7 @@ export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly s
 }
 
 /** The UID of the Pod that a checkpoint was begun with, if it was. */
-export function begunWith({ metadata }: Checkpoint): string | undefined {
+export function capturedPodUid({ metadata }: Checkpoint): string | undefined {
   return metadata.annotations?.[annotations.podUid];
 }
 

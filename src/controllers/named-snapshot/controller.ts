@@ -76,7 +76,7 @@ const unreachableMilliseconds = 60_000;
 export function namedSnapshotController(parts: ControllerParts): Controller {
   const { informers, clock, random, metrics } = parts;
   const counted = metrics && snapshotMetrics(metrics.registry);
-  const wishes = new RequeueSource();
+  const requeues = new RequeueSource();
   const closing = new AbortController();
   const dependencies: SnapshotDependencies = {
     ...parts,
@@ -87,13 +87,13 @@ export function namedSnapshotController(parts: ControllerParts): Controller {
     fetch: publicFetch(),
     counted,
     closing: closing.signal,
-    enqueue: wishes.enqueue,
+    enqueue: requeues.enqueue,
   };
   return {
     name: "named-snapshot",
     watches: snapshotWatches(dependencies),
     reconcile: (key) => reconcileSnapshot(key, dependencies),
-    wishes,
+    requeues,
     close: () => {
       closing.abort();
       dependencies.steps.close();

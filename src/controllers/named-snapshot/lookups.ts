@@ -4,7 +4,7 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { originsNamed, originsNamedByTemplate } from "../common/set-origin.ts";
+import { originReferences, templateOriginReferences } from "../common/set-origin.ts";
 import type { Informers } from "../common/resources.ts";
 
 export interface Lookups {
@@ -30,12 +30,12 @@ export function createLookups({ snapshots, checkpoints, sandboxes, sets }: Infor
     const owner = controllerOf(one);
     return owner?.kind === "NamedSnapshot" ? [owner.uid] : [];
   });
-  const byOrigin = sandboxes.store.index((one) => originsNamed(one).map((text) => inNamespace(one, text)));
+  const byOrigin = sandboxes.store.index((one) => originReferences(one).map((text) => inNamespace(one, text)));
   const setsByOrigin = sets.store.index((one) =>
-    originsNamedByTemplate(one.spec.template).map((text) => inNamespace(one, text)),
+    templateOriginReferences(one.spec.template).map((text) => inNamespace(one, text)),
   );
   const setsByName = sets.store.index((one) =>
-    originsNamedByTemplate(one.spec.template).map((text) => inNamespace(one, text.split("@")[0] ?? "")),
+    templateOriginReferences(one.spec.template).map((text) => inNamespace(one, text.split("@")[0] ?? "")),
   );
   return {
     snapshot: (key) => snapshots.store.get(key),

@@ -96,7 +96,7 @@ const writesAtOnce = 16;
 
 export function sandboxClaimController(parts: ClaimControllerParts): Controller {
   const { informers, clock, random, metrics } = parts;
-  const wishes = new RequeueSource();
+  const requeues = new RequeueSource();
   const counted = metrics && claimMetrics(metrics.registry);
   const claimParts: ClaimParts = {
     ...claimPartsOf(parts),
@@ -114,7 +114,7 @@ export function sandboxClaimController(parts: ClaimControllerParts): Controller 
       const name = metadata.labels?.[labels.claimName];
       return name === undefined ? [] : [keyOf({ namespace: metadata.namespace, name })];
     }),
-    enqueue: wishes.enqueue,
+    enqueue: requeues.enqueue,
   };
   const stop = informers.claims.store.subscribe(({ type, object }) => {
     if (type === "deleted") forgetClaim(object, dependencies);
@@ -123,7 +123,7 @@ export function sandboxClaimController(parts: ClaimControllerParts): Controller 
     name: "sandboxclaim",
     watches: claimWatches(dependencies),
     reconcile: (key) => reconcileClaim(key, dependencies),
-    wishes,
+    requeues,
     close: () => {
       stop();
       for (const { abort } of dependencies.pursuits.values()) abort.abort();

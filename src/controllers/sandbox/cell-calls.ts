@@ -8,13 +8,13 @@ import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
-import { swapId } from "./rollback.ts";
+import { restoreInPlaceId } from "./rollback.ts";
 import { adoptionId, type SandboxAction } from "./state.ts";
 
 /** What a cell is asked for: calls that take their time, and so run beside the reconciles. */
 export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;
 
-const cellActions = ["startSandbox", "swapSandbox", "adoptIdentity", "awaitMemory"] as const;
+const cellActions = ["startSandbox", "restoreSandboxInPlace", "adoptIdentity", "awaitMemory"] as const;
 
 export function isCellAction(action: SandboxAction): action is CellAction {
   return (cellActions as readonly string[]).includes(action.do);
@@ -26,7 +26,7 @@ export function callCell(sandbox: Sandbox, action: CellAction, dependencies: San
     case "startSandbox":
       startSandbox(sandbox, action, dependencies);
       return;
-    case "swapSandbox":
+    case "restoreSandboxInPlace":
       restoreSandboxInPlace(sandbox, action, dependencies);
       return;
     case "adoptIdentity":
@@ -64,8 +64,8 @@ function startSandbox(
 
 function restoreSandboxInPlace(
   sandbox: Sandbox,
-  { pod, template, source, request }: Extract<SandboxAction, { do: "swapSandbox" }>,
-  { swaps, loads, backends, enqueue }: SandboxDependencies,
+  { pod, template, source, request }: Extract<SandboxAction, { do: "restoreSandboxInPlace" }>,
+  { restoresInPlace, loads, backends, enqueue }: SandboxDependencies,
 ): void {
   const { environment, initRequest } = startEnvironment(sandbox, template);
   const target = sandboxRef(sandbox, pod);
@@ -75,7 +75,7 @@ function restoreSandboxInPlace(
     const started = await restorePartsInPlace(backends, { source, target, environment, request });
     return { ...started, checkpointId: source.name.checkpointId, ...(initRequest !== undefined && { initRequest }) };
   };
-  swaps.start(swapId(sandbox, pod), call, () => {
+  restoresInPlace.start(restoreInPlaceId(sandbox, pod), call, () => {
     enqueue(keyOf(sandbox.metadata));
   });
 }

@@ -8,14 +8,14 @@ import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts, SlowStart } from "../common/attempts.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../common/cache.ts";
-import { type Controller, type ControllerParts, requeue, RequeueSource } from "../common/controller-parts.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-calls.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
 import { NewPods } from "./new-pods.ts";
 import { planSandbox } from "./plan.ts";
-import { swapId } from "./rollback.ts";
+import { restoreInPlaceId } from "./rollback.ts";
 import { adoptionId, type SandboxAction, type SandboxPlan, type SandboxState, wantsAdoption } from "./state.ts";
 import { notReady } from "./status.ts";
 
@@ -37,21 +37,24 @@ export function sandboxWatches({ informers, cache, sandboxWrites }: SandboxDepen
 export async function reconcileSandbox(key: string, dependencies: SandboxDependencies): Promise<ReconcileResult> {
   const { cache, sandboxWrites } = dependencies;
   await deleteOrphan(key, cache.sandbox(key), dependencies);
-  for (let look = 1; ; look++) {
+  for (let round = 1; ; round++) {
     const sandbox = latest(key, dependencies);
     if (sandbox === undefined) return;
     const state = await gather(sandbox, dependencies);
     const plan = planSandbox(state);
-    forgetWhatIsOver(state, dependencies);
-    await carryOut(state, plan, dependencies);
+    forgetFinished(state, dependencies);
+    await applyPlan(state, plan, dependencies);
     const isWritten = latest(key, dependencies)?.metadata.resourceVersion !== sandbox.metadata.resourceVersion;
-    if (!isWritten && look > 1) sandboxWrites.settle(sandbox);
-    if (!isWritten || look === mostLooks || !plan.actions.every(isSeenAtOnce)) return requeue(state, plan);
+    if (!isWritten && round > 1) sandboxWrites.settle(sandbox);
+    if (!isWritten || round === maxRounds || !plan.actions.every(isVisibleImmediately)) {
+      const { requeueAfterMilliseconds } = plan;
+      return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
+    }
   }
 }
 
 /** More than that, and somebody else is at work on it. */
-const mostLooks = 3;
+const maxRounds = 3;
 
 function latest(key: string, { cache, sandboxWrites }: SandboxDependencies): Sandbox | undefined {
   const cached = cache.sandbox(key);
@@ -59,11 +62,11 @@ function latest(key: string, { cache, sandboxWrites }: SandboxDependencies): San
 }
 
 /** Whether a second look finds that it was done; of all else only the informer tells. */
-function isSeenAtOnce(action: SandboxAction): boolean {
+function isVisibleImmediately(action: SandboxAction): boolean {
   return isCellAction(action) || action.do === "addFinalizer" || action.do === "createPod";
 }
 
-async function carryOut(state: SandboxState, plan: SandboxPlan, dependencies: SandboxDependencies): Promise<void> {
+async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: SandboxDependencies): Promise<void> {
   const outcomes = await Promise.allSettled(
     plan.actions.map((action) => applyAction(state.sandbox, action, dependencies)),
   );
@@ -109,9 +112,9 @@ async function deleteOrphan(
   await informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
 }
 
-function forgetWhatIsOver({ sandbox, pod }: SandboxState, dependencies: SandboxDependencies): void {
+function forgetFinished({ sandbox, pod }: SandboxState, dependencies: SandboxDependencies): void {
   const { starts, slowStart, cache } = dependencies;
-  if (pod !== undefined) forgetAnswered(sandbox, pod, dependencies);
+  if (pod !== undefined) forgetCompletedCalls(sandbox, pod, dependencies);
   const phase = cache.sandbox(keyOf(sandbox.metadata))?.status?.phase;
   const starting = phase === undefined || phase === "Pending" || phase === "Resuming";
   if (starting && sandbox.metadata.deletionTimestamp === undefined) return;
@@ -120,25 +123,25 @@ function forgetWhatIsOver({ sandbox, pod }: SandboxState, dependencies: SandboxD
 }
 
 /** Calls to a cell for what is not asked for any more, or was answered. */
-function forgetAnswered(sandbox: Sandbox, pod: Pod, { adoptions, swaps }: SandboxDependencies): void {
-  if (!wantsRollback(sandbox)) swaps.forget(swapId(sandbox, pod));
+function forgetCompletedCalls(sandbox: Sandbox, pod: Pod, { adoptions, restoresInPlace }: SandboxDependencies): void {
+  if (!wantsRollback(sandbox)) restoresInPlace.forget(restoreInPlaceId(sandbox, pod));
   if (!wantsAdoption(sandbox) || sandbox.status?.phase !== "Running") adoptions.forget(adoptionId(sandbox, pod));
 }
 
 /** Makes Sandboxes what their spec says. */
 export function sandboxController(parts: ControllerParts): Controller {
   const { informers, clock, random } = parts;
-  const wishes = new RequeueSource();
+  const requeues = new RequeueSource();
   const dependencies: SandboxDependencies = {
     ...parts,
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
     starts: new Attempts({ clock, random }),
     adoptions: new Attempts({ clock, random }),
-    swaps: new Attempts({ clock, random }),
+    restoresInPlace: new Attempts({ clock, random }),
     loads: new Attempts({ clock, random }),
-    newPods: new NewPods({ pods: informers.pods, clock, onLost: wishes.enqueue }),
+    newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
     slowStart: new SlowStart(clock),
-    enqueue: wishes.enqueue,
+    enqueue: requeues.enqueue,
   };
   informers.pods.store.subscribe((change) => {
     if (change.type !== "deleted") return;
@@ -149,11 +152,11 @@ export function sandboxController(parts: ControllerParts): Controller {
     name: "sandbox",
     watches: sandboxWatches(dependencies),
     reconcile: (key) => reconcileSandbox(key, dependencies),
-    wishes,
+    requeues,
     close: () => {
       dependencies.starts.close();
       dependencies.adoptions.close();
-      dependencies.swaps.close();
+      dependencies.restoresInPlace.close();
       dependencies.loads.close();
       dependencies.newPods.close();
     },

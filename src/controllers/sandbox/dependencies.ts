@@ -11,7 +11,7 @@ export interface SandboxDependencies extends ControllerParts {
   /** Identities for sandboxes that run. */
   adoptions: Attempts<{ generation: number }>;
   /** Checkpoints that take the place of what runs. */
-  swaps: Attempts<StartOutcome>;
+  restoresInPlace: Attempts<StartOutcome>;
   /** By the UID of a Pod: the wait until the memory of its clone is in. */
   loads: Attempts<void>;
   newPods: NewPods;

@@ -5,16 +5,16 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../common/origin.ts";
-import { begunWith, isPauseCheckpoint, isUnfinished } from "../common/pause-checkpoint.ts";
+import { capturedPodUid, isPauseCheckpoint, isUnfinished } from "../common/pause-checkpoint.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import { pauseLost } from "./plan-paused.ts";
-import { gatherRollback, rollbackUnderWay, swapId } from "./rollback.ts";
+import { gatherRollback, rollbackUnderWay, restoreInPlaceId } from "./rollback.ts";
 import { adoptionId, type SandboxState } from "./state.ts";
 
 /** Reads what a plan needs: from the cache, and where that would have it end a sandbox, from the API server as well. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, starts, adoptions, swaps, loads, slowStart, clock } = dependencies;
+  const { cache, starts, adoptions, restoresInPlace, loads, slowStart, clock } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
@@ -31,10 +31,10 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     rollback: await gatherRollback(sandbox, template, dependencies),
     start: pod && starts.get(pod.metadata.uid),
     adoption: pod && adoptions.get(adoptionId(sandbox, pod)),
-    swap: pod && swaps.get(swapId(sandbox, pod)),
+    restoreInPlace: pod && restoresInPlace.get(restoreInPlaceId(sandbox, pod)),
     load: pod && loads.get(pod.metadata.uid),
     pauseCheckpoint,
-    leftovers: owned.filter((one) => one !== pauseCheckpoint),
+    orphans: owned.filter((one) => one !== pauseCheckpoint),
     otherCheckpoint: cache
       .checkpointsOf(keyOf(sandbox.metadata))
       .find((one) => isUnfinished(one) && !isPauseCheckpoint(one)),
@@ -67,11 +67,11 @@ async function lookForOrigin(sandbox: Sandbox, dependencies: SandboxDependencies
   if (rollback !== undefined) return originOfText(namespace, () => rollback.checkpointId, dependencies);
   if (phase === "Resuming") return { origin: () => resumeOrigin(sandbox, dependencies) };
   if (phase !== undefined && phase !== "Pending") return { origin: () => ({ kind: "new" }) };
-  return originOfText(namespace, () => wishedCheckpoint(sandbox, dependencies), dependencies);
+  return originOfText(namespace, () => requestedCheckpoint(sandbox, dependencies), dependencies);
 }
 
 /** @throws RametError `InvalidArgument` when two annotations differ */
-function wishedCheckpoint(sandbox: Sandbox, { cache }: SandboxDependencies): string | undefined {
+function requestedCheckpoint(sandbox: Sandbox, { cache }: SandboxDependencies): string | undefined {
   // What a name stood for when the sandbox began is what it is made from, whatever the name stands for by now.
   const resolved = sandbox.metadata.annotations?.[annotations.resolvedCheckpoint];
   if (resolved !== undefined) return resolved;
@@ -91,7 +91,7 @@ function resumeOrigin(sandbox: Sandbox, { cache, backends }: SandboxDependencies
 /** Of the Pod that the sandbox has, or had before its pause; one that came to something goes before one that did not. */
 function pauseCheckpointOf({ status }: Sandbox, owned: Checkpoint[]): Checkpoint | undefined {
   const ofThisPod = owned.filter((one) => {
-    const podUid = begunWith(one);
+    const podUid = capturedPodUid(one);
     return isPauseCheckpoint(one) && (podUid === undefined || podUid === status?.podInfo?.podUID);
   });
   return ofThisPod.find((one) => one.status?.phase !== "Failed") ?? ofThisPod[0];

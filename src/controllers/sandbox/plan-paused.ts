@@ -6,11 +6,11 @@ import { changed, failed } from "./status.ts";
 
 /** The Pod goes; when it has gone the pause is in force; and then a resume may be asked for. */
 export function planPaused(state: SandboxState): SandboxPlan {
-  const { sandbox, pod, leftovers } = state;
-  const tidyUp = leftovers.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
+  const { sandbox, pod, orphans } = state;
+  const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
   if (pod !== undefined) {
-    const going = pod.metadata.deletionTimestamp !== undefined;
-    return { actions: [...(going ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp] };
+    const isDeleting = pod.metadata.deletionTimestamp !== undefined;
+    return { actions: [...(isDeleting ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp] };
   }
   const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
   if (condition?.status !== "True") return { actions: tidyUp, status: inForce(state, condition) };

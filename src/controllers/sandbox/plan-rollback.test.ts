@@ -33,9 +33,9 @@ const meta = (name: string, rest: object = {}) => ({
   creationTimestamp: now.toISOString(),
   ...rest,
 });
-const pod = (uid: string, phase = "Running", going = false): Pod =>
+const pod = (uid: string, phase = "Running", isDeleting = false): Pod =>
   Pod.parse({
-    metadata: meta("a", { uid, ...(going && { deletionTimestamp: now.toISOString() }) }),
+    metadata: meta("a", { uid, ...(isDeleting && { deletionTimestamp: now.toISOString() }) }),
     spec: { containers: [{ name: "main", image: "cell" }] },
     status: { phase, podIP: "127.0.0.1", conditions: [{ type: "Ready", status: "True" }] },
   });
@@ -62,21 +62,21 @@ function sandbox(status: object, { paused = false, to = "c-1" } = {}): Sandbox {
 }
 
 function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): SandboxState {
-  const wish = rollbackRequest(parts.sandbox);
+  const request = rollbackRequest(parts.sandbox);
   const isSettled = ["Running", "Paused", "Succeeded", "Failed"].includes(parts.sandbox.status?.phase ?? "");
-  const asked = wish !== undefined && isSettled && wantsRollback(parts.sandbox);
+  const isRequested = request !== undefined && isSettled && wantsRollback(parts.sandbox);
   const origin = parts.origin ?? checkpoint;
   return {
     pod: undefined,
     foreignPod: undefined,
     template: resolved,
-    rollback: asked ? { request: wish, origin } : undefined,
+    rollback: isRequested ? { request, origin } : undefined,
     start: undefined,
-    swap: undefined,
+    restoreInPlace: undefined,
     adoption: undefined,
     load: undefined,
     pauseCheckpoint: undefined,
-    leftovers: [],
+    orphans: [],
     otherCheckpoint: undefined,
     slowInMilliseconds: 500,
     now,
@@ -108,7 +108,7 @@ const states = fc
     answered: fc.boolean(),
     podUid: fc.constantFrom(undefined, "old", "new"),
     podPhase: fc.constantFrom("Running", "Failed", "Succeeded"),
-    going: fc.boolean(),
+    isDeleting: fc.boolean(),
     origin: fc.constantFrom<Origin>(
       checkpoint,
       { kind: "impossible", error },
@@ -117,21 +117,35 @@ const states = fc
     problem: fc.boolean(),
     otherCheckpoint: fc.constantFrom(undefined, other),
     start: starts,
-    swap: starts,
+    restoreInPlace: starts,
   })
-  .map(({ phase, paused, answered, podUid, podPhase, going, origin, problem, otherCheckpoint, start, swap }) => {
-    const ramet = { ramet: { generation: 1, rollback: { request: digest } } };
-    const status = { phase, ...(phase === "Resuming" ? underWay : answered ? ramet : {}) };
-    return stateOf({
-      sandbox: sandbox(status, { paused }),
-      pod: podUid === undefined ? undefined : pod(podUid, podPhase, going),
+  .map(
+    ({
+      phase,
+      paused,
+      answered,
+      podUid,
+      podPhase,
+      isDeleting,
       origin,
-      template: problem ? { problem: error } : resolved,
+      problem,
       otherCheckpoint,
       start,
-      swap,
-    });
-  });
+      restoreInPlace,
+    }) => {
+      const ramet = { ramet: { generation: 1, rollback: { request: digest } } };
+      const status = { phase, ...(phase === "Resuming" ? underWay : answered ? ramet : {}) };
+      return stateOf({
+        sandbox: sandbox(status, { paused }),
+        pod: podUid === undefined ? undefined : pod(podUid, podPhase, isDeleting),
+        origin,
+        template: problem ? { problem: error } : resolved,
+        otherCheckpoint,
+        start,
+        restoreInPlace,
+      });
+    },
+  );
 
 describe("a rollback", () => {
   it("touches nothing before it has begun, and begins only from a checkpoint that can be restored", () => {
@@ -145,7 +159,11 @@ describe("a rollback", () => {
         expect(actions).toEqual([]);
         expect([state.origin.kind, "problem" in state.template]).toEqual(["checkpoint", false]);
         expect(before?.phase).not.toBe("Paused");
-        if (state.swap === undefined && state.pod?.metadata.uid === "old" && state.pod.status?.phase === "Running")
+        if (
+          state.restoreInPlace === undefined &&
+          state.pod?.metadata.uid === "old" &&
+          state.pod.status?.phase === "Running"
+        )
           expect(before?.phase === "Running" && state.pod.metadata.deletionTimestamp === undefined).toBe(false);
         if (before?.phase === "Running") expect(state.otherCheckpoint).toBeUndefined();
         const replaced = state.pod?.metadata.uid;
@@ -163,15 +181,20 @@ describe("a rollback", () => {
       fc.property(states, (state) => {
         const plan = planSandbox(state);
         const without = planSandbox({ ...state, rollback: undefined });
-        const told = rolledBack(plan.status);
-        if (state.rollback === undefined || told?.status !== "False" || plan.status?.phase === "Resuming") return;
+        const rolledBackCondition = rolledBack(plan.status);
+        if (
+          state.rollback === undefined ||
+          rolledBackCondition?.status !== "False" ||
+          plan.status?.phase === "Resuming"
+        )
+          return;
         expect(plan.actions).toEqual(without.actions);
         const { conditions, ramet, ...rest } = plan.status ?? {};
         const { conditions: others, ramet: _, ...same } = without.status ?? state.sandbox.status ?? {};
         expect(rest).toEqual(same);
         expect(conditions?.filter(({ type }) => type !== "RolledBack")).toEqual(others);
-        expect(told.message).not.toBe("");
-        if (told.reason !== "Pending") expect(ramet?.rollback).toEqual({ request: digest });
+        expect(rolledBackCondition.message).not.toBe("");
+        if (rolledBackCondition.reason !== "Pending") expect(ramet?.rollback).toEqual({ request: digest });
         else expect(state.otherCheckpoint).toBeDefined();
       }),
     );
@@ -179,14 +202,16 @@ describe("a rollback", () => {
 
   it("in a Pod that runs is asked of its cell, once, and answered with what that says", () => {
     fc.assert(
-      fc.property(starts, (swap) => {
-        const state = stateOf({ sandbox: sandbox({ phase: "Running" }), pod: pod("old"), swap });
+      fc.property(starts, (restoreInPlace) => {
+        const state = stateOf({ sandbox: sandbox({ phase: "Running" }), pod: pod("old"), restoreInPlace });
         const { actions, status } = planSandbox(state);
-        expect(actions.map((action) => action.do)).toEqual(swap === undefined ? ["swapSandbox"] : []);
-        if (swap?.state === "done") {
+        expect(actions.map((action) => action.do)).toEqual(
+          restoreInPlace === undefined ? ["restoreSandboxInPlace"] : [],
+        );
+        if (restoreInPlace?.state === "done") {
           expect(status).toMatchObject({ phase: "Running", ramet: { generation: 2, restoredFrom: "c-1" } });
           expect(rolledBack(status)).toMatchObject({ status: "True", reason: "Succeeded" });
-        } else if (swap?.state === "failed") {
+        } else if (restoreInPlace?.state === "failed") {
           expect(status).toMatchObject({ phase: "Running", ramet: { rollback: { request: digest } } });
           expect(rolledBack(status)).toMatchObject({ status: "False", reason: "TemplateMismatch" });
         } else expect(rolledBack(status)).toBeUndefined();
@@ -196,7 +221,7 @@ describe("a rollback", () => {
     const old = {
       sandbox: sandbox({ phase: "Running" }),
       pod: pod("old"),
-      swap: { state: "failed", error: unknown },
+      restoreInPlace: { state: "failed", error: unknown },
     } as const;
     expect(planSandbox(stateOf(old)).status?.phase).toBe("Resuming");
   });
@@ -205,9 +230,9 @@ describe("a rollback", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { sandbox: one, origin, otherCheckpoint } = state;
-        const going = planSandbox(state).actions.filter((action) => action.do === "deletePod");
-        if (rollbackUnderWay(one) === undefined || going.length === 0) return;
-        expect(going.map(({ pod: { metadata } }) => metadata.uid)).toEqual(["old"]);
+        const deletions = planSandbox(state).actions.filter((action) => action.do === "deletePod");
+        if (rollbackUnderWay(one) === undefined || deletions.length === 0) return;
+        expect(deletions.map(({ pod: { metadata } }) => metadata.uid)).toEqual(["old"]);
         expect(origin.kind).toBe("checkpoint");
         if (state.pod?.status?.phase === "Running") expect(otherCheckpoint).toBeUndefined();
       }),
@@ -221,10 +246,12 @@ describe("a rollback", () => {
         if (rollbackUnderWay(state.sandbox) === undefined || status === undefined) return;
         if (status.phase === "Resuming") return;
         expect(status.ramet?.rollback).toEqual({ request: digest });
-        const told = rolledBack(status);
-        const isRestored = status.phase === "Running" && state.start?.state === "done" && told?.status === "True";
+        const rolledBackCondition = rolledBack(status);
+        const isRestored =
+          status.phase === "Running" && state.start?.state === "done" && rolledBackCondition?.status === "True";
         expect(status.ramet?.restoredFrom).toBe(isRestored ? "c-1" : undefined);
-        if (!isRestored) expect(told).toMatchObject({ status: "False", message: expect.stringMatching(/./) as string });
+        if (!isRestored)
+          expect(rolledBackCondition).toMatchObject({ status: "False", message: expect.stringMatching(/./) as string });
       }),
     );
   });
@@ -238,15 +265,15 @@ describe("a rollback", () => {
           const podPhase = phase === "Running" ? "Running" : phase;
           const world = { sandbox: sandbox({ phase }), pod: pod("old", podPhase) as Pod | undefined };
           let start: SandboxState["start"];
-          let swap: SandboxState["swap"];
+          let restoreInPlace: SandboxState["restoreInPlace"];
           for (const restarted of restarts) {
             // Calls are begun anew, and cells join them; all else stands in the API.
-            if (restarted) start = swap = undefined;
-            const plan = planSandbox(stateOf({ ...world, start, swap }));
+            if (restarted) start = restoreInPlace = undefined;
+            const plan = planSandbox(stateOf({ ...world, start, restoreInPlace }));
             for (const action of plan.actions) {
               if (action.do === "deletePod") world.pod = undefined;
               if (action.do === "createPod") world.pod = pod("new");
-              if (action.do === "swapSandbox") swap = answered;
+              if (action.do === "restoreSandboxInPlace") restoreInPlace = answered;
               if (action.do === "startSandbox") {
                 expect(action.pod.metadata.uid).toBe("new");
                 start = answered;

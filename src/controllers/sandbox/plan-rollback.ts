@@ -19,23 +19,24 @@ export function withRollback(state: SandboxState, plan: SandboxPlan): SandboxPla
   const phase = sandbox.status?.phase;
   // A sandbox that has just come to its end, or to its pause, is answered from there.
   if (rollback === undefined || (plan.status !== undefined && plan.status.phase !== phase)) return plan;
-  const verdict = judge(state, rollback);
-  if ("source" in verdict) {
-    const pod = swappable(state);
-    if (pod !== undefined) return planSwap(state, plan, { pod, ...verdict, request: rollback.request.digest });
-    return { actions: [], status: beginning(state, rollback.request.digest, verdict.source) };
+  const decision = decide(state, rollback);
+  if ("source" in decision) {
+    const pod = podForRestoreInPlace(state);
+    if (pod !== undefined)
+      return planRestoreInPlace(state, plan, { pod, ...decision, request: rollback.request.digest });
+    return { actions: [], status: beginning(state, rollback.request.digest, decision.source) };
   }
   const status = plan.status ?? sandbox.status ?? {};
-  if ("wait" in verdict) {
-    const condition = notRolledBack("Pending", verdict.wait);
+  if ("wait" in decision) {
+    const condition = notRolledBack("Pending", decision.wait);
     return { ...plan, status: withRolledBack(state, status, condition) };
   }
-  return { ...plan, status: refused(state, status, { request: rollback.request.digest, error: verdict.refusal }) };
+  return { ...plan, status: refused(state, status, { request: rollback.request.digest, error: decision.refusal }) };
 }
 
-type Verdict = { source: RestoreSource; template: PodTemplateSpec } | { wait: string } | { refusal: RametError };
+type Decision = { source: RestoreSource; template: PodTemplateSpec } | { wait: string } | { refusal: RametError };
 
-function judge(state: SandboxState, { origin, request }: NonNullable<SandboxState["rollback"]>): Verdict {
+function decide(state: SandboxState, { origin, request }: NonNullable<SandboxState["rollback"]>): Decision {
   const { sandbox, template } = state;
   const isPausedOrGoing = sandbox.status?.phase === "Paused" || sandbox.spec.paused === true;
   const awaited = sandbox.status?.phase === "Running" ? checkpointUnderWay(state, isPausedOrGoing) : undefined;
@@ -93,12 +94,12 @@ interface RestoreInPlaceRequest {
 }
 
 /** The Pod in which the sandbox runs, and whose cell can have something else run there. */
-function swappable({ sandbox, pod, swap }: SandboxState): Pod | undefined {
+function podForRestoreInPlace({ sandbox, pod, restoreInPlace }: SandboxState): Pod | undefined {
   const { phase, podInfo } = sandbox.status ?? {};
   if (phase !== "Running" || pod === undefined || pod.metadata.uid !== podInfo?.podUID) return undefined;
   if (pod.metadata.deletionTimestamp !== undefined || isEnded(pod) || !cellRuns(pod)) return undefined;
   // The cell of an earlier release does not know how.
-  const isUnknown = swap?.state === "failed" && swap.error.code === "NotFound";
+  const isUnknown = restoreInPlace?.state === "failed" && restoreInPlace.error.code === "NotFound";
   return isUnknown ? undefined : pod;
 }
 
@@ -106,16 +107,18 @@ function swappable({ sandbox, pod, swap }: SandboxState): Pod | undefined {
  * Has the cell put a checkpoint in the place of what runs. No status says that it has begun: until it is done nothing has
  * changed, and whoever asked looks for the answer to the request.
  */
-function planSwap(state: SandboxState, plan: SandboxPlan, wish: RestoreInPlaceRequest): SandboxPlan {
-  const { swap } = state;
-  if (swap === undefined) return { ...plan, actions: [...plan.actions, { do: "swapSandbox", ...wish }] };
-  if (swap.state === "done") return { actions: plan.actions, status: swapped(state, swap.value, wish) };
-  if (swap.state === "running") return plan;
+function planRestoreInPlace(state: SandboxState, plan: SandboxPlan, restore: RestoreInPlaceRequest): SandboxPlan {
+  const { restoreInPlace } = state;
+  if (restoreInPlace === undefined)
+    return { ...plan, actions: [...plan.actions, { do: "restoreSandboxInPlace", ...restore }] };
+  if (restoreInPlace.state === "done")
+    return { actions: plan.actions, status: restoredInPlace(state, restoreInPlace.value, restore) };
+  if (restoreInPlace.state === "running") return plan;
   const status = plan.status ?? state.sandbox.status ?? {};
-  return { ...plan, status: refused(state, status, { request: wish.request, error: swap.error }) };
+  return { ...plan, status: refused(state, status, { request: restore.request, error: restoreInPlace.error }) };
 }
 
-function swapped(state: SandboxState, outcome: StartOutcome, { pod, source, request }: RestoreInPlaceRequest) {
+function restoredInPlace(state: SandboxState, outcome: StartOutcome, { pod, source, request }: RestoreInPlaceRequest) {
   const status = running(state, pod, outcome);
   const answered = { ...status, ramet: { ...status.ramet, rollback: { request } } };
   const message = `It goes on from the checkpoint ${source.name.checkpointId}`;

@@ -9,8 +9,8 @@ import { changed, type ConditionChange, ended, initialized, memoryLoaded, memory
 
 /** A sandbox that runs: it is paused on wish, and else follows its Pod. */
 export function planRunning(state: SandboxState): SandboxPlan {
-  const { sandbox, pauseCheckpoint, leftovers } = state;
-  const tidyUp = leftovers.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
+  const { sandbox, pauseCheckpoint, orphans } = state;
+  const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
   // A checkpoint that ends its source cannot be called back: the pause comes to its end, and then the resume.
   const pausing = pauseCheckpoint !== undefined && pauseCheckpoint.status?.phase !== "Failed";
   if (pausing) return withActions(planPausing(state), tidyUp);

@@ -26,13 +26,13 @@ const error = new RametError("EngineFailed", "restore: it was refused");
 const pods = fc
   .record({
     phase: fc.constantFrom("Pending", "Running", "Succeeded", "Failed"),
-    going: fc.boolean(),
+    isDeleting: fc.boolean(),
     ready: fc.constantFrom("True", "False"),
     uid: fc.constantFrom("uid-pod", "uid-other"),
   })
-  .map(({ phase, going, ready, uid }) =>
+  .map(({ phase, isDeleting, ready, uid }) =>
     Pod.parse({
-      metadata: meta("a", { uid, ...(going && { deletionTimestamp: now.toISOString() }) }),
+      metadata: meta("a", { uid, ...(isDeleting && { deletionTimestamp: now.toISOString() }) }),
       spec: { containers: [{ name: "main", image: "cell" }] },
       status: { phase, podIP: "127.0.0.1", conditions: [{ type: "Ready", status: ready }] },
     }),
@@ -84,7 +84,7 @@ const sandboxes = fc
       "Upgrading",
     ),
     paused: fc.boolean(),
-    going: fc.boolean(),
+    isDeleting: fc.boolean(),
     finalizer: fc.boolean(),
     pausedReason: fc.option(conditions),
     loading: fc.boolean(),
@@ -92,12 +92,12 @@ const sandboxes = fc
     pauseTime: fc.constantFrom(undefined, "2029-01-01T00:00:00Z", "2031-01-01T00:00:00Z"),
     request: fc.constantFrom(undefined, '{"envVars":{"A":"1"}}'),
   })
-  .map(({ phase, paused, going, finalizer, pausedReason, loading, shutdownTime, pauseTime, request }) =>
+  .map(({ phase, paused, isDeleting, finalizer, pausedReason, loading, shutdownTime, pauseTime, request }) =>
     Sandbox.parse({
       apiVersion,
       kind: "Sandbox",
       metadata: meta("a", {
-        ...(going && { deletionTimestamp: now.toISOString() }),
+        ...(isDeleting && { deletionTimestamp: now.toISOString() }),
         ...(finalizer && { finalizers: ["agents.kruise.io/sandbox"] }),
         ...(request && { annotations: { [annotations.initRuntimeRequest]: request } }),
       }),
@@ -125,7 +125,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
   ),
   origin: origins,
   rollback: fc.constant(undefined),
-  swap: fc.constant(undefined),
+  restoreInPlace: fc.constant(undefined),
   load: fc.constantFrom<SandboxState["load"]>(
     undefined,
     { state: "running", failures: 0 },
@@ -145,7 +145,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     { state: "done", value: { generation: 2 } },
   ),
   pauseCheckpoint: fc.option(checkpoints, { nil: undefined }),
-  leftovers: fc.array(checkpoints, { maxLength: 1 }),
+  orphans: fc.array(checkpoints, { maxLength: 1 }),
   otherCheckpoint: fc.constant(undefined),
   slowInMilliseconds: fc.constantFrom(0, 0.1, 500),
   now: fc.constant(now),
@@ -175,9 +175,9 @@ describe("planSandbox", () => {
           expect(adoption).toBeUndefined();
           expect(state.pod?.status?.phase).toBe("Running");
         }
-        const told = plan.status?.conditions?.find(({ type }) => type === "RuntimeInitialized");
-        if (told === undefined) return;
-        expect([told.status, told.reason]).toEqual(
+        const initialized = plan.status?.conditions?.find(({ type }) => type === "RuntimeInitialized");
+        if (initialized === undefined) return;
+        expect([initialized.status, initialized.reason]).toEqual(
           adoption?.state === "done" ? ["True", "Succeeded"] : ["False", "Failed"],
         );
         expect(plan.status?.ramet?.initRequest !== undefined).toBe(adoption?.state === "done");
@@ -262,11 +262,11 @@ describe("planSandbox", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { metadata, status } = state.sandbox;
-        const { actions, requeueAt, ...plan } = planSandbox(state);
+        const { actions, requeueAfterMilliseconds, ...plan } = planSandbox(state);
         const isStarting = status?.phase === undefined || status.phase === "Resuming";
         if (!isStarting || metadata.deletionTimestamp !== undefined || state.slowInMilliseconds === 0) return;
         if (plan.status !== undefined || actions.some((action) => action.do === "deleteSandbox")) return;
-        expect(requeueAt?.getTime()).toBeLessThanOrEqual(now.getTime() + state.slowInMilliseconds);
+        expect(requeueAfterMilliseconds).toBeLessThanOrEqual(Math.max(1, state.slowInMilliseconds));
       }),
     );
   });

@@ -27,7 +27,7 @@ export function planSandbox(state: SandboxState): SandboxPlan {
   return withTransition(state, {
     ...plan,
     actions: [...(action === undefined ? [] : [action]), ...plan.actions],
-    ...(requeueAt && { requeueAt }),
+    ...(requeueAt && { requeueAfterMilliseconds: Math.max(1, requeueAt.getTime() - state.now.getTime()) }),
   });
 }
 
@@ -62,8 +62,8 @@ function planResuming(state: SandboxState): SandboxPlan {
 
 /** The Pod goes, with its grace period; when it has gone, so may the Sandbox. */
 function planDeletion(state: SandboxState): SandboxPlan {
-  const { sandbox, pod, pauseCheckpoint, leftovers } = state;
-  const owned = [...(pauseCheckpoint === undefined ? [] : [pauseCheckpoint]), ...leftovers];
+  const { sandbox, pod, pauseCheckpoint, orphans } = state;
+  const owned = [...(pauseCheckpoint === undefined ? [] : [pauseCheckpoint]), ...orphans];
   const checkpoints = owned
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);

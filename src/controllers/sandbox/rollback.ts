@@ -23,7 +23,7 @@ export function rollbackUnderWay({ status }: Sandbox): RollbackUnderWay | undefi
 }
 
 /** Under which the call for the rollback that is asked for by now is known: another request is another call. */
-export function swapId(sandbox: Sandbox, pod: Pod): string {
+export function restoreInPlaceId(sandbox: Sandbox, pod: Pod): string {
   return `${pod.metadata.uid}/${rollbackRequest(sandbox)?.digest ?? ""}`;
 }
 
@@ -49,17 +49,17 @@ export function refused(
   status: SandboxStatus,
   { request, error }: { request: string; error: RametError },
 ): SandboxStatus {
-  const told = withRolledBack(state, status, notRolledBack(error.code, error.describe()));
-  return { ...told, ramet: { ...told.ramet, rollback: { request } } };
+  const answered = withRolledBack(state, status, notRolledBack(error.code, error.describe()));
+  return { ...answered, ramet: { ...answered.ramet, rollback: { request } } };
 }
 
 /** A status that says another thing of the last rollback. */
 export function withRolledBack(
   { now }: SandboxState,
   status: SandboxStatus,
-  told: Pick<Condition, "status" | "reason" | "message">,
+  condition: Pick<Condition, "status" | "reason" | "message">,
 ): SandboxStatus {
-  return { ...status, conditions: setCondition(status.conditions ?? [], { type: "RolledBack", ...told }, now) };
+  return { ...status, conditions: setCondition(status.conditions ?? [], { type: "RolledBack", ...condition }, now) };
 }
 
 export function notRolledBack(reason: string, message: string) {

@@ -29,13 +29,13 @@ export interface SandboxState {
   /** The call that gives the running sandbox the environment that its annotation asks for by now. */
   adoption: Attempt<{ generation: number }> | undefined;
   /** The call that has a checkpoint take the place of what runs in `pod`, for the rollback that is asked for. */
-  swap: Attempt<StartOutcome> | undefined;
+  restoreInPlace: Attempt<StartOutcome> | undefined;
   /** The wait until all memory of the clone in `pod` is in. */
   load: Attempt<void> | undefined;
   /** The checkpoint of the pause that is under way or in force. */
   pauseCheckpoint: Checkpoint | undefined;
   /** Checkpoints of earlier pauses. */
-  leftovers: Checkpoint[];
+  orphans: Checkpoint[];
   /** A checkpoint that somebody else takes of this sandbox just now. */
   otherCheckpoint: Checkpoint | undefined;
   /** Until the start takes so long that a status should say for what it waits; 0: it does. */
@@ -59,7 +59,7 @@ export type SandboxAction =
   | { do: "createPod"; template: ResolvedTemplate; start: "boot" | "wait" }
   | { do: "deletePod"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource | undefined }
-  | { do: "swapSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource; request: string }
+  | { do: "restoreSandboxInPlace"; pod: Pod; template: PodTemplateSpec; source: RestoreSource; request: string }
   | { do: "adoptIdentity"; pod: Pod; template: PodTemplateSpec }
   | { do: "awaitMemory"; pod: Pod }
   | { do: "createPauseCheckpoint"; persistentContents: readonly string[] }
@@ -72,8 +72,8 @@ export interface SandboxPlan {
   /** The whole status, if it may have changed. */
   status?: SandboxStatus;
   transitions?: Transition[];
-  /** Until something is due although nothing changes. */
-  requeueAt?: Date;
+  /** When the sandbox is reconciled again although nothing has changed. At least 1. */
+  requeueAfterMilliseconds?: number;
 }
 
 /** Under which the hand-over of what a sandbox asks for by now is known: another request is another hand-over. */

@@ -4,13 +4,13 @@ import { annotations, finalizers, labels } from "../../api/names/labels.ts";
 import { keyOf } from "../../kube/object.ts";
 import { addFinalizer } from "../common/finalizer.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
-import type { CapturableSource, Taking } from "./state.ts";
+import type { CapturableSource, CheckpointCapture } from "./state.ts";
 
 /**
  * Before the first effect: the finalizer, and of which Pod this is. False: the Checkpoint is gone.
  * @throws RametError when the API server cannot be reached; that says nothing of the checkpoint, which is begun later
  */
-export async function markBegun(taking: Taking, dependencies: CheckpointDependencies): Promise<boolean> {
+export async function markStarted(taking: CheckpointCapture, dependencies: CheckpointDependencies): Promise<boolean> {
   try {
     return await mark(taking, dependencies);
   } catch (error) {
@@ -19,7 +19,10 @@ export async function markBegun(taking: Taking, dependencies: CheckpointDependen
   }
 }
 
-async function mark(taking: Taking, { informers, cache, ownWrites }: CheckpointDependencies): Promise<boolean> {
+async function mark(
+  taking: CheckpointCapture,
+  { informers, cache, ownWrites }: CheckpointDependencies,
+): Promise<boolean> {
   const { resource } = informers.checkpoints;
   const { metadata } = taking.checkpoint;
   let latest = cache.checkpoint(keyOf(metadata)) ?? taking.checkpoint;
@@ -47,14 +50,14 @@ function isMarked({ metadata }: Checkpoint, { pod }: CapturableSource): boolean 
   return found?.[annotations.podUid] === pod.metadata.uid && (present?.includes(finalizers.checkpoint) ?? false);
 }
 
-function marks({ checkpointId, source, wish }: Taking) {
+function marks({ checkpointId, source, spec }: CheckpointCapture) {
   const { name, namespace } = source.sandbox.metadata;
   return {
     annotations: { [annotations.podUid]: source.pod.metadata.uid, [annotations.sandboxId]: `${namespace}--${name}` },
     labels: {
       [labels.sandboxName]: name,
       [labels.checkpointId]: checkpointId,
-      [labels.checkpointType]: [...wish.contents].sort().join("-"),
+      [labels.checkpointType]: [...spec.contents].sort().join("-"),
     },
   };
 }
