@@ -142,7 +142,7 @@ test("a second checkpoint of one Pod fails with the first one's name, and the fi
   await create("Checkpoint", "second", { sandboxName: "a" });
   const { status } = await checkpoint("second", inPhase("Failed", "Succeeded"));
   expect(status?.phase).toBe("Failed");
-  expect(status?.message).toContain("first of the sandbox a is unfinished");
+  expect(status?.message).toContain("first of the sandbox a has not finished");
   hold.resolve(undefined);
   await checkpoint("first", inPhase("Succeeded"));
   await taken("third", "a");
@@ -158,7 +158,7 @@ test("a sandbox that is not Ready is not captured, and nothing hangs", async () 
   expect(status?.message).toContain("the Pod a is Pending, not Running");
   await create("Checkpoint", "none", { podName: "nobody" });
   const none = await checkpoint("none", inPhase("Failed"));
-  expect(none.status?.message).toContain("there is no sandbox nobody");
+  expect(none.status?.message).toContain("the namespace has no sandbox nobody");
 });
 
 test("a cut that fails says why, and the source goes on", async () => {
@@ -225,7 +225,7 @@ test("a checkpoint whose Pod and controllers died fails if nothing was published
   await cluster.gone("pods", at("a"));
   await cluster.startControllers();
   const { status } = await checkpoint("c", inPhase("Failed"));
-  expect(status?.message).toContain("the Pod a is gone");
+  expect(status?.message).toContain("the Pod a no longer exists");
   expect(status?.message).toContain("SandboxLost");
   const lost = await sandbox("a", inPhase("Failed"));
   expect(lost.status?.message).toContain("Pod Not Found");
@@ -261,7 +261,7 @@ test("a checkpoint fails as soon as its Pod is gone, and one that was deleted me
     if (isDeleted) await cluster.seen.checkpoints.resource.delete({ namespace, name: `of-${name}` });
     await cluster.seen.pods.resource.delete({ namespace, name }, { gracePeriodSeconds: 0 });
     if (isDeleted) await cluster.gone("checkpoints", at(`of-${name}`));
-    else expect((await checkpoint(`of-${name}`, inPhase("Failed"))).status?.message).toContain("the Pod kept is gone");
+    else expect((await checkpoint(`of-${name}`, inPhase("Failed"))).status?.message).toContain("the Pod kept no longer exists");
   }
 });
 

@@ -10,7 +10,7 @@ import { SchemalessObject, withRules } from "../schema/rules.ts";
 export const checkpointPhases = ["Pending", "Creating", "Succeeded", "Failed", "Terminating"] as const;
 export type CheckpointPhase = (typeof checkpointPhases)[number];
 
-/** Bounded, so that the API server can bound what the rule costs; two contents are all there are. */
+/** Limited to the two existing contents, so that the API server can estimate the cost of the rule. */
 const CheckpointContents = withRules(
   z
     .array(z.enum(["memory", "filesystem"]))
@@ -23,44 +23,51 @@ const CheckpointContents = withRules(
       holds: (contents) => contents.length === 0 || contents.filter((content) => content === "filesystem").length === 1,
     },
   ],
-).describe("What is kept: [filesystem] or [memory, filesystem]. Default: the sandbox's own, without ip; else both.");
+).describe(
+  "What the checkpoint keeps: [filesystem] or [memory, filesystem]. Default: the sandbox's persistentContents without ip; if it has none, both.",
+);
 
 export const CheckpointSpec = withRules(
   z.object({
-    podName: z.string().min(1).optional().describe("The sandbox's Pod. Give podName or sandboxName."),
-    sandboxName: z.string().min(1).optional().describe("The Sandbox. Give podName or sandboxName."),
+    podName: z.string().min(1).optional().describe("The name of the sandbox's Pod. Set podName or sandboxName."),
+    sandboxName: z.string().min(1).optional().describe("The name of the Sandbox. Set podName or sandboxName."),
     keepRunning: z
       .boolean()
       .optional()
-      .describe("Whether the sandbox goes on afterwards; false ends it and its Pod is Succeeded. Default true."),
+      .describe(
+        "Whether the sandbox continues after the capture. If false, the sandbox is stopped and its Pod becomes Succeeded. Default true.",
+      ),
     persistentContents: CheckpointContents.optional(),
     ttlAfterFinished: z
       .string()
       .regex(ttlPattern, "must be a duration like 30s, 30m, 30h or 30d")
       .optional()
-      .describe("When the Checkpoint is deleted after it has finished, like 30s, 30m, 30h or 30d. Unset: never."),
+      .describe("How long after it has finished the Checkpoint is deleted, like 30s, 30m, 30h or 30d. Default: never."),
   }),
   [
     {
       cel: "has(self.podName) || has(self.sandboxName)",
-      message: "podName or sandboxName is needed: it says which sandbox to capture",
+      message: "podName or sandboxName is required: it names the sandbox to capture",
       fieldPath: ".podName",
       holds: ({ podName, sandboxName }) => podName !== undefined || sandboxName !== undefined,
     },
     {
-      // A sandbox's Pod has the sandbox's name, so both with one value are one wish; the reference takes both.
+      // A sandbox's Pod has the sandbox's name, so both may be set to one value, as in OpenKruise Agents.
       cel: "!has(self.podName) || !has(self.sandboxName) || self.podName == self.sandboxName",
-      message: "podName and sandboxName name different sandboxes: give one of the two",
+      message: "podName and sandboxName name different sandboxes: set only one of them",
       fieldPath: ".sandboxName",
       holds: ({ podName, sandboxName }) =>
         podName === undefined || sandboxName === undefined || podName === sandboxName,
     },
-    { cel: "self == oldSelf", message: "spec is immutable: a checkpoint is one captured state. Create another one" },
+    {
+      cel: "self == oldSelf",
+      message: "spec is immutable: a checkpoint is one captured state; create another Checkpoint",
+    },
   ],
 );
 export type CheckpointSpec = z.infer<typeof CheckpointSpec>;
 
-/** How the parts of a checkpoint belong together in time. */
+/** How consistent the parts of a checkpoint are with each other. */
 export const consistencies = ["crash", "quiesced", "atomic"] as const;
 
 const Needs = z.object({
@@ -83,14 +90,14 @@ export const CheckpointPart = z.object({
   handle: z.string().describe("Identifies the part's data to its backend."),
   contents: PartContents,
   cutAt: Time.describe("When the content was captured."),
-  readyAt: Time.optional().describe("When the data was durable."),
+  readyAt: Time.optional().describe("When the data became durable."),
   sizeBytes: z.int().min(0),
   consistency: z.enum(consistencies),
   needs: Needs.optional().describe("What a node must have for a restore."),
 });
 export type CheckpointPart = z.infer<typeof CheckpointPart>;
 
-/** What Ramet records of a checkpoint beyond the reference's status. Written field by field as they become known. */
+/** What Ramet adds to the status that OpenKruise Agents defines. Each field is written as soon as its value is known. */
 export const RametCheckpointStatus = z.object({
   parts: z
     .array(CheckpointPart)
@@ -101,11 +108,11 @@ export const RametCheckpointStatus = z.object({
   contents: Contents.optional(),
   manifestDigest: Digest.optional().describe("SHA-256 of the manifest in the store, checked before a restore."),
   sizeBytes: z.int().min(0).optional(),
-  cutAt: Time.optional().describe("The instant of the capture."),
-  readyAt: Time.optional().describe("The instant at which the data was durable."),
-  pausedMilliseconds: z.number().min(0).optional().describe("How long the source stood still."),
-  templateDigest: Digest.optional().describe("Of what a clone's template must have equal."),
-  template: RestoreSpec.optional().describe("What templateDigest is the digest of, to name a difference."),
+  cutAt: Time.optional().describe("The capture time."),
+  readyAt: Time.optional().describe("When the data became durable."),
+  pausedMilliseconds: z.number().min(0).optional().describe("How long the source was paused."),
+  templateDigest: Digest.optional().describe("Digest of the template fields that a clone must share."),
+  template: RestoreSpec.optional().describe("The fields behind templateDigest, used to name a difference."),
   image: z.string().optional(),
   imageDigest: z.string().optional(),
   consistency: z.enum(consistencies).optional(),
@@ -144,28 +151,28 @@ export type Checkpoint = z.infer<typeof Checkpoint>;
 export const CheckpointManifest = checkpointKind.manifest;
 export type CheckpointManifest = z.input<typeof CheckpointManifest>;
 
-/** The wish with its defaults filled in. */
+/** The spec with its defaults filled in. */
 export interface ResolvedCheckpointSpec {
-  /** Of the Sandbox and of its Pod. */
+  /** The name of the Sandbox and of its Pod. */
   sandboxName: string;
   keepRunning: boolean;
   contents: Contents;
-  /** After the end; undefined: kept until somebody deletes it. */
+  /** Counted from the end of the capture. Undefined: the Checkpoint is kept until it is deleted. */
   ttlMilliseconds: number | undefined;
 }
 
 /**
- * What a Checkpoint asks for. Contents default to the sandbox's own without `ip`, and where those say nothing or not
- * `filesystem`, to memory and filesystem: memory alone is no checkpoint.
+ * Fills in the defaults of a Checkpoint's spec. The contents default to those of the sandbox without `ip`. If the sandbox has
+ * none, or not `filesystem`, they are memory and filesystem: memory alone cannot be restored.
  * @param sandboxContents `spec.persistentContents` of the source
- * @throws RametError `InvalidArgument` for a TTL that is no duration
+ * @throws RametError `InvalidArgument` for a TTL that is not a duration
  */
 export function resolveCheckpointSpec(
   spec: CheckpointSpec,
   sandboxContents: readonly string[] = [],
 ): ResolvedCheckpointSpec {
-  const wished = spec.persistentContents?.length ? spec.persistentContents : sandboxContents;
-  const memory = wished.includes("memory") || !wished.includes("filesystem");
+  const requested = spec.persistentContents?.length ? spec.persistentContents : sandboxContents;
+  const memory = requested.includes("memory") || !requested.includes("filesystem");
   return {
     sandboxName: spec.sandboxName ?? spec.podName ?? "",
     keepRunning: spec.keepRunning ?? true,

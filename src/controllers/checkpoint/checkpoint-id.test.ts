@@ -4,7 +4,7 @@ import { checkpointIdOf } from "../common/pause-checkpoint.ts";
 
 const names = fc.stringMatching(/^[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?$/);
 
-it("is a DNS label that the store takes, and begins with the name as far as that fits", () => {
+it("is a valid DNS label that starts with the name, shortened if needed", () => {
   fc.assert(
     fc.property(names, fc.uuid(), (name, uid) => {
       const id = checkpointIdOf({ name, uid });
@@ -15,6 +15,6 @@ it("is a DNS label that the store takes, and begins with the name as far as that
   expect(checkpointIdOf({ name: "my-checkpoint", uid: "u" })).toMatch(/^my-checkpoint-[0-9a-f]{12}$/);
 });
 
-it("is another one for a later Checkpoint of the same name", () => {
+it("differs for a later Checkpoint of the same name", () => {
   expect(checkpointIdOf({ name: "a", uid: "1" })).not.toBe(checkpointIdOf({ name: "a", uid: "2" }));
 });

@@ -20,17 +20,17 @@ import { markStarted } from "./mark-started.ts";
 import { planCheckpoint } from "./plan.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, CheckpointCapture } from "./state.ts";
 
-/** Of which changes the Checkpoint controller hears: a source is looked at when it is needed, and when it ends. */
-export function checkpointWatches({ informers, cache, taking }: CheckpointDependencies): ControllerWatch[] {
+/** The changes that the Checkpoint controller watches: Checkpoints, and Pods while they are captured. */
+export function checkpointWatches({ informers, cache, capturing }: CheckpointDependencies): ControllerWatch[] {
   const ofPod = ({ metadata }: Pod): string[] => {
-    const taken = taking.get(metadata.uid);
-    const checkpoint = taken === undefined ? undefined : cache.checkpointByUid(taken);
+    const checkpointUid = capturing.get(metadata.uid);
+    const checkpoint = checkpointUid === undefined ? undefined : cache.checkpointByUid(checkpointUid);
     return checkpoint === undefined ? [] : [keyOf(checkpoint.metadata)];
   };
   return [watching(informers.checkpoints), watching(informers.pods, ofPod)];
 }
 
-/** Takes one checkpoint, ends it when its time is over, and removes its data when it is deleted. */
+/** Takes one checkpoint, deletes it when its TTL expires, and removes its data when it is deleted. */
 export async function reconcileCheckpoint(key: string, dependencies: CheckpointDependencies): Promise<ReconcileResult> {
   const { cache, statuses, ownWrites, captures } = dependencies;
   const cached = cache.checkpoint(key);
@@ -72,7 +72,7 @@ async function applyAction(
       const { sandbox, pod } = action.source;
       await runtime.stop(
         sandboxRef(sandbox, pod),
-        `the checkpoint ${checkpoint.metadata.name} has ended it (keepRunning is false)`,
+        `stopped by the checkpoint ${checkpoint.metadata.name} (keepRunning is false)`,
       );
       return;
     }
@@ -80,14 +80,14 @@ async function applyAction(
       await informers.checkpoints.resource.delete(checkpoint.metadata, { uid: checkpoint.metadata.uid });
       return;
     case "removeData":
-      // With the status and the finalizer in their order, by `remove`.
+      // Done by `remove`, in order with the status and the finalizer.
       return;
   }
 }
 
 /**
- * Beside the reconciles; at its end the key comes again. What is written before it is the reconcile's own: while the API
- * server is away, that is tried again and again, and no cell has been asked in vain.
+ * Starts the capture outside the reconcile; the key is requeued when it ends. The write before it belongs to the reconcile,
+ * which is repeated while the API server is unreachable. No cell is called before that write has succeeded.
  */
 async function startCapture(
   { checkpoint, checkpointId }: CheckpointState,
@@ -95,10 +95,10 @@ async function startCapture(
   dependencies: CheckpointDependencies,
 ): Promise<void> {
   const { uid } = checkpoint.metadata;
-  dependencies.taking.set(source.pod.metadata.uid, uid);
-  const taking = { checkpoint, checkpointId, source, spec };
-  if (!(await markStarted(taking, dependencies))) return;
-  const call = (signal: AbortSignal) => takeCheckpoint(taking, dependencies, signal);
+  dependencies.capturing.set(source.pod.metadata.uid, uid);
+  const capture = { checkpoint, checkpointId, source, spec };
+  if (!(await markStarted(capture, dependencies))) return;
+  const call = (signal: AbortSignal) => takeCheckpoint(capture, dependencies, signal);
   dependencies.captures.start(uid, call, () => {
     if (dependencies.captures.get(uid)?.state !== "running") release(uid, dependencies);
     dependencies.enqueue(keyOf(checkpoint.metadata));
@@ -122,7 +122,7 @@ function findPublished(
   });
 }
 
-/** Data first, the Checkpoint last: what is gone from the API has nothing left in the store. */
+/** Removes the data before the Checkpoint, so that a deleted Checkpoint leaves nothing in the store. */
 async function remove(
   cached: Checkpoint,
   { checkpointId }: CheckpointState,
@@ -130,7 +130,7 @@ async function remove(
 ): Promise<void> {
   const { informers, cache, backends, statuses, log } = dependencies;
   const { namespace, uid } = cached.metadata;
-  const shown = statuses.write(cached, { ...plan.status }).catch((error: unknown) => {
+  const statusWritten = statuses.write(cached, { ...plan.status }).catch((error: unknown) => {
     log.debug({ checkpoint: keyOf(cached.metadata), error: RametError.from(error).message }, "status not written");
   });
   await Promise.all([
@@ -139,7 +139,7 @@ async function remove(
       .templatesOwnedBy(uid)
       .map(({ metadata }) => informers.templates.resource.delete(metadata, { uid: metadata.uid })),
   ]);
-  await shown;
+  await statusWritten;
   const latest = await informers.checkpoints.resource.find(cached.metadata);
   if (latest?.metadata.uid === uid) {
     await removeFinalizer(informers.checkpoints.resource, latest, finalizers.checkpoint);
@@ -151,25 +151,25 @@ function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies):
   release(metadata.uid, dependencies);
 }
 
-function release(checkpointUid: string, { taking }: CheckpointDependencies): void {
-  for (const [podUid, taken] of taking) if (taken === checkpointUid) taking.delete(podUid);
+function release(checkpointUid: string, { capturing }: CheckpointDependencies): void {
+  for (const [podUid, uid] of capturing) if (uid === checkpointUid) capturing.delete(podUid);
 }
 
 /**
- * Takes a checkpoint that is marked as begun: the cut, and beside it what users see of it. It can be begun anew at any time;
- * the cell and the store know the id. `signal` ends the wait for the cell.
+ * Takes a checkpoint that is marked as started: captures the parts, and meanwhile writes the status and keeps the template.
+ * A repeated call is safe, because the cell and the store know the id. `signal` ends the wait for the cell.
  */
 async function takeCheckpoint(
-  taking: CheckpointCapture,
+  capture: CheckpointCapture,
   dependencies: CheckpointDependencies,
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
-  // Neither holds up the cut, and neither throws; both are through before the status says how it ended.
-  const beside = Promise.all([showCreating(taking, dependencies), keepTemplate(taking, dependencies)]);
-  return capture(taking, dependencies, signal).finally(() => beside);
+  // Neither delays the capture, and neither throws. Both end before the status reports the outcome.
+  const concurrent = Promise.all([writeCreating(capture, dependencies), keepTemplate(capture, dependencies)]);
+  return captureSource(capture, dependencies, signal).finally(() => concurrent);
 }
 
-async function capture(
+async function captureSource(
   { checkpoint, checkpointId, source, spec }: CheckpointCapture,
   { backends }: CheckpointDependencies,
   signal: AbortSignal,
@@ -180,8 +180,8 @@ async function capture(
   return captureParts(backends, { source: target, name, contents, keepRunning, signal });
 }
 
-/** News, not truth: a failure to say that it is being taken must not keep it from being taken. */
-async function showCreating(
+/** Writes the phase Creating. The phase is informative only, so a failed write does not stop the capture. */
+async function writeCreating(
   { checkpoint, checkpointId }: CheckpointCapture,
   { statuses, ownWrites, log }: CheckpointDependencies,
 ): Promise<void> {
@@ -195,10 +195,10 @@ async function showCreating(
   }
 }
 
-/** A checkpoint whose cell cannot be reached for that long has failed. */
+/** A checkpoint fails when its cell has been unreachable for this long. */
 const unreachableMilliseconds = 30_000;
 
-/** Takes Checkpoints. */
+/** Creates the controller that takes checkpoints. */
 export function checkpointController(parts: ControllerParts): Controller {
   const { informers, clock, random } = parts;
   const requeues = new RequeueSource();
@@ -207,7 +207,7 @@ export function checkpointController(parts: ControllerParts): Controller {
     statuses: new StatusWriter<Checkpoint>(informers.checkpoints.resource),
     ownWrites: new OwnWrites(informers.checkpoints),
     captures: new Attempts<CheckpointRecord>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
-    taking: new Map(),
+    capturing: new Map(),
     enqueue: requeues.enqueue,
   };
   return {

@@ -18,12 +18,13 @@ export interface CheckpointDependencies {
   runtime: SandboxRuntime;
   statuses: StatusWriter<Checkpoint>;
   ownWrites: OwnWrites<Checkpoint>;
+  /** By the UID of a Checkpoint: the call that takes it. */
   captures: Attempts<CheckpointRecord>;
-  /** By the UID of a Pod: the UID of the Checkpoint that this process takes of it. */
-  taking: Map<string, string>;
+  /** By the UID of a Pod: the UID of the Checkpoint that this process is taking of it. */
+  capturing: Map<string, string>;
   events: EventRecorder;
   clock: Clock;
   log: Log;
-  /** Has a key reconciled; for what no informer tells. */
+  /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;
 }

@@ -9,7 +9,7 @@ import { endMessage, isEnded } from "../common/pod-facts.ts";
 import type { CheckpointDependencies } from "./dependencies.ts";
 import type { CheckpointState, Source } from "./state.ts";
 
-/** Reads what a plan needs: from the cache, and where that would have it refuse, from the API server as well. */
+/** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
 export async function gather(checkpoint: Checkpoint, dependencies: CheckpointDependencies): Promise<CheckpointState> {
   const { captures, clock } = dependencies;
   const { uid } = checkpoint.metadata;
@@ -57,26 +57,29 @@ async function findSource(
     podUid === undefined ? sourceOf(spec, sandbox, pod) : startedSource({ sandboxName: at.name, podUid }, sandbox, pod);
   const cached = sourceFrom(cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
   const capture = captures.get(uid);
-  // A cut that runs is given up only for a Pod that has certainly ended; a cache may not have seen it begin.
-  const mayGiveUp = capture?.state === "running" && podUid !== undefined;
+  // A running capture is abandoned only if its Pod has certainly ended: the cache may be older than the capture.
+  const mayAbandon = capture?.state === "running" && podUid !== undefined;
   const isOver = !isUnfinished(checkpoint) || deletionTimestamp !== undefined || capture !== undefined;
-  if (!("problem" in cached) || (isOver && !mayGiveUp)) return cached;
-  // Whoever asks may have seen the sandbox become ready before this cache did.
+  if (!("problem" in cached) || (isOver && !mayAbandon)) return cached;
+  // The client may have seen the sandbox become ready before this cache did.
   const [sandbox, pod] = await Promise.all([informers.sandboxes.resource.find(at), informers.pods.resource.find(at)]);
   return sourceFrom(sandbox, pod);
 }
 
-/** One Pod, one cut at a time. First is whose cut has begun; else the older one, and of two of one second, any but always the same. */
+/**
+ * Finds the unfinished checkpoint that comes before this one: a Pod is captured by one checkpoint at a time. A started capture
+ * comes first, then the older Checkpoint; the UID decides between two of the same second.
+ */
 function earlierCaptureOf(
   checkpoint: Checkpoint,
   podUid: string,
-  { cache, taking }: CheckpointDependencies,
+  { cache, capturing }: CheckpointDependencies,
 ): Checkpoint | undefined {
   const { uid, namespace } = checkpoint.metadata;
-  const taken = taking.get(podUid);
-  if (taken === uid) return undefined;
-  // The cut of one that has just ended may not have been struck off yet.
-  const started = taken === undefined ? undefined : cache.checkpointByUid(taken);
+  const capturingUid = capturing.get(podUid);
+  if (capturingUid === uid) return undefined;
+  // The entry of a checkpoint that has just ended may still be in the map.
+  const started = capturingUid === undefined ? undefined : cache.checkpointByUid(capturingUid);
   if (started !== undefined && isUnfinished(started)) return started;
   const { sandboxName, podName } = checkpoint.spec;
   return cache
@@ -91,8 +94,8 @@ function isBefore(a: Checkpoint, b: Checkpoint): boolean {
 }
 
 /**
- * What a checkpoint captures. It needs a Pod that runs and is ready: by its own condition, or by the sandbox's, which the
- * cell's answer made true before a kubelet's first probe.
+ * The source of a checkpoint that has not started. It needs a running Pod that is ready, by the condition of the Pod or of the
+ * Sandbox: the Sandbox becomes ready when the cell responds, before the kubelet's first probe.
  */
 function sourceOf(
   { sandboxName: name }: ResolvedCheckpointSpec,
@@ -100,10 +103,10 @@ function sourceOf(
   pod: Pod | undefined,
 ): Source {
   if (pod === undefined || sandbox === undefined) {
-    return problem("NotFound", `there is no sandbox ${name} with a Pod in this namespace`);
+    return problem("NotFound", `the namespace has no sandbox ${name} with a Pod`);
   }
   if (controllerOf(pod)?.uid !== sandbox.metadata.uid) {
-    return problem("SandboxNotReady", `the Pod ${name} is not that of the sandbox ${name}`);
+    return problem("SandboxNotReady", `the Pod ${name} does not belong to the sandbox ${name}`);
   }
   const state = stateOf(pod);
   if (state !== "Running") return problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`);
@@ -111,7 +114,7 @@ function sourceOf(
   if (ready?.status !== "True" && !isPodReady(pod)) {
     return problem(
       "SandboxNotReady",
-      `the sandbox ${name} is not Ready: ${ready?.message ?? "it has not answered yet"}`,
+      `the sandbox ${name} is not Ready: ${ready?.message ?? "it has not responded yet"}`,
     );
   }
   return { sandbox, pod };
@@ -122,18 +125,18 @@ function stateOf({ metadata, status }: Pod): string {
 }
 
 /**
- * For a checkpoint that was begun: the Pod that it was begun with, ready or not. It may stand still since the cut, and
- * another Pod of its name has nothing to do with it. `pod` absent: the API server has none of that name.
+ * The source of a started checkpoint: the Pod that it started with, ready or not. That Pod may be paused since the capture.
+ * Another Pod of the same name does not count. `pod` is undefined if the API server has none of that name.
  */
 function startedSource(
   { sandboxName: name, podUid }: { sandboxName: string; podUid: string },
   sandbox: Sandbox | undefined,
   pod: Pod | undefined,
 ): Source {
-  if (pod?.metadata.uid !== podUid) return { problem: lost(`the Pod ${name} is gone`), hasEnded: true };
+  if (pod?.metadata.uid !== podUid) return { problem: lost(`the Pod ${name} no longer exists`), hasEnded: true };
   if (isEnded(pod)) return { problem: lost(`the Pod ${name} has ended: ${endMessage(pod)}`), hasEnded: true };
   if (sandbox === undefined || controllerOf(pod)?.uid !== sandbox.metadata.uid) {
-    return { problem: lost(`the sandbox ${name} is gone`) };
+    return { problem: lost(`the sandbox ${name} no longer exists`) };
   }
   if (pod.status?.phase !== "Running") return { problem: lost(`the Pod ${name} is ${stateOf(pod)}, not Running`) };
   return { sandbox, pod };
@@ -141,7 +144,7 @@ function startedSource(
 
 function lost(why: string): RametError {
   return new RametError("SandboxLost", `The checkpoint was not taken: ${why}`, {
-    hint: "Clone what was taken before, or create the sandbox anew; then create another Checkpoint",
+    hint: "Restore an earlier checkpoint or create the sandbox again, then create another Checkpoint",
   });
 }
 

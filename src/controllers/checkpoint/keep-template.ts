@@ -8,20 +8,20 @@ import type { CheckpointDependencies } from "./dependencies.ts";
 import type { CheckpointCapture } from "./state.ts";
 
 /**
- * Keeps the source's template under the checkpoint's name, owned by it, so that a clone needs none of its own; the
- * reference's sandbox-manager does the same. Where the name is taken, the id is the name. A template that cannot be kept
- * makes the checkpoint no less usable: a clone then brings its own.
+ * Keeps the source's template as a SandboxTemplate that the Checkpoint owns, so that a clone needs no template. OpenKruise
+ * Agents' sandbox-manager does the same. The name is that of the Checkpoint, or the checkpoint id if that name is taken. A
+ * failure is only logged: a clone of the checkpoint then needs its own template.
  */
-export async function keepTemplate(taking: CheckpointCapture, dependencies: CheckpointDependencies): Promise<void> {
-  const { checkpoint, checkpointId } = taking;
+export async function keepTemplate(capture: CheckpointCapture, dependencies: CheckpointDependencies): Promise<void> {
+  const { checkpoint, checkpointId } = capture;
   const { cache, log } = dependencies;
   if (cache.templatesOwnedBy(checkpoint.metadata.uid).length > 0) return;
   try {
-    const spec = keptSpec(taking, dependencies);
+    const spec = keptSpec(capture, dependencies);
     const names = [checkpoint.metadata.name, checkpointId];
-    for (const name of names) if (await createTemplate(name, spec, { taking, dependencies })) return;
+    for (const name of names) if (await createTemplate(name, spec, { capture, dependencies })) return;
   } catch (error) {
-    log.warn({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "no template is kept");
+    log.warn({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "template not kept");
   }
 }
 
@@ -39,14 +39,14 @@ function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: Checkpo
   };
 }
 
-/** False if the name is somebody else's. */
+/** Returns false if another owner's template has the name. */
 async function createTemplate(
   as: string,
   spec: object,
-  { taking, dependencies }: { taking: CheckpointCapture; dependencies: CheckpointDependencies },
+  { capture, dependencies }: { capture: CheckpointCapture; dependencies: CheckpointDependencies },
 ): Promise<boolean> {
   const { resource } = dependencies.informers.templates;
-  const { name, namespace, uid } = taking.checkpoint.metadata;
+  const { name, namespace, uid } = capture.checkpoint.metadata;
   const owner = { apiVersion, kind: "Checkpoint", name, uid, controller: true };
   const metadata = { name: as, namespace, ownerReferences: [owner] };
   try {
@@ -59,7 +59,7 @@ async function createTemplate(
   }
 }
 
-/** A clone of a clone comes from its own checkpoint, not from the first one. */
+/** Removes the restore-from annotations: a clone of a clone is restored from its own checkpoint, not from the first one. */
 function withoutOrigin(template: PodTemplateSpec): PodTemplateSpec {
   const kept = Object.entries(template.metadata?.annotations ?? {}).filter(
     ([key]) => !(restoreFromAnnotations as readonly string[]).includes(key),

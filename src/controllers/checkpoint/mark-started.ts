@@ -7,12 +7,13 @@ import type { CheckpointDependencies } from "./dependencies.ts";
 import type { CapturableSource, CheckpointCapture } from "./state.ts";
 
 /**
- * Before the first effect: the finalizer, and of which Pod this is. False: the Checkpoint is gone.
- * @throws RametError when the API server cannot be reached; that says nothing of the checkpoint, which is begun later
+ * Writes the finalizer and the Pod's UID to the Checkpoint, before the capture has any effect. Returns false if the Checkpoint
+ * no longer exists.
+ * @throws RametError if the API server is unreachable. The checkpoint has not failed; it starts when the write succeeds
  */
-export async function markStarted(taking: CheckpointCapture, dependencies: CheckpointDependencies): Promise<boolean> {
+export async function markStarted(capture: CheckpointCapture, dependencies: CheckpointDependencies): Promise<boolean> {
   try {
-    return await mark(taking, dependencies);
+    return await mark(capture, dependencies);
   } catch (error) {
     if (RametError.from(error).code !== "NotFound") throw error;
     return false;
@@ -20,23 +21,23 @@ export async function markStarted(taking: CheckpointCapture, dependencies: Check
 }
 
 async function mark(
-  taking: CheckpointCapture,
+  capture: CheckpointCapture,
   { informers, cache, ownWrites }: CheckpointDependencies,
 ): Promise<boolean> {
   const { resource } = informers.checkpoints;
-  const { metadata } = taking.checkpoint;
-  let latest = cache.checkpoint(keyOf(metadata)) ?? taking.checkpoint;
+  const { metadata } = capture.checkpoint;
+  let latest = cache.checkpoint(keyOf(metadata)) ?? capture.checkpoint;
   for (let tries = 0; ; tries++) {
     if (latest.metadata.uid !== metadata.uid) return false;
-    if (isMarked(latest, taking.source)) return true;
+    if (isMarked(latest, capture.source)) return true;
     try {
       const base = latest;
       await ownWrites.write(base, () =>
-        addFinalizer(resource, base, finalizers.checkpoint, { metadata: marks(taking) }),
+        addFinalizer(resource, base, finalizers.checkpoint, { metadata: marks(capture) }),
       );
       return true;
     } catch (error) {
-      // Somebody wrote a label, say, since the cache saw it.
+      // The object changed after the cache read it; a label was written, for example.
       if (RametError.from(error).code !== "Conflict" || tries >= mostTries) throw error;
       latest = await resource.get(metadata);
     }

@@ -19,7 +19,7 @@ const meta = (name: string, rest: object = {}) => ({
   ...rest,
 });
 const lost = new RametError("SandboxLost", "The checkpoint was not taken: the Pod a has ended");
-const error = new RametError("EngineFailed", "checkpoint: it was refused", { hint: "Try again" });
+const error = new RametError("EngineFailed", "checkpoint: rejected", { hint: "Try again" });
 const record: CheckpointRecord = checkpointRecord(
   [
     {
@@ -101,7 +101,7 @@ const holds = (check: (state: CheckpointState) => void): void => {
 };
 
 describe("planCheckpoint", () => {
-  it("cuts only what can be captured, with no rival, once, and never for a Checkpoint that has ended", () => {
+  it("starts a capture once, only if the source can be captured, no other checkpoint comes first, and the Checkpoint is unfinished", () => {
     holds((state) => {
       if (!doing(state).includes("startCapture")) return;
       expect(state.source).toBe(source);
@@ -111,7 +111,7 @@ describe("planCheckpoint", () => {
     });
   });
 
-  it("ends the source only when that was asked, and only of a checkpoint that has succeeded", () => {
+  it("stops the source only if the spec requests it and the checkpoint has succeeded", () => {
     holds((state) => {
       if (!doing(state).includes("stopSource")) return;
       const { spec, checkpoint, capture } = state;
@@ -120,7 +120,7 @@ describe("planCheckpoint", () => {
     });
   });
 
-  it("never ends the source before the status has the digest, unless the Checkpoint is going", () => {
+  it("stops the source only after the status has the digest, unless the Checkpoint is being deleted", () => {
     holds((state) => {
       if (!doing(state).includes("stopSource")) return;
       const { metadata, status } = state.checkpoint;
@@ -128,7 +128,7 @@ describe("planCheckpoint", () => {
     });
   });
 
-  it("says Succeeded only of data that is durable, and Failed only with a reason; neither is ever taken back", () => {
+  it("reports Succeeded only for durable data and Failed only with a message, and never takes either back", () => {
     holds((state) => {
       const before = state.checkpoint.status?.phase;
       const { status } = planCheckpoint(state);
@@ -142,7 +142,7 @@ describe("planCheckpoint", () => {
     });
   });
 
-  it("removes data only of a Checkpoint that is deleted, and not while it is being taken", () => {
+  it("removes data only of a deleted Checkpoint, and not during a capture", () => {
     holds((state) => {
       if (!doing(state).includes("removeData")) return;
       expect(state.checkpoint.metadata.deletionTimestamp).toBeDefined();
@@ -151,7 +151,7 @@ describe("planCheckpoint", () => {
     });
   });
 
-  it("lets one that runs come to its end, unless its Pod has ended: then only the store is asked", () => {
+  it("waits for a running capture, and asks only the store once its Pod has ended", () => {
     holds((state) => {
       if (state.capture?.state !== "running" || isFinal(state.checkpoint.status?.phase)) return;
       const hasEnded = "problem" in state.source && state.source.hasEnded === true;
@@ -161,7 +161,7 @@ describe("planCheckpoint", () => {
     });
   });
 
-  it("deletes only what has ended, when its time is over, and looks again when it will be", () => {
+  it("deletes only finished Checkpoints whose TTL has expired, and requeues when it will expire", () => {
     holds((state) => {
       const { checkpoint, spec } = state;
       const plan = planCheckpoint(state);
@@ -177,7 +177,7 @@ describe("planCheckpoint", () => {
     });
   });
 
-  it("looks into the store before it calls one lost that was begun", () => {
+  it("looks in the store before it reports a started checkpoint as lost", () => {
     holds((state) => {
       const { checkpoint, capture, spec, source: from } = state;
       const started =

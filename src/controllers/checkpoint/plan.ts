@@ -4,7 +4,7 @@ import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { capturedPodUid } from "../common/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
 
-/** What to do about a checkpoint: a pure function of what is known. The rules stand in docs/reference/controllers.md. */
+/** Plans the next actions for a checkpoint; a pure function. For the rules see docs/reference/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
   const { metadata, status } = state.checkpoint;
   const isFinished = status?.phase === "Succeeded" || status?.phase === "Failed";
@@ -12,7 +12,7 @@ export function planCheckpoint(state: CheckpointState): CheckpointPlan {
   return isFinished ? planFinished(state) : planCapture(state);
 }
 
-/** A cut that has begun is brought to its end, also when the Checkpoint was deleted meanwhile. */
+/** A started capture runs to its end, even if the Checkpoint is deleted meanwhile. */
 function isBeingCaptured({ checkpoint, capture, source }: CheckpointState): boolean {
   if (capture !== undefined) return capture.state === "running";
   return checkpoint.status?.phase === "Creating" && capturedPodUid(checkpoint) !== undefined && !("problem" in source);
@@ -22,7 +22,7 @@ function planCapture(state: CheckpointState): CheckpointPlan {
   const { checkpoint, capture, source, earlierCapture, spec } = state;
   if (capture?.state === "done") return succeeded(state, capture.value);
   if (capture?.state === "failed") return failed(state, capture.error);
-  if (capture?.state === "running") return { actions: giveUp(source) };
+  if (capture?.state === "running") return { actions: abandonedCapture(source) };
   if ("problem" in spec) return failed(state, spec.problem);
   if ("problem" in source) {
     const wasStarted = capturedPodUid(checkpoint) !== undefined;
@@ -34,8 +34,8 @@ function planCapture(state: CheckpointState): CheckpointPlan {
   return { actions: [{ do: "startCapture", source, spec }] };
 }
 
-/** A cell that has ended never answers; what it had published before is found. */
-function giveUp(source: Source): CheckpointAction[] {
+/** The cell of an ended Pod never responds. Data that it published before is looked up in the store. */
+function abandonedCapture(source: Source): CheckpointAction[] {
   return "problem" in source && source.hasEnded ? [{ do: "findPublished", otherwise: source.problem }] : [];
 }
 
@@ -51,14 +51,19 @@ function succeeded(state: CheckpointState, record: CheckpointRecord): Checkpoint
       ramet: record,
     },
     transitions: [
-      { type: "Normal", reason: "CheckpointSucceeded", action: "Checkpoint", note: `Its id is ${checkpointId}` },
+      {
+        type: "Normal",
+        reason: "CheckpointSucceeded",
+        action: "Checkpoint",
+        note: `The checkpoint id is ${checkpointId}`,
+      },
     ],
   };
 }
 
 function withoutMessage({ status }: CheckpointState["checkpoint"]) {
-  const { message: _, ...rest } = status ?? {};
-  return rest;
+  const { message: _, ...others } = status ?? {};
+  return others;
 }
 
 function failed({ checkpoint, checkpointId, now }: CheckpointState, error: RametError): CheckpointPlan {
@@ -76,11 +81,11 @@ function failed({ checkpoint, checkpointId, now }: CheckpointState, error: Ramet
   };
 }
 
-/** The source ends only now that the status has the manifest's digest; then the TTL runs. */
+/** Stops the source only after the status contains the manifest digest, then waits for the TTL. */
 function planFinished(state: CheckpointState): CheckpointPlan {
   const { checkpoint, spec, now } = state;
   if ("problem" in spec) return { actions: [] };
-  const stop = checkpoint.status?.phase === "Succeeded" ? endSource(state) : [];
+  const stop = checkpoint.status?.phase === "Succeeded" ? stopSource(state) : [];
   const { completionTime } = checkpoint.status ?? {};
   if (spec.ttlMilliseconds === undefined || completionTime === undefined) return { actions: stop };
   const leftMilliseconds = new Date(completionTime).getTime() + spec.ttlMilliseconds - now.getTime();
@@ -88,8 +93,8 @@ function planFinished(state: CheckpointState): CheckpointPlan {
   return { actions: stop, requeueAfterMilliseconds: leftMilliseconds };
 }
 
-/** For `keepRunning: false`: the source stands still since the cut. One that has ended already is left alone. */
-function endSource({ spec, source }: CheckpointState): CheckpointAction[] {
+/** With `keepRunning: false` the source is paused since the capture. A source that has already ended needs no action. */
+function stopSource({ spec, source }: CheckpointState): CheckpointAction[] {
   if ("problem" in spec || spec.keepRunning || "problem" in source) return [];
   return [{ do: "stopSource", source }];
 }
@@ -99,13 +104,17 @@ function planRemoval(state: CheckpointState): CheckpointPlan {
   if (!(checkpoint.metadata.finalizers?.includes(finalizers.checkpoint) ?? false)) return { actions: [] };
   const wasTaken = capture?.state === "done" || checkpoint.status?.phase === "Succeeded";
   return {
-    actions: [...(wasTaken ? endSource(state) : []), { do: "removeData" }],
+    actions: [...(wasTaken ? stopSource(state) : []), { do: "removeData" }],
     status: { ...checkpoint.status, phase: "Terminating" },
   };
 }
 
 function tooMany(first: string, sandbox: string): RametError {
-  return new RametError("Conflict", `The checkpoint was not taken: ${first} of the sandbox ${sandbox} is unfinished`, {
-    hint: `Create another Checkpoint when ${first} has ended`,
-  });
+  return new RametError(
+    "Conflict",
+    `The checkpoint was not taken: ${first} of the sandbox ${sandbox} has not finished`,
+    {
+      hint: `Create another Checkpoint when ${first} has finished`,
+    },
+  );
 }

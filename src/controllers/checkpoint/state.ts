@@ -6,20 +6,20 @@ import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Attempt } from "../common/attempts.ts";
 
-/** All that a decision about one checkpoint is made from. */
+/** The input of a plan for one checkpoint. */
 export interface CheckpointState {
   checkpoint: Checkpoint;
   checkpointId: string;
   spec: ResolvedCheckpointSpec | { problem: RametError };
   source: Source;
-  /** An unfinished checkpoint of the same Pod that was first. */
+  /** An unfinished checkpoint of the same Pod that comes first. */
   earlierCapture: Checkpoint | undefined;
-  /** The call that takes it. */
+  /** The call that takes the checkpoint. */
   capture: Attempt<CheckpointRecord> | undefined;
   now: Date;
 }
 
-/** What is to be captured; or why it cannot be. `hasEnded`: nothing is left that could answer or publish. */
+/** The sandbox to capture, or why it cannot be captured. `hasEnded`: the cell can no longer respond or publish. */
 export type Source = CapturableSource | { problem: RametError; hasEnded?: true };
 
 export interface CapturableSource {
@@ -27,7 +27,7 @@ export interface CapturableSource {
   pod: Pod;
 }
 
-/** A checkpoint that is about to be taken. */
+/** A checkpoint to take, and its source. */
 export interface CheckpointCapture {
   checkpoint: Checkpoint;
   checkpointId: string;
@@ -37,14 +37,14 @@ export interface CheckpointCapture {
 
 export type CheckpointAction =
   | { do: "startCapture"; source: CapturableSource; spec: ResolvedCheckpointSpec }
-  /** In place of the cut, if one runs. The Pod is gone that it was begun with; the data may be there all the same. */
+  /** Replaces a running capture. The Pod that the checkpoint started with has ended, but its data may be published. */
   | { do: "findPublished"; otherwise: RametError }
   | { do: "stopSource"; source: CapturableSource }
   | { do: "deleteCheckpoint" }
   | { do: "removeData" };
 
 export interface CheckpointPlan {
-  /** Carried out in order, before the status is written. */
+  /** Applied in order, before the status is written. */
   actions: CheckpointAction[];
   status?: CheckpointStatus;
   transitions?: Transition[];

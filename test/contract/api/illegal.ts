@@ -17,7 +17,7 @@ export const illegal: Illegal[] = [
     name: "a Checkpoint of nothing",
     kind: "Checkpoint",
     spec: {},
-    message: /spec\.podName: .*podName or sandboxName is needed/,
+    message: /spec\.podName: .*podName or sandboxName is required/,
   },
   {
     name: "a Checkpoint of two sandboxes",
