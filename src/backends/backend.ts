@@ -1,7 +1,6 @@
 import type { CheckpointPart, PartContents, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
 import type { RametError } from "../base/errors.ts";
-import type { Phases } from "../base/phases.ts";
-import type { SandboxRef } from "./runtime.ts";
+import type { SandboxRef, Started } from "./runtime.ts";
 
 /**
  * One way to capture and restore parts of checkpoints. Every method can be repeated: the caller chooses the names, and a
@@ -94,16 +93,6 @@ export interface CloneRequest {
 export interface RestoreInPlaceRequest extends CloneRequest {
   /** Identifies the request: a repeated call with the same value returns the first result. */
   request: string;
-}
-
-/** A sandbox that responds, or, after a part without files, one that has still to be started. */
-export interface Started {
-  /** How often the sandbox has been given an identity. Absent: this part did not start it. */
-  generation?: number;
-  /** Absent: the part has no memory that is loaded later. */
-  memory?: "loading" | "loaded";
-  /** Milliseconds by phase, in order. */
-  phases: Phases;
 }
 
 export interface Probe {

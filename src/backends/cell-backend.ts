@@ -9,7 +9,8 @@ import { type Deadline, within } from "../base/within.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import type { CheckpointStore } from "../store/checkpoint-store.ts";
 import { type Manifest, sizeOf } from "../store/manifest.ts";
-import type { Backend, Capture, CheckpointName, CloneRequest, Started } from "./backend.ts";
+import type { Backend, Capture, CheckpointName, CloneRequest } from "./backend.ts";
+import type { Started } from "./runtime.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
 import { cellAddress, startDeadline, startOf, identityOf } from "./cell-runtime.ts";
 

@@ -4,9 +4,8 @@ import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";
 import type { CellAddress, CellClient } from "../cell/client/cell-client.ts";
 import { GuestClient } from "../cell/client/guest-client.ts";
-import type { Started } from "./backend.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
-import type { SandboxRef, SandboxRuntime } from "./runtime.ts";
+import type { SandboxRef, SandboxRuntime, Started } from "./runtime.ts";
 
 export interface CellRuntimeOptions {
   cells: CellClient;

@@ -2,10 +2,10 @@ import type { CheckpointPart } from "../api/kinds/checkpoint.ts";
 import type { Contents } from "../api/schema/contents.ts";
 import { RametError } from "../base/errors.ts";
 import type { Phases } from "../base/phases.ts";
-import type { Capture, CaptureRequest, CheckpointName, CloneRequest, Started } from "./backend.ts";
+import type { Capture, CaptureRequest, CheckpointName, CloneRequest } from "./backend.ts";
 import type { Backends } from "./backends.ts";
 import { checkpointRecord, type CheckpointRecord } from "./checkpoint-record.ts";
-import type { SandboxRef } from "./runtime.ts";
+import type { SandboxRef, Started } from "./runtime.ts";
 
 /**
  * Captures a sandbox part by part. Resolves when all parts are durable. A repeated call finds the parts that the first one

@@ -1,7 +1,7 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { GuestClient } from "../cell/client/guest-client.ts";
-import type { Started } from "./backend.ts";
+import type { Phases } from "../base/phases.ts";
 
 /** Runs sandboxes. Checkpoints of them are taken by a `Backend`. */
 export interface SandboxRuntime {
@@ -22,6 +22,16 @@ export interface SandboxRuntime {
 
 /** Commands and files of a sandbox. */
 export type SandboxGuest = GuestClient;
+
+/** A sandbox that responds, or, after a part without files, one that has still to be started. */
+export interface Started {
+  /** How often the sandbox has been given an identity. Absent: this part did not start it. */
+  generation?: number;
+  /** Absent: the part has no memory that is loaded later. */
+  memory?: "loading" | "loaded";
+  /** Milliseconds by phase, in order. */
+  phases: Phases;
+}
 
 /** A sandbox with its running Pod. */
 export interface SandboxRef {

@@ -7,10 +7,19 @@ import type { ObjectName } from "../../../src/kube/object.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { waitUntil } from "../../../src/kube/wait-until.ts";
 import { refOf } from "../open-cluster.ts";
-import type { SnapshotChange } from "./preview.ts";
 
 export function snapshotClient(client: KubeClient): ResourceClient<NamedSnapshot> {
   return client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+}
+
+/** What a preview reads from the cluster. */
+export interface SnapshotLookup {
+  /** The kept versions. */
+  kept: readonly { version: number; digest: string }[];
+  /** Why the current version does not change, and how to release it. Undefined if it changes. */
+  held?: string;
+  /** Sets that follow the name, with their number of sandboxes. */
+  followers: readonly { name: string; replicas: number }[];
 }
 
 /** Reads what a preview shows: the kept versions, whether the current version is held, and the sets that follow the name. */
@@ -18,7 +27,7 @@ export async function lookUp(
   client: KubeClient,
   { namespace, name }: { namespace: string; name: string },
   signal: AbortSignal,
-): Promise<Pick<SnapshotChange, "kept" | "held" | "followers">> {
+): Promise<SnapshotLookup> {
   const [found, followers] = await Promise.all([
     snapshotClient(client).find({ namespace, name }, { signal }),
     followersOf(client, { namespace, name }, signal),

@@ -6,7 +6,7 @@ import { changedProperties, diffByTable, type DiffResult, type HandlerContext, t
 import { withCluster } from "../open-cluster.ts";
 import { digestOfInputs } from "./check.ts";
 import { namedSnapshotDiff, type NamedSnapshotInputs } from "./inputs.ts";
-import { lookUp } from "./lookup.ts";
+import { lookUp, type SnapshotLookup } from "./lookup.ts";
 
 /** Compares state and inputs, and logs in one line what an update would do. */
 export async function diffNamedSnapshot(context: HandlerContext, olds: Values, news: Values): Promise<DiffResult> {
@@ -37,17 +37,11 @@ async function describe(context: HandlerContext, olds: Values, news: Values): Pr
 const lookUpMilliseconds = 5_000;
 
 /** A named snapshot before and after a change. */
-export interface SnapshotChange {
+export interface SnapshotChange extends SnapshotLookup {
   before: { recipe: readonly RecipeStep[]; digest: SnapshotDigest | undefined; current: string | undefined };
   after: { recipe: readonly RecipeStep[]; digest: SnapshotDigest | undefined };
-  /** The kept versions. */
-  kept: readonly { version: number; digest: string }[];
-  /** Why the current version does not change, and how to release it. Undefined if it changes. */
-  held?: string;
   /** Why the cluster could not be read. Then only the state is known. */
   unreadable?: string;
-  /** Sets that follow the name, with their number of sandboxes. */
-  followers: readonly { name: string; replicas: number }[];
 }
 
 /** Describes a change in one line: the changed steps, the digest, the first step to rebuild, and the sets that roll. */

@@ -2,7 +2,8 @@ import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:
 import { join } from "node:path";
 import { CheckpointPart, type PartContents } from "../../../src/api/kinds/checkpoint.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import type { Backend, Capture, CheckpointName, CloneRequest, Started } from "../../../src/backends/backend.ts";
+import type { Backend, Capture, CheckpointName, CloneRequest } from "../../../src/backends/backend.ts";
+import type { Started } from "../../../src/backends/runtime.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
 
 export interface FileCopyOptions {
