@@ -10,7 +10,7 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
 import { followStatuses, withoutNotices, writeOf } from "./counted-writes.ts";
 
-/** SandboxClaims on a real API server with the real controllers; the cells are stand-ins, in which nothing runs. */
+/** Tests SandboxClaims with a real API server and the real controllers. The cells are stand-ins, in which nothing runs. */
 const node = new StandInNode();
 let cluster: Cluster;
 let namespace = "";
@@ -32,9 +32,9 @@ async function inNewNamespace(): Promise<void> {
 async function create(kind: string, name: string, spec: object): Promise<void> {
   await cluster.create({ apiVersion, kind, metadata: { name, namespace }, spec });
 }
-function sandboxes(holds: (sandbox: Sandbox) => boolean = () => true): Sandbox[] {
+function sandboxes(matches: (sandbox: Sandbox) => boolean = () => true): Sandbox[] {
   const all = cluster.seen.sandboxes.store.list();
-  return all.filter((one) => one.metadata.namespace === namespace && holds(one));
+  return all.filter((one) => one.metadata.namespace === namespace && matches(one));
 }
 const isReady = ({ status }: Sandbox) => status?.phase === "Running";
 const isClaimed = ({ metadata }: Sandbox) => metadata.labels?.[labels.sandboxClaimed] === "true";
@@ -56,7 +56,7 @@ async function completed(name: string): Promise<SandboxClaim> {
 const reasonOf = ({ status }: SandboxClaim, type = "Completed") =>
   status?.conditions?.find((one) => one.type === type)?.reason;
 
-it("claims ready sandboxes with the requested fields, and the set is refilled", async () => {
+it("claims ready sandboxes with the requested fields, and refills the set", async () => {
   await inNewNamespace();
   await stockedSet(2);
   const before = names(sandboxes());
@@ -86,7 +86,7 @@ it("claims a ready sandbox with two writes", async () => {
   await claim("warm", {});
   await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(3);
   const stock = names(sandboxes());
-  // Another sandbox takes the place of the claimed one; its writes belong to the set.
+  // A new sandbox replaces the claimed one in the set. Its writes are not counted.
   const writes = (): RequestRecord[] =>
     cluster
       .requests()
@@ -121,8 +121,8 @@ it("claims a ready sandbox with two writes", async () => {
 });
 
 /**
- * Changes a sandbox's spec, which costs its controller one write of the status. Keys are reconciled one after another, so
- * when that write is seen, all work that was queued for the sandbox before is done.
+ * Changes a sandbox's spec, so that its controller writes the status once. A key has one worker at a time, so all
+ * work queued for the sandbox before is done when that write is visible.
  */
 async function writeMarker(name: string, shutdownTime: string): Promise<void> {
   const { sandboxes } = cluster.seen;
@@ -146,7 +146,7 @@ it("creates sandboxes if none is ready, or waits for one if createOnNoStock is f
   expect(reasonOf(await completed("waits"))).toBe("AllReplicasClaimed");
 });
 
-it("completes a claim with the sandboxes it has when claimTimeout is over", async () => {
+it("completes a claim with the sandboxes that it has when claimTimeout expires", async () => {
   await inNewNamespace();
   await stockedSet(1);
   await cluster.seen.sets.resource.mergePatch({ namespace, name: "set" }, { spec: { replicas: 0 } });
@@ -181,7 +181,7 @@ it("replaces a sandbox that rejects the environment, and keeps it if reserveFail
   await stockedSet(1);
   const [first] = sandboxes();
   const bad = first!.metadata.name;
-  node.cells.get(at(bad))!.behaviour.adoptError = new RametError("HandoverFailed", "the guest did not take it");
+  node.cells.get(at(bad))!.behaviour.adoptError = new RametError("HandoverFailed", "the guest rejected the identity");
   const done = await claim("c", { envVars: { B: "2" }, reserveFailedSandbox: true });
   expect(done.status?.claimedReplicas).toBe(1);
   expect(done.status?.ramet?.sandboxes).not.toContain(bad);
@@ -204,7 +204,7 @@ it("continues a claim after the controller restarts at any moment, and never cla
     const done = await completed(name);
     const own = () => names(sandboxes(({ metadata }) => metadata.labels?.[labels.claimName] === name));
     expect(done.status?.claimedReplicas).toBe(5);
-    // Claims and sandboxes arrive on two watches.
+    // Claims and sandboxes have separate watches.
     await expect.poll(own).toEqual(done.status?.ramet?.sandboxes.toSorted());
   }
 });
@@ -223,7 +223,7 @@ async function ramet(...args: string[]) {
   return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
 }
 
-it("ramet claim prints the claimed sandboxes, and reports why it claimed fewer", async () => {
+it("prints the claimed sandboxes in ramet claim, and reports why it claimed fewer", async () => {
   await inNewNamespace();
   await stockedSet(2);
   const two = await ramet("set", "--count", "2", "--label", "task=7", "-e", "B=2");

@@ -6,7 +6,7 @@ import { clusterCredentials } from "../../src/backends/cell-keys.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 
-/** With real cells and real gVisor: what whoever claims a sandbox finds in it. */
+/** Tests with real cells and real gVisor what a claimed sandbox contains. */
 let cluster: Cluster;
 
 beforeAll(async () => {
@@ -41,7 +41,7 @@ async function output(name: string, command: string): Promise<string> {
   return text.trim();
 }
 
-/** Of a set's sandboxes, those that nobody has claimed. */
+/** A ready sandbox of a set that is not claimed. */
 const findReady = () =>
   cluster.seen.sandboxes.store
     .list()

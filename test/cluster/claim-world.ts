@@ -11,12 +11,12 @@ import { coreResources } from "../../src/kube/resource-ref.ts";
 import { startControlPlane } from "../setup/control-plane.ts";
 import { type Claimer, openClaimer } from "./claimer.ts";
 
-/** A real API server with Ramet's kinds and nobody who acts on them, and claimers. */
+/** A real API server with Ramet's kinds and claimers, but without controllers. */
 export interface ClaimWorld {
   client: KubeClient;
   connection: Connection;
   claimer: (options?: KubeClientOptions) => Promise<Claimer>;
-  /** A set `set` in a new namespace, with sandboxes that a stand-in says are ready: nothing runs in them. */
+  /** Creates a set `set` in a new namespace, with stand-in sandboxes whose status is ready: nothing runs in them. */
   stock: (namespace: string, count: number, annotations?: Record<string, string>) => Promise<SandboxObject[]>;
   sandboxes: (namespace: string) => Promise<SandboxObject[]>;
   close: () => Promise<void>;
@@ -62,7 +62,7 @@ export async function openClaimWorld(): Promise<ClaimWorld> {
   };
 }
 
-/** Stands in for set, sandbox controller and cell: it writes what a ready sandbox of a set looks like. */
+/** A stand-in for the set controller, the sandbox controller and the cell: writes a ready sandbox of a set. */
 async function readySandbox(
   sandboxes: ClaimParts["sandboxes"],
   { metadata: { name, namespace, uid } }: SandboxSet,

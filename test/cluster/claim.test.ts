@@ -6,7 +6,7 @@ import type { RametError } from "../../src/base/errors.ts";
 import { openClaimWorld, type ClaimWorld } from "./claim-world.ts";
 import type { Claimer } from "./claimer.ts";
 
-/** Claiming on a real API server with stand-in sandboxes, in which nothing runs. Proves which claimer gets which sandbox. */
+/** Tests which claimer gets which sandbox, on a real API server with stand-in sandboxes, in which nothing runs. */
 let world: ClaimWorld;
 let claimers: Claimer[];
 let number = 0;
@@ -66,13 +66,13 @@ it("gives each ready sandbox to exactly one of any number of claimers in several
         const namespace = newNamespace();
         await world.stock(namespace, stocked);
         await Promise.all(claimers.map((claimer) => claimer.stocked(namespace, stocked)));
-        const enough = new AbortController();
+        const stop = new AbortController();
         const names: string[] = [];
-        const refused: string[] = [];
+        const errorCodes: string[] = [];
         const outcomes = requests.map((process) =>
-          claimers[process]!.claim({ namespace, timeoutMilliseconds: 60_000 }, enough.signal).then(
+          claimers[process]!.claim({ namespace, timeoutMilliseconds: 60_000 }, stop.signal).then(
             (claimed) => names.push(nameOf(claimed)),
-            (error: unknown) => refused.push(codeOf(error)),
+            (error: unknown) => errorCodes.push(codeOf(error)),
           ),
         );
         await expect.poll(() => names.length, { interval: 5 }).toBe(Math.min(stocked, requests.length));
@@ -81,11 +81,11 @@ it("gives each ready sandbox to exactly one of any number of claimers in several
         const claimed = Math.min(stocked, requests.length) + more;
         await world.stock(namespace, more);
         await expect.poll(() => names.length, { interval: 5 }).toBe(claimed);
-        enough.abort();
+        stop.abort();
         await Promise.all(outcomes);
         expect(new Set(names).size).toBe(names.length);
         expect(names).toHaveLength(claimed);
-        expect(refused.every((code) => code === "Canceled")).toBe(true);
+        expect(errorCodes.every((code) => code === "Canceled")).toBe(true);
         const locks = (await world.sandboxes(namespace)).flatMap(({ metadata }) => {
           const lock = metadata.annotations?.[annotations.lock];
           return lock === undefined ? [] : [lock];
@@ -109,21 +109,21 @@ it("returns the first sandbox when a request is repeated, in the same process an
   await expect(claimers[1]!.claim({ namespace, lock }).then(nameOf)).resolves.toBe(first);
 });
 
-it("serves waiting claimers in the order in which they asked", async () => {
+it("serves waiting claimers in the order of their requests", async () => {
   const namespace = newNamespace();
   await world.stock(namespace, 0);
-  const got: number[] = [];
+  const served: number[] = [];
   const { stock } = claimers[0]!.parts;
   const queued = vi.spyOn(stock, "untilMore");
-  const waiting = [0, 1, 2].map((at) => claimers[0]!.claim({ namespace }).then(() => got.push(at)));
+  const waiting = [0, 1, 2].map((at) => claimers[0]!.claim({ namespace }).then(() => served.push(at)));
   await expect.poll(() => queued.mock.calls.length).toBe(3);
   for (let count = 1; count <= 3; count++) {
     await world.stock(namespace, 1);
-    await expect.poll(() => got.length).toBe(count);
+    await expect.poll(() => served.length).toBe(count);
   }
   await Promise.all(waiting);
   queued.mockRestore();
-  expect(got).toEqual([0, 1, 2]);
+  expect(served).toEqual([0, 1, 2]);
 });
 
 it("creates a claimed sandbox if none is ready, and only one for a repeated request", async () => {
@@ -175,7 +175,7 @@ it("never claims a sandbox that is locked, paused, being deleted or without an o
   await sandboxes.mergePatch(deleted!.metadata, { metadata: { finalizers: ["ramet.dev/test"] } });
   await sandboxes.delete(deleted!.metadata);
   await sandboxes.mergePatch(orphan!.metadata, { metadata: { ownerReferences: [] } });
-  // A claimer whose cache does not show these changes yet is refused by the guard of its write.
+  // If a claimer's cache does not show these changes yet, the precondition of its write fails.
   const claims = claimers.map((claimer) => claimer.claim({ namespace, timeoutMilliseconds: 1_000 }));
   const outcomes = await Promise.allSettled(claims);
   expect(outcomes.map((one) => (one.status === "rejected" ? codeOf(one.reason) : nameOf(one.value)))).toEqual([

@@ -11,28 +11,28 @@ import { sandboxResources } from "../../src/controllers/common/resources.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 
-/** A claimer with a connection, a cache and a stock of its own: what one process has. */
+/** A claimer with its own connection, cache and stock, as in one process. */
 export interface Claimer {
   parts: ClaimParts;
   sandboxes: Informer<Sandbox>;
-  /** @param signal ends the waiting */
+  /** @param signal stops the wait */
   claim: (
-    wish: Partial<ClaimRequest> & Pick<ClaimRequest, "namespace">,
+    request: Partial<ClaimRequest> & Pick<ClaimRequest, "namespace">,
     signal?: AbortSignal,
   ) => ReturnType<typeof claimSandbox>;
-  /** Resolves when its cache has so many of them that can be claimed. */
+  /** Resolves when its cache shows at least `count` running sandboxes of the namespace. */
   stocked: (namespace: string, count: number) => Promise<void>;
   close: () => Promise<void>;
 }
 
-/** As a gateway has it. The client is closed with it. */
+/** Opens a claimer with the same parts as a gateway. Closing the claimer closes the client. */
 export async function openClaimer(client: KubeClient): Promise<Claimer> {
   const informer = new Informer({
     resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
   });
   const sets = client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value));
   const end = new AbortController();
-  const following = informer.run(end.signal);
+  const informing = informer.run(end.signal);
   await informer.synced(end.signal);
   let isOpen = true;
   const stock = new Stock({ store: informer.store, revisionOf: () => undefined, random: Math.random });
@@ -46,9 +46,16 @@ export async function openClaimer(client: KubeClient): Promise<Claimer> {
   return {
     parts,
     sandboxes: informer,
-    claim: (wish, signal = end.signal) =>
+    claim: (request, signal = end.signal) =>
       claimSandbox(
-        { set: "set", owner: "me", lock: randomUUID(), createOnNoStock: false, timeoutMilliseconds: 20_000, ...wish },
+        {
+          set: "set",
+          owner: "me",
+          lock: randomUUID(),
+          createOnNoStock: false,
+          timeoutMilliseconds: 20_000,
+          ...request,
+        },
         parts,
         AbortSignal.any([signal, end.signal]),
       ),
@@ -57,22 +64,22 @@ export async function openClaimer(client: KubeClient): Promise<Claimer> {
       if (!isOpen) return;
       isOpen = false;
       end.abort();
-      await following;
+      await informing;
       await client.close();
     },
   };
 }
 
-/** Resolves when so many sandboxes of a namespace run. */
+/** Resolves when at least `count` sandboxes of the namespace are running. */
 export function untilStocked({ store }: Informer<Sandbox>, namespace: string, count: number): Promise<void> {
   return new Promise((resolve) => {
-    const look = (): void => {
+    const check = (): void => {
       const all = store.list().filter(({ metadata }) => metadata.namespace === namespace);
       if (all.filter(({ status }) => status?.phase === "Running").length < count) return;
       stop();
       resolve();
     };
-    const stop = store.subscribe(look);
-    look();
+    const stop = store.subscribe(check);
+    check();
   });
 }

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { NamedSnapshotManifest } from "../../src/api/kinds/named-snapshot.ts";
-import { openSnapshotWorld, untilLetGo, type SnapshotWorld } from "./named-snapshot-world.ts";
+import { openSnapshotWorld, untilReleased, type SnapshotWorld } from "./named-snapshot-world.ts";
 
-/** With real cells: what a recipe can do wrong ends as promised, with a message that names the cause. */
+/** Tests with real cells that a failing recipe ends with a message that names the cause. */
 let world: SnapshotWorld;
 
 beforeAll(async () => {
@@ -14,20 +14,20 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 const python = (code: string): string => `python3 -c '${code}'`;
-/** Each makes two more, and goes on. */
-const forksWithoutEnd = "b() { b | b & }; b; sleep 100";
+/** Each process starts two more and keeps running. */
+const forksWithoutLimit = "b() { b | b & }; b; sleep 100";
 
 type Recipe = NamedSnapshotManifest["spec"]["recipe"];
 const template = { template: { name: "base" } };
 
 it.each<[string, Recipe, RegExp]>([
   [
-    "a port that nobody opens",
+    "a port that is never opened",
     [{ waitFor: { port: 9, timeoutSeconds: 1 } }],
     /Step 1 of 1 \(waitFor port 9\) failed: port 9 did not accept connections .* within 1 s/,
   ],
   [
-    "a file that does not come",
+    "a file that never appears",
     [{ waitFor: { file: "/never", timeoutSeconds: 1 } }],
     /\/never did not appear within 1 s/,
   ],
@@ -38,42 +38,38 @@ it.each<[string, Recipe, RegExp]>([
   ],
   [
     "a command that takes too long",
-    [{ run: "echo begun; sleep 60", timeoutSeconds: 4 }],
-    /it took longer than 4 s and was stopped\nbegun/,
+    [{ run: "echo started; sleep 60", timeoutSeconds: 4 }],
+    /it took longer than 4 s and was stopped\nstarted/,
   ],
   [
-    "a server that ends by itself",
+    "a server that exits",
     [{ start: "exit 0" }, { run: "sleep 0.2" }],
     /Step \d of 2 .* failed: the command of step 1 \(exit 0\) is no longer running/,
   ],
-  [
-    "a folder that is not there",
-    [{ run: "true", cwd: "/nowhere" }],
-    /working directory "\/nowhere" is not a directory/,
-  ],
-  ["a user that is not there", [{ run: "true", user: "nobody-here" }], /failed: .*nobody-here/],
+  ["a missing directory", [{ run: "true", cwd: "/nowhere" }], /working directory "\/nowhere" is not a directory/],
+  ["a missing user", [{ run: "true", user: "nobody-here" }], /failed: .*nobody-here/],
   [
     "a file on the node's own network",
     [{ copy: { path: "/a", url: "http://127.0.0.1:1/", sha256: "0".repeat(64) } }],
     /Cannot fetch .*: 127\.0\.0\.1 is not a public address/,
   ],
   [
-    "an address that sandboxes may not reach",
+    "an address that egress rules deny",
     [{ run: python(`import urllib.request; urllib.request.urlopen("http://203.0.113.5")`) }],
     /exit code 1; egress of sandboxes is denied except to pypi\.example:443, and .* a reset connection\n.*reset by peer/s,
   ],
   [
-    "a name that sandboxes may not ask for",
+    "a name that egress rules deny",
     [{ run: python(`import urllib.request; urllib.request.urlopen("http://example.org")`) }],
     /exit code 1; egress of sandboxes is denied except to pypi\.example:443, and .* a name that cannot be resolved\n/,
   ],
   [
-    "a program that starts others without end, in a sandbox without limits",
-    [{ run: forksWithoutEnd, timeoutSeconds: 20 }],
+    "a fork bomb in a sandbox without limits",
+    [{ run: forksWithoutLimit, timeoutSeconds: 20 }],
     /it took longer than 20 s and was stopped; .* whether a program starts processes without limit/,
   ],
-])("%s", async (what, recipe, message) => {
-  const name = what.replaceAll(/[^a-z]+/g, "-").slice(0, 40);
+])("reports the cause when a step fails: %s", async (fault, recipe, message) => {
+  const name = fault.replaceAll(/[^a-z]+/g, "-").slice(0, 40);
   await world.apply(name, { from: template, recipe });
   const { status } = await world.settled(name);
   expect(status?.build?.failure?.reason).toBe("StepFailed");
@@ -84,7 +80,7 @@ it.each<[string, Recipe, RegExp]>([
 
 it("reports the cause when a step starts processes without limit and its builder hits the node's limit", async () => {
   await world.template("bounded", "512Mi");
-  const recipe = [{ run: "true" }, { run: forksWithoutEnd }];
+  const recipe = [{ run: "true" }, { run: forksWithoutLimit }];
   await world.apply("bomb", { from: { template: { name: "bounded" } }, recipe });
   const { status } = await world.settled("bomb");
   expect(status?.build).toMatchObject({ attempt: 3, failure: { reason: "BuilderFailed" } });
@@ -129,35 +125,35 @@ it("names a missing Secret, and continues when it is created", async () => {
   await world.until("missing", ({ status: now }) => now?.version === 1);
 });
 
-it("starts another build when the template changes during a build, and drops the first", async () => {
+it("starts another build when the template changes during a build, and stops the first", async () => {
   await world.template("edited", "256Mi");
-  await world.apply("edited", { from: { template: { name: "edited" } }, recipe: [{ run: untilLetGo }] });
+  await world.apply("edited", { from: { template: { name: "edited" } }, recipe: [{ run: untilReleased }] });
   const before = await world.until("edited", ({ status }) => status?.steps?.[0]?.state === "Running");
   await world.template("edited", "300Mi");
   const isOther = (digest: string | undefined) => digest !== before.status?.build?.digest;
   await world.until("edited", ({ status: now }) => isOther(now?.build?.digest) && now?.steps?.[0]?.state === "Running");
-  await world.letGo(await world.builderOf("edited"));
+  await world.release(await world.builderOf("edited"));
   const { status } = await world.until("edited", ({ status: now }) => now?.version === 1);
   expect(isOther(status?.digest)).toBe(true);
   await world.noBuilders("edited");
 });
 
 it("joins a build that is requested again while it runs", async () => {
-  const recipe = [{ run: `${untilLetGo}; exit 7` }];
-  await world.apply("asked", { from: template, recipe });
-  await world.until("asked", ({ status: now }) => now?.steps?.[0]?.state === "Running");
-  await world.letGo(await world.builderOf("asked"));
-  await world.settled("asked");
+  const recipe = [{ run: `${untilReleased}; exit 7` }];
+  await world.apply("requested", { from: template, recipe });
+  await world.until("requested", ({ status: now }) => now?.steps?.[0]?.state === "Running");
+  await world.release(await world.builderOf("requested"));
+  await world.settled("requested");
   const before = world.buildersSeen().length;
-  await world.annotate("asked", { "ramet.dev/build-request": "one" });
+  await world.annotate("requested", { "ramet.dev/build-request": "one" });
   await world.until(
-    "asked",
+    "requested",
     ({ status }) => status?.build?.request === "one" && status.steps?.[0]?.state === "Running",
   );
-  await world.annotate("asked", { "ramet.dev/build-request": "two" });
-  await world.until("asked", ({ status: now }) => now?.build?.request === "two");
-  await world.letGo(await world.builderOf("asked"));
-  const { status } = await world.until("asked", ({ status: now }) => now?.build?.endedAt !== undefined);
+  await world.annotate("requested", { "ramet.dev/build-request": "two" });
+  await world.until("requested", ({ status: now }) => now?.build?.request === "two");
+  await world.release(await world.builderOf("requested"));
+  const { status } = await world.until("requested", ({ status: now }) => now?.build?.endedAt !== undefined);
   expect(status?.build).toMatchObject({ request: "two", attempt: 1, failure: { reason: "StepFailed" } });
   expect(world.buildersSeen().length).toBe(before + 1);
 });

@@ -3,7 +3,7 @@ import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";
 import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
 
-/** With real cells: a set is warmed from a named snapshot, and rolls when the version moves. */
+/** Tests with real cells a set that is filled from a named snapshot, and rolls when another version becomes current. */
 let world: SnapshotWorld;
 
 beforeAll(async () => {
@@ -25,12 +25,12 @@ const ready = (): Sandbox[] =>
   members().filter(
     ({ metadata, status }) => metadata.deletionTimestamp === undefined && isConditionTrue(status?.conditions, "Ready"),
   );
-/** Asked once: one that goes meanwhile answers nothing. */
-const answers = () =>
+/** Sends one request to each ready sandbox. The response is undefined for a sandbox that ends meanwhile. */
+const responses = () =>
   Promise.all(
     ready().map(async ({ status }) => {
-      const answer = await fetch(`http://${status?.sandboxIp ?? ""}:8000/`).catch(() => undefined);
-      return (await answer?.text())?.trim();
+      const response = await fetch(`http://${status?.sandboxIp ?? ""}:8000/`).catch(() => undefined);
+      return (await response?.text())?.trim();
     }),
   );
 
@@ -47,7 +47,7 @@ it("fills a set from the first version, and rolls it to the next without fewer r
   });
   await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("one") });
   await world.until("web", ({ status }) => status?.version === 1);
-  await expect.poll(answers, patient).toEqual(["one", "one"]);
+  await expect.poll(responses, patient).toEqual(["one", "one"]);
 
   let fewest = 2;
   const stop = world.cluster.seen.sandboxes.store.subscribe(() => {
@@ -55,7 +55,7 @@ it("fills a set from the first version, and rolls it to the next without fewer r
   });
   await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("two") });
   await world.until("web", ({ status }) => status?.version === 2);
-  await expect.poll(answers, patient).toEqual(["two", "two"]);
+  await expect.poll(responses, patient).toEqual(["two", "two"]);
   stop();
   expect(fewest).toBe(2);
 });

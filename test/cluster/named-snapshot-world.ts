@@ -17,45 +17,45 @@ import { realNode } from "./controllers-real-node.ts";
 
 export interface SnapshotWorld {
   cluster: Cluster;
-  /** Makes the named snapshot, or gives it another spec. */
+  /** Creates the named snapshot, or changes its spec. */
   apply: (name: string, spec: NamedSnapshotManifest["spec"]) => Promise<void>;
   annotate: (name: string, annotations: Record<string, string | null>) => Promise<void>;
-  /** When it is as wished; after two minutes this fails and says how it was. */
+  /** Resolves when the condition holds. Rejects after two minutes, with the last state of the snapshot. */
   until: (name: string, holds: (snapshot: NamedSnapshot) => boolean) => Promise<NamedSnapshot>;
-  /** When its controller has seen the present spec and builds nothing. */
+  /** Resolves when the controller has observed the current spec and builds nothing. */
   settled: (name: string) => Promise<NamedSnapshot>;
   noBuilders: (name: string) => Promise<void>;
-  /** A Sandbox that is a clone, when it runs. */
+  /** Creates a Sandbox from a checkpoint, and resolves when it is running. */
   clone: (name: string, from: string) => Promise<void>;
-  /** What the sandbox answers at port 8000. */
+  /** Resolves to the sandbox's response on port 8000. */
   get: (sandbox: string) => Promise<string>;
-  /** A file in a sandbox. */
+  /** Reads a file in a sandbox. */
   read: (sandbox: string, path: string) => Promise<string>;
   untilFile: (sandbox: string, path: string) => Promise<void>;
   write: (sandbox: string, path: string, content: string) => Promise<void>;
-  /** Lets a step go on that runs `untilLetGo` in this builder. */
-  letGo: (builder: string) => Promise<void>;
-  /** The sandbox in which it is being built. */
+  /** Ends a running `untilReleased` command in this builder. */
+  release: (builder: string) => Promise<void>;
+  /** The sandbox in which the snapshot is being built. */
   builderOf: (name: string) => Promise<string>;
-  /** What the steps of the latest build printed, by key. */
+  /** The output of the steps of the latest build, by key. */
   log: (name: string) => Promise<Record<string, string>>;
-  /** The names of all builders that there have been so far. */
+  /** The names of all builders so far. */
   buildersSeen: () => string[];
-  /** A SandboxTemplate with a limit of memory, and perhaps an emptyDir; one that is there is changed. */
+  /** Creates or changes a SandboxTemplate with a memory limit, and optionally an emptyDir. */
   template: (name: string, memory: string, volume?: { mountPath: string; sizeLimit: string }) => Promise<void>;
   secret: (name: string, values: Record<string, string>) => Promise<void>;
   close: () => Promise<void>;
 }
 
-/** A step's command that ends when the test says so, once. */
-export const untilLetGo = "until test -e /tmp/go; do sleep 0.05; done; rm /tmp/go";
+/** A command of a step that runs until the test releases it. Each release ends one run. */
+export const untilReleased = "until test -e /tmp/go; do sleep 0.05; done; rm /tmp/go";
 
 export interface SnapshotWorldOptions extends Pick<ClusterOptions, "egress" | "log"> {
-  /** Of every cell. */
+  /** Environment variables of each cell. */
   environment?: Record<string, string>;
 }
 
-/** A real cluster with real cells, in whose namespace `t` there is a SandboxTemplate `base`. */
+/** Opens a real cluster with real cells, and a SandboxTemplate `base` in the namespace `t`. */
 export async function openSnapshotWorld({
   environment,
   ...options
@@ -77,7 +77,7 @@ export async function openSnapshotWorld({
   const cells = new CellClient(credentials.key);
   const until: SnapshotWorld["until"] = (name, holds) =>
     new Promise((resolve, reject) => {
-      const look = (): void => {
+      const check = (): void => {
         const found = store.get(`t/${name}`);
         if (found === undefined || !holds(found)) return;
         clearTimeout(timer);
@@ -86,10 +86,12 @@ export async function openSnapshotWorld({
       };
       const timer = setTimeout(() => {
         stop();
-        reject(new Error(`${name} did not come to be as wished: ${JSON.stringify(store.get(`t/${name}`), null, 1)}`));
+        reject(
+          new Error(`${name} did not reach the expected state: ${JSON.stringify(store.get(`t/${name}`), null, 1)}`),
+        );
       }, 120_000);
-      const stop = store.subscribe(look);
-      look();
+      const stop = store.subscribe(check);
+      check();
     });
   const guestOf = async (sandbox: string) => {
     const ready = await cluster.sandbox(`t/${sandbox}`, ({ status: now }) => now?.phase === "Running");
@@ -142,8 +144,8 @@ export async function openSnapshotWorld({
     get: async (sandbox) => {
       const { status } = await cluster.sandbox(`t/${sandbox}`, ({ status: now }) => now?.phase === "Running");
       for (;;) {
-        const answer = await fetch(`http://${status?.sandboxIp ?? ""}:8000/`).catch(() => undefined);
-        if (answer?.ok === true) return answer.text();
+        const response = await fetch(`http://${status?.sandboxIp ?? ""}:8000/`).catch(() => undefined);
+        if (response?.ok === true) return response.text();
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
     },
@@ -156,11 +158,11 @@ export async function openSnapshotWorld({
       }
     },
     write,
-    letGo: (builder) => write(builder, "/tmp/go", ""),
+    release: (builder) => write(builder, "/tmp/go", ""),
     builderOf: async (name) => {
       const { status } = await until(name, ({ status: now }) => now?.build?.builderUid !== undefined);
       const builder = () => cluster.seen.sandboxes.store.byUid(status?.build?.builderUid ?? "");
-      // The snapshot and its builder are heard of on two watches.
+      // The snapshot and its builder have separate watches.
       return (await vi.waitUntil(builder, { timeout: 20_000 })).metadata.name;
     },
     log: async (name) => {

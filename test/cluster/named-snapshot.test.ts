@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { NamedSnapshotManifest } from "../../src/api/kinds/named-snapshot.ts";
-import { openSnapshotWorld, untilLetGo, type SnapshotWorld } from "./named-snapshot-world.ts";
+import { openSnapshotWorld, untilReleased, type SnapshotWorld } from "./named-snapshot-world.ts";
 
-/** With real cells and real gVisor: named snapshots are built, cached, rolled back and cloned. */
+/** Tests building, caching, rolling back and cloning named snapshots with real cells and real gVisor. */
 let world: SnapshotWorld;
 
 beforeAll(async () => {
@@ -64,8 +64,8 @@ it("does nothing for the same recipe, and starts at a changed step from the stat
 it("makes a kept version current again without building it", async () => {
   const builders = world.buildersSeen();
   await world.apply("web", { from: { template: { name: "base" } }, recipe: recipe("one"), keepVersions: 3 });
-  const back = await world.until("web", ({ status }) => status?.version === 1);
-  expect(back.status?.versions?.map(({ version }) => version)).toEqual([1, 2]);
+  const current = await world.until("web", ({ status }) => status?.version === 1);
+  expect(current.status?.versions?.map(({ version }) => version)).toEqual([1, 2]);
   expect(world.buildersSeen()).toEqual(builders);
 });
 
@@ -96,7 +96,7 @@ it("reports number, command, exit code and output of a failing step, keeps the o
   expect(failed.status?.conditions).toContainEqual(expect.objectContaining({ type: "Ready", status: "True" }));
   await world.noBuilders("web");
 
-  // Asked for again, it is tried again.
+  // A requested build tries the same recipe again.
   await world.annotate("web", { "ramet.dev/build-request": "again" });
   const again = await world.until(
     "web",
@@ -142,13 +142,13 @@ it("continues a step after the controller restarts, and runs it once", async () 
 });
 
 it("replaces a lost builder and continues from the last captured step", async () => {
-  const steps = [{ run: "date +%s%N > /tmp/first; cat /tmp/first" }, { run: `${untilLetGo}; cat /tmp/first` }];
+  const steps = [{ run: "date +%s%N > /tmp/first; cat /tmp/first" }, { run: `${untilReleased}; cat /tmp/first` }];
   await world.apply("lost", { from: { template: { name: "base" } }, recipe: steps });
   await world.until("lost", ({ status }) => status?.steps?.[1]?.state === "Running");
   const name = await world.builderOf("lost");
   await world.cluster.seen.sandboxes.resource.delete({ namespace: "t", name });
   await world.until("lost", ({ status }) => status?.build?.attempt === 2 && status.steps?.[1]?.state === "Running");
-  await world.letGo(await world.builderOf("lost"));
+  await world.release(await world.builderOf("lost"));
   const { status } = await world.until("lost", ({ status: now }) => now?.version === 1);
   expect(status?.build?.attempt).toBe(2);
   expect(status?.steps?.map(({ cached }) => cached)).toEqual([true, false]);
@@ -204,9 +204,9 @@ it("keeps a deleted snapshot while objects follow it, then deletes all its objec
     if (name !== "web") await world.cluster.gone("snapshots", `t/${name}`);
   }
   await world.cluster.gone("snapshots", "t/web");
-  // The versions stay: that is their policy. What only builds needed is gone.
-  const left = (await world.cluster.seen.checkpoints.resource.list({ namespace: "t" })).items;
-  const ofWeb = left.filter(({ metadata }) => metadata.labels?.["ramet.dev/snapshot"] === "web");
+  // With the policy Retain, versions are kept. Checkpoints that only builds need are deleted.
+  const kept = (await world.cluster.seen.checkpoints.resource.list({ namespace: "t" })).items;
+  const ofWeb = kept.filter(({ metadata }) => metadata.labels?.["ramet.dev/snapshot"] === "web");
   expect(
     ofWeb
       .filter(({ metadata }) => metadata.deletionTimestamp === undefined)

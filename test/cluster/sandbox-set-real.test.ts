@@ -4,7 +4,7 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 import { SetWorld } from "./sandbox-set-world.ts";
 
-/** Sets of real cells with real gVisor on the local node: what stands ready answers, and what was killed comes back. */
+/** Tests sets of real cells with real gVisor on the local node: ready sandboxes respond, and killed ones are replaced. */
 let cluster: Cluster;
 let pool: SetWorld;
 
@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.close());
 
-/** Answers how often it was asked, which is in its memory and nowhere else, with the word that it was started with; or dies. */
+/** Responds with its start argument and the number of requests so far, which only its memory holds. `/die` ends it. */
 const server = `
 import http.server, os, sys
 class H(http.server.BaseHTTPRequestHandler):
@@ -38,19 +38,19 @@ const template = (word: string) => ({
 });
 const patient = { timeout: 60_000, interval: 20 };
 
-async function ask({ status }: Sandbox, path = "/"): Promise<string | undefined> {
-  const answer = await fetch(`http://${status?.sandboxIp ?? ""}:8000${path}`).catch(() => undefined);
-  return answer?.text();
+async function request({ status }: Sandbox, path = "/"): Promise<string | undefined> {
+  const response = await fetch(`http://${status?.sandboxIp ?? ""}:8000${path}`).catch(() => undefined);
+  return response?.text();
 }
-const answers = () => Promise.all(pool.available.map((sandbox) => ask(sandbox)));
+const responses = () => Promise.all(pool.available.map((sandbox) => request(sandbox)));
 
 it("fills a set of two, replaces a killed sandbox, scales down, and rolls", async () => {
   await pool.create({ replicas: 2, template: template("first") });
   await pool.settled(2);
-  await expect.poll(answers, patient).toEqual([expect.stringMatching(/^first/), expect.stringMatching(/^first/)]);
+  await expect.poll(responses, patient).toEqual([expect.stringMatching(/^first/), expect.stringMatching(/^first/)]);
 
   const [victim] = pool.available;
-  await ask(victim!, "/die");
+  await request(victim!, "/die");
   await expect.poll(() => pool.names, patient).not.toContain(victim!.metadata.name);
   await expect.poll(() => pool.names.length, patient).toBe(2);
   await pool.settled(2);
@@ -61,7 +61,7 @@ it("fills a set of two, replaces a killed sandbox, scales down, and rolls", asyn
 
   await pool.patch({ template: template("second"), updateStrategy: { maxUnavailable: 0 } });
   const watched = pool.watchNumbers();
-  await expect.poll(answers, patient).toEqual([expect.stringMatching(/^second/)]);
+  await expect.poll(responses, patient).toEqual([expect.stringMatching(/^second/)]);
   expect(watched().fewestAvailable).toBe(1);
   await pool.settled(1);
 });
@@ -70,8 +70,8 @@ it("fills a set from a checkpoint, and each sandbox has the memory of the source
   const source = () => cluster.seen.sandboxes.store.get("real/source");
   await pool.create({ template: template("warm") }, "Sandbox", "source");
   await expect.poll(() => source()?.status?.phase, patient).toBe("Running");
-  await expect.poll(() => ask(source()!), patient).toBe("warm 1");
-  expect(await ask(source()!)).toBe("warm 2");
+  await expect.poll(() => request(source()!), patient).toBe("warm 1");
+  expect(await request(source()!)).toBe("warm 2");
   await pool.create({ sandboxName: "source" }, "Checkpoint", "warm");
   const { status } = await cluster.checkpoint("real/warm", (one) => one.status?.phase === "Succeeded");
   const annotations = { "ramet.dev/restore-from": status?.checkpointId ?? "" };
@@ -79,11 +79,11 @@ it("fills a set from a checkpoint, and each sandbox has the memory of the source
   await pool.settled(2);
   await expect.poll(() => pool.available.length, patient).toBe(2);
   for (const clone of pool.available) expect(clone.status?.ramet?.restoredFrom).toBe(status?.checkpointId);
-  expect((await answers()).sort()).toEqual(["warm 3", "warm 3"]);
+  expect((await responses()).sort()).toEqual(["warm 3", "warm 3"]);
 
-  // The checkpoint alone says enough: its own template is taken.
+  // Without a spec in the template, the sandboxes use the checkpoint's own template.
   await pool.patch({ template: { metadata: { annotations, labels: { alone: "yes" } }, spec: null } });
   await pool.settled(2);
   await expect.poll(() => pool.available.length, patient).toBe(2);
-  expect(await answers()).toEqual(["warm 3", "warm 3"]);
+  expect(await responses()).toEqual(["warm 3", "warm 3"]);
 });

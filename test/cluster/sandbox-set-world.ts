@@ -8,7 +8,7 @@ import type { Cluster } from "./controllers-cluster.ts";
 
 const patient = { timeout: 60_000, interval: 10 };
 
-/** One set in a namespace of its own, as a user sees it. */
+/** One set in its own namespace, as users see it. */
 export class SetWorld {
   readonly #cluster: Cluster;
   readonly namespace: string;
@@ -44,7 +44,7 @@ export class SetWorld {
     await this.#seen(await this.#cluster.seen.sets.resource.get(this.at));
   }
 
-  /** The test's own cache shows the wish: else it would take the state before for the answer. */
+  /** Resolves when the test's cache shows the new spec, so that the test does not check an earlier state. */
   async #seen({ metadata }: SandboxSet): Promise<void> {
     await expect.poll(() => this.set?.metadata.generation).toBe(metadata.generation);
   }
@@ -53,7 +53,7 @@ export class SetWorld {
     return this.#cluster.seen.sets.store.get(keyOf(this.at));
   }
 
-  /** All that were made for the set, claimed or not. */
+  /** All sandboxes created for the set, including claimed ones. */
   get sandboxes(): Sandbox[] {
     return this.#cluster.seen.sandboxes.store
       .list()
@@ -66,7 +66,7 @@ export class SetWorld {
     return this.sandboxes.filter((sandbox) => controllerOf(sandbox)?.kind === "SandboxSet");
   }
 
-  /** Those that could be claimed just now. */
+  /** The sandboxes that can be claimed now. */
   get available(): Sandbox[] {
     return this.owned.filter(
       ({ metadata, status }) =>
@@ -81,28 +81,28 @@ export class SetWorld {
     return this.owned.map(({ metadata }) => metadata.name).sort();
   }
 
-  /** Resolves when the set's status has this in it. */
+  /** Resolves when the set's status contains these fields. */
   async status(wanted: Partial<SandboxSetStatus>): Promise<SandboxSetStatus> {
     await expect.poll(() => this.set?.status, patient).toMatchObject(wanted);
     return this.set!.status!;
   }
 
-  /** Resolves when it says that it is full and of one revision, of what it was last asked for. */
+  /** Resolves when the status has observed the latest spec, and all replicas are available and of one revision. */
   async settled(replicas: number): Promise<SandboxSetStatus> {
     const status = { replicas, availableReplicas: replicas, updatedReplicas: replicas };
-    const isHeard = () => this.set?.status?.observedGeneration === this.set?.metadata.generation;
-    await expect.poll(isHeard, patient).toBe(true);
+    const isObserved = () => this.set?.status?.observedGeneration === this.set?.metadata.generation;
+    await expect.poll(isObserved, patient).toBe(true);
     return this.status(status);
   }
 
-  /** Condition `Ready` of the set, as soon as it has this reason. */
+  /** Resolves to the message of the condition `Ready` when the condition has this reason. */
   async reason(reason: string): Promise<string> {
     const ready = () => this.set?.status?.conditions?.find(({ type }) => type === "Ready");
     await expect.poll(() => ready()?.reason, patient).toBe(reason);
     return ready()?.message ?? "";
   }
 
-  /** Takes a sandbox as a claim does: in one write that loses against any other. False: it lost. */
+  /** Claims a sandbox like a SandboxClaim: one write, which fails if the sandbox has changed. Resolves to false if it failed. */
   async claim({ metadata }: Sandbox): Promise<boolean> {
     const { uid, resourceVersion } = metadata;
     const claimed = {
@@ -118,7 +118,7 @@ export class SetWorld {
     );
   }
 
-  /** Watches how few were available, and how many there were, until it is called. */
+  /** Records the lowest number of available and the highest number of all sandboxes until the returned function is called. */
   watchNumbers(): () => { fewestAvailable: number; most: number } {
     let fewestAvailable = this.available.length;
     let most = 0;

@@ -8,7 +8,7 @@ import { StandInNode } from "./controllers-stand-in-node.ts";
 import { SetWorld } from "./sandbox-set-world.ts";
 
 /**
- * Sets on a real API server with the real controllers, and stand-in cells: it proves the pool's numbers and writes, and
+ * Tests sets with a real API server, the real controllers and stand-in cells. Proves the sizes of pools and the writes, but
  * nothing about gVisor or durations. `sandbox-set-real.test.ts` has real cells.
  */
 const node = new StandInNode();
@@ -26,7 +26,7 @@ const template = (value = "1") => ({
 });
 const patient = { interval: 10 };
 const world = () => SetWorld.open(cluster, `set${++number}`);
-const gone = (of: SetWorld) =>
+const ownedAndTemplates = (of: SetWorld) =>
   expect.poll(() => [of.owned.length, cluster.seen.templates.store.list().filter(inNamespace(of)).length], patient);
 const inNamespace =
   ({ namespace }: SetWorld) =>
@@ -63,7 +63,7 @@ it("fills a set, reports it, and labels its sandboxes and its revision", async (
   expect(scale).toMatchObject({ spec: { replicas: 3 }, status: { replicas: 3, selector: status.selector } });
 });
 
-it("scales by the scale subresource, up and down to zero", async () => {
+it("scales up and down to zero through the scale subresource", async () => {
   const pool = await world();
   await pool.create({ replicas: 1, template: template() });
   await pool.settled(1);
@@ -105,11 +105,11 @@ it("replaces a claimed sandbox and never changes it again; deleting the set dele
   const { updateRevision } = await pool.settled(2);
   expect(updateRevision).not.toBe(taken!.metadata.labels?.["agents.kruise.io/template-hash"]);
   await cluster.seen.sets.resource.delete(pool.at);
-  await gone(pool).toEqual([0, 0]);
-  const left = await cluster.seen.sandboxes.resource.get(taken!.metadata);
-  expect(left.metadata.deletionTimestamp).toBeUndefined();
-  expect(left.spec.template).toEqual(template());
-  expect(left.status?.phase).toBe("Running");
+  await ownedAndTemplates(pool).toEqual([0, 0]);
+  const kept = await cluster.seen.sandboxes.resource.get(taken!.metadata);
+  expect(kept.metadata.deletionTimestamp).toBeUndefined();
+  expect(kept.spec.template).toEqual(template());
+  expect(kept.status?.phase).toBe("Running");
 });
 
 it("keeps as many sandboxes available during a roll as maxUnavailable requires", async () => {
@@ -161,7 +161,7 @@ function failuresInARow({ set }: SetWorld): number {
   return Number(/^(\d+) times in a row/.exec(ready?.message ?? "")?.[1] ?? 0);
 }
 
-it("retries later what the API server rejects, and reports its message", async () => {
+it("retries later when the API server rejects a sandbox, and reports the server's message", async () => {
   const pool = await world();
   await pool.create({ replicas: 2, template: { ...template(), metadata: { labels: { app: "not legal!" } } } });
   expect(await pool.reason("StartFailing")).toContain("not legal!");
@@ -228,7 +228,7 @@ it("creates nothing twice and leaves nothing behind when the controller restarts
   await cluster.stopControllers();
   await cluster.seen.sets.resource.delete(pool.at);
   await cluster.startControllers();
-  await gone(pool).toEqual([0, 0]);
+  await ownedAndTemplates(pool).toEqual([0, 0]);
 });
 
 it("deletes a sandbox that an earlier controller locked for deletion", async () => {
@@ -264,7 +264,7 @@ it("deletes no claimed sandbox while a set shrinks and is claimed from", async (
   }
 });
 
-it("ramet set scale waits for a set, and reports why it cannot be filled", async () => {
+it("waits for a set in ramet set scale, and reports why it cannot be filled", async () => {
   const pool = await world();
   await pool.create({ replicas: 1, template: template() });
   await pool.settled(1);
@@ -284,10 +284,10 @@ it("ramet set scale waits for a set, and reports why it cannot be filled", async
   );
   expect((await ramet("get", "sbs", "-o", "name")).stdout).toBe("pool\n");
   await pool.patch({ template: { spec: { containers: [] } } });
-  const refused = await ramet("set", "scale", "pool", "4");
-  expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
-  expect(refused.stderr).toContain("The set pool cannot be filled: spec.template.spec.containers");
+  const rejected = await ramet("set", "scale", "pool", "4");
+  expect(rejected).toMatchObject({ exitCode: 1, stdout: "" });
+  expect(rejected.stderr).toContain("The set pool cannot be filled: spec.template.spec.containers");
   expect(await ramet("set", "scale", "other", "1")).toMatchObject({ exitCode: 3 });
   expect(await ramet("set", "rm", "pool")).toMatchObject({ exitCode: 0, stdout: "set pool removed\n" });
-  await gone(pool).toEqual([0, 0]);
+  await ownedAndTemplates(pool).toEqual([0, 0]);
 });

@@ -34,13 +34,13 @@ export interface ControllerParts {
 
 /** One controller, ready to run. */
 export interface Controller extends Pick<ControllerOptions, "name" | "watches" | "reconcile"> {
-  /** Wishes that no informer tells of. */
+  /** Reconciles requested after events that no informer reports. */
   requeues?: RequeueSource;
   /** Stops the work that runs outside reconciles. */
   close?: () => void;
 }
 
-/** Keys that a controller wants reconciled by itself; what comes before its queue is there has no effect: all keys come then. */
+/** Requeues keys of a controller. Has no effect before the controller leads: its queue then starts with all keys. */
 export class RequeueSource {
   #add: (key: string) => void = () => undefined;
 
@@ -48,7 +48,7 @@ export class RequeueSource {
     this.#add(key);
   };
 
-  /** From now on wishes go to this queue. */
+  /** Connects the source to the queue of a new leader. */
   connect(add: (key: string) => void): void {
     this.#add = add;
   }

@@ -5,8 +5,8 @@ import { startControlPlane, type TestControlPlane } from "../../setup/control-pl
 import { ApiClient, collection } from "./api-client.ts";
 
 /**
- * The API server and the programs validate by one schema, rendered twice. Everything that the server accepts must be readable
- * here, or one odd object would blind a controller; and what is refused here must not pass there.
+ * The API server and the programs validate by one schema, rendered twice. The programs must accept every object that the server
+ * accepts, because one unreadable object would stop a controller. The server must reject every object that they reject.
  */
 
 let controlPlane: TestControlPlane;
@@ -122,14 +122,14 @@ it.each([
   ["Sandbox", sandbox],
   ["SandboxClaim", claim],
   ["NamedSnapshot", snapshot],
-] as const)("the API server and the schema agree on any %s", async (kind, specs) => {
+] as const)("accepts the same %s specs in the API server and in the schema", async (kind, specs) => {
   const { manifest: schema, apiVersion } = kinds.find((one) => one.kind === kind)!;
   await fc.assert(
     fc.asyncProperty(specs as fc.Arbitrary<unknown>, async (spec) => {
       const manifest = { apiVersion, kind, metadata: { name: "x" }, spec };
       const { status, body } = await api.call("POST", `${collection(kind)}?dryRun=All`, manifest);
-      const here = schema.safeParse(JSON.parse(JSON.stringify(manifest)));
-      expect({ accepted: here.success, why: body["message"] ?? here.error?.message }).toMatchObject({
+      const parsed = schema.safeParse(JSON.parse(JSON.stringify(manifest)));
+      expect({ accepted: parsed.success, why: body["message"] ?? parsed.error?.message }).toMatchObject({
         accepted: status === 201,
       });
     }),

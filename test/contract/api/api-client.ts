@@ -4,7 +4,7 @@ import { renderCrds } from "../../../src/api/kinds/crd.ts";
 import { kinds } from "../../../src/api/kinds/kinds.ts";
 import type { TestControlPlane } from "../../setup/control-plane.ts";
 
-export interface Answer {
+export interface ApiResponse {
   status: number;
   body: Record<string, unknown>;
 }
@@ -15,7 +15,7 @@ export interface Manifest {
   [field: string]: unknown;
 }
 
-/** Plain HTTP to an API server, without Ramet code in between, as its responses are what the tests check. */
+/** Calls an API server over plain HTTP, without Ramet code, so that the tests check the server's own responses. */
 export class ApiClient {
   private readonly dispatcher: Agent;
   private readonly server: string;
@@ -25,21 +25,21 @@ export class ApiClient {
     this.dispatcher = new Agent({ connect: { ca, cert: adminCert, key: adminKey } });
   }
 
-  async call(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> {
-    const answer = await fetch(this.server + path, {
+  async call(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<ApiResponse> {
+    const response = await fetch(this.server + path, {
       method,
       dispatcher: this.dispatcher,
       headers: { "content-type": "application/json", ...headers },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
-    const text = await answer.text();
-    // What the server does not serve (yet), it says in plain text.
+    const text = await response.text();
+    // For a path that it does not serve (yet), the server responds in plain text.
     const parsed = text.startsWith("{") ? (JSON.parse(text) as Record<string, unknown>) : { message: text };
-    return { status: answer.status, body: parsed };
+    return { status: response.status, body: parsed };
   }
 
-  /** Server-side apply, as `kubectl apply --server-side` does it; objects without a name are created. */
-  apply(manifest: Manifest, options = "dryRun=All"): Promise<Answer> {
+  /** Server-side apply, like `kubectl apply --server-side`. Creates objects without a name. */
+  apply(manifest: Manifest, options = "dryRun=All"): Promise<ApiResponse> {
     const { name } = manifest.metadata;
     const query = `fieldValidation=Strict&fieldManager=test&${options}`;
     if (typeof name !== "string") return this.call("POST", `${collection(manifest.kind)}?${query}`, manifest);
@@ -55,8 +55,8 @@ export class ApiClient {
       if (status !== 201) throw new Error(`${crd.metadata.name}: ${JSON.stringify(body["message"])}`);
     }
     for (let attempt = 0; attempt < 1200; attempt += 1) {
-      const answers = await Promise.all(kinds.map(({ kind }) => this.call("GET", collection(kind))));
-      if (answers.every(({ status }) => status === 200)) return;
+      const responses = await Promise.all(kinds.map(({ kind }) => this.call("GET", collection(kind))));
+      if (responses.every(({ status }) => status === 200)) return;
       await wait(50);
     }
     throw new Error("The kinds were not served within a minute");

@@ -6,7 +6,7 @@ import { kinds } from "../../../src/api/kinds/kinds.ts";
 import { parsePodTemplate } from "../../../src/api/schema/pod-template.ts";
 import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
 import { ApiClient, collection, type Manifest } from "./api-client.ts";
-import { illegal } from "./illegal.ts";
+import { invalidObjects } from "./invalid-objects.ts";
 import { fullStatuses } from "./statuses.ts";
 
 let controlPlane: TestControlPlane;
@@ -32,15 +32,15 @@ const schemaOf = (kind: string) => kindOf(kind).manifest;
 const apiVersionOf = (kind: string) => kindOf(kind).apiVersion;
 
 it.each(kinds.map((kind) => [kind.kind, kind] as const))(
-  "%s is established",
+  "establishes the CRD of %s",
   async (_name, { group, plural, shortNames }) => {
     const { body } = await api.call(
       "GET",
       `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${plural}.${group}`,
     );
     const status = body["status"] as { conditions: { type: string; status: string }[]; acceptedNames: unknown };
-    const held = status.conditions.filter((condition) => condition.status === "True").map(({ type }) => type);
-    expect(held).toEqual(["NamesAccepted", "Established"]);
+    const trueConditions = status.conditions.filter((condition) => condition.status === "True").map(({ type }) => type);
+    expect(trueConditions).toEqual(["NamesAccepted", "Established"]);
     expect(status.acceptedNames).toMatchObject({ plural, shortNames });
   },
 );
@@ -55,7 +55,7 @@ it.each([
   ["SandboxClaim", ["Name", "Phase", "Template", "Desired", "Claimed", "Age"]],
   ["Checkpoint", ["Name", "Status", "Age"]],
   ["NamedSnapshot", ["Name", "Version", "Ready", "Building", "Step", "Digest", "Age", "Message"]],
-])("kubectl get %s shows its columns, and where there is a reference, the reference's", async (kind, columns) => {
+])("shows these columns in kubectl get %s, as OpenKruise Agents does for its kinds", async (kind, columns) => {
   const headers = { accept: "application/json;as=Table;v=v1;g=meta.k8s.io" };
   const { body } = await api.call("GET", collection(kind), undefined, headers);
   expect((body["columnDefinitions"] as { name: string }[]).map(({ name }) => name)).toEqual(columns);
@@ -75,7 +75,7 @@ describe.each(
   });
 });
 
-describe.each(illegal)("$name", ({ kind, metadata, spec, message }) => {
+describe.each(invalidObjects)("$name", ({ kind, metadata, spec, message }) => {
   const manifest = { apiVersion: apiVersionOf(kind), kind, metadata: metadata ?? { name: "x" }, spec };
 
   it("is rejected by the API server, naming the field", async () => {
@@ -131,14 +131,14 @@ it.each(fullStatuses)("keeps every field of the status of a $kind", async ({ kin
   const headers = { "content-type": "application/apply-patch+yaml" };
   const path = `${collection(kind)}/status/status?fieldManager=status&fieldValidation=Strict`;
   const { spec: _spec, ...statusOnly } = { ...manifest, status };
-  const answer = await api.call("PATCH", path, statusOnly, headers);
-  expect(answer.body["message"]).toBeUndefined();
-  expect(answer.body["status"]).toEqual(status);
-  const read = kinds.find((one) => one.kind === kind)!.object.parse(answer.body);
+  const response = await api.call("PATCH", path, statusOnly, headers);
+  expect(response.body["message"]).toBeUndefined();
+  expect(response.body["status"]).toEqual(status);
+  const read = kinds.find((one) => one.kind === kind)!.object.parse(response.body);
   expect(read.status).toEqual(status);
 });
 
-it("scales a SandboxSet like any workload", async () => {
+it("reads the replicas of a SandboxSet from the scale subresource", async () => {
   const set = {
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "SandboxSet",
@@ -158,7 +158,7 @@ const templates = manifests.flatMap(({ metadata, spec }) => {
 it.each(templates)("accepts the Pod that runs %s", async (name, template) => {
   const owner = { metadata: { name, namespace: "default", uid: "5b0e6f0e-0000-4000-8000-000000000000" }, spec: {} };
   const pod = cellPod(owner, parsePodTemplate(template), { cellImage: "cell:1", publicKey: "key", start: "wait" });
-  // A field that no Pod has is refused by name when the Pod is made; the fixture has one on purpose.
+  // The fixture contains a field that Pods do not have. Strict validation would reject it.
   const path = "/api/v1/namespaces/default/pods?dryRun=All&fieldValidation=Ignore";
   const { status, body } = await api.call("POST", path, pod);
   expect([status, body["message"]]).toEqual([201, undefined]);

@@ -2,7 +2,7 @@ const at = "2030-01-01T00:00:00Z";
 const condition = { type: "Ready", status: "True", reason: "PodReady", message: "", lastTransitionTime: at };
 const digest = `sha256:${"0".repeat(64)}`;
 
-/** A status with every field that the reference and Ramet have. */
+/** For each kind, a status with every field of OpenKruise Agents and of Ramet. */
 export const fullStatuses = [
   {
     kind: "Sandbox",

@@ -1,20 +1,20 @@
-import { illegalSnapshots } from "./illegal-snapshots.ts";
+import { invalidSnapshots } from "./invalid-snapshots.ts";
 
-export interface Illegal {
+export interface InvalidObject {
   name: string;
   kind: string;
   metadata?: Record<string, unknown>;
   spec: unknown;
-  /** What the API server must say. */
+  /** The API server's error message. */
   message: RegExp;
 }
 
 const template = { spec: { containers: [] } };
 
-/** One illegal value each, beside legal ones. */
-export const illegal: Illegal[] = [
+/** Objects with one invalid value each. */
+export const invalidObjects: InvalidObject[] = [
   {
-    name: "a Checkpoint of nothing",
+    name: "a Checkpoint without a sandbox",
     kind: "Checkpoint",
     spec: {},
     message: /spec\.podName: .*podName or sandboxName is required/,
@@ -44,7 +44,7 @@ export const illegal: Illegal[] = [
     message: /spec\.persistentContents: .*must be \[filesystem\] or \[memory, filesystem\]/,
   },
   {
-    name: "a Checkpoint of an address",
+    name: "a Checkpoint of the IP address",
     kind: "Checkpoint",
     spec: { podName: "a", persistentContents: ["ip", "filesystem"] },
     message: /spec\.persistentContents\[0\]: Unsupported value: "ip"/,
@@ -57,19 +57,19 @@ export const illegal: Illegal[] = [
   })),
   { name: "a Checkpoint without a spec", kind: "Checkpoint", spec: undefined, message: /spec: Required value/ },
   {
-    name: "a Sandbox that keeps something unknown",
+    name: "a Sandbox with an unknown persistent content",
     kind: "Sandbox",
     spec: { persistentContents: ["disk"] },
     message: /spec\.persistentContents\[0\]: Unsupported value: "disk": supported values: "ip", "memory", "filesystem"/,
   },
   {
-    name: "a Sandbox that pauses in an unknown way",
+    name: "a Sandbox with an unknown pause strategy",
     kind: "Sandbox",
     spec: { pauseStrategy: { type: "Sleep" } },
     message: /spec\.pauseStrategy\.type: Unsupported value: "Sleep"/,
   },
   {
-    name: "a Sandbox that upgrades in an unknown way",
+    name: "a Sandbox with an unknown upgrade policy",
     kind: "Sandbox",
     spec: { upgradePolicy: { type: "Hope" } },
     message: /spec\.upgradePolicy\.type: Unsupported value: "Hope"/,
@@ -81,19 +81,19 @@ export const illegal: Illegal[] = [
     message: /spec\.templateRef: .*exclude each other/,
   },
   {
-    name: "a Sandbox of a template without a name",
+    name: "a Sandbox with a templateRef without a name",
     kind: "Sandbox",
     spec: { templateRef: {} },
     message: /spec\.templateRef\.name: Required value/,
   },
   {
-    name: "a Sandbox that ends at no time",
+    name: "a Sandbox with an invalid shutdown time",
     kind: "Sandbox",
     spec: { shutdownTime: "tomorrow" },
     message: /spec\.shutdownTime: Invalid value: .*date-time/,
   },
   {
-    name: "a Sandbox whose name is no DNS label",
+    name: "a Sandbox whose name is not a DNS label",
     kind: "Sandbox",
     metadata: { name: "a.b" },
     spec: {},
@@ -112,16 +112,21 @@ export const illegal: Illegal[] = [
     spec: { replicas: 1, template, templateRef: { name: "t" } },
     message: /spec\.templateRef: .*exclude each other/,
   },
-  { name: "a SandboxSet of no size", kind: "SandboxSet", spec: {}, message: /spec\.replicas: Required value/ },
+  { name: "a SandboxSet without replicas", kind: "SandboxSet", spec: {}, message: /spec\.replicas: Required value/ },
   {
-    name: "a SandboxSet of fewer than none",
+    name: "a SandboxSet with negative replicas",
     kind: "SandboxSet",
     spec: { replicas: -1 },
     message: /spec\.replicas: .*greater than or equal to 0/,
   },
-  { name: "a SandboxClaim of no set", kind: "SandboxClaim", spec: {}, message: /spec\.templateName: Required value/ },
   {
-    name: "a SandboxClaim of none",
+    name: "a SandboxClaim without a set",
+    kind: "SandboxClaim",
+    spec: {},
+    message: /spec\.templateName: Required value/,
+  },
+  {
+    name: "a SandboxClaim of no sandboxes",
     kind: "SandboxClaim",
     spec: { templateName: "p", replicas: 0 },
     message: /spec\.replicas: .*greater than or equal to 1/,
@@ -135,7 +140,7 @@ export const illegal: Illegal[] = [
     })),
   ),
   {
-    name: "a SandboxClaim that mounts twice in one place",
+    name: "a SandboxClaim with two mounts at one path",
     kind: "SandboxClaim",
     spec: {
       templateName: "p",
@@ -146,5 +151,5 @@ export const illegal: Illegal[] = [
     },
     message: /spec\.dynamicVolumesMount\[1\]: Duplicate value/,
   },
-  ...illegalSnapshots,
+  ...invalidSnapshots,
 ];

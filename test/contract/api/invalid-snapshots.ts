@@ -1,8 +1,8 @@
-import type { Illegal } from "./illegal.ts";
+import type { InvalidObject } from "./invalid-objects.ts";
 
 const kind = "NamedSnapshot";
 const from = { template: { name: "python" } };
-const ofStep = (name: string, step: object, message: RegExp): Illegal => ({
+const ofStep = (name: string, step: object, message: RegExp): InvalidObject => ({
   name: `a NamedSnapshot with a step that ${name}`,
   kind,
   spec: { from, recipe: [{ run: "true" }, step] },
@@ -11,8 +11,8 @@ const ofStep = (name: string, step: object, message: RegExp): Illegal => ({
 const oneAction = /spec\.recipe\[1\]: .*exactly one of run, copy/;
 
 /** Snapshots with one invalid value each. */
-export const illegalSnapshots: Illegal[] = [
-  { name: "a NamedSnapshot of nothing", kind, spec: {}, message: /spec\.from: Required value/ },
+export const invalidSnapshots: InvalidObject[] = [
+  { name: "a NamedSnapshot without from", kind, spec: {}, message: /spec\.from: Required value/ },
   {
     name: "a NamedSnapshot without a source",
     kind,
@@ -50,25 +50,29 @@ export const illegalSnapshots: Illegal[] = [
     spec: { from },
     message: /metadata\.name must be a DNS label of at most 40/,
   },
-  ofStep("does nothing", {}, oneAction),
-  ofStep("does two things", { run: "a", start: "b" }, oneAction),
-  ofStep("sets two things", { env: { A: "1" }, user: "a" }, oneAction),
-  ofStep("runs nothing", { run: "" }, /spec\.recipe\[1\]\.run: .*at least 1 chars/),
+  ofStep("has no action", {}, oneAction),
+  ofStep("has two actions", { run: "a", start: "b" }, oneAction),
+  ofStep("sets two settings", { env: { A: "1" }, user: "a" }, oneAction),
+  ofStep("has an empty command", { run: "" }, /spec\.recipe\[1\]\.run: .*at least 1 chars/),
   ofStep(
     "copies as two users",
     { copy: { path: "/a", content: "" }, user: "a" },
     /to set the owner of a copied file, use copy\.user/,
   ),
-  ofStep("has a folder for nothing", { user: "a", cwd: "/a" }, /spec\.recipe\[1\]\.cwd: .*workdir step/),
-  ofStep("has a time for nothing", { start: "a", timeoutSeconds: 1 }, /spec\.recipe\[1\]\.timeoutSeconds: /),
-  ofStep("copies nothing", { copy: { path: "/a" } }, /spec\.recipe\[1\]\.copy: .*exactly one of content/),
+  ofStep("sets a directory without a command", { user: "a", cwd: "/a" }, /spec\.recipe\[1\]\.cwd: .*workdir step/),
   ofStep(
-    "copies two things",
+    "sets a time limit without a command",
+    { start: "a", timeoutSeconds: 1 },
+    /spec\.recipe\[1\]\.timeoutSeconds: /,
+  ),
+  ofStep("copies no content", { copy: { path: "/a" } }, /spec\.recipe\[1\]\.copy: .*exactly one of content/),
+  ofStep(
+    "copies two contents",
     { copy: { path: "/a", content: "", configMapKeyRef: { name: "a", key: "b" } } },
     /exactly one of content/,
   ),
   ofStep(
-    "fetches something unknown",
+    "fetches a URL without a digest",
     { copy: { path: "/a", url: "https://a.b/c" } },
     /url and sha256 must be set together/,
   ),
@@ -78,9 +82,13 @@ export const illegalSnapshots: Illegal[] = [
     /copy\.url: /,
   ),
   ofStep(
-    "waits for two things",
+    "waits for two conditions",
     { waitFor: { port: 1, file: "/a" } },
     /spec\.recipe\[1\]\.waitFor: .*exactly one of port, file and command/,
   ),
-  ofStep("sets an impossible variable", { env: { "a-b": "1" } }, /spec\.recipe\[1\]\.env: .*do not start with a digit/),
+  ofStep(
+    "sets a variable with an invalid name",
+    { env: { "a-b": "1" } },
+    /spec\.recipe\[1\]\.env: .*do not start with a digit/,
+  ),
 ];
