@@ -2,14 +2,15 @@ import { isDeepStrictEqual } from "node:util";
 import type { Difference, ResourceProvider } from "./resource-provider.ts";
 import type { Values } from "./values.ts";
 
-/** Of a managed identity: whoever uses it looks that it is a client id. */
+/** The client id of a managed identity. It is a UUID because its users validate it as one. */
 export const identityClientId = "5e7f0c4a-0000-4000-8000-57a4d15c11e7";
-/** Of a bucket of S3, which goes into an address. */
+/** The region of an S3 bucket, which becomes part of its URL. */
 export const bucketRegion = "stand-in-1";
 
 /**
- * Resources of `aws`, `gcp` and `azure-native`: a stand-in that makes nothing. It answers what was wished, and in place of what only a
- * cloud could say (identities, ARNs, addresses) texts that show where they come from. That a cloud would take the wishes, it does not prove.
+ * A stand-in for resources of `aws`, `gcp` and `azure-native` that creates nothing. It returns the inputs as outputs. For values that
+ * only a cloud can assign (identities, ARNs, addresses) it returns texts that name the resource type. It does not prove that a cloud
+ * would accept the inputs.
  */
 export class CloudResources implements ResourceProvider {
   readonly #type: string;
@@ -18,7 +19,7 @@ export class CloudResources implements ResourceProvider {
     this.#type = type;
   }
 
-  static isOne(type: string): boolean {
+  static supports(type: string): boolean {
     return /^(aws|gcp|azure-native):/.test(type);
   }
 

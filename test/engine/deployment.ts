@@ -9,10 +9,10 @@ export interface ResourceRequest {
   name: string;
   parent: string;
   custom: boolean;
-  /** With marks for secrets and unknown values. */
+  /** Secrets and unknown values are marked. */
   inputs: Values;
   dependencies: string[];
-  /** The URNs that it may have had before. */
+  /** The URNs that it may have had in earlier runs. */
   aliases: string[];
   additionalSecrets: string[];
   retainOnDelete: boolean;
@@ -41,11 +41,11 @@ export interface DeploymentOptions {
   stack: string;
   project: string;
   state: StateFile;
-  /** Whether nothing is to be changed. */
+  /** Whether to report the steps without applying them. */
   preview: boolean;
   /** The provider for a type. Undefined for types without a provider, whose outputs are their inputs. */
   providerOf: (type: string) => ResourceProvider | undefined;
-  /** Asked before anything is made of a resource. @throws Error when a policy forbids it */
+  /** Called before a resource is created or changed. @throws Error if a policy forbids it */
   analyze: (resource: CheckedResource) => Promise<void>;
 }
 
@@ -75,12 +75,12 @@ export class Deployment {
     }
   }
 
-  /** From now on nothing begins. */
+  /** Prevents further operations from starting. */
   stop(): void {
     this.#isStopped = true;
   }
 
-  /** What was under way has ended. */
+  /** Resolves when the running operations have ended. */
   async settled(): Promise<void> {
     await Promise.allSettled(this.#underWay);
   }
@@ -97,11 +97,12 @@ export class Deployment {
     const base = { urn, type, name, custom, parent, dependencies, retainOnDelete, secrets, initErrors: [] };
     const checked = provider === undefined ? inputs : await provider.check(old?.inputs ?? {}, inputs);
     await this.#options.analyze({ urn, type, name, inputs: checked });
-    if (provider === undefined) return this.#take({ ...base, id: old?.id ?? "", inputs, outputs: inputs }, old);
-    return this.#carryOut({ ...base, id: old?.id ?? "", inputs: checked, outputs: checked }, old, provider);
+    if (provider === undefined)
+      return this.#applyWithoutProvider({ ...base, id: old?.id ?? "", inputs, outputs: inputs }, old);
+    return this.#applyWithProvider({ ...base, id: old?.id ?? "", inputs: checked, outputs: checked }, old, provider);
   }
 
-  /** What the state has of it, under the name that it has or had. */
+  /** The resource's state under its URN or one of its aliases. */
   #before(urn: string, aliases: readonly string[]): ResourceState | undefined {
     const { state, preview } = this.#options;
     const old = [urn, ...aliases].map((each) => state.get(each)).find((each) => each !== undefined);
@@ -119,37 +120,37 @@ export class Deployment {
     this.#options.state.put({ ...known, outputs: plain, secrets: [...known.secrets, ...secretProperties(outputs)] });
   }
 
-  /** Deletes what has been replaced, and what the program has no more: what depends on something goes before it. */
+  /** Deletes replaced resources and resources that the program no longer declares. Dependents are deleted first. */
   async deleteOthers(): Promise<void> {
     const { state } = this.#options;
-    const gone = state.list().filter(({ urn }) => !this.#registered.has(urn));
-    for (const resource of deletionOrder([...gone, ...state.replaced()])) await this.#delete(resource);
+    const undeclared = state.list().filter(({ urn }) => !this.#registered.has(urn));
+    for (const resource of deletionOrder([...undeclared, ...state.replaced()])) await this.#delete(resource);
   }
 
   async #delete(resource: ResourceState): Promise<void> {
     const provider = resource.custom ? this.#options.providerOf(resource.type) : undefined;
     const operation = resource.isReplaced === true ? "delete-replaced" : "delete";
-    this.#say(resource.retainOnDelete ? "retain" : operation, resource, undefined);
+    this.#report(resource.retainOnDelete ? "retain" : operation, resource, undefined);
     if (this.#options.preview) return;
     if (!resource.retainOnDelete) await provider?.delete(resource.id, resource.outputs);
     this.#options.state.remove(resource);
   }
 
-  /** A component, or what else is its inputs. */
-  #take(resource: ResourceState, old: ResourceState | undefined): Registered {
-    this.#say(old === undefined ? "create" : "same", resource, old);
+  /** Records a component, or another resource whose outputs are its inputs. */
+  #applyWithoutProvider(resource: ResourceState, old: ResourceState | undefined): Registered {
+    this.#report(old === undefined ? "create" : "same", resource, old);
     if (!this.#options.preview) this.#options.state.put(resource);
     return responseFor(resource);
   }
 
-  async #carryOut(resource: ResourceState, old: ResourceState | undefined, provider: ResourceProvider) {
+  async #applyWithProvider(resource: ResourceState, old: ResourceState | undefined, provider: ResourceProvider) {
     if (old === undefined) {
-      this.#say("create", resource, old);
+      this.#report("create", resource, old);
       if (this.#options.preview) return responseFor(resource);
       return responseFor(await this.#create(resource, provider));
     }
     const { operation, deleteBeforeReplace } = await operationFor(resource, old, provider);
-    this.#say(operation, resource, old);
+    this.#report(operation, resource, old);
     if (operation === "same") return responseFor(this.#keep({ ...resource, outputs: old.outputs }));
     if (this.#options.preview) return responseFor(resource);
     if (operation === "update") return responseFor(await this.#update(resource, old, provider));
@@ -158,20 +159,20 @@ export class Deployment {
     return responseFor(await this.#create(resource, provider));
   }
 
-  /** @param replaced what it takes the place of, once it is there */
+  /** @param replaced the resource that it replaces once it is created */
   #create(resource: ResourceState, provider: ResourceProvider, replaced?: ResourceState): Promise<ResourceState> {
-    return this.#kept(resource, replaced, () => provider.create(resource.inputs));
+    return this.#record(resource, replaced, () => provider.create(resource.inputs));
   }
 
   #update(resource: ResourceState, old: ResourceState, provider: ResourceProvider): Promise<ResourceState> {
-    return this.#kept(resource, undefined, async () => ({
+    return this.#record(resource, undefined, async () => ({
       id: old.id,
       outputs: await provider.update(old.id, old.outputs, resource.inputs),
     }));
   }
 
-  /** Records the result in the state, also if initialization failed. */
-  async #kept(
+  /** Records the result in the state, even if initialization failed. */
+  async #record(
     resource: ResourceState,
     replaced: ResourceState | undefined,
     make: () => Promise<{ id: string; outputs: Values }>,
@@ -194,13 +195,13 @@ export class Deployment {
     return resource;
   }
 
-  #say(operation: Operation, resource: ResourceState, old: ResourceState | undefined): void {
+  #report(operation: Operation, resource: ResourceState, old: ResourceState | undefined): void {
     const { urn, type, name, inputs } = resource;
     const changes = old === undefined ? [] : changesOf(old, resource);
     this.steps.push({ operation, urn, type, name, inputs, changes });
   }
 
-  /** Of a parent, its type alone is in the URN. */
+  /** The URN contains only the type of the parent. */
   #urnOf({ type, name, parent }: ResourceRequest): string {
     const { stack, project } = this.#options;
     const above = parent === "" ? "" : (parent.split("::")[2] ?? "");
@@ -235,7 +236,7 @@ function changesOf(old: ResourceState, { inputs, secrets }: ResourceState): Step
     });
 }
 
-/** The resources so that whatever depends on another one, or is its child, comes before it. */
+/** Sorts the resources so that dependents and children come before the resources that they depend on. */
 function deletionOrder(resources: readonly ResourceState[]): ResourceState[] {
   const ordered: ResourceState[] = [];
   const seen = new Set<ResourceState>();
@@ -248,7 +249,7 @@ function deletionOrder(resources: readonly ResourceState[]): ResourceState[] {
     }
     ordered.push(resource);
   };
-  // The latest first, where nothing else says so.
+  // Resources without an order between them are deleted latest first.
   for (const resource of resources.toReversed()) add(resource);
   return ordered;
 }

@@ -12,16 +12,16 @@ import { type Difference, InitError, type ResourceProvider } from "./resource-pr
 import type { Values } from "./values.ts";
 
 export interface DynamicProviderOptions {
-  /** The program's folder: from there the process finds packages. */
+  /** The program's directory, from which the process resolves packages. */
   directory: string;
   project: string;
   configuration: Readonly<Record<string, string>>;
   environment: NodeJS.ProcessEnv;
-  /** What the process prints, line by line. */
+  /** Called with each line that the process prints. */
   onLine: (line: string) => void;
 }
 
-/** Pulumi's own process for dynamic resources, and a client of it. */
+/** Runs Pulumi's own process for dynamic resources and calls it. */
 export class DynamicProviderProcess implements ResourceProvider {
   readonly #child: ChildProcess;
   readonly #client: InstanceType<typeof providerGrpc.ResourceProviderClient>;
@@ -137,7 +137,7 @@ function answer<T>(call: (done: Done<T>) => unknown): Promise<T> {
   });
 }
 
-/** As Pulumi's process packs it into the metadata of its answer. */
+/** Reads the details that Pulumi's process adds to the metadata of its response. */
 function initErrorOf(error: ServiceError): InitError | undefined {
   const [bytes] = error.metadata instanceof Metadata ? error.metadata.get("grpc-status-details-bin") : [];
   if (!Buffer.isBuffer(bytes)) return undefined;
@@ -156,7 +156,7 @@ function toValues(found: InstanceType<typeof struct.Struct> | undefined): Values
   return found?.toJavaScript() ?? {};
 }
 
-/** Pulumi's process for dynamic resources, which is started when the first of them is asked for: many programs have none. */
+/** Starts Pulumi's process for dynamic resources on the first call, because many programs have no such resources. */
 export class DynamicProviderOnDemand implements ResourceProvider {
   readonly #options: DynamicProviderOptions;
   #started: Promise<DynamicProviderProcess> | undefined;
@@ -189,13 +189,13 @@ export class DynamicProviderOnDemand implements ResourceProvider {
     return (await this.#process()).delete(id, outputs);
   }
 
-  /** Has it die in the middle of what it does. */
+  /** Kills the process in the middle of an operation. */
   async kill(): Promise<void> {
     process.kill((await this.#process()).pid, "SIGKILL");
   }
 
   async stop(): Promise<void> {
-    // Whoever asked has heard why it did not start.
+    // The caller of the first operation already received the error of a failed start.
     await this.#started?.then(
       (process) => process.stop(),
       () => undefined,

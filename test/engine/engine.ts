@@ -2,9 +2,9 @@ import type { Operation, Step } from "./deployment.ts";
 import type { Values } from "./values.ts";
 
 export interface EngineOptions {
-  /** The program's folder. */
+  /** The program's directory. */
   program: string;
-  /** Where the state is kept. */
+  /** The directory of the state file. */
   stateDirectory: string;
   kubeconfig: string;
   project: string;
@@ -14,13 +14,13 @@ export interface EngineOptions {
   secretKeys?: string[];
   /** The directory of a policy pack that validates each resource. */
   policyPack?: string;
-  /** As the option of `Pulumi.yaml`. @default false */
+  /** The option `typescript` of `Pulumi.yaml`. @default false */
   typescript?: boolean;
-  /** Ends what is under way, and with it all processes; what was begun in the cluster goes on there. */
+  /** Stops the run and all its processes. Operations that have started in the cluster continue there. */
   signal?: AbortSignal;
   /**
-   * Hears of each line as it comes, and may kill the process for dynamic resources: for tests of what its death leaves
-   * behind.
+   * Called with each line as it is printed. `killProvider` kills the process for dynamic resources, to test interrupted
+   * operations.
    */
   onLine?: (line: string, killProvider: () => void) => void;
 }
@@ -35,18 +35,18 @@ export interface RunResult {
   text: string;
 }
 
-/** What runs a Pulumi program: the `pulumi` command, or what stands in for it. Each call reads the state anew. */
+/** Runs a Pulumi program with the `pulumi` command or with a stand-in for it. Each call reads the state again. */
 export interface Engine {
-  /** What a person should know of it. */
+  /** Names the engine for people. */
   readonly description: string;
   readonly statePath: string;
   /** The same stack with other options. */
   with(options: Partial<EngineOptions>): Engine;
   preview(): Promise<RunResult>;
   up(): Promise<RunResult>;
-  /** Brings the state to what the cluster has. */
+  /** Updates the state to match the cluster. */
   refresh(): Promise<RunResult>;
-  /** Without the program. */
+  /** Does not run the program. */
   destroy(): Promise<RunResult>;
 }
 
@@ -63,7 +63,7 @@ export async function upAfterPreview(
   return up();
 }
 
-/** One line for each step that does something: sign, name, type, operation, and which inputs change. */
+/** Renders one line for each step except `same`: sign, name, type, operation, and the changed inputs. */
 export function renderSteps(steps: readonly Step[]): string[] {
   return steps
     .filter(({ operation }) => operation !== "same")

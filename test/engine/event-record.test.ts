@@ -8,7 +8,7 @@ const stackUrn = "urn:pulumi:test::program::pulumi:pulumi:Stack::program-test";
 
 type Event = Omit<EngineEvent, "sequence" | "timestamp">;
 
-it("tells a check that failed by its property, as a provider says it", () => {
+it("reports a failed check with its property and the provider's reason", () => {
   const message =
     `${type} resource 'data': property timeout value {soon} has a problem: ` +
     'no length of time: "soon" has a problem: it has no unit\n';
@@ -18,24 +18,24 @@ it("tells a check that failed by its property, as a provider says it", () => {
   });
 });
 
-it("keeps what is shown of a value that fails, whatever its shape and its lines", () => {
+it("keeps the displayed value of a failed check, even if it has several lines", () => {
   const value = "{&{{[{map[run:{echo 'a\nb'}]} {map[run:{[secret]}]}]}}}";
-  const message = `${type} resource 'it's data': property recipe value ${value} has a problem: a secret stands in it`;
+  const message = `${type} resource 'it's data': property recipe value ${value} has a problem: it contains a secret`;
   expect(recorded(error({ urn, message })).lines).toEqual([
-    "error: data: recipe: a secret stands in it",
+    "error: data: recipe: it contains a secret",
     "value: {&{{[{map[run:{echo 'a",
     "b'}]} {map[run:{[secret]}]}]}}}",
   ]);
 });
 
-it("leaves any other error of a resource as it is, behind its name", () => {
+it("reports other errors of a resource unchanged after its name", () => {
   expect(recorded(error({ urn, message: "\u001b[31mtook too long\u001b[39m: property timeout" }))).toEqual({
     lines: ["error: data: took too long: property timeout"],
     hasError: true,
   });
 });
 
-it("records messages without a resource as they are, and recognizes errors", () => {
+it("records messages without a resource unchanged and recognizes errors", () => {
   expect(recorded(error({ message: "The snapshot stack cannot be declared\nInstall the driver\n" }))).toEqual({
     lines: ["The snapshot stack cannot be declared", "Install the driver"],
     hasError: true,
@@ -43,7 +43,7 @@ it("records messages without a resource as they are, and recognizes errors", () 
   expect(recorded(error({ message: "update canceled\n" }))).toEqual({ lines: ["update canceled"], hasError: true });
 });
 
-it("takes no warning and no information for an error", () => {
+it("does not count warnings and information as errors", () => {
   const standIn = recorded(
     diagnostic({ severity: "warning", urn, message: "slow" }),
     diagnostic({ severity: "warning", message: "old" }),
@@ -53,12 +53,12 @@ it("takes no warning and no information for an error", () => {
   expect(standIn).toEqual({ lines: ["warning: data: slow", "old", "error: printed", "x"], hasError: false });
 });
 
-it("tells nothing that holds for a while alone, that is for debugging, or that is about plugins", () => {
+it("ignores ephemeral messages, debug messages and messages about plugins", () => {
   const using = "using pulumi-resource-kubernetes from $PATH at /usr/local/bin/pulumi-resource-kubernetes\n";
   const older = "resource plugin kubernetes is expected to have version >=4.34.2, but has 4.32.0; the wrong version\n";
   const debug = { diagnosticEvent: { severity: "debug", message: "x", color: "never" } } as unknown as Event;
   const standIn = recorded(
-    error({ urn, message: "soon gone", ephemeral: true }),
+    error({ urn, message: "ephemeral", ephemeral: true }),
     debug,
     ...[using, older].map((message) => diagnostic({ severity: "warning", message })),
     diagnostic({ severity: "info", urn, message: "\n" }),
@@ -66,14 +66,14 @@ it("tells nothing that holds for a while alone, that is for debugging, or that i
   expect(standIn).toEqual({ lines: [], hasError: false });
 });
 
-it("takes a violation for an error where the policy is mandatory", () => {
+it("counts a violation as an error if the policy is mandatory", () => {
   const warning = { lines: ["warning: data: [pinned] Images are pinned.", "no tag"], hasError: false };
   expect(recorded(violation("warning"))).toEqual(warning);
   const mandatory = { lines: ["error: data: [pinned] Images are pinned.", "no tag"], hasError: true };
   expect(recorded(violation("mandatory"))).toEqual(mandatory);
 });
 
-it("has the outputs of the stack, and none when it is deleted", () => {
+it("returns the outputs of the stack, and none after the stack is deleted", () => {
   const record = recordOf(outputs({ version: 1 }));
   expect(record.outputs).toEqual({ version: 1 });
   record.take(numbered(outputs(undefined)));

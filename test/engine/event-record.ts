@@ -3,7 +3,7 @@ import type { DiagnosticEvent, EngineEvent, StepEventMetadata } from "@pulumi/pu
 import type { Operation, Step } from "./deployment.ts";
 import type { Values } from "./values.ts";
 
-/** What Pulumi's engine tells of one run, as the stand-in tells it. */
+/** Records the events of Pulumi's engine during one run in the same form as the stand-in. */
 export class EventRecord {
   readonly steps: Step[] = [];
   readonly lines: string[] = [];
@@ -21,23 +21,23 @@ export class EventRecord {
 
   take({ resourcePreEvent, resOutputsEvent, diagnosticEvent, policyEvent }: EngineEvent): void {
     if (resourcePreEvent !== undefined && !this.#isRefresh) this.#step(resourcePreEvent.metadata);
-    // What a refresh has found is known when it is over.
+    // The result of a refresh is known only after the step.
     if (resOutputsEvent !== undefined && this.#isRefresh) this.#step(resOutputsEvent.metadata);
     const { type, new: made } = resOutputsEvent?.metadata ?? {};
-    // What is deleted has null there.
+    // `new` is null for deleted resources.
     if (type === "pulumi:pulumi:Stack") this.outputs = made?.outputs ?? {};
     if (diagnosticEvent !== undefined) this.#diagnostic(diagnosticEvent);
     if (policyEvent !== undefined) {
       const { enforcementLevel, resourceUrn, policyName, message } = policyEvent;
       const severity = enforcementLevel === "mandatory" ? "error" : "warning";
       this.hasError ||= severity === "error";
-      this.#say(`${severity}: ${nameOf(resourceUrn)}: [${policyName}] ${plain(message)}`);
+      this.#record(`${severity}: ${nameOf(resourceUrn)}: [${policyName}] ${plain(message)}`);
     }
   }
 
   #step({ op, urn, type, old, new: made, diffs }: StepEventMetadata): void {
     const operation = operations[op];
-    // Those that `pulumi` adds of itself are no part of a program.
+    // Default providers are added by `pulumi`, not by the program.
     if (operation === undefined || type.startsWith("pulumi:providers:")) return;
     const changes = (diffs ?? []).map((property) => ({
       property,
@@ -49,16 +49,16 @@ export class EventRecord {
 
   #diagnostic({ severity, urn, message, ephemeral }: DiagnosticEvent): void {
     const text = plain(message);
-    // The SDK's type leaves out "debug". Ephemeral ones are shown for the while that they hold.
+    // The SDK's type omits "debug". Ephemeral messages are only displayed for a while.
     if ((severity as string) === "debug" || ephemeral === true || text === "") return;
     if (urn === undefined && ofPlugins.test(text)) return;
     this.hasError ||= severity === "error";
     const name = nameOf(urn);
     // Messages without a resource come from the program and are recorded unchanged.
-    this.#say(name === "" || severity.startsWith("info") ? text : `${severity}: ${name}: ${reason(text)}`);
+    this.#record(name === "" || severity.startsWith("info") ? text : `${severity}: ${name}: ${reason(text)}`);
   }
 
-  #say(text: string): void {
+  #record(text: string): void {
     for (const line of text.split("\n")) {
       this.lines.push(line);
       this.#onLine(line);
@@ -66,17 +66,17 @@ export class EventRecord {
   }
 }
 
-/** Without the colours of what a program or a plugin has printed: those of `pulumi` itself are turned off. */
+/** Removes colors that a program or a plugin printed. Those of `pulumi` itself are turned off. */
 function plain(message: string): string {
   return stripVTControlCharacters(message).trimEnd();
 }
 
-/** Messages about plugins on the PATH, which are unrelated to the program. */
+/** Messages about plugins on the PATH, which do not concern the program. */
 const ofPlugins = /^(using \S+ from \$PATH|resource plugin \S+ is expected to have version)/;
 
 /**
- * Of a check that failed: the property and what is wrong with it, then the value, of which a test may ask what is
- * shown.
+ * Formats a failed check as the property and the reason, followed by the displayed value on a line of its own, so that tests can
+ * check what is displayed.
  */
 function reason(text: string): string {
   return text.replace(/^\S+ resource '.*?': property (\S+) value (.*?) has a problem: (.*)$/s, "$1: $3\nvalue: $2");
@@ -86,7 +86,7 @@ function nameOf(urn: string | undefined): string {
   return urn?.split("::").at(-1) ?? "";
 }
 
-/** Those that are missing are parts of others. */
+/** Operations that are not listed are parts of other operations. */
 const operations: Record<string, Operation | undefined> = {
   same: "same",
   create: "create",

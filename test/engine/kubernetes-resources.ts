@@ -9,8 +9,8 @@ import type { Difference, ResourceProvider } from "./resource-provider.ts";
 import type { Values } from "./values.ts";
 
 /**
- * `kubernetes:*` resources, by server-side apply: a stand-in for `pulumi-resource-kubernetes`. It waits for what the annotation
- * `pulumi.com/waitFor` names, as long as `pulumi.com/timeoutSeconds` says, and for an object to be gone.
+ * Applies `kubernetes:*` resources by server-side apply: a stand-in for `pulumi-resource-kubernetes`. It waits for the conditions in
+ * the annotation `pulumi.com/waitFor`, for at most `pulumi.com/timeoutSeconds`, and for deleted objects to disappear.
  */
 export class KubernetesResources implements ResourceProvider {
   readonly #client: KubeClient;
@@ -22,7 +22,7 @@ export class KubernetesResources implements ResourceProvider {
 
   check(_olds: Values, news: Values): Promise<Values> {
     const { metadata, kind } = Manifest.parse(news);
-    if (metadata.name === undefined) throw new Error(`a ${kind} has no name, and this stand-in makes up none`);
+    if (metadata.name === undefined) throw new Error(`a ${kind} has no name; the stand-in does not generate names`);
     return Promise.resolve(news);
   }
 
@@ -56,7 +56,7 @@ export class KubernetesResources implements ResourceProvider {
     if (from === undefined) return;
     const { name, uid } = from.metadata;
     await resource.delete(from.metadata, { uid, propagationPolicy: "Background" });
-    const what = `the removal of the ${manifest.kind} ${name}`;
+    const what = `the deletion of the ${manifest.kind} ${name}`;
     await follow({ resource, from, what, until: (seen) => seen === undefined, timeoutMilliseconds: 120_000 });
   }
 
@@ -64,14 +64,14 @@ export class KubernetesResources implements ResourceProvider {
     const manifest = Manifest.parse(inputs);
     const resource = await this.#resource(manifest);
     const applied = await resource.apply(inputs as unknown as KubeManifest, { fieldManager: "stand-in", force: true });
-    const wanted = waitedFor(manifest);
-    if (wanted.length === 0) return { ...applied };
+    const conditions = conditionsToAwait(manifest);
+    if (conditions.length === 0) return { ...applied };
     const generation = applied.metadata.generation ?? 0;
     const ready = await follow({
       resource,
       from: applied,
-      what: `${wanted.join(" and ")} of the ${manifest.kind} ${applied.metadata.name}`,
-      until: (seen) => seen !== undefined && isAsWanted(seen, wanted, generation),
+      what: `${conditions.join(" and ")} of the ${manifest.kind} ${applied.metadata.name}`,
+      until: (seen) => seen !== undefined && hasConditions(seen, conditions, generation),
       timeoutMilliseconds: Number(manifest.metadata.annotations?.["pulumi.com/timeoutSeconds"] ?? 300) * 1000,
     });
     return { ...ready };
@@ -82,7 +82,7 @@ export class KubernetesResources implements ResourceProvider {
     const known = this.#discovered.get(apiVersion) ?? this.#discover(group, version);
     this.#discovered.set(apiVersion, known);
     const found = (await known).find((one) => one.kind === kind && !one.name.includes("/"));
-    if (found === undefined) throw new Error(`the API server serves no ${kind} of ${apiVersion}`);
+    if (found === undefined) throw new Error(`the API server does not serve ${kind} of ${apiVersion}`);
     return this.#client.resource({ group, version, plural: found.name, kind, namespaced: found.namespaced });
   }
 
@@ -93,21 +93,21 @@ export class KubernetesResources implements ResourceProvider {
   }
 }
 
-function waitedFor({ metadata }: Manifest): string[] {
+function conditionsToAwait({ metadata }: Manifest): string[] {
   const text = metadata.annotations?.["pulumi.com/waitFor"];
   if (text === undefined) return [];
   const all = text.startsWith("[") ? z.array(z.string()).parse(JSON.parse(text)) : [text];
   return all.map((one) => {
     const type = /^condition=(\w+)$/.exec(one)?.[1];
-    if (type === undefined) throw new Error(`this stand-in waits for conditions alone: ${one}`);
+    if (type === undefined) throw new Error(`the stand-in supports only conditions in pulumi.com/waitFor: ${one}`);
     return type;
   });
 }
 
-function isAsWanted(seen: KubeObject, wanted: readonly string[], generation: number): boolean {
+function hasConditions(seen: KubeObject, types: readonly string[], generation: number): boolean {
   const { status } = WithConditions.parse(seen);
   if ((status?.observedGeneration ?? generation) < generation) return false;
-  return wanted.every((type) => status?.conditions?.some((one) => one.type === type && one.status === "True") ?? false);
+  return types.every((type) => status?.conditions?.some((one) => one.type === type && one.status === "True") ?? false);
 }
 
 function placeOf({ metadata }: Manifest): { namespace?: string; name: string } {
@@ -129,7 +129,7 @@ type ApiResource = z.infer<typeof ApiResource>;
 const ResourceList = z.looseObject({ resources: z.array(ApiResource) });
 const WithConditions = z.looseObject({
   status: z
-    // A new CRD has `null` for its conditions.
+    // The conditions of a new CRD are `null`.
     .looseObject({ observedGeneration: z.number().optional(), conditions: z.array(Condition).nullish() })
     .optional(),
 });

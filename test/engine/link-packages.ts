@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** As `npm install` with links would leave it: the program's own packages, and those of this repository. */
+/** Links this package and its Pulumi packages into the program, as `npm install` with links does. */
 export async function linkPackages(program: string): Promise<void> {
   await mkdir(join(program, "node_modules"));
   await symlink(root, join(program, "node_modules/ramet"));

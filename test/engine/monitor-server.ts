@@ -11,13 +11,13 @@ import type { Values } from "./values.ts";
 export interface MonitorOptions {
   deployment: Deployment;
   onLine: (line: string) => void;
-  /** Called if a resource could not be applied. */
+  /** Called when a resource cannot be applied. */
   onFailure: () => void;
 }
 
 /**
- * The two services that a program speaks to: what it registers goes to the deployment, what it logs to `onLine`. As with
- * Pulumi's engine, a program hears nothing of a failure: it is ended.
+ * Serves the two services that a program calls. Passes registered resources to the deployment and log messages to `onLine`. If a
+ * resource fails, the program is stopped without a response, as in Pulumi's engine.
  */
 export async function serveMonitor({
   deployment,

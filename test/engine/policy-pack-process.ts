@@ -9,7 +9,7 @@ import struct from "google-protobuf/google/protobuf/struct_pb.js";
 import { startPulumiProcess } from "./pulumi-process.ts";
 import type { Values } from "./values.ts";
 
-/** A resource before it is made, with its inputs as the provider has checked them. */
+/** A resource before its creation, with inputs checked by the provider. */
 export interface CheckedResource {
   urn: string;
   type: string;
@@ -19,15 +19,15 @@ export interface CheckedResource {
 
 export interface Violation {
   policy: string;
-  /** Whether the resource must not be made. */
+  /** Whether the violation prevents the creation of the resource. */
   isMandatory: boolean;
   message: string;
 }
 
-/** The settings of a policy, and what a violation of it does. */
+/** The settings and enforcement of each policy. */
 export type PolicyConfiguration = Readonly<Record<string, { mandatory: boolean; settings: Values }>>;
 
-/** A policy pack as Pulumi's own process loads and serves it, and a client of it. */
+/** Runs Pulumi's own process for a policy pack and calls it. */
 export class PolicyPackProcess {
   readonly #child: ChildProcess;
   readonly #client: InstanceType<typeof analyzerGrpc.AnalyzerClient>;
@@ -37,7 +37,7 @@ export class PolicyPackProcess {
     this.#client = new analyzerGrpc.AnalyzerClient(`127.0.0.1:${port}`, credentials.createInsecure());
   }
 
-  /** @param onLine hears what the process prints */
+  /** @param onLine called with each line that the process prints */
   static async start(directory: string, onLine: (line: string) => void): Promise<PolicyPackProcess> {
     const program = createRequire(import.meta.url).resolve("@pulumi/pulumi/cmd/run-policy-pack");
     const what = "the process of the policy pack";
@@ -50,7 +50,7 @@ export class PolicyPackProcess {
     return new PolicyPackProcess(child, port);
   }
 
-  /** The pack's name, and what it says of each policy. */
+  /** Returns the pack's name, and the name and settings of each policy. */
   async describe(): Promise<{ name: string; policies: { name: string; settings: string[] }[] }> {
     const info = await answer<InstanceType<typeof analyzer.AnalyzerInfo>>((done) =>
       this.#client.getAnalyzerInfo(new empty.Empty(), done),

@@ -3,16 +3,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { linkPackages } from "./link-packages.ts";
 
-/** A copy of a program that may be changed, as a person would change it in a repository. */
+/** A copy of a program that a test can edit, as a person edits it in a repository. */
 export class ProgramDirectory {
-  /** Holds the program, and beside it the state. */
+  /** The parent directory of the program and of its state. */
   readonly home: string;
 
   private constructor(home: string) {
     this.home = home;
   }
 
-  /** @param program its folder, with an `index.ts` */
+  /** @param program the program's directory, with an `index.ts` */
   static async make(program: string): Promise<ProgramDirectory> {
     const made = new ProgramDirectory(await mkdtemp(join(tmpdir(), "ramet-program-")));
     await cp(program, made.path, { recursive: true, filter: (path) => !path.endsWith("node_modules") });
@@ -25,11 +25,11 @@ export class ProgramDirectory {
     return join(this.home, "program");
   }
 
-  /** Replaces a text in the program. @throws Error where it is not there */
+  /** Replaces a text in the program. @throws Error if the program does not contain it */
   async edit(before: string, after: string): Promise<void> {
     const path = join(this.path, "index.ts");
     const text = await readFile(path, "utf8");
-    if (!text.includes(before)) throw new Error(`the program has no ${before}`);
+    if (!text.includes(before)) throw new Error(`the program does not contain ${before}`);
     await writeFile(path, text.replace(before, after));
   }
 

@@ -5,28 +5,28 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 export interface ProgramOptions {
-  /** Its folder, with an `index.ts` or `index.js`. */
+  /** The program's directory, with an `index.ts` or `index.js`. */
   directory: string;
   project: string;
   stack: string;
-  /** Of the monitor and the engine. */
+  /** The address of the monitor and the engine. */
   address: string;
   preview: boolean;
   configuration: Readonly<Record<string, string>>;
   /** Keys of the configuration that are secrets. */
   secretKeys: readonly string[];
-  /** Whether TypeScript is compiled and checked by ts-node; else it is Node's own matter. */
+  /** Whether ts-node compiles and checks TypeScript. If false, Node strips the types. */
   typescript: boolean;
   environment: NodeJS.ProcessEnv;
   onLine: (line: string) => void;
-  /** Ends it. */
+  /** Kills the program. */
   signal: AbortSignal;
 }
 
-/** Runs a program as Pulumi's host for Node does, to its end. */
+/** Runs a program to its end, as Pulumi's language host for Node does. */
 export async function runProgram(options: ProgramOptions): Promise<{ exitCode: number }> {
   const { directory, project, stack, address, preview, onLine } = options;
-  // The program's own copy, as Pulumi takes it: outputs are known by their classes.
+  // Like Pulumi, use the program's own copy of the SDK: outputs are recognized by their class.
   const run = createRequire(join(directory, "package.json")).resolve("@pulumi/pulumi/cmd/run");
   const flags = {
     monitor: address,

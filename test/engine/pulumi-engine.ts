@@ -14,11 +14,11 @@ import { EventRecord } from "./event-record.ts";
 
 export interface PulumiEngineOptions extends EngineOptions {
   command: PulumiCommand;
-  /** Whether `pulumi` keeps what it needs to itself, takes plugins from the PATH alone and asks nobody outside. @default false */
+  /** Whether `pulumi` has its own home directory and uses only plugins on the PATH, without downloads. @default false */
   isolated?: boolean;
 }
 
-/** Runs a program with the `pulumi` command, with the state in a directory. Reports the same results as the stand-in. */
+/** Runs a program with the `pulumi` command and a state in a directory. Reports results like the stand-in. */
 export class PulumiEngine implements Engine {
   readonly description: string;
   readonly #options: PulumiEngineOptions;
@@ -41,7 +41,7 @@ export class PulumiEngine implements Engine {
     return this.#run((stack, options) => stack.preview({ ...options, ...this.#policyOptions }));
   }
 
-  /** The Automation API leaves out the preview that the command begins with. */
+  /** The Automation API omits the preview with which the command starts. */
   up(): Promise<RunResult> {
     return upAfterPreview(this, this.#options, () =>
       this.#run((stack, options) => stack.up({ ...options, ...this.#policyOptions })),
@@ -56,7 +56,7 @@ export class PulumiEngine implements Engine {
     return this.#run((stack, options) => stack.destroy(options));
   }
 
-  /** Takes away the lock that a run has left which was killed. */
+  /** Removes the lock of a killed run. */
   async cancel(): Promise<void> {
     await (await this.#stack()).cancel();
   }
@@ -82,13 +82,13 @@ export class PulumiEngine implements Engine {
       },
     );
     const { steps, lines, hasError } = record;
-    // When it fails before its engine works, nobody tells why but the command itself.
+    // If the command fails before its engine starts, only the command reports the reason.
     if (problem !== undefined && !hasError) lines.push(problem);
     const text = [...renderSteps(steps), ...lines].join("\n");
     return { succeeded: problem === undefined, steps, outputs: outputs ?? record.outputs, lines, text };
   }
 
-  /** The stack of these options, with their configuration and no other. */
+  /** Opens the stack with exactly the configuration of these options. */
   async #stack(): Promise<Stack> {
     const { program, project, stack: stackName, typescript = false, command: pulumiCommand } = this.#options;
     await mkdir(this.#backend, { recursive: true });
@@ -103,7 +103,7 @@ export class PulumiEngine implements Engine {
   async #configure(stack: Stack): Promise<void> {
     const { program, stack: name, configuration = {}, secretKeys = [] } = this.#options;
     const path = join(program, `Pulumi.${name}.yaml`);
-    // There is none where another program's folder had the stack before.
+    // The file is missing if the stack belonged to another program's directory before.
     const settings = parse(await readFile(path, "utf8").catch(() => "{}")) as Record<string, unknown>;
     const { config: _before, ...rest } = settings;
     await writeFile(path, stringify(rest));
@@ -148,14 +148,14 @@ function valuesOf(outputs: OutputMap): Record<string, unknown> {
 }
 
 /**
- * Ends processes at once, as the out-of-memory killer would: those that `pulumi` has started in a program's folder, and itself, as far as
- * their command lines are like this.
+ * Kills `pulumi` and the processes that it started in a program's directory without warning, as the out-of-memory killer does.
+ * `commandLine` restricts this to processes with a matching command line.
  */
 export async function killIn(program: string, commandLine = /./): Promise<void> {
   const directory = await realpath(program);
   const pids = (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry));
   for (const pid of pids) {
-    // One that has ended meanwhile is no matter.
+    // The process may have ended in the meantime.
     const at = await readlink(`/proc/${pid}/cwd`).catch(() => "");
     const words = at === directory ? await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "") : "";
     if (words !== "" && commandLine.test(words)) kill(Number(pid));

@@ -2,18 +2,19 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { createInterface } from "node:readline";
 
 export interface PulumiProcessOptions {
-  /** What it is, for the error when it ends at once. */
+  /** Names the process in the error if it ends before it listens. */
   what: string;
-  /** The program and its arguments; the folder in which it runs. */
+  /** The program and its arguments. */
   program: readonly string[];
+  /** The working directory. */
   directory: string;
-  /** @default this process' own */
+  /** @default the environment of this process */
   environment?: NodeJS.ProcessEnv;
-  /** What the process prints, line by line. */
+  /** Called with each line that the process prints, except the port. */
   onLine: (line: string) => void;
 }
 
-/** Starts one of Pulumi's own processes, each of which prints first at which port it listens. */
+/** Starts one of Pulumi's own processes. The first line that it prints is the port on which it listens. */
 export async function startPulumiProcess(
   options: PulumiProcessOptions,
 ): Promise<{ child: ChildProcess; port: number }> {

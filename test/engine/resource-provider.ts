@@ -2,13 +2,13 @@ import type { Values } from "./values.ts";
 
 /** Applies resources of one kind. */
 export interface ResourceProvider {
-  /** @throws Error with what is wrong */
+  /** @throws Error with the problems of the inputs */
   check(olds: Values, news: Values): Promise<Values>;
   diff(id: string, old: { inputs: Values; outputs: Values }, news: Values): Promise<Difference>;
   /** @throws InitError if the resource was created but not initialized */
   create(inputs: Values): Promise<{ id: string; outputs: Values }>;
   update(id: string, old: Values, news: Values): Promise<Values>;
-  /** Undefined: it is gone. */
+  /** Resolves to undefined if the resource no longer exists. */
   read(id: string, outputs: Values): Promise<Values | undefined>;
   delete(id: string, outputs: Values): Promise<void>;
 }
@@ -16,11 +16,11 @@ export interface ResourceProvider {
 export interface Difference {
   changes: boolean;
   replaces: string[];
-  /** Whether the old one must be gone before the new one is made. */
+  /** Whether the old resource must be deleted before its replacement is created. */
   deleteBeforeReplace: boolean;
 }
 
-/** A resource was created but not initialized. */
+/** Thrown if a resource was created but not initialized. */
 export class InitError extends Error {
   override readonly name = "InitError";
   readonly id: string;

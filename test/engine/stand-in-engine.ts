@@ -14,8 +14,8 @@ import type { ResourceProvider } from "./resource-provider.ts";
 import { StateFile } from "./state-file.ts";
 
 /**
- * A stand-in for `pulumi preview`, `up`, `refresh` and `destroy`; what it does not prove stands in the README beside
- * it. Each call reads the state anew and starts Pulumi's processes, as each call of the command line does.
+ * A stand-in for `pulumi preview`, `up`, `refresh` and `destroy`. The README in this directory lists what it does not prove. Each
+ * call reads the state again and starts Pulumi's processes, as each call of the command line does.
  */
 export class StandInEngine implements Engine {
   readonly description = "a stand-in for Pulumi's engine runs the program in Pulumi's own processes";
@@ -58,7 +58,7 @@ export class StandInEngine implements Engine {
     });
   }
 
-  /** Without the program, as the command line does it. */
+  /** Does not run the program, like the command line. */
   destroy(): Promise<RunResult> {
     return this.#session(false, async (deployment) => {
       await deployment.deleteOthers();
@@ -134,7 +134,7 @@ export class StandInEngine implements Engine {
     const kubernetes = new KubernetesResources(client);
     const providerOf = (type: string): ResourceProvider | undefined => {
       if (type.startsWith("pulumi-nodejs:")) return dynamic;
-      if (CloudResources.isOne(type)) return new CloudResources(type);
+      if (CloudResources.supports(type)) return new CloudResources(type);
       return type.startsWith("kubernetes:") ? kubernetes : undefined;
     };
     let isForbidden = false;
@@ -195,7 +195,7 @@ async function analyze(
   return isForbidden;
 }
 
-/** Answers that the work was not done, once it is interrupted. */
+/** Resolves to false when the work is interrupted. */
 async function interrupted(signal: AbortSignal): Promise<false> {
   if (!signal.aborted) await once(signal, "abort");
   return false;

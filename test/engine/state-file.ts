@@ -3,7 +3,7 @@ import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import * as z from "zod";
 import type { Values } from "./values.ts";
 
-/** What is kept of one resource. */
+/** The recorded state of one resource. */
 export interface ResourceState {
   urn: string;
   type: string;
@@ -11,20 +11,20 @@ export interface ResourceState {
   custom: boolean;
   id: string;
   parent: string;
-  /** URNs, those of the parent's not among them. */
+  /** URNs, without those of the parent's dependencies. */
   dependencies: string[];
   inputs: Values;
   outputs: Values;
   /** Properties of inputs and outputs that are secrets. */
   secrets: string[];
   retainOnDelete: boolean;
-  /** Why the initialization failed. */
+  /** The reasons of a failed initialization. */
   initErrors: string[];
-  /** Another one has taken its place, and it is still to be deleted. */
+  /** Whether another resource has replaced it and it still has to be deleted. */
   isReplaced?: boolean | undefined;
 }
 
-/** The state of one stack in a file. Whatever is a secret is encrypted there, with a key from the passphrase. */
+/** The state of one stack in a file. Secrets are encrypted with a key derived from the passphrase. */
 export class StateFile {
   readonly #path: string;
   readonly #key: Buffer;
@@ -49,7 +49,7 @@ export class StateFile {
     return [...this.#resources.values()];
   }
 
-  /** What others have taken the place of, and is still to be deleted. */
+  /** Replaced resources that still have to be deleted. */
   replaced(): ResourceState[] {
     return [...this.#replaced];
   }
@@ -59,7 +59,7 @@ export class StateFile {
     this.#save();
   }
 
-  /** Puts it in the place of another one, which is to be deleted. */
+  /** Records a replacement and marks the old resource for deletion. */
   replace(old: ResourceState, resource: ResourceState): void {
     this.#replaced.add({ ...old, isReplaced: true });
     this.put(resource);

@@ -1,11 +1,11 @@
-/** Plain JSON, as it stands in a state or in a request. */
+/** Plain JSON, as in a state file or a request. */
 export type Values = Record<string, unknown>;
 
 /** How Pulumi marks values on the wire (`sdk/nodejs/runtime/rpc.ts`). */
 const signatureKey = "4dabf18193072939515e22adb298388d";
 const secretSignature = "1b47061264138c4ac30d75fd1eb44270";
 
-/** The value without marks. */
+/** Removes the marks from a value. */
 export function unmarked(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(unmarked);
   if (typeof value !== "object" || value === null) return value;
@@ -13,12 +13,12 @@ export function unmarked(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, unmarked(inner)]));
 }
 
-/** The properties in which a secret stands. */
+/** The properties that contain a secret. */
 export function secretProperties(values: Values): string[] {
   return Object.keys(values).filter((key) => holdsSecret(values[key]));
 }
 
-/** The values, with these properties marked as secrets. */
+/** Marks these properties as secrets. */
 export function marked(values: Values, secrets: readonly string[]): Values {
   return Object.fromEntries(
     Object.entries(values).map(([key, value]) => [
