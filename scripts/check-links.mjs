@@ -1,4 +1,4 @@
-// Checks the Markdown files in git: relative links and their anchors lead somewhere, and no table cell is too long to read as text.
+// Checks the Markdown files in git: relative links and anchors must have a target, and table cells must be short enough to read.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
@@ -29,7 +29,7 @@ function exists(page, target) {
   return anchor === undefined || (statSync(file).isFile() && anchorsOf(relative(root, file)).has(anchor));
 }
 
-/** The anchors that GitHub makes from a page's headings. */
+/** The anchors that GitHub generates from a page's headings. */
 function anchorsOf(page) {
   const anchors = new Set();
   for (const { text } of linesOf(page)) {

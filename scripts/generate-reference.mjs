@@ -1,4 +1,4 @@
-// Writes docs/reference/ from what components export; with --check it only says whether the pages are up to date.
+// Writes docs/reference/ from the exports of components/; with --check it only reports whether the pages are up to date.
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,7 +17,7 @@ const pages = new Map([
 const others = [];
 for (const name of await readdir(directory).catch(() => [])) {
   if (pages.has(name)) continue;
-  // Pages that this script did not write are hand-written: they stay.
+  // Keep hand-written pages.
   if ((await readFile(join(directory, name), "utf8")).startsWith("<!-- Made by scripts/generate-reference.mjs"))
     others.push(name);
 }
@@ -97,7 +97,7 @@ ${typeSections(
 )}`;
 }
 
-/** Each type that is named, and what those name, once. Steps of recipes have a page. */
+/** Renders each named type and the types that it names once. Recipe steps have their own page. */
 function typeSections(names, done) {
   return [...new Set(names)]
     .map((name) => {
@@ -110,7 +110,7 @@ function typeSections(names, done) {
     .join("");
 }
 
-/** A list instead of a table: descriptions are sentences, which no table cell holds readably. */
+/** Renders a list, because the descriptions are too long for table cells. */
 function fieldList(fields, { areOutputs = false } = {}) {
   if (fields.length === 0) return "None.\n";
   const items = fields.map(({ name, type, optional, isPlain, doc, default: standard }) => {
@@ -125,7 +125,7 @@ function fieldList(fields, { areOutputs = false } = {}) {
   return `${items.join("\n")}\n`;
 }
 
-/** A resource's name leads to its page. */
+/** Links the name of a resource to its page. */
 function typeText(type) {
   const links = namesIn(type)
     .filter((name) => namesResource(name) || name === "RecipeStepArgs")

@@ -1,17 +1,17 @@
-// Reads what components export out of their syntax: types stand there as they are written, and nothing has to be resolved.
+// Reads the exports of components/ from their syntax tree, which shows types as they are written, without resolving them.
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import ts from "typescript";
 
 /**
- * `isPlain`: it must be a value that the program knows, and cannot be the output of another resource.
+ * `isPlain`: the value must be known to the program and cannot be the output of another resource.
  * @typedef {{ name: string, type: string, optional: boolean, isPlain: boolean, doc: string, default: string | undefined }} Field
  * @typedef {{ name: string, doc: string, file: string, constructor: string, token: string, args: Field[], outputs: Field[], types: string[] }} Resource
  * @typedef {{ name: string, doc: string, fields: Field[] | undefined, text: string, types: string[] }} NamedType
  * @typedef {{ name: string, doc: string, signatures: string[], types: string[] }} Callable
  */
 
-/** Aliases of a few words, which are shown as those words wherever they are named. */
+/** Aliases of unions of literals. The reference shows the literals instead of the alias. */
 const wordsOf = new Map();
 
 /**
@@ -80,7 +80,7 @@ function resourceOf(node, { interfaces, classes }) {
   };
 }
 
-/** Of functions with several signatures, those that callers see. */
+/** For an overloaded function, the signatures that callers see. */
 function callablesOf(declarations) {
   const byName = Map.groupBy(declarations, ({ name }) => name.text);
   return [...byName].map(([name, all]) => {
@@ -110,7 +110,7 @@ function namedTypeOf(node, interfaces) {
   };
 }
 
-/** An interface's own fields, and then those of what it extends. */
+/** An interface's own fields, followed by inherited ones. */
 function fieldsOf(node, interfaces) {
   if (node === undefined) return [];
   return [
@@ -150,7 +150,7 @@ function namesIn(node) {
   return [...new Set(names)];
 }
 
-/** A type as a reader needs it: that an argument may be an output, and that an output is one, is said once. */
+/** Renders a type without `Input` and `Output`, which the index page explains once. */
 function typeText(node) {
   if (node === undefined) return "unknown";
   if (ts.isTypeReferenceNode(node)) return referenceText(node);
@@ -174,7 +174,7 @@ function memberText(member) {
   return `${member.name.getText()}${member.questionToken === undefined ? "" : "?"}: ${typeText(member.type)}`;
 }
 
-/** What stands in the comment above, and its `@default` apart. */
+/** Returns the doc comment and its `@default`. */
 function docOf(node) {
   const [comment] = ts.getJSDocCommentsAndTags(node).filter(ts.isJSDoc).slice(-1);
   const tag = comment?.tags?.find(({ tagName }) => tagName.text === "default");

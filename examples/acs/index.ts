@@ -1,6 +1,6 @@
 import { SnapshotStack } from "ramet";
 
-// Nothing that Alibaba Cloud manages is installed: it is verified, and the classes are declared.
+// Alibaba Cloud manages the driver and the controllers. The stack verifies them and declares only the classes.
 const stack = new SnapshotStack("snapshots", {
   cloud: "acs",
   classes: [{ driver: "diskplugin.csi.alibabacloud.com", alibabaDisk: { retentionDays: 30 } }],

@@ -4,7 +4,7 @@ import { RametRuntime, SnapshotStack } from "ramet";
 const config = new Config();
 const stack = new SnapshotStack("snapshots", {
   cloud: "aks",
-  // Premium SSD v2: a snapshot can be restored before it has been copied.
+  // Premium SSD v2: a snapshot can be restored before it is fully copied.
   classes: [{ driver: "disk.csi.azure.com", azureDisk: { instantAccessMinutes: 60, tags: { team: "agents" } } }],
   aks: {
     store: {
@@ -16,7 +16,7 @@ const stack = new SnapshotStack("snapshots", {
     },
   },
 });
-// The controllers keep checkpoints in that account, as the identity that the stack has made for them.
+// The controllers store checkpoints in that account, with the identity that the stack creates for them.
 const ramet = new RametRuntime("ramet", {
   image: config.require("image"),
   cellImage: config.require("cellImage"),

@@ -6,7 +6,7 @@ const stack = new SnapshotStack("snapshots", {
   cloud: "eks",
   eks: {
     clusterName: config.require("cluster"),
-    // Other clusters of the account cannot restore what this one has taken.
+    // Other clusters in the account cannot restore the snapshots of this cluster.
     scope: "cluster",
     tags: { "cost-center": config.get("costCenter") ?? "agents" },
     store: { bucket: config.require("bucket") },
@@ -18,7 +18,7 @@ const stack = new SnapshotStack("snapshots", {
     },
   ],
 });
-// The controllers keep checkpoints in that bucket, with the role that the stack has made for them.
+// The controllers store checkpoints in that bucket, with the role that the stack creates for them.
 const ramet = new RametRuntime("ramet", {
   image: config.require("image"),
   cellImage: config.require("cellImage"),

@@ -1,7 +1,7 @@
 import { Config } from "@pulumi/pulumi";
 import { SnapshotStack } from "ramet";
 
-// Any cluster: its CSI driver is installed already, such as rbd.csi.ceph.com.
+// The cluster already has a CSI driver, such as rbd.csi.ceph.com.
 const driver = new Config().require("driver");
 const stack = new SnapshotStack("snapshots", {
   cloud: "generic",

@@ -5,7 +5,7 @@ const config = new Config();
 const project = config.require("project");
 const stack = new SnapshotStack("snapshots", {
   cloud: "gke",
-  // A snapshot that many clones are made from at once is better an image.
+  // Images suit snapshots from which many clones are created at the same time.
   classes: [{ driver: "pd.csi.storage.gke.io", pd: { type: "images", labels: { team: "agents" } } }],
   gke: {
     store: { project, location: config.require("location"), bucket: `${project}-ramet-checkpoints` },

@@ -1,4 +1,4 @@
-"""Writes a table of so many rows, which a sandbox that is cloned afterwards has at hand."""
+"""Writes a table with the given number of rows. Sandboxes cloned afterwards contain it."""
 
 import argparse
 import csv

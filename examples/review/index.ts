@@ -1,6 +1,6 @@
 import { copy, NamedSnapshot, run, SandboxSet, SandboxTemplate, start, waitFor } from "ramet";
 
-// The controllers are of another stack: whoever previews this one needs none of their rights.
+// Another stack installs the controllers, so a preview of this one does not need their permissions.
 const python = new SandboxTemplate("python", { image: "python:3.13-slim", resources: { cpu: "1", memory: "512Mi" } });
 const data = new NamedSnapshot("python-data", {
   from: python,

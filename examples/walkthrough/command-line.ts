@@ -4,12 +4,12 @@ import { systemClock } from "../../src/base/clock.ts";
 
 export interface CommandLineOptions {
   kubeconfigPath: string;
-  /** Is told what a person would see of the progress, line by line. */
+  /** Called with each progress line that a terminal would show. */
   onProgress: (line: string) => void;
   signal: AbortSignal;
 }
 
-/** `ramet`, as a person in a terminal would use it. */
+/** Runs `ramet` commands as a person in a terminal does. */
 export class CommandLine {
   readonly #options: CommandLineOptions;
 
@@ -17,17 +17,17 @@ export class CommandLine {
     this.#options = options;
   }
 
-  /** What the command printed. @throws Error with what it said, when it does not end with 0 */
+  /** Returns the output of the command. @throws Error with its stderr if the exit code is not 0 */
   async ramet(args: readonly string[], stdin = ""): Promise<string> {
     const { kubeconfigPath, onProgress, signal } = this.#options;
     const printed: string[] = [];
-    const said: string[] = [];
+    const errorOutput: string[] = [];
     const exitCode = await runProgram(
       {
         stdin: Readable.from([stdin]),
         stdout: linesTo((text) => printed.push(text)),
         stderr: linesTo((text) => {
-          said.push(text);
+          errorOutput.push(text);
           onProgress(text.trimEnd());
         }),
         progressIsSeen: true,
@@ -38,12 +38,12 @@ export class CommandLine {
       },
       args,
     );
-    if (exitCode !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${exitCode}:\n${said.join("")}`);
+    if (exitCode !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${exitCode}:\n${errorOutput.join("")}`);
     return printed.join("");
   }
 }
 
-/** The program writes whole lines. */
+/** Each write of the program is a whole line. */
 function linesTo(take: (text: string) => unknown): Writable {
   return new Writable({
     write(chunk: Buffer, _encoding, done) {

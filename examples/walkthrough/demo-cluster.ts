@@ -12,20 +12,20 @@ import { clusterDirectory } from "../../src/local/cluster-directory.ts";
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
 const name = "demo";
 
-/** A local cluster of the demo's own: another one that runs on this machine is not touched. */
+/** A separate local cluster for the demo. Other clusters on the machine are not affected. */
 export class DemoCluster {
-  readonly #dataFolder: string;
+  readonly #dataDirectory: string;
   #cluster: Cluster | undefined;
 
   private constructor(dataDirectory: string) {
-    this.#dataFolder = dataDirectory;
+    this.#dataDirectory = dataDirectory;
   }
 
   static async make(): Promise<DemoCluster> {
     return new DemoCluster(await mkdtemp(join(tmpdir(), "ramet-demo-")));
   }
 
-  /** `ramet local up`, and a client of what came up. */
+  /** Runs `ramet local up` and returns a client of the cluster. */
   async up(signal: AbortSignal): Promise<Cluster> {
     await this.#ramet(["local", "up", "--name", name], signal);
     const connection = await connectionFromKubeconfig({ path: this.kubeconfigPath });
@@ -34,12 +34,12 @@ export class DemoCluster {
     return this.#cluster;
   }
 
-  /** Ends everything and removes what was kept, also when `up` was broken off. Answers what is left nevertheless. */
+  /** Stops the cluster and removes its data, even if `up` was interrupted. Returns processes, mounts and files that remain. */
   async down(): Promise<string[]> {
     await this.#cluster?.close();
     await this.#ramet(["local", "down", "--name", name, "--purge"]);
-    const left = await traces(this.#dataFolder);
-    await rm(this.#dataFolder, { recursive: true, force: true });
+    const left = await traces(this.#dataDirectory);
+    await rm(this.#dataDirectory, { recursive: true, force: true });
     return left;
   }
 
@@ -48,10 +48,10 @@ export class DemoCluster {
   }
 
   get #environment(): NodeJS.ProcessEnv {
-    return { ...process.env, XDG_DATA_HOME: this.#dataFolder };
+    return { ...process.env, XDG_DATA_HOME: this.#dataDirectory };
   }
 
-  /** In a session of its own, so that Ctrl-C reaches the demo alone, and the demo cleans up. */
+  /** Runs in a separate session, so that Ctrl-C reaches only the demo, which then cleans up. */
   async #ramet(args: string[], signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
     const child = spawn(process.execPath, [ramet, ...args], {
@@ -61,11 +61,11 @@ export class DemoCluster {
     });
     const interrupt = (): void => void child.kill("SIGINT");
     signal?.addEventListener("abort", interrupt, { once: true });
-    const said: string[] = [];
+    const output: string[] = [];
     for (const stream of [child.stdout, child.stderr])
-      stream.on("data", (chunk: Buffer) => said.push(chunk.toString()));
+      stream.on("data", (chunk: Buffer) => output.push(chunk.toString()));
     const [code] = (await once(child, "close")) as [number | null];
-    if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}:\n${said.join("")}`);
+    if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}:\n${output.join("")}`);
   }
 }
 

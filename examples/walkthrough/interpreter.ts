@@ -4,7 +4,7 @@ import type { GuestClient } from "../../src/cell/client/guest-client.ts";
 import { withGuest } from "../../src/cli/cluster/cell-access.ts";
 import type { Cluster } from "../../src/cli/cluster/cluster.ts";
 
-/** Runs what it is sent and keeps the names that this makes: what agents call a code interpreter. */
+/** A code interpreter: runs each request and keeps the variables for later requests. */
 const kernel = `
 import contextlib, io, json, sys
 names = {}
@@ -18,7 +18,7 @@ for line in sys.stdin:
 const process = { tag: "interpreter" };
 const Answer = z.object({ id: z.string(), out: z.string(), error: z.string().nullable() });
 
-/** A Python interpreter that is kept running in a sandbox, and the sandbox's files. */
+/** A long-running Python interpreter in a sandbox, and access to the sandbox's files. */
 export class Interpreter {
   readonly #cluster: Cluster;
   readonly #sandbox: Sandbox;
@@ -37,13 +37,13 @@ export class Interpreter {
     });
   }
 
-  /** Whether it runs: in a clone with memory it does, without anybody having started it there. */
+  /** Whether the interpreter runs. In a clone with memory it runs without being started. */
   async runs(): Promise<boolean> {
     const processes = await this.#guest((guest) => guest.listProcesses());
     return processes.some(({ tag }) => tag === process.tag);
   }
 
-  /** What the code printed, or the error that it ended with. */
+  /** Returns the output of the code, or its error. */
   async run(code: string): Promise<string> {
     const id = crypto.randomUUID();
     return this.#guest(async (guest) => {

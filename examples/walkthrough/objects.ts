@@ -8,7 +8,7 @@ import { waitUntil } from "../../src/kube/wait-until.ts";
 const apiVersion = "agents.kruise.io/v1alpha1";
 const timeoutMilliseconds = 120_000;
 
-/** The Pod template of the walk-through: it says what runs, not how it is captured. */
+/** The Pod template of the walk-through. It declares what runs, not how it is captured. */
 const template = {
   metadata: { labels: { agent: "code-demo" } },
   spec: {
@@ -17,7 +17,7 @@ const template = {
   },
 };
 
-/** Makes a sandbox, or with `checkpointId` a clone, and waits until it is Ready. */
+/** Creates a sandbox, or with `checkpointId` a clone, and waits until it is Ready. */
 export async function createSandbox(
   { sandboxes }: Cluster,
   { name, checkpointId, signal }: { name: string; checkpointId?: string; signal: AbortSignal },
@@ -31,11 +31,11 @@ export async function createSandbox(
     return isConditionTrue(conditions, "Ready");
   };
   const ready = await waitUntil({ resource: sandboxes, from, until, timeoutMilliseconds, signal });
-  if (ready === undefined) throw new Error(`the sandbox ${name} is gone`);
+  if (ready === undefined) throw new Error(`the sandbox ${name} was deleted`);
   return ready;
 }
 
-/** Captures a sandbox, which goes on running, and waits until the capture can be cloned. */
+/** Takes a checkpoint of a sandbox, which keeps running, and waits until the checkpoint can be cloned. */
 export async function createCheckpoint(
   { checkpoints }: Cluster,
   { name, podName, contents, signal }: { name: string; podName: string; contents: Contents; signal: AbortSignal },
@@ -45,15 +45,15 @@ export async function createCheckpoint(
   const from = await checkpoints.create({ apiVersion, kind: "Checkpoint", metadata, spec }, { signal });
   const until = (checkpoint: Checkpoint | undefined): boolean => {
     const { phase, message } = checkpoint?.status ?? {};
-    if (phase === "Failed") throw new Error(`the checkpoint ${name} failed: ${message ?? "it does not say why"}`);
+    if (phase === "Failed") throw new Error(`the checkpoint ${name} failed: ${message ?? "no reason given"}`);
     return phase === "Succeeded";
   };
   const taken = await waitUntil({ resource: checkpoints, from, until, timeoutMilliseconds, signal });
-  if (taken === undefined) throw new Error(`the checkpoint ${name} is gone`);
+  if (taken === undefined) throw new Error(`the checkpoint ${name} was deleted`);
   return taken;
 }
 
-/** Deletes a checkpoint and waits until it is gone. */
+/** Deletes a checkpoint and waits until it no longer exists. */
 export async function deleteCheckpoint(
   { checkpoints }: Cluster,
   checkpoint: Checkpoint,

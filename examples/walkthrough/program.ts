@@ -8,30 +8,30 @@ import { SetWatch } from "./set-watch.ts";
 import { expectEqual } from "./steps.ts";
 import { succeeded } from "./succeeded.ts";
 
-/** As many as the program says. */
+/** The number of replicas in the program. */
 const replicas = 10;
 const set = "pool";
 const at = { namespace: "default", name: "python-data" };
 
 /**
- * Goes with the Pulumi program of the first page (examples/local) through what a platform team does with it: up, a claim, a
- * change that is previewed and rolled out, its revert, and the end; on a cluster on this machine.
+ * Shows how a platform team uses the Pulumi program of the README (examples/local), on a cluster on this machine: up, a claim, a
+ * change with preview and rollout, its revert, and destroy.
  */
 async function walkThrough(context: DemoContext): Promise<void> {
   const directory = await ProgramDirectory.make(fileURLToPath(new URL("../local", import.meta.url)));
   try {
-    await goThrough(context, directory);
+    await runSteps(context, directory);
   } finally {
     await directory.remove();
   }
 }
 
-async function goThrough(
+async function runSteps(
   { cluster, kubeconfigPath, steps, signal }: DemoContext,
   directory: ProgramDirectory,
 ): Promise<void> {
   const note = (line: string): void => {
-    // Of what is said in between, a person reads what is said of the snapshot.
+    // Show only the progress of the snapshot.
     if (line.startsWith(`${at.name}: `)) steps.note(line);
   };
   const commandLine = new CommandLine({ kubeconfigPath, onProgress: () => undefined, signal });
@@ -44,7 +44,7 @@ async function goThrough(
       .join();
   let found: Engine | undefined;
   const engine = (): Engine => {
-    if (found === undefined) throw new Error("nothing runs the program");
+    if (found === undefined) throw new Error("no engine was opened");
     return found;
   };
   let first: RunResult | undefined;
@@ -83,7 +83,7 @@ async function goThrough(
       await directory.edit("--rows 100000", "--rows 200000");
       const { text } = await succeeded(engine().preview());
       if (!/rebuilds from step 2 of 4; pool rolls 10 sandboxes/.test(text))
-        throw new Error(`the preview says: ${text}`);
+        throw new Error(`unexpected preview: ${text}`);
       return "the preview says which step changes, what is rebuilt and what rolls";
     });
     await steps.step("pulumi up: one step is run, and the pool rolls", async () => {
@@ -101,7 +101,8 @@ async function goThrough(
       const { text, outputs } = await succeeded(engine().up());
       expectEqual("the version", String(outputs["version"]), "1");
       expectEqual("the digest", String(outputs["digest"]), String(first?.outputs["digest"]));
-      if (!text.includes("digest is kept as version 1: no rebuild")) throw new Error(`pulumi up says: ${text}`);
+      if (!text.includes("digest is kept as version 1: no rebuild"))
+        throw new Error(`unexpected output of pulumi up: ${text}`);
       await watch.untilSettled(replicas, signal);
       expectEqual("the checkpoints", await checkpoints(), before);
       return "version 1 serves again, and no checkpoint was taken";

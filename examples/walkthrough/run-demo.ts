@@ -2,17 +2,17 @@ import type { Cluster } from "../../src/cli/cluster/cluster.ts";
 import { DemoCluster } from "./demo-cluster.ts";
 import { Steps } from "./steps.ts";
 
-/** What a walk-through works with. */
+/** The cluster and tools of a walk-through. */
 export interface DemoContext {
   cluster: Cluster;
-  /** For the command line: of the cluster's administrator. */
+  /** The kubeconfig of the cluster's administrator, for the command line. */
   kubeconfigPath: string;
   steps: Steps;
-  /** Aborted by Ctrl-C; what comes after that only takes down. */
+  /** Aborted by Ctrl-C. After that, the demo only cleans up. */
   signal: AbortSignal;
 }
 
-/** Runs a walk-through on a cluster of its own, and takes all of it down again. Answers the exit code. */
+/** Runs a walk-through on a separate cluster and removes the cluster. Returns the exit code. */
 export async function runDemo(walkThrough: (context: DemoContext) => Promise<void>): Promise<number> {
   const interrupted = new AbortController();
   for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {

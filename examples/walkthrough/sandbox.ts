@@ -5,8 +5,8 @@ import { runDemo, type DemoContext } from "./run-demo.ts";
 import { expectEqual } from "./steps.ts";
 
 /**
- * Captures a running Python process with its memory and brings it to life again, on a cluster on this machine: once with
- * memory and files, once with files only, while the original goes on and changes.
+ * Captures a running Python process, on a cluster on this machine, once with memory and files and once with files only. Clones both
+ * checkpoints while the original keeps running and changes.
  */
 async function walkThrough({ cluster, steps, signal }: DemoContext): Promise<void> {
   const interpreters = new Map<string, Interpreter>();

@@ -7,7 +7,7 @@ import { controllerOf } from "../../src/kube/object.ts";
 
 const timeoutMilliseconds = 120_000;
 
-/** Sees every change of a set's unclaimed sandboxes, and keeps how few were ready at the worst moment. */
+/** Watches the unclaimed sandboxes of a set and records the lowest number of ready ones. */
 export class SetWatch {
   readonly #sandboxes: Informer<Sandbox>;
   readonly #set: string;
@@ -36,7 +36,7 @@ export class SetWatch {
     await this.#following;
   }
 
-  /** Those that could be claimed just now. */
+  /** The sandboxes that can be claimed now. */
   get ready(): Sandbox[] {
     return this.#members.filter(({ status }) => isConditionTrue(status?.conditions, "Ready"));
   }
@@ -45,7 +45,7 @@ export class SetWatch {
     return this.#revisions.size > 1;
   }
 
-  /** Since `restart`. */
+  /** The lowest number of ready sandboxes since `restart`. */
   get fewestReady(): number {
     return this.#fewestReady;
   }
@@ -54,7 +54,7 @@ export class SetWatch {
     this.#fewestReady = this.ready.length;
   }
 
-  /** Until the set holds so many, all ready and of one revision. @throws TimeoutError, or what `signal` was aborted with */
+  /** Waits until the set has `replicas` ready sandboxes of one revision. @throws TimeoutError, or the reason of `signal` */
   untilSettled(replicas: number, signal: AbortSignal): Promise<void> {
     return this.#until(
       () => this.#members.length === replicas && this.ready.length === replicas && !this.isRolling,
@@ -62,12 +62,12 @@ export class SetWatch {
     );
   }
 
-  /** Until sandboxes of two revisions are in the set. @throws TimeoutError, or what `signal` was aborted with */
+  /** Waits until the set has sandboxes of two revisions. @throws TimeoutError, or the reason of `signal` */
   untilRolling(signal: AbortSignal): Promise<void> {
     return this.#until(() => this.isRolling, signal);
   }
 
-  /** What is claimed or on its way out counts no more. */
+  /** The sandboxes of the set that are neither claimed nor being deleted. */
   get #members(): Sandbox[] {
     return this.#sandboxes.store.list().filter((sandbox) => {
       const { deletionTimestamp, annotations: own = {} } = sandbox.metadata;
@@ -84,17 +84,17 @@ export class SetWatch {
   async #until(holds: () => boolean, signal: AbortSignal): Promise<void> {
     const over = AbortSignal.any([signal, AbortSignal.timeout(timeoutMilliseconds)]);
     const { promise, resolve, reject } = Promise.withResolvers<undefined>();
-    const look = (): void => {
+    const check = (): void => {
       if (holds()) resolve(undefined);
     };
-    const stop = this.#sandboxes.store.subscribe(look);
+    const stop = this.#sandboxes.store.subscribe(check);
     const abort = (): void => {
       reject(over.reason as Error);
     };
     over.addEventListener("abort", abort, { once: true });
     try {
       over.throwIfAborted();
-      look();
+      check();
       await promise;
     } finally {
       stop();

@@ -12,8 +12,8 @@ const set = "pool";
 const at = { namespace: "default", name: "web" };
 
 /**
- * Warms a set from a named snapshot, changes one step of its recipe, lets the set roll while it is claimed from, and rolls
- * back: on a cluster on this machine.
+ * Warms a set from a named snapshot, changes one step of its recipe, claims a sandbox while the set rolls, and rolls back, on a
+ * cluster on this machine.
  */
 async function walkThrough({ cluster, kubeconfigPath, steps, signal }: DemoContext): Promise<void> {
   const note = (line: string): void => {
@@ -31,7 +31,7 @@ async function walkThrough({ cluster, kubeconfigPath, steps, signal }: DemoConte
   };
   const checkpoints = async (): Promise<string[]> =>
     (await cluster.checkpoints.list({ namespace: at.namespace, signal })).items.map(({ metadata }) => metadata.uid);
-  /** All say the same: they are clones of one process. */
+  /** Checks that all sandboxes return the same answer, because they are clones of one process. */
   const oneAnswer = async (sandboxes: readonly Sandbox[], word: string): Promise<Answer> => {
     const answers = await Promise.all(sandboxes.map((sandbox) => ask(sandbox, signal)));
     const [first] = answers;
@@ -59,7 +59,7 @@ async function walkThrough({ cluster, kubeconfigPath, steps, signal }: DemoConte
     });
     watch.restart();
     const rolling = watch.untilRolling(signal);
-    // Where the build fails, nobody waits for the roll.
+    // If the build fails, nothing awaits this promise.
     rolling.catch(() => undefined);
     await steps.step("Change the fifth step", async () => {
       note((await commandLine.ramet(["snapshot", "diff", "-f", "-"], stringify(snapshotManifest("two")))).trimEnd());

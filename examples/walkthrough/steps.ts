@@ -1,15 +1,15 @@
-/** One line of the table at the end. */
+/** One row of the final table. */
 interface Row {
   what: string;
   milliseconds: number;
 }
 
-/** Tells a person what happens, how long it took, and at the end all of it once more as a table. */
+/** Prints each step with its duration, and all steps as a table at the end. */
 export class Steps {
   readonly #rows: Row[] = [];
   #notes = 0;
 
-  /** Does one step; `work` answers what a person should know of the outcome. */
+  /** Runs one step. `work` returns a sentence about the result. */
   async step(what: string, work: () => Promise<string>): Promise<void> {
     process.stdout.write(`• ${what} … `);
     const start = performance.now();
@@ -25,7 +25,7 @@ export class Steps {
     }
   }
 
-  /** Tells how the present step goes on, on a line of its own. */
+  /** Prints progress of the current step on a separate line. */
   note(line: string): void {
     this.#notes++;
     process.stdout.write(`\n    ${line}`);
@@ -42,7 +42,7 @@ function text(milliseconds: number): string {
   return milliseconds < 10_000 ? `${milliseconds.toFixed(0)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
 }
 
-/** Stops the walk-through when a sandbox does not hold what it must. */
+/** Stops the walk-through if a value differs from the expected one. */
 export function expectEqual(what: string, actual: string, expected: string): void {
   if (actual !== expected)
     throw new Error(`${what} is ${JSON.stringify(actual)}, expected ${JSON.stringify(expected)}`);

@@ -4,7 +4,7 @@ import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 
-/** Takes a minute to begin with where real models are loaded; here it draws a number, to be known again by. */
+/** A server whose start is slow with a real model. Here it only generates a number that identifies the process. */
 const program = `
 import http.server, json, os, socketserver, uuid
 memory = {"started": str(uuid.uuid4()), "model": open("/srv/model").read().strip(), "word": ""}
@@ -38,7 +38,7 @@ export const templateManifest = {
   },
 };
 
-/** A server that is started by one step and told a word by a later one; the file that it has read is then removed. */
+/** One step starts a server. A later step sends it a word and removes the file that it has read. */
 export function snapshotManifest(word: string) {
   const learn = `import urllib.request as web; web.urlopen("http://127.0.0.1:8000/learn/${word}").read()`;
   return {
@@ -58,7 +58,7 @@ export function snapshotManifest(word: string) {
   };
 }
 
-/** `maxUnavailable: 0`: a roll leaves as many ready as were asked for. */
+/** With `maxUnavailable: 0`, a roll keeps the requested number of ready sandboxes. */
 export function setManifest(name: string, replicas: number) {
   return {
     apiVersion: sandboxSetKind.apiVersion,
@@ -75,7 +75,7 @@ export function setManifest(name: string, replicas: number) {
 const Answer = z.object({ started: z.string(), model: z.string(), word: z.string(), modelFile: z.boolean() });
 export type Answer = z.infer<typeof Answer>;
 
-/** What the server in the sandbox says of itself. */
+/** Returns the state of the server in the sandbox. */
 export async function ask({ metadata, status }: Sandbox, signal: AbortSignal): Promise<Answer> {
   if (status?.sandboxIp === undefined) throw new Error(`${metadata.name} has no address`);
   const response = await fetch(`http://${status.sandboxIp}:8000/`, { signal });

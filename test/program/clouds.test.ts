@@ -288,7 +288,7 @@ async function bringCrds(fieldManager: string): Promise<void> {
   const core = crds.filter(({ metadata }) => crdNames.core.includes(metadata.name));
   for (const crd of core) await world.apply(coreResources.crds, crd, fieldManager);
   await expect
-    .poll(async () => (await world.look()).crds.filter(({ served }) => served.includes("v1")).length)
+    .poll(async () => (await world.observe()).crds.filter(({ served }) => served.includes("v1")).length)
     .toBe(core.length);
   await expect
     .poll(() =>

@@ -77,12 +77,15 @@ it("reads the cluster of the program's own provider after its dependencies exist
     const run = (configured: Record<string, string>) =>
       own.engine.with({ configuration: { ...configuration, ...configured } }).preview();
     expect((await run({})).text).toMatch(/also as the argument kubeconfig \[InvalidArgument\]/);
-    const usual = { "program:tell": "true", "program:usual": "true" };
+    const usual = { "program:passKubeconfig": "true", "program:useDefaultProvider": "true" };
     expect((await run(usual)).text).toMatch(/would declare the objects in https:\/\/127\.0\.0\.1:9/);
-    expect(await run({ "program:tell": "true" })).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+    expect(await run({ "program:passKubeconfig": "true" })).toMatchObject({
+      succeeded: true,
+      outputs: { mode: "install" },
+    });
     const reached = own.engine.with({ kubeconfig: path });
     const up = await reached
-      .with({ configuration: { ...configuration, "program:tell": "true", "program:wait": "true" } })
+      .with({ configuration: { ...configuration, "program:passKubeconfig": "true", "program:waitForNode": "true" } })
       .up();
     expect(up.text).toMatch(/already run in this cluster: the cluster on one machine with the node machine/);
     await reached.destroy();
@@ -153,7 +156,7 @@ it("gives the gateways the permissions that they need, and no other key than the
     };
     expect(await asked("stranger")).toBe(403);
     await allowToReach(client, "default", { namespace: "default", name: "caller" });
-    // The sandbox does not exist, which an authorized client is told.
+    // An authorized client learns that the sandbox does not exist.
     expect(await asked("caller")).toBe(502);
     expect(log.text.split("\n").filter((line) => /is forbidden/i.test(line))).toEqual([]);
   } finally {

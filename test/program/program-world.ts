@@ -8,19 +8,19 @@ import { PulumiEngine } from "../engine/pulumi-engine.ts";
 import { StandInEngine } from "../engine/stand-in-engine.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-/** What programs of tests share: it lies beside their folders, where no package.json says that it is a module. */
+/** Shared by the test programs. It has the extension .mts because it has no package.json that declares a module. */
 const shared = "not-awaited.mts";
 
-/** A copy of a program that a test may change, and the engine that runs it. */
+/** A copy of a program that a test can edit, and the engine that runs it. */
 export interface ProgramWorld {
   engine: Engine;
-  /** The program's folder. */
+  /** The program's directory. */
   program: string;
   /** Replaces a text in the program. */
   edit: (before: string, after: string) => Promise<void>;
-  /** A kubeconfig as that one, of a server that nobody answers for. */
+  /** Copies a kubeconfig with the address of an unreachable server. Returns the path of the copy. */
   unreachable: (kubeconfig: string) => Promise<string>;
-  /** The state file, as it rests. */
+  /** Reads the state file. */
   state: () => Promise<string>;
   remove: () => Promise<void>;
 }
@@ -29,7 +29,7 @@ export interface ProgramWorldOptions extends Pick<EngineOptions, "kubeconfig" | 
   stack?: string;
 }
 
-/** @param path of the program's folder, in the repository */
+/** @param path the program's directory, relative to the repository */
 export async function openProgram(path: string, options: ProgramWorldOptions): Promise<ProgramWorld> {
   const directory = await ProgramDirectory.make(join(root, path));
   await copyFile(join(import.meta.dirname, "programs", shared), join(directory.home, shared));
@@ -48,7 +48,7 @@ export async function openProgram(path: string, options: ProgramWorldOptions): P
     edit: (before, after) => directory.edit(before, after),
     unreachable: async (kubeconfig) => {
       const copy = join(directory.home, "unreachable");
-      // The port "discard": nothing listens there.
+      // Nothing listens on port 9 ("discard").
       await writeFile(copy, (await readFile(kubeconfig, "utf8")).replace(/server: .*/, "server: https://127.0.0.1:9"));
       return copy;
     },
@@ -57,10 +57,10 @@ export async function openProgram(path: string, options: ProgramWorldOptions): P
   };
 }
 
-/** What runs the programs of a test: the stand-in, or with `npm run test:pulumi` the `pulumi` that is on the PATH. */
+/** Opens the stand-in, or with `npm run test:pulumi` the `pulumi` on the PATH. */
 export async function chosenEngine(options: EngineOptions): Promise<Engine> {
   if (process.env["RAMET_TEST_ENGINE"] !== "pulumi") return new StandInEngine(options);
   const command = await findPulumi();
-  if (command === undefined) throw new Error("there is no pulumi on the PATH that the SDK can speak to");
+  if (command === undefined) throw new Error("the PATH has no pulumi that is compatible with the installed SDK");
   return new PulumiEngine({ ...options, command, isolated: true });
 }

@@ -1,6 +1,6 @@
 /**
- * What Pulumi writes into the state as the provider of each dynamic resource, letter for letter. States out there ask for these
- * subpaths for good; a text that changes shows in the next preview of everybody.
+ * The exact text that Pulumi writes into the state as the provider of each dynamic resource. Existing states load these subpaths, so
+ * they must never change. A changed text shows as a change in every user's next preview.
  */
 export const providerTexts = {
   namedSnapshot: providerText("ramet/provider/named-snapshot"),

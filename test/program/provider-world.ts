@@ -13,10 +13,10 @@ export interface ProviderWorldOptions {
   configuration?: Record<string, string>;
 }
 
-/** What a call whose process was killed is rejected with, for `toMatchObject`. */
+/** The error of a call whose process was killed, for `toMatchObject`. */
 export const killed = { cause: { code: status.UNAVAILABLE } };
 
-/** What a state keeps of one dynamic resource. */
+/** One dynamic resource in a state. */
 export interface Kept {
   id: string;
   inputs: Values;
@@ -24,14 +24,13 @@ export interface Kept {
 }
 
 /**
- * Pulumi's own process for dynamic resources, asked as the engine asks it, without a program: it evaluates the texts
- * that stand in a state. A program costs seconds to start, and has nothing to do with how an object is made, read and
- * removed.
+ * Calls Pulumi's own process for dynamic resources as the engine does, but without a program. The process evaluates the provider
+ * texts of a state. This saves the seconds that a program needs to start.
  */
 export class ProviderWorld {
   /** The output of the resources since the last operation. */
   lines: string[] = [];
-  /** Hears of each line as it comes. */
+  /** Called with each line as it is printed. */
   onLine: (line: string) => void = () => undefined;
   readonly #home: string;
   readonly #options: ProviderWorldOptions;
@@ -50,7 +49,7 @@ export class ProviderWorld {
     return world;
   }
 
-  /** With another configuration or kubeconfig, in a process of its own. */
+  /** Starts a new process, optionally with another configuration or kubeconfig. */
   async restart(options: Partial<ProviderWorldOptions> = {}): Promise<void> {
     await this.#started?.stop();
     const { kubeconfig, configuration = {} } = { ...this.#options, ...options };
@@ -63,12 +62,12 @@ export class ProviderWorld {
     this.#started = await DynamicProviderProcess.start({ ...where, configuration, environment, onLine });
   }
 
-  /** As the out-of-memory killer would. */
+  /** Kills the process as the out-of-memory killer does. */
   kill(): void {
     process.kill(this.#process.pid, "SIGKILL");
   }
 
-  /** `pulumi up` of one resource. @throws InitError, or Error with what the handler said */
+  /** Runs `pulumi up` for one resource. @throws InitError, or Error with the message of the handler */
   async up(kind: keyof typeof providerTexts, request: Values, old?: Kept): Promise<Kept> {
     this.lines = [];
     const inputs = await this.#process.check(old?.inputs ?? {}, { ...request, __provider: providerTexts[kind] });
@@ -76,14 +75,14 @@ export class ProviderWorld {
     return { inputs, id: old.id, outputs: await this.#process.update(old.id, old.outputs, inputs) };
   }
 
-  /** What a preview shows of one resource: the difference, and in `lines` what is said of it. */
+  /** Previews one resource. Returns the difference and records the messages in `lines`. */
   async preview(kind: keyof typeof providerTexts, request: Values, old: Kept): Promise<Difference> {
     this.lines = [];
     const inputs = await this.#process.check(old.inputs, { ...request, __provider: providerTexts[kind] });
     return this.#process.diff(old.id, old, inputs);
   }
 
-  /** Undefined: it is gone. */
+  /** Resolves to undefined if the object no longer exists. */
   async refresh(kept: Kept): Promise<Kept | undefined> {
     const outputs = await this.#process.read(kept.id, kept.outputs);
     return outputs && { ...kept, outputs };

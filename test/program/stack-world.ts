@@ -9,8 +9,8 @@ import { startControlPlane, type TestControlPlane } from "../setup/control-plane
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
 /**
- * A program that is one SnapshotStack, on a real API server that knows Deployments. Nobody acts on them there: no controller runs, no
- * driver, no cloud; what makes the cluster look like one of a cloud is put there by the test.
+ * Runs a program with one SnapshotStack on a real API server that serves Deployments, without controllers, drivers or a cloud. Tests
+ * create the objects that make the cluster look like a cloud's cluster.
  */
 export class StackWorld {
   readonly plane: TestControlPlane;
@@ -54,13 +54,13 @@ export class StackWorld {
     return this.#with(args).with({ kubeconfig }).preview();
   }
 
-  /** What a look at the cluster finds, without a program. */
-  look(): Promise<ObservedCluster> {
+  /** Observes the cluster without a program. */
+  observe(): Promise<ObservedCluster> {
     const environment = { KUBECONFIG: this.plane.kubeconfigPath };
     return findStack({ configuration: { get: () => undefined }, environment }, "kube-system");
   }
 
-  /** As another tool would write it. */
+  /** Applies an object as another tool. */
   async apply(ref: ResourceRef, manifest: KubeManifest, fieldManager = "kubectl"): Promise<void> {
     await this.client.resource(ref).apply(manifest, { fieldManager, force: true });
   }
@@ -70,7 +70,7 @@ export class StackWorld {
     await this.apply(refs.drivers, { apiVersion: "storage.k8s.io/v1", kind: "CSIDriver", metadata: { name }, spec });
   }
 
-  /** Gives an object to another manager, or takes the mark of it away (null). */
+  /** Sets annotations that mark an object as managed by another tool, or removes them (null). */
   async mark(ref: ResourceRef, at: { namespace?: string; name: string }, annotations: Record<string, string | null>) {
     await this.client.resource(ref).mergePatch(at, { metadata: { annotations } });
   }

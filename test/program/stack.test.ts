@@ -42,7 +42,7 @@ it("declares nothing if a class uses a missing driver", async () => {
   expect(up.text).toMatch(
     /^Cannot declare the snapshot stack for generic: .*driver hostpath\.csi\.k8s\.io, which is not installed.*Install the driver first/ms,
   );
-  expect((await world.look()).crds).toEqual([]);
+  expect((await world.observe()).crds).toEqual([]);
 });
 
 it("declares CRDs, controller and classes, and reports the result", async () => {
@@ -65,7 +65,7 @@ it("declares CRDs, controller and classes, and reports the result", async () => 
   // Under another name it would mistake its own objects for another stack's, and Pulumi would delete them.
   const renamed = planStack(
     requestFor({ owners: ["organization/program/test/renamed"], classes: [] }),
-    await world.look(),
+    await world.observe(),
   );
   expect(renamed.findings.filter(({ severity }) => severity === "error")).toMatchObject([
     { problem: expect.stringContaining(`belongs to the Pulumi resource ${owner} (Deployment`) as string },
@@ -81,7 +81,7 @@ it("validates snapshots with upstream's CRDs", async () => {
 
 it("keeps CRDs and snapshots when it is destroyed, and declares them again", async () => {
   expect((await world.destroy()).succeeded).toBe(true);
-  const seen = await world.look();
+  const seen = await world.observe();
   expect(seen.crds.map(({ name }) => name)).toEqual(crdNames.core);
   expect(seen).toMatchObject({ controllers: [], classes: [] });
   expect(await world.client.resource(refs.snapshots).get({ namespace: "default", name: "kept" })).toBeDefined();
@@ -92,14 +92,14 @@ it("leaves objects to their manager, and names the manager of objects that it wo
   const [first = ""] = crdNames.core;
   const release = { "meta.helm.sh/release-name": "snapshots", "meta.helm.sh/release-namespace": "storage" };
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: null, ...release });
-  const seen = await world.look();
+  const seen = await world.observe();
   expect(planStack(requestFor({}), seen)).toMatchObject({ crds: false, controller: true, findings: [] });
   const refused = planStack(requestFor({ mode: "install" }), seen).findings;
   expect(refused).toMatchObject([
     { problem: expect.stringMatching(/belongs to the Helm release storage\/snapshots/) as string, severity: "error" },
   ]);
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: "somebody/else/prod/snapshots" });
-  const { findings } = planStack(requestFor({ mode: "install" }), await world.look());
+  const { findings } = planStack(requestFor({ mode: "install" }), await world.observe());
   expect(findings[0]?.problem).toMatch(/belongs to the Pulumi resource somebody\/else\/prod\/snapshots/);
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: owner });
 });
@@ -112,7 +112,7 @@ it("lists all objects that a removed controller left", async () => {
   const name = "snapshot-controller-runner";
   const roles = { ...role, namespaced: false };
   await world.apply(roles, { apiVersion: `${role.group}/v1`, kind: role.kind, metadata: { name }, rules: [] });
-  const { findings } = planStack(requestFor({}), await world.look());
+  const { findings } = planStack(requestFor({}), await world.observe());
   expect(findings).toMatchObject([
     {
       hint: `Delete them first: kubectl delete --namespace kube-system serviceaccount/snapshot-controller clusterrole/${name}`,
@@ -132,12 +132,12 @@ it("detects a controller by its lease while it is renewed", async () => {
     spec: { holderIdentity: "pod-1", leaseDurationSeconds: 15, renewTime: microTime(renewTime) },
   });
   await world.apply(coreResources.leases, lease(new Date()));
-  const { findings } = planStack(requestFor({}), await world.look());
+  const { findings } = planStack(requestFor({}), await world.observe());
   expect(findings).toMatchObject([
     { problem: expect.stringMatching(/holds the lease.*\(pod-1\)/) as string, severity: "error" },
   ]);
   await world.apply(coreResources.leases, lease(new Date(Date.now() - 3_600_000)));
-  expect(planStack(requestFor({}), await world.look()).findings).toEqual([]);
+  expect(planStack(requestFor({}), await world.observe()).findings).toEqual([]);
 });
 
 it("rejects an upgrade that would break", async () => {
@@ -170,7 +170,7 @@ it("rejects an upgrade that would break", async () => {
     spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec: { containers } } },
   };
   await world.apply(refs.deployments, deployment);
-  const { findings } = planStack(requestFor({}), await world.look());
+  const { findings } = planStack(requestFor({}), await world.observe());
   expect(findings.filter(({ severity }) => severity === "error").map(({ hint }) => hint)).toEqual([
     expect.stringMatching(/kubectl delete validatingwebhookconfiguration validation-webhook/),
     expect.stringMatching(/kubectl delete deployment --namespace kube-system snapshot-controller/),
@@ -178,7 +178,7 @@ it("rejects an upgrade that would break", async () => {
   const others = { ...webhooks[0], name: "snapshots.backup.example" };
   const kyverno = { ...webhook, metadata: { name: "backup" }, webhooks: [others] };
   await world.apply(refs.webhooks, { apiVersion: "admissionregistration.k8s.io/v1", ...kyverno });
-  expect((await world.look()).webhooks).toEqual([
+  expect((await world.observe()).webhooks).toEqual([
     { name: "backup", isUpstreams: false },
     { name: webhook.metadata.name, isUpstreams: true },
   ]);
@@ -199,13 +199,13 @@ it("warns about two default classes of a driver, and does not create a second on
       deletionPolicy: "Delete",
     });
   }
-  const there = planStack(requestFor({}), await world.look()).findings;
+  const there = planStack(requestFor({}), await world.observe()).findings;
   expect(there).toMatchObject([
     { problem: expect.stringMatching(/2 default classes \(fast, slow\)/) as string, severity: "warning" },
   ]);
   await world.client.resource(refs.classes).delete({ name: "slow" });
-  expect(planStack(requestFor({}), await world.look()).findings).toEqual([]);
-  const asked = planStack(requestFor({ classes: [mine] }), await world.look()).findings;
+  expect(planStack(requestFor({}), await world.observe()).findings).toEqual([]);
+  const asked = planStack(requestFor({ classes: [mine] }), await world.observe()).findings;
   expect(asked).toMatchObject([
     { problem: expect.stringMatching(/\(fast, hostpath-csi/) as string, severity: "error" },
   ]);
@@ -228,7 +228,7 @@ it("lists snapshots that violate the rules of its CRDs", async () => {
       { timeout: 10_000 },
     )
     .toBe("made");
-  const seen = await world.look();
+  const seen = await world.observe();
   expect(seen.breakingRules).toEqual(["volumesnapshot/default/broken"]);
   expect(planStack(requestFor({}), seen).findings.find(({ severity }) => severity === "error")).toMatchObject({
     problem: expect.stringMatching(/could no longer be changed: volumesnapshot\/default\/broken$/) as string,

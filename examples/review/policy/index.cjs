@@ -10,6 +10,6 @@ new PolicyPack("platform", {
         "ramet-bounded-lifetimes": { maxLifetime: "24 hours" },
       },
     }),
-    // Policies of your own stand here.
+    // Add your own policies here.
   ],
 });

@@ -1,12 +1,12 @@
 import type { Manifest } from "ramet";
 
-/** On the API server of these tests nobody acts on Deployments and Services, and no garbage collector removes anything. */
+/** Skips waits: the API server of these tests has no controllers for Deployments and Services, and no garbage collector. */
 export const notAwaited = (manifest: Manifest): Manifest => {
-  const isActedOn = manifest.kind === "Deployment" || manifest.kind === "Service";
+  const isUnmanaged = manifest.kind === "Deployment" || manifest.kind === "Service";
   const annotations = {
     ...manifest.metadata.annotations,
     "pulumi.com/deletionPropagationPolicy": "background",
-    ...(isActedOn && { "pulumi.com/skipAwait": "true" }),
+    ...(isUnmanaged && { "pulumi.com/skipAwait": "true" }),
   };
   return { ...manifest, metadata: { ...manifest.metadata, annotations } };
 };

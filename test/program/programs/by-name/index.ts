@@ -1,6 +1,6 @@
 import { Sandbox, SandboxSet, SandboxTemplate, type Manifest } from "ramet";
 
-/** What is made from something that is there already, and is waited for in vain. */
+/** Resources with existing sources that never become ready. */
 const timeout = "2 seconds";
 const transform = {
   object: ({ metadata, ...rest }: Manifest): Manifest => ({

@@ -1,7 +1,7 @@
 import { Config } from "@pulumi/pulumi";
 import { NamedSnapshot, run, SandboxClone } from "ramet";
 
-/** Dynamic resources alone: what they are made from is there already. */
+/** Only dynamic resources, with a source that already exists. */
 const config = new Config();
 const data = new NamedSnapshot("data", {
   name: config.get("name") ?? "data",

@@ -10,7 +10,7 @@ const data = new NamedSnapshot("data", {
 new SandboxSet("pool", { from: data, replicas: 51 });
 new SandboxClone("dev", { from: data });
 
-/** A resource of another provider, by its token alone. */
+/** A resource of another provider, declared by its token. */
 class BucketAcl extends CustomResource {
   constructor(name: string, args: { bucket: string; acl: string }) {
     super("aws:s3/bucketAcl:BucketAcl", name, args);

@@ -5,7 +5,7 @@ import { SnapshotStack } from "ramet";
 
 const path = new Config().require("kubeconfig");
 const cluster = new eks.Cluster("cluster", { name: "new", roleArn: "role", vpcConfig: { subnetIds: [] } });
-// Only the cloud can say it, so the first preview does not know it.
+// Derived from a value that only the cloud assigns, so it is unknown in the first preview.
 const kubeconfig = cluster.arn.apply(() => readFileSync(path, "utf8"));
 const stack = new SnapshotStack("snapshots", { cloud: "eks", kubeconfig, eks: { clusterName: cluster.name } });
 

@@ -7,7 +7,7 @@ import { notAwaited } from "../not-awaited.mts";
 const config = new Config();
 const kubeconfig = readFileSync(config.require("kubeconfig"), "utf8");
 const provider = new Provider("own", { kubeconfig });
-// By its node the cluster shows that it brings controllers.
+// This label identifies a cluster on one machine, which runs its own controllers.
 const labels = { "node.kubernetes.io/instance-type": "ramet-local" };
 const annotations = { "pulumi.com/deletionPropagationPolicy": "background" };
 const machine = new core.v1.Node("machine", { metadata: { name: "machine", labels, annotations } }, { provider });
@@ -19,11 +19,11 @@ const runtime = new RametRuntime(
     cellImage: "registry.example/ramet-cell:1",
     store: { directory: "/var/lib/ramet", claim: "checkpoints" },
     transform: { object: notAwaited },
-    ...(config.getBoolean("tell") === true && { kubeconfig }),
+    ...(config.getBoolean("passKubeconfig") === true && { kubeconfig }),
   },
   {
-    ...(config.getBoolean("usual") !== true && { provider }),
-    ...(config.getBoolean("wait") === true && { dependsOn: machine }),
+    ...(config.getBoolean("useDefaultProvider") !== true && { provider }),
+    ...(config.getBoolean("waitForNode") === true && { dependsOn: machine }),
   },
 );
 

@@ -1,7 +1,7 @@
 import { Config, interpolate } from "@pulumi/pulumi";
 import { copy, NamedSnapshot, run, SandboxClone, SandboxSet, SandboxTemplate } from "ramet";
 
-/** Everything that may be said of a resource is known here only when the first clone is there. */
+/** Uses outputs of the first clone for all properties, so that they are unknown until it exists. */
 const config = new Config();
 const base = new SandboxTemplate("base", { image: "python" });
 const first = new SandboxClone("first", { from: "some-checkpoint" });

@@ -1,7 +1,7 @@
 import { Config } from "@pulumi/pulumi";
 import { copy, NamedSnapshot, run, SandboxClone, SandboxSet, SandboxTemplate, waitFor } from "ramet";
 
-/** One of each resource: what a state has to go on with when the package is of another version. */
+/** One of each resource, to test that a newer package version accepts the state of an older one. */
 const config = new Config();
 const base = new SandboxTemplate("base", { image: "python", resources: { cpu: "1", memory: "256Mi" } });
 const data = new NamedSnapshot("data", {
