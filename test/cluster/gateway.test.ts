@@ -168,7 +168,7 @@ it("proxies a WebSocket in both directions, and returns a refusal of the upgrade
   socket.close(1000);
   await closed;
 
-  await expect(opened(new WebSocket(url))).rejects.toThrow("the WebSocket was not opened");
+  await expect(opened(new WebSocket(url))).rejects.toThrow("the WebSocket did not open");
   const key = { "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==" };
   const upgrade = { connection: "Upgrade", upgrade: "websocket", ...key };
   const refused = await rawRequest("/ws", { ...headers(), ...upgrade, "x-refuse": "yes" });

@@ -56,7 +56,7 @@ test.each(["renamed", "published"])("a publisher killed at %s leaves the whole c
 
 test.each([
   ["doomed", 1],
-  ["rest-removed", 1],
+  ["orphan-removed", 1],
   ["content-taken", 1],
   ["content-taken", 2],
 ])("a remover killed at %s %i has removed it, and only it", async (step, time) => {
