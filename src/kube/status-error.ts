@@ -95,9 +95,9 @@ const meanings: ReadonlyMap<number, Meaning> = new Map([
   [400, { code: "InvalidArgument", retryable: false }],
   [
     401,
-    { code: "Unauthorized", retryable: false, hint: "Check the credentials in the kubeconfig: they may have expired." },
+    { code: "Unauthorized", retryable: false, hint: "Check the credentials in the kubeconfig: they may have expired" },
   ],
-  [403, { code: "Forbidden", retryable: false, hint: "Grant this verb on this resource by a Role or ClusterRole." }],
+  [403, { code: "Forbidden", retryable: false, hint: "Grant this verb on this resource by a Role or ClusterRole" }],
   [404, { code: "NotFound", retryable: false }],
   [405, { code: "InvalidArgument", retryable: false }],
   [408, { code: "Timeout", retryable: true }],

@@ -36,7 +36,7 @@ export async function* envelopes(stream: AsyncIterable<Buffer>): AsyncGenerator<
   }
   throw new RametError("GuestUnreachable", "the guest's stream broke off", {
     retryable: true,
-    hint: "After a checkpoint or a restore connections are cut; connect to the command again by its pid or tag.",
+    hint: "After a checkpoint or a restore connections are cut; connect to the command again by its pid or tag",
   });
 }
 
