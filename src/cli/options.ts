@@ -103,3 +103,8 @@ function parsed<T>(parse: () => T): T {
     throw new InvalidArgumentError(error instanceof Error ? error.message : String(error));
   }
 }
+
+/** Ends the command's help with an `Examples:` block of one command per line. */
+export function withExamples(command: Command, ...examples: [string, ...string[]]): Command {
+  return command.addHelpText("after", `\nExamples:\n${examples.map((example) => `  $ ${example}\n`).join("")}`);
+}

@@ -77,6 +77,14 @@ describe("ramet", () => {
     expect(stdout).toContain(`Usage: ${path}`);
   });
 
+  it.each(paths)("%s has a description that starts with a verb, and examples of its arguments", async (path) => {
+    const { stdout } = await run(...path.split(" ").slice(1), "--help");
+    const [, , description = ""] = stdout.split("\n");
+    expect(description).toMatch(/^[A-Z][a-z]+ /);
+    if (stdout.includes("\nArguments:\n"))
+      expect(stdout).toMatch(new RegExp(`\nExamples:\n(.*\n)*? .*${path.replace(/ take$/, "")} `));
+  });
+
   it("lists every command in docs/reference/cli.md", async () => {
     const page = await readFile(new URL("../../docs/reference/cli.md", import.meta.url), "utf8");
     expect(paths.filter((path) => !page.includes(path))).toEqual([]);

@@ -76,17 +76,17 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
 const programExamples = `
 Examples:
   $ ramet local up                                        start a cluster on this machine
-  $ ramet sandbox create --template python --name a       make a sandbox
+  $ ramet sandbox create --template python --name a       create a sandbox
   $ ramet sandbox exec a -- python3 -c 'print(1)'         run a command in it
   $ id=$(ramet checkpoint create a)                       capture it, with its memory
   $ ramet sandbox create --from "$id" --name b            clone it
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 took too long, 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 not found, 4 timeout, 130 interrupted.
 `;
 
 /**
- * Has a program and its commands answer `--version`, as they do `--help`; the program's help alone names it. A command that has
- * an option of that name keeps it, and one that runs a command in a sandbox has none: there it is meant for that command.
+ * Adds `--version` to a program and all its commands; only the program's help shows it. A command that defines the option keeps
+ * its own. A command that runs a command in a sandbox does not get one, because there the option belongs to that command.
  */
 function answerVersion(program: Command, print: () => void): void {
   program.option(flags, "print the version of this program").on("option:version", print);

@@ -24,8 +24,8 @@ export function forkCommand(program: Command, act: Act): void {
     .addHelpText(
       "after",
       `
-Ready clones are printed to stdout, the failures of the others to stderr, and the exit code is
-not 0. --timeout is for the checkpoint, and then for the clones.
+Prints the ready clones to stdout and the failures of the others to stderr. Exits with 1 if a
+clone failed. --timeout applies to the checkpoint, and then to the clones.
 
 Examples:
   $ ramet fork a

@@ -33,9 +33,9 @@ export function gcCommand(program: Command, act: Act): void {
       "after",
       `
 Examples:
-  $ ramet gc --dry-run                what would go, why, and how much that is; what the store would lose
-  $ ramet gc -A                       in every namespace, now
-  $ ramet gc --step-cache-bytes 0     with all captured steps that no recipe has any more
+  $ ramet gc --dry-run                print what would be deleted, why, and its size
+  $ ramet gc -A                       delete it in all namespaces
+  $ ramet gc --step-cache-bytes 0     also delete all captured steps that no recipe uses
 `,
     );
 }

@@ -1,6 +1,7 @@
 import { type Command, Option } from "commander";
 import { defaultClusterName } from "../../local/cluster-directory.ts";
 import { type LogPart, logParts } from "../../local/log-files.ts";
+import { withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { AddImageOptions, ListImagesOptions } from "./image.ts";
 import type { LogsOptions } from "./logs.ts";
@@ -55,7 +56,7 @@ function lookCommands(local: Command, act: Act): void {
         return (io) => localStatus(io, options);
       }),
     );
-  withName(local.command("logs"))
+  const logs = withName(local.command("logs"))
     .description("Print the end of the log of one of the cluster's processes.")
     .argument("[part]", `one of ${logParts.join(", ")}`, "node")
     .option("-f, --follow", "print new lines until Ctrl-C")
@@ -65,10 +66,11 @@ function lookCommands(local: Command, act: Act): void {
         return (io) => localLogs(io, { ...options, part });
       }),
     );
+  withExamples(logs, "ramet local logs", "ramet local logs controller -f");
 }
 
 function imageCommands(image: Command, act: Act): void {
-  image
+  const add = image
     .command("add")
     .description("Add or replace an image.")
     .argument("<name>", "its name in templates, such as python or registry.example/tools/python:3.12")
@@ -79,16 +81,22 @@ function imageCommands(image: Command, act: Act): void {
         return (io) => addImage(io, { name, path } satisfies AddImageOptions);
       }),
     );
-  image
+  withExamples(
+    add,
+    "ramet local image add tools ./rootfs",
+    "ramet local image add registry.example/tools/python:3.12 python.tar.gz",
+  );
+  const remove = image
     .command("rm")
     .description("Remove images. Existing sandboxes keep running; files are removed once no sandbox uses them.")
-    .argument("<name...>")
+    .argument("<name...>", "names of images")
     .action(
       act(async (names: string[]) => {
         const { removeImages } = await import("./image.ts");
         return (io) => removeImages(io, names);
       }),
     );
+  withExamples(remove, "ramet local image rm tools");
   image
     .command("ls")
     .description("List the images.")

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from "commander";
-import { withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import { withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { GetOptions, ListOptions } from "./get.ts";
 import type { RemoveOptions } from "./remove.ts";
@@ -14,6 +14,7 @@ export function objectCommands(program: Command, act: Act): void {
     .argument("[name...]", "names, or ids of checkpoints (default: all)")
     .option("-A, --all-namespaces", "include all namespaces");
   withOutputFlag(get);
+  withExamples(get, "ramet get sandboxes -A", "ramet get template python -o yaml");
   withClusterFlags(get).action(
     act(async (kind: UserKindName, names: string[], options: Omit<ListOptions & GetOptions, "kind" | "names">) => {
       if (names.length === 0) {
@@ -31,6 +32,7 @@ export function objectCommands(program: Command, act: Act): void {
     .argument("<name...>", "names, or ids of checkpoints")
     .option("--ignore-not-found", "ignore objects that do not exist");
   withWaitFlags(remove, "until it is deleted");
+  withExamples(remove, "ramet rm sandbox a b", "ramet rm template python --ignore-not-found");
   withClusterFlags(remove).action(
     act(async (kind: UserKindName, names: string[], options: Omit<RemoveOptions, "kind" | "names">) => {
       const { removeObjects } = await import("./remove.ts");

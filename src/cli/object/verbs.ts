@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import { withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { GetOptions, ListOptions } from "./get.ts";
 import type { RemoveOptions } from "./remove.ts";
@@ -29,6 +29,7 @@ export function getCommand(parent: Command, kind: UserKindName, act: Act): void 
     .description(`Show one or more ${kind}s.`)
     .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names");
   withOutputFlag(command);
+  withExamples(command, `ramet ${kind} get a b`, `ramet ${kind} get a -o yaml`);
   withClusterFlags(command).action(
     act(async (names: string[], options: Omit<GetOptions, "kind" | "names">) => {
       const { getObjects } = await import("./get.ts");
@@ -46,6 +47,7 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
     .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names")
     .option("--ignore-not-found", "ignore objects that do not exist");
   withWaitFlags(command, "until it is deleted");
+  withExamples(command, `ramet ${kind} rm a b`, `ramet ${kind} rm a --ignore-not-found`);
   withClusterFlags(command).action(
     act(async (names: string[], options: Omit<RemoveOptions, "kind" | "names">) => {
       const { removeObjects } = await import("./remove.ts");

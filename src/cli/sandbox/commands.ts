@@ -1,6 +1,13 @@
 import type { Command } from "commander";
 import { listCommand, getCommand, removeCommand } from "../object/verbs.ts";
-import { collectVariable, wholeNumber, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import {
+  collectVariable,
+  wholeNumber,
+  withClusterFlags,
+  withExamples,
+  withOutputFlag,
+  withWaitFlags,
+} from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { CopyOptions } from "./copy.ts";
 import type { CreateSandboxOptions } from "./create.ts";
@@ -71,7 +78,7 @@ function execCommand(sandbox: Command, act: Act): void {
     .addHelpText(
       "after",
       `
-The first SIGINT, SIGTERM or SIGHUP asks the command to end (SIGTERM), the next one ends it (SIGKILL).
+The first SIGINT, SIGTERM or SIGHUP sends SIGTERM to the command, the next one SIGKILL.
 
 Examples:
   $ ramet sandbox exec a -- python3 -c 'print(1)'
@@ -90,6 +97,7 @@ function logsCommand(sandbox: Command, act: Act): void {
     .option("--tail <lines>", "print only this many of the last lines", wholeNumber)
     .option("--since <duration>", "print only output that is newer than this, such as 10m")
     .option("--timestamps", "start each line with its time");
+  withExamples(command, "ramet sandbox logs a -f", "ramet sandbox logs a --since 10m --timestamps");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<LogsOptions, "name">) => {
       const { printLogs } = await import("./logs.ts");
@@ -118,7 +126,7 @@ function copyCommand(sandbox: Command, act: Act): void {
 Examples:
   $ ramet sandbox cp data.csv a:/data/in.csv
   $ ramet sandbox cp a:/data/result.json .
-  $ ramet sandbox exec a -- tar c /data | tar x      a whole folder
+  $ ramet sandbox exec a -- tar c /data | tar x      a whole directory
 `,
     );
 }
@@ -130,6 +138,7 @@ function pauseCommands(sandbox: Command, act: Act): void {
   ] as const) {
     const command = sandbox.command(verb).description(done).argument("<name>", "the sandbox");
     withWaitFlags(command, paused ? "until it is paused" : "until it is ready");
+    withExamples(command, `ramet sandbox ${verb} a`);
     withClusterFlags(command).action(
       act(async (name: string, options: Omit<PauseOptions, "name" | "paused">) => {
         const { pauseSandbox } = await import("./pause.ts");

@@ -22,7 +22,7 @@ export function rollbackCommand(program: Command, act: Act): void {
     .addHelpText(
       "after",
       `
-The sandbox keeps its name and its volumes, and gets another address. What it held in memory and in files is given up.
+The sandbox keeps its name and volumes and gets another IP address. Its current memory and files are lost.
 
 Examples:
   $ id=$(ramet checkpoint create a)

@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { collectRange, portNumber, storeAddresses, wholeNumber } from "../options.ts";
+import { collectRange, portNumber, storeAddresses, wholeNumber, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ControllerOptions } from "./controller.ts";
 import type { GatewayOptions } from "./gateway.ts";
@@ -21,7 +21,7 @@ function cellCommand(program: Command, act: Act): void {
         return runCell;
       }),
     );
-  cell
+  const exec = cell
     .command("exec")
     .description("Run the command of a kubelet's probe or hook in the sandbox of this container's cell.")
     .argument("<command...>", "the command and its arguments, after --")
@@ -32,7 +32,8 @@ function cellCommand(program: Command, act: Act): void {
         return (io) => execBesideCell(io, { ...options, command });
       }),
     );
-  cell
+  withExamples(exec, "ramet cell exec -- cat /tmp/ready", "ramet cell exec --at-start -- /bin/warm-up");
+  const setup = cell
     .command("setup")
     .description("Copy the programs that a cell runs (gVisor, guest, link) into a directory, for the cell image.")
     .argument("<directory>", "the target directory; a cell uses /usr/local/bin")
@@ -42,6 +43,7 @@ function cellCommand(program: Command, act: Act): void {
         return (io) => setUpCell(io, directory);
       }),
     );
+  withExamples(setup, "ramet cell setup /usr/local/bin");
 }
 
 function controllerCommand(program: Command, act: Act): void {

@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import { listCommand, removeCommand } from "../object/verbs.ts";
-import { wholeNumber, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import { wholeNumber, withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ApplySnapshotsOptions, BuildSnapshotOptions } from "./apply.ts";
 import type { DiffSnapshotsOptions } from "./diff.ts";
@@ -28,14 +28,17 @@ function applyCommand(snapshot: Command, act: Act): void {
     .requiredOption("-f, --file <path...>", "files of manifests in YAML or JSON; - reads stdin")
     .option("--keep-on-failure", "keep the sandbox of a failed build for inspection");
   withBuildWait(command);
-  withClusterFlags(command)
-    .action(
-      act(async (options: ApplySnapshotsOptions) => {
-        const { applySnapshots } = await import("./apply.ts");
-        return (io) => applySnapshots(io, options);
-      }),
-    )
-    .addHelpText("after", "\nExamples:\n  $ ramet snapshot apply -f python-data.yaml\n");
+  withExamples(
+    command,
+    "ramet snapshot apply -f python-data.yaml",
+    "ramet snapshot apply -f python-data.yaml --keep-on-failure",
+  );
+  withClusterFlags(command).action(
+    act(async (options: ApplySnapshotsOptions) => {
+      const { applySnapshots } = await import("./apply.ts");
+      return (io) => applySnapshots(io, options);
+    }),
+  );
 }
 
 function diffCommand(snapshot: Command, act: Act): void {
@@ -43,6 +46,7 @@ function diffCommand(snapshot: Command, act: Act): void {
     .command("diff")
     .description("Print what apply would build, and from which step. Changes nothing.")
     .requiredOption("-f, --file <path...>", "files of manifests in YAML or JSON; - reads stdin");
+  withExamples(command, "ramet snapshot diff -f python-data.yaml");
   withClusterFlags(command).action(
     act(async (options: DiffSnapshotsOptions) => {
       const { diffSnapshots } = await import("./diff.ts");
@@ -58,6 +62,7 @@ function buildCommand(snapshot: Command, act: Act): void {
     .argument("<name>", "the named snapshot")
     .option("--keep-on-failure", "keep the sandbox of a failed build for inspection");
   withBuildWait(command);
+  withExamples(command, "ramet snapshot build python-data", "ramet snapshot build python-data --keep-on-failure");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<BuildSnapshotOptions, "name">) => {
       const { buildSnapshot } = await import("./apply.ts");
@@ -72,6 +77,7 @@ function getCommand(snapshot: Command, act: Act): void {
     .description("Show a snapshot and the steps of its latest build.")
     .argument("<name...>", "names");
   withOutputFlag(command);
+  withExamples(command, "ramet snapshot get python-data", "ramet snapshot get python-data -o yaml");
   withClusterFlags(command).action(
     act(async (names: string[], options: Omit<GetSnapshotsOptions, "names">) => {
       const { getSnapshots } = await import("./get.ts");
@@ -85,6 +91,7 @@ function historyCommand(snapshot: Command, act: Act): void {
     .command("history")
     .description("List the kept versions; * marks the current one.")
     .argument("<name>", "the named snapshot");
+  withExamples(command, "ramet snapshot history python-data");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<SnapshotHistoryOptions, "name">) => {
       const { snapshotHistory } = await import("./versions.ts");
@@ -103,6 +110,7 @@ function logsCommand(snapshot: Command, act: Act): void {
     .addOption(
       new Option("-f, --follow", "follow the latest build to its end and exit with its result").conflicts("version"),
     );
+  withExamples(command, "ramet snapshot logs python-data -f", "ramet snapshot logs python-data --version 7 --step 2");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<SnapshotLogsOptions, "name">) => {
       const { snapshotLogs } = await import("./logs.ts");
@@ -117,6 +125,7 @@ function pinCommands(snapshot: Command, act: Act): void {
     .description("Pin a kept version: it is used, and nothing is built until unpin.")
     .argument("<name>", "the named snapshot")
     .argument("<version>", "the version's number", wholeNumber);
+  withExamples(pin, "ramet snapshot pin python-data 7");
   withClusterFlags(pin).action(
     act((name: string, version: number, options: PinOptions) => pinTo({ ...options, name, version })),
   );
@@ -124,6 +133,7 @@ function pinCommands(snapshot: Command, act: Act): void {
     .command("unpin")
     .description("Remove the pin, and build the recipe again.")
     .argument("<name>", "the named snapshot");
+  withExamples(unpin, "ramet snapshot unpin python-data");
   withClusterFlags(unpin).action(
     act((name: string, options: PinOptions) => pinTo({ ...options, name, version: "none" })),
   );
@@ -132,6 +142,7 @@ function pinCommands(snapshot: Command, act: Act): void {
     .description("Pin the version before the current one.")
     .argument("<name>", "the named snapshot")
     .option("--to <version>", "pin this version instead (default: the one before)", wholeNumber);
+  withExamples(rollback, "ramet snapshot rollback python-data", "ramet snapshot rollback python-data --to 5");
   withClusterFlags(rollback).action(
     act((name: string, { to, ...options }: PinOptions & { to?: number }) =>
       pinTo({ ...options, name, version: to ?? "previous" }),

@@ -1,11 +1,12 @@
 import { type Command, Option } from "commander";
 import { defaultClusterName } from "../../local/cluster-directory.ts";
+import { withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ScrubStoreOptions, StoreUsageOptions } from "./scrub.ts";
 
 /** `ramet store …`. */
 export function storeCommands(store: Command, act: Act): void {
-  withStoreFlags(store.command("usage"))
+  const usage = withStoreFlags(store.command("usage"))
     .description("Show the space that the checkpoints of each namespace use.")
     .action(
       act(async (options: StoreUsageOptions) => {
@@ -13,7 +14,8 @@ export function storeCommands(store: Command, act: Act): void {
         return (io) => storeUsage(io, options);
       }),
     );
-  withStoreFlags(store.command("scrub"))
+  withExamples(usage, "ramet store usage", "ramet store usage --path 's3://checkpoints/ramet?region=eu-central-1'");
+  const scrub = withStoreFlags(store.command("scrub"))
     .description("Compare all stored data with its hashes. Changes nothing; exits with 1 if any is damaged.")
     .action(
       act(async (options: ScrubStoreOptions) => {
@@ -21,6 +23,7 @@ export function storeCommands(store: Command, act: Act): void {
         return (io) => scrubStore(io, options);
       }),
     );
+  withExamples(scrub, "ramet store scrub", "ramet store scrub --path /var/lib/ramet -n default");
 }
 
 function withStoreFlags(command: Command): Command {
