@@ -261,7 +261,10 @@ test("a checkpoint fails as soon as its Pod is gone, and one that was deleted me
     if (isDeleted) await cluster.seen.checkpoints.resource.delete({ namespace, name: `of-${name}` });
     await cluster.seen.pods.resource.delete({ namespace, name }, { gracePeriodSeconds: 0 });
     if (isDeleted) await cluster.gone("checkpoints", at(`of-${name}`));
-    else expect((await checkpoint(`of-${name}`, inPhase("Failed"))).status?.message).toContain("the Pod kept no longer exists");
+    else
+      expect((await checkpoint(`of-${name}`, inPhase("Failed"))).status?.message).toContain(
+        "the Pod kept no longer exists",
+      );
   }
 });
 

@@ -28,7 +28,7 @@ export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly s
   };
 }
 
-/** The UID of the Pod that a checkpoint was begun with, if it was. */
+/** The UID of the Pod that a checkpoint started with, if it has started. */
 export function capturedPodUid({ metadata }: Checkpoint): string | undefined {
   return metadata.annotations?.[annotations.podUid];
 }
@@ -37,7 +37,7 @@ export function isPauseCheckpoint({ metadata }: Checkpoint): boolean {
   return metadata.labels?.[labels.purpose] === "pause";
 }
 
-/** Terminating is an end too: a cut that is under way is brought to its end before. */
+/** Terminating is an end too: a running capture ends before it. */
 export function isUnfinished({ status }: Checkpoint): boolean {
   return !["Succeeded", "Failed", "Terminating"].includes(status?.phase ?? "Pending");
 }

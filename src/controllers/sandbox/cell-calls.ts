@@ -80,7 +80,7 @@ function restoreSandboxInPlace(
   });
 }
 
-/** A request that cannot be read fails here, where it is told of. */
+/** A request that cannot be read fails here, where the error is reported. */
 function adoptIdentity(
   sandbox: Sandbox,
   { pod, template }: Extract<SandboxAction, { do: "adoptIdentity" }>,
@@ -96,7 +96,7 @@ function adoptIdentity(
   });
 }
 
-/** A request that cannot be read must not keep a sandbox from starting: it is told of once the sandbox runs. */
+/** A request that cannot be read must not keep a sandbox from starting: the error is reported once the sandbox runs. */
 function startEnvironment(
   sandbox: Sandbox,
   template: PodTemplateSpec,
@@ -124,7 +124,7 @@ function awaitMemory(sandbox: Sandbox, pod: Pod, { loads, backends, enqueue }: S
   );
 }
 
-/** Values that stand in other objects are known to the cell, which has them from the kubelet. */
+/** Values from other objects are not included: the cell gets them from the kubelet. */
 function literalEnvironment(template: PodTemplateSpec): Record<string, string> {
   return Object.fromEntries(containerSpec(template).spec.env.map(({ name, value }) => [name, value]));
 }

@@ -16,6 +16,6 @@ export interface SandboxDependencies extends ControllerParts {
   loads: Attempts<void>;
   newPods: NewPods;
   slowStart: SlowStart;
-  /** Has a key reconciled; for what no informer tells. */
+  /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;
 }

@@ -7,7 +7,7 @@ import { cellRuns, isEnded } from "../common/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, wantsAdoption } from "./state.ts";
 import { changed, type ConditionChange, ended, initialized, memoryLoaded, memoryNotLoaded } from "./status.ts";
 
-/** A sandbox that runs: it is paused on wish, and else follows its Pod. */
+/** A sandbox that runs: it is paused on request, and otherwise follows its Pod. */
 export function planRunning(state: SandboxState): SandboxPlan {
   const { sandbox, pauseCheckpoint, orphans } = state;
   const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
