@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
@@ -11,22 +11,24 @@ import { ClusterWorld, type StoreMount } from "./cluster-world.ts";
 const apiVersion = "agents.kruise.io/v1alpha1";
 const isRoot = process.getuid?.() === 0;
 
-/** Each wish that cannot be granted says what is wrong and what to do, and a sandbox that runs beside it never notices. */
+/** Each invalid request reports what is wrong and what to do, and does not affect another running sandbox. */
 describe("bad input", () => {
   const store = new SmallStore();
   let world: ClusterWorld;
+  let close: (() => Promise<void>) | undefined;
   let bystander: Sandbox;
   let taken: Checkpoint;
   let asked = 1;
 
   beforeAll(async () => {
     world = await ClusterWorld.open(0, { storeOn: store });
+    close = () => world.close();
     bystander = await world.source("bystander");
     taken = await world.cluster.createCheckpoint("taken", "bystander");
   });
   afterAll(async () => {
     store.unmount();
-    await world.close();
+    await close?.();
   });
   afterEach(async () => {
     expect(await world.count(bystander)).toBe(++asked);
@@ -38,15 +40,18 @@ describe("bad input", () => {
     return world.cluster.cluster.sandboxes.create({ apiVersion, kind: "Sandbox", metadata, spec });
   }
 
-  /** Waits until the Sandbox says, in these words, why it is not ready. */
-  async function whyNotReady(wish: Sandbox, words = ""): Promise<{ phase: string; reason: string; message: string }> {
-    const told = await world.cluster.until(world.cluster.cluster.sandboxes, wish, (seen) => {
+  /** Waits until the Sandbox's Ready condition is False with a message that contains `text`. */
+  async function readyFailureOf(
+    requested: Sandbox,
+    text = "",
+  ): Promise<{ phase: string; reason: string; message: string }> {
+    const { status } = await world.cluster.until(world.cluster.cluster.sandboxes, requested, (seen) => {
       const ready = findCondition(seen?.status?.conditions, "Ready");
-      return ready?.status === "False" && ready.message !== "" && ready.message.includes(words);
+      return ready?.status === "False" && ready.message !== "" && ready.message.includes(text);
     });
-    const ready = findCondition(told.status?.conditions, "Ready");
-    console.log(`bad input: ${told.status?.phase ?? ""} ${ready?.reason ?? ""}: ${ready?.message ?? ""}`);
-    return { phase: told.status?.phase ?? "", reason: ready?.reason ?? "", message: ready?.message ?? "" };
+    const ready = findCondition(status?.conditions, "Ready");
+    console.log(`bad input: ${status?.phase ?? ""} ${ready?.reason ?? ""}: ${ready?.message ?? ""}`);
+    return { phase: status?.phase ?? "", reason: ready?.reason ?? "", message: ready?.message ?? "" };
   }
 
   async function failureOf(name: string, sandboxName: string): Promise<string> {
@@ -56,49 +61,49 @@ describe("bad input", () => {
     return done.status?.message ?? "";
   }
 
-  const removeSandbox = (wish: Sandbox): Promise<void> => world.cluster.remove(world.cluster.cluster.sandboxes, wish);
+  const removeSandbox = (one: Sandbox): Promise<void> => world.cluster.remove(world.cluster.cluster.sandboxes, one);
 
-  test("a template that does not exist is waited for, and the wish says so", async () => {
-    const wish = await sandbox("no-template", { templateRef: { name: "absent" } });
-    const { phase, message } = await whyNotReady(wish);
+  it("waits for a template that does not exist, and names it in the condition", async () => {
+    const requested = await sandbox("no-template", { templateRef: { name: "absent" } });
+    const { phase, message } = await readyFailureOf(requested);
     expect(phase).toBe("Pending");
     expect(message).toContain("absent");
-    await removeSandbox(wish);
+    await removeSandbox(requested);
   });
 
-  test("an unknown checkpoint id fails the clone and says how to list ids", async () => {
-    const wish = await world.cluster.requestSandbox({ name: "no-checkpoint", checkpointId: "never-taken" });
-    const { phase, reason, message } = await whyNotReady(wish);
+  it("fails a clone of an unknown checkpoint id, and names the command that lists ids", async () => {
+    const requested = await world.cluster.requestSandbox({ name: "no-checkpoint", checkpointId: "never-taken" });
+    const { phase, reason, message } = await readyFailureOf(requested);
     expect([phase, reason]).toEqual(["Failed", "NotFound"]);
     expect(message).toContain("never-taken");
     expect(message).toContain("ramet checkpoint ls");
-    await removeSandbox(wish);
+    await removeSandbox(requested);
   });
 
-  test("an image that the node does not have is named, with what to do; a checkpoint of that Pod fails at once", async () => {
-    const wish = await world.cluster.requestSandbox({ name: "no-image", image: "registry.invalid/nothing:1" });
-    const { phase, message } = await whyNotReady(wish);
+  it("names an image that the node does not have, and fails a checkpoint of its Pod", async () => {
+    const requested = await world.cluster.requestSandbox({ name: "no-image", image: "registry.invalid/nothing:1" });
+    const { phase, message } = await readyFailureOf(requested);
     expect(phase).toBe("Pending");
     expect(message).toContain("registry.invalid/nothing:1");
     expect(await failureOf("of-no-image", "no-image")).toContain("no-image");
-    await removeSandbox(wish);
+    await removeSandbox(requested);
   });
 
-  test("another template than the checkpoint's fails the clone and names the field", async () => {
+  it("fails a clone whose template differs from the checkpoint's, and names the field", async () => {
     const { checkpointId = "" } = taken.status ?? {};
-    const wish = await world.cluster.requestSandbox({ name: "mismatch", checkpointId, command: ["sleep", "1"] });
-    const { phase, reason, message } = await whyNotReady(wish);
+    const requested = await world.cluster.requestSandbox({ name: "mismatch", checkpointId, command: ["sleep", "1"] });
+    const { phase, reason, message } = await readyFailureOf(requested);
     expect([phase, reason]).toEqual(["Failed", "TemplateMismatch"]);
     expect(message).toContain("command");
-    await removeSandbox(wish);
+    await removeSandbox(requested);
   });
 
-  test("a second checkpoint while one runs fails and names the first, which succeeds", async () => {
+  it("fails a second checkpoint of a sandbox while one runs, and names the first, which succeeds", async () => {
     const big = await world.cluster.createSandbox({ name: "busy", sizeMiB: 16 });
     const [first, second] = await Promise.all(
       ["first", "second"].map((name) => world.cluster.requestCheckpoint(name, "busy")),
     );
-    const done = await Promise.all([first!, second!].map((wish) => world.cluster.untilFinished(wish)));
+    const done = await Promise.all([first!, second!].map((requested) => world.cluster.untilFinished(requested)));
     const failed = done.filter(({ status }) => status?.phase === "Failed");
     console.log(`bad input: ${failed[0]?.status?.message ?? ""}`);
     expect(done.map(({ status }) => status?.phase).toSorted()).toEqual(["Failed", "Succeeded"]);
@@ -106,33 +111,30 @@ describe("bad input", () => {
     await removeSandbox(big);
   });
 
-  test.each([
-    ["a TTL that is no duration", { ttlAfterFinished: "soon" }, /ttlAfterFinished/],
-    ["memory alone", { persistentContents: ["memory"] }, /persistentContents/],
+  it.each([
+    ["a TTL that is not a duration", { ttlAfterFinished: "soon" }, /ttlAfterFinished/],
+    ["memory without the file system", { persistentContents: ["memory"] }, /persistentContents/],
     ["no source", { sandboxName: null }, /podName|sandboxName/],
-  ])("%s is refused by the API server, by the field's name", async (_, spec, words) => {
-    await expect(world.cluster.requestCheckpoint("refused", "bystander", spec)).rejects.toThrow(words);
+  ])("has the API server reject %s with the name of the field", async (_, spec, message) => {
+    await expect(world.cluster.requestCheckpoint("refused", "bystander", spec)).rejects.toThrow(message);
   });
 
-  test("a name that is no DNS label is refused", async () => {
+  it("rejects a name that is not a DNS label", async () => {
     await expect(world.cluster.requestSandbox({ name: "Not_A_Label" })).rejects.toThrow(/Not_A_Label|name/);
   });
 
-  test.runIf(isRoot)(
-    "a store that cannot be written fails the checkpoint, and it can be taken afterwards",
-    async () => {
-      store.remount("ro");
-      try {
-        expect(await failureOf("read-only", "bystander")).toMatch(/read-only|not writable/);
-      } finally {
-        store.remount("rw");
-      }
-      await world.cluster.createCheckpoint("writable-again", "bystander");
-    },
-  );
+  it.runIf(isRoot)("fails a checkpoint into a read-only store, and takes it once the store is writable", async () => {
+    store.remount("ro");
+    try {
+      expect(await failureOf("read-only", "bystander")).toMatch(/read-only|not writable/);
+    } finally {
+      store.remount("rw");
+    }
+    await world.cluster.createCheckpoint("writable-again", "bystander");
+  });
 
-  test.runIf(isRoot)(
-    "a store that is full fails the checkpoint, says so, and takes it when there is room",
+  it.runIf(isRoot)(
+    "fails a checkpoint into a full store with the reason, and takes it once there is room",
     async () => {
       const filler = join(world.cluster.directory.store, "filler");
       await writeFile(filler, Buffer.alloc(store.sizeBytes)).catch(() => undefined);
@@ -145,35 +147,35 @@ describe("bad input", () => {
     },
   );
 
-  test("a missing runsc is named, with what to do", async () => {
+  it("names a missing runsc", async () => {
     const { setting } = world.cluster.directory;
     const before = await readFile(setting, "utf8");
     const broken = JSON.parse(before) as { tools: Record<string, string> };
     broken.tools["runsc"] = "/nowhere/runsc";
     await writeFile(setting, JSON.stringify(broken));
     await world.kill("node", "");
-    await untilNodeIs(world);
-    const wish = await world.cluster.requestSandbox({ name: "no-runsc" });
+    await untilNodeRestarted(world);
+    const requested = await world.cluster.requestSandbox({ name: "no-runsc" });
     try {
-      // Slow starts say first that they wait.
-      const { phase } = await whyNotReady(wish, "/nowhere/runsc");
+      // When the start is slow, the condition first reports that it waits.
+      const { phase } = await readyFailureOf(requested, "/nowhere/runsc");
       expect(phase).toBe("Failed");
     } finally {
       await writeFile(setting, before);
       await world.kill("node", "");
-      await untilNodeIs(world);
-      await removeSandbox(wish);
+      await untilNodeRestarted(world);
+      await removeSandbox(requested);
     }
   });
 });
 
-/** The part's pid in the status is the killed one's for a moment. */
-async function untilNodeIs(world: ClusterWorld): Promise<void> {
+/** Waits for a new node: for a moment, the status still has the pid of the killed one. */
+async function untilNodeRestarted(world: ClusterWorld): Promise<void> {
   await expect.poll(() => world.cluster.part("node"), { interval: 20 }).toBeUndefined();
-  await world.whole();
+  await world.untilHealthy();
 }
 
-/** A small file system for the store, where the user may mount one: cells see it, and its state, wherever they run. */
+/** Mounts a small file system for the store, if this user is root. Cells see it, and its state, in any mount namespace. */
 class SmallStore implements StoreMount {
   readonly sizeBytes = 64 * 2 ** 20;
   #path: string | undefined;
@@ -185,13 +187,14 @@ class SmallStore implements StoreMount {
     this.#path = path;
   }
 
-  /** Changes the file system itself, not one mount of it: other mount namespaces have mounts of their own. */
+  /** Changes the file system, not only this mount of it: other mount namespaces have their own mounts. */
   remount(access: "ro" | "rw"): void {
     this.#mount("-o", `remount,${access},size=${this.sizeBytes}`, this.#path ?? "");
   }
 
   unmount(): void {
     if (this.#path !== undefined) spawnSync("umount", ["--lazy", this.#path]);
+    this.#path = undefined;
   }
 
   #mount(...args: string[]): void {

@@ -13,14 +13,15 @@ import { firstAnswer } from "../bench/workload.ts";
 import { engineCommandRuns, type EngineCommand } from "./engine-command.ts";
 import { killNow } from "./processes.ts";
 
-/** Mounts a file system of the test's own where the store is to be, before anything starts that would see it. */
+/** Mounts a file system at the store's path before the cluster starts. */
 export interface StoreMount {
   mountAt(path: string): Promise<void>;
+  unmount(): void;
 }
 
 export type Victim = PartName | "cell";
 
-/** A real local cluster, whose parts can be killed in the middle of what they do. */
+/** A real local cluster whose parts can be killed. */
 export class ClusterWorld {
   readonly cluster: LocalCluster;
   readonly sizeMiB: number;
@@ -32,32 +33,43 @@ export class ClusterWorld {
     this.#idle = idle;
   }
 
-  /** `sizeMiB`: memory that each sandbox touches, so that its checkpoints and clones last a while. */
+  /**
+   * Starts a cluster; stops it again if a step fails.
+   * @param sizeMiB memory that each sandbox touches: more memory makes its checkpoints and clones slower
+   */
   static async open(sizeMiB: number, options: { storeOn?: StoreMount } = {}): Promise<ClusterWorld> {
     const { storeOn } = options;
     const prepare =
       storeOn === undefined ? undefined : (directory: ClusterDirectory) => storeOn.mountAt(directory.store);
     const cluster = await LocalCluster.up("faults", new AbortController().signal, prepare);
-    // What an idle cluster has is what it has after its first sandbox and checkpoint: spare cells, the namespace's store.
-    const first = await cluster.createSandbox({ name: "first" });
-    await cluster.remove(cluster.cluster.checkpoints, await cluster.createCheckpoint("first", "first"));
-    await cluster.remove(cluster.cluster.sandboxes, first);
-    await sleep(2_000);
-    return new ClusterWorld(cluster, sizeMiB, await countOrphans(cluster.dataDirectory));
+    try {
+      // The first sandbox and checkpoint leave spare cells and the namespace's store, which an idle cluster keeps.
+      const first = await cluster.createSandbox({ name: "first" });
+      await cluster.remove(cluster.cluster.checkpoints, await cluster.createCheckpoint("first", "first"));
+      await cluster.remove(cluster.cluster.sandboxes, first);
+      await sleep(2_000);
+      return new ClusterWorld(cluster, sizeMiB, await countOrphans(cluster.dataDirectory));
+    } catch (error) {
+      storeOn?.unmount();
+      await cluster.down().catch((failure: unknown) => {
+        throw new AggregateError([error, failure], "cannot stop the cluster after a failed start");
+      });
+      throw error;
+    }
   }
 
   close(): Promise<void> {
     return this.cluster.down();
   }
 
-  /** A sandbox that answers; its counter stands at 1 then. */
+  /** Starts a sandbox and sends it one request: its count is 1 afterwards. */
   async source(name: string): Promise<Sandbox> {
     const sandbox = await this.cluster.createSandbox({ name, sizeMiB: this.sizeMiB });
     await this.count(sandbox);
     return sandbox;
   }
 
-  /** Asks the workload, which answers how often it was asked. */
+  /** Sends a request to the workload, which responds with the number of its requests. */
   async count({ metadata, status }: Sandbox): Promise<number> {
     if (status?.sandboxIp === undefined) throw new Error(`${metadata.name} has no address`);
     return Number(await firstAnswer(status.sandboxIp));
@@ -68,7 +80,7 @@ export class ClusterWorld {
     return this.cluster.requestSandbox({ name, sizeMiB: this.sizeMiB, checkpointId });
   }
 
-  /** Clones, asks once, removes the clone: what its counter said. */
+  /** Clones the checkpoint, sends one request, deletes the clone and returns the count it responded with. */
   async countInClone(name: string, checkpoint: Checkpoint): Promise<number> {
     const clone = await this.cluster.untilReady(await this.requestClone(name, checkpoint));
     const count = await this.count(clone);
@@ -76,12 +88,12 @@ export class ClusterWorld {
     return count;
   }
 
-  /** Resolves when gVisor's command runs on this cluster's store. A container may have been made for any sandbox: its id tells nothing. */
+  /** Resolves when gVisor's command runs on this cluster's store. A container's id does not identify its sandbox. */
   async engineRuns(command: EngineCommand): Promise<void> {
     await engineCommandRuns(command, this.cluster.directory.store);
   }
 
-  /** SIGKILL to a part, or to the cell of a sandbox. */
+  /** Sends SIGKILL to a part, or to the cell of a sandbox. */
   async kill(victim: Victim, sandboxName: string): Promise<void> {
     const family = victim === "cell" ? await podFamily(this.cluster, sandboxName) : [];
     const pid = victim === "cell" ? cellAmong(family)?.pid : this.cluster.part(victim);
@@ -89,7 +101,7 @@ export class ClusterWorld {
     killNow(pid);
   }
 
-  /** Stops a part without ending it: its connections stay, and nothing answers. */
+  /** Suspends a part: its connections stay open, but it does not respond. */
   silence(part: PartName): { end: () => void } {
     const pid = this.cluster.part(part);
     if (pid === undefined) throw new Error(`there is no ${part} to stop`);
@@ -101,22 +113,22 @@ export class ClusterWorld {
     };
   }
 
-  /** Waits until every part runs again and the API server answers. */
-  async whole(): Promise<void> {
+  /** Waits until every part runs again and the API server responds. */
+  async untilHealthy(): Promise<void> {
     for (const deadline = Date.now() + 60_000; Date.now() < deadline;) {
       const pids = (["etcd", "api-server", "node", "controller"] as const).map((part) => this.cluster.part(part));
-      const isWhole = pids.every((pid) => pid !== undefined && isAlive(pid));
-      if (isWhole && (await this.cluster.cluster.client.ready())) return;
+      const areAlive = pids.every((pid) => pid !== undefined && isAlive(pid));
+      if (areAlive && (await this.cluster.cluster.client.ready())) return;
       await sleep(50);
     }
-    throw new Error("the cluster did not become whole again");
+    throw new Error("the cluster did not recover within 60 s");
   }
 
   get claims(): ResourceClient<SandboxClaim> {
     return this.cluster.cluster.client.resource(refOf(sandboxClaimKind), (value) => SandboxClaim.parse(value));
   }
 
-  /** Whoever makes others first. */
+  /** Deletes all objects, owners before the objects that they create. */
   async removeAll(): Promise<void> {
     const { cluster, claims } = this;
     const { sandboxes, checkpoints, sets, snapshots } = cluster.cluster;
@@ -128,16 +140,16 @@ export class ClusterWorld {
   }
 
   /**
-   * What a killed cell held in the store, the controller sweeps when every grant for it has run out; here at once. Only
-   * after `removeAll`: it takes everything.
+   * Removes what a killed cell left in the store. The controller does so after the cell's grants have expired; this does
+   * not wait. Call it only after `removeAll`, because it removes every checkpoint.
    */
   async sweepStore(): Promise<void> {
     const store = directoryStore({ root: this.cluster.directory.store });
     await store.sweep({ livenessOf: () => Promise.resolve("absent"), olderThanMilliseconds: 0 });
   }
 
-  /** What there is more of than in the idle cluster at the beginning; open files aside, which connections come and go with. */
-  async more(): Promise<Partial<Orphans>> {
+  /** Counts what exceeds the idle cluster at the start. Ignores open files, whose number varies with the connections. */
+  async orphans(): Promise<Partial<Orphans>> {
     const { openFiles: _, ...now } = await countOrphans(this.cluster.dataDirectory);
     const entries = Object.entries(now) as [keyof typeof now, number][];
     return Object.fromEntries(entries.filter(([what, count]) => count > this.#idle[what]));

@@ -1,96 +1,105 @@
 import { rename } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { ClusterWorld, type Victim } from "./cluster-world.ts";
 import { Instants } from "./instants.ts";
 
-/** Every part but etcd, which a single-machine cluster has no second of; it is killed in a test of its own. */
+/** Every part except etcd: a single-machine cluster has only one instance, so a separate test kills it. */
 const victims: Victim[] = ["controller", "node", "api-server", "cell"];
 const randomRounds = Number(process.env["RAMET_FAULT_ROUNDS"] ?? 2);
 
-describe("a part of the cluster, killed in the middle", () => {
+describe("a cluster with a killed part", () => {
   const instants = new Instants();
   let world: ClusterWorld;
+  let close: (() => Promise<void>) | undefined;
   let number = 0;
 
   beforeAll(async () => {
     world = await ClusterWorld.open(128);
+    close = () => world.close();
   });
-  afterAll(() => world.close());
+  afterAll(() => close?.());
   afterEach(async () => {
-    await world.whole();
+    await world.untilHealthy();
     await world.removeAll();
     await world.sweepStore();
-    await expect.poll(() => world.more(), { interval: 100, timeout: 30_000 }).toEqual({});
+    await expect.poll(() => world.orphans(), { interval: 100, timeout: 30_000 }).toEqual({});
   });
 
-  /** When to kill: at a random instant after the wish, or when a step has begun. */
-  type Moment = { name: string; come: () => Promise<unknown> };
+  /** When to kill: at a random instant after the request, or when a step has started. */
+  type Moment = { name: string; reached: () => Promise<unknown> };
   const atRandom = (limitMilliseconds: number, what: string): Moment[] =>
     Array.from({ length: randomRounds }, (_, round) => {
       const instant = instants.below(limitMilliseconds);
-      const name = `${instant} ms after the wish (random ${what} ${round + 1})`;
-      return { name, come: () => sleep(instant) };
+      const name = `${instant} ms after the request (random ${what} ${round + 1})`;
+      return { name, reached: () => sleep(instant) };
     });
   const whenRuns = (command: "checkpoint" | "restore"): Moment => ({
     name: `when runsc ${command} runs`,
-    come: () => world.engineRuns(command),
+    reached: () => world.engineRuns(command),
   });
 
-  const cuts = victims.flatMap((victim) =>
+  const checkpointKills = victims.flatMap((victim) =>
     [whenRuns("checkpoint"), ...atRandom(400, victim)].map((moment) => ({ victim, moment, at: moment.name })),
   );
-  test.each(cuts)("the $victim in a checkpoint, $at", async ({ victim, moment }) => {
-    const id = ++number;
-    const { cluster } = world;
-    const source = await world.source(`source-${id}`);
-    const wish = await cluster.requestCheckpoint(`cut-${id}`, source.metadata.name);
-    await moment.come();
-    await world.kill(victim, source.metadata.name);
-    const done = await cluster.untilFinished(wish);
-    await world.whole();
-    const { phase, message } = done.status ?? {};
-    console.log(`faults: ${victim} killed in a checkpoint ${moment.name}: ${phase ?? ""} ${message ?? ""}`);
-    if (phase === "Succeeded") expect(await world.countInClone(`proof-${id}`, done)).toBe(2);
-    if (victim === "cell") {
-      // Had it waited until the cell could not be reached for long enough, it would say Unavailable.
-      if (phase === "Failed") {
-        expect(message).toMatch(new RegExp(`(Pod|sandbox) ${source.metadata.name} .*\\[Sandbox(Lost|NotReady)\\]`));
+  it.each(checkpointKills)(
+    "recovers from a kill of the $victim during a checkpoint, $at",
+    async ({ victim, moment }) => {
+      const id = ++number;
+      const { cluster } = world;
+      const source = await world.source(`source-${id}`);
+      const requested = await cluster.requestCheckpoint(`captured-${id}`, source.metadata.name);
+      await moment.reached();
+      await world.kill(victim, source.metadata.name);
+      const done = await cluster.untilFinished(requested);
+      await world.untilHealthy();
+      const { phase, message } = done.status ?? {};
+      console.log(`faults: ${victim} killed in a checkpoint ${moment.name}: ${phase ?? ""} ${message ?? ""}`);
+      if (phase === "Succeeded") expect(await world.countInClone(`proof-${id}`, done)).toBe(2);
+      if (victim === "cell") {
+        // A controller that only waited for the unreachable cell to time out would report Unavailable.
+        if (phase === "Failed") {
+          expect(message).toMatch(new RegExp(`(Pod|sandbox) ${source.metadata.name} .*\\[Sandbox(Lost|NotReady)\\]`));
+        }
+        await cluster.until(cluster.cluster.sandboxes, source, (seen) => seen?.status?.phase === "Failed");
+        return;
       }
-      await cluster.until(cluster.cluster.sandboxes, source, (seen) => seen?.status?.phase === "Failed");
-      return;
-    }
-    expect(phase).toBe("Succeeded");
-    expect(await world.count(source)).toBe(2);
-    const again = await cluster.createCheckpoint(`again-${id}`, source.metadata.name);
-    expect(await world.countInClone(`again-${id}`, again)).toBe(3);
-    expect(await world.count(source)).toBe(3);
-  });
+      expect(phase).toBe("Succeeded");
+      expect(await world.count(source)).toBe(2);
+      const again = await cluster.createCheckpoint(`again-${id}`, source.metadata.name);
+      expect(await world.countInClone(`again-${id}`, again)).toBe(3);
+      expect(await world.count(source)).toBe(3);
+    },
+  );
 
-  const births = victims.flatMap((victim) =>
+  const cloneKills = victims.flatMap((victim) =>
     [whenRuns("restore"), ...atRandom(800, victim)].map((moment) => ({ victim, moment, at: moment.name })),
   );
-  test.each(births)("the $victim in a clone, $at", async ({ victim, moment }) => {
+  it.each(cloneKills)("recovers from a kill of the $victim during a clone, $at", async ({ victim, moment }) => {
     const id = ++number;
     const { cluster } = world;
     const source = await world.source(`source-${id}`);
     const checkpoint = await cluster.createCheckpoint(`taken-${id}`, source.metadata.name);
-    const wish = await world.requestClone(`clone-${id}`, checkpoint);
-    await moment.come();
-    // Before its Pod is there, a clone has no cell to kill.
-    const killed = await world.kill(victim, wish.metadata.name).then(
+    const requested = await world.requestClone(`clone-${id}`, checkpoint);
+    await moment.reached();
+    // A clone has no cell to kill before its Pod exists.
+    const killed = await world.kill(victim, requested.metadata.name).then(
       () => true,
       () => false,
     );
-    const outcome = await endOf(wish);
-    await world.whole();
+    const outcome = await endOf(requested);
+    await world.untilHealthy();
     console.log(
       `faults: ${victim} killed (${killed}) in a clone ${moment.name}: ${outcome.status?.phase ?? ""} ${outcome.status?.message ?? ""}`,
     );
     if (victim === "cell" && killed) {
-      // It may have answered first.
-      const lost = await cluster.until(cluster.cluster.sandboxes, wish, (seen) => seen?.status?.phase === "Failed");
+      // The clone may have been Running before.
+      const lost = await cluster.until(
+        cluster.cluster.sandboxes,
+        requested,
+        (seen) => seen?.status?.phase === "Failed",
+      );
       expect(lost.status?.message).toMatch(/lost|cell/);
     } else {
       expect(outcome.status?.phase).toBe("Running");
@@ -106,32 +115,32 @@ describe("a part of the cluster, killed in the middle", () => {
     return cluster.until(cluster.cluster.sandboxes, clone, isEnd);
   }
 
-  test("etcd, with a checkpoint under way: what had been written is still there, and all goes on", async () => {
+  it("keeps what was written, and finishes the running checkpoint, after a kill of etcd", async () => {
     const source = await world.source("etcd");
     const before = await world.cluster.createCheckpoint("etcd-1", "etcd");
-    const wish = await world.cluster.requestCheckpoint("etcd-2", "etcd");
+    const requested = await world.cluster.requestCheckpoint("etcd-2", "etcd");
     await world.kill("etcd", "etcd");
-    await world.whole();
-    const done = await world.cluster.untilFinished(wish);
+    await world.untilHealthy();
+    const done = await world.cluster.untilFinished(requested);
     expect(done.status?.phase).toBe("Succeeded");
     expect(await world.countInClone("etcd-proof", before)).toBe(2);
     expect(await world.count(source)).toBe(2);
   });
 
-  test("the API server, silent for longer than a request waits for it: the checkpoint is taken all the same", async () => {
+  it("takes the checkpoint although the API server does not respond for longer than a request's timeout", async () => {
     const { cluster } = world;
     const source = await world.source("silent");
-    const wish = await cluster.requestCheckpoint("silent", "silent");
+    const requested = await cluster.requestCheckpoint("silent", "silent");
     const silence = world.silence("api-server");
     await sleep(40_000);
     silence.end();
-    const done = await cluster.untilFinished(wish);
+    const done = await cluster.untilFinished(requested);
     expect(done.status).toMatchObject({ phase: "Succeeded" });
     expect(await world.countInClone("silent-proof", done)).toBe(2);
     expect(await world.count(source)).toBe(2);
   });
 
-  test("the store's folder, gone for a while: a checkpoint fails and says so, and can be taken when it is back", async () => {
+  it("fails a checkpoint with the reason while the store's directory is missing, and takes it once it is back", async () => {
     const { store } = world.cluster.directory;
     const source = await world.source("storeless");
     await rename(store, `${store}.away`);

@@ -4,7 +4,7 @@ import type { KubeManifest } from "../../src/kube/object.ts";
 import { namespace } from "../bench/local-cluster.ts";
 import { workloadCommand, workloadPort } from "../bench/workload.ts";
 
-/** A set of the workload; `word` is in its template, so that another one makes another revision. */
+/** A set of the workload. Its template contains `word`: a different word makes a different revision. */
 export function setRequest(name: string, replicas: number, word: string) {
   const template = {
     spec: {
@@ -29,7 +29,7 @@ export function claimRequest(name: string, set: string, replicas: number): KubeM
   return { apiVersion, kind: "SandboxClaim", metadata: { name, namespace }, spec };
 }
 
-/** Of a sandbox that does nothing by itself. */
+/** A template for a sandbox that only sleeps. */
 export function templateRequest(name: string): KubeManifest {
   const main = {
     name: "main",
@@ -41,7 +41,7 @@ export function templateRequest(name: string): KubeManifest {
   return { apiVersion, kind: "SandboxTemplate", metadata: { name, namespace }, spec: { template } };
 }
 
-/** Each step that runs adds its line to what every clone of the version serves as `/steps`. */
+/** Each step appends a line to a file, which every clone of the version serves as `/steps`. */
 export function snapshotRequest(name: string, template: string): KubeManifest {
   const recipe = [
     { run: "mkdir -p /srv && echo one >> /srv/steps" },

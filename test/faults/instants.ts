@@ -1,4 +1,4 @@
-/** Random instants that can be had again: the seed is printed, and `RAMET_FAULT_SEED` sets it. */
+/** Repeatable random instants: prints the seed, and takes it from `RAMET_FAULT_SEED` if set. */
 export class Instants {
   readonly seed: number;
   #state: number;

@@ -6,7 +6,7 @@ export interface FoundProcess {
   commandLine: string;
 }
 
-/** Processes whose command line holds all of these, this one excepted. Kill what is found by its pid only. */
+/** Finds the processes, other than this one, whose command line contains all parts. Kill them only by their pid. */
 export async function processesWith(...parts: string[]): Promise<FoundProcess[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name)).map(Number);
   const found = await Promise.all(
@@ -20,7 +20,7 @@ export async function processesWith(...parts: string[]): Promise<FoundProcess[]>
   );
 }
 
-/** The program and its arguments; nothing for a process that is gone. */
+/** Returns the program and its arguments, or an empty list for a process that has ended. */
 export function commandLineOf(pid: string): string[] {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0").slice(0, -1);
@@ -29,7 +29,7 @@ export function commandLineOf(pid: string): string[] {
   }
 }
 
-/** SIGKILL; one that has just ended by itself is fine. */
+/** Sends SIGKILL. Ignores a process that has already ended. */
 export function killNow(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
@@ -38,7 +38,7 @@ export function killNow(pid: number): void {
   }
 }
 
-/** A process's children and theirs, also across PID namespaces. */
+/** Returns all descendants of a process, also across PID namespaces. */
 export async function descendants(pid: number): Promise<FoundProcess[]> {
   const all = await processesWith();
   const parents = new Map<number, number>();

@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:faults`: one file at a time, because what they start is what they kill and count. */
+/** `npm run test:faults`: runs one file at a time, because the tests kill and count processes. */
 export default defineConfig({
   test: {
     include: ["test/faults/**/*.test.ts"],

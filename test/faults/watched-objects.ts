@@ -11,7 +11,7 @@ import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { silentLog } from "../../src/base/log.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 
-/** What the API server has, as the test hears of it: whoever is killed at a step is killed as soon as that step shows. */
+/** A live view of the API server's objects. A test uses it to kill a process as soon as a step shows. */
 export class WatchedObjects {
   readonly #informers: Informers;
   readonly #stop = new AbortController();
@@ -57,7 +57,7 @@ export class WatchedObjects {
     return this.#informers.snapshots.store.get(key);
   }
 
-  /** Calls `listener` at each change; what is returned ends that. */
+  /** Calls `listener` at each change. Returns a function that unsubscribes it. */
   onChange(listener: () => void): () => void {
     const ends = this.#all.map((informer) => informer.store.subscribe(listener));
     return () => {
@@ -65,21 +65,21 @@ export class WatchedObjects {
     };
   }
 
-  /** Resolves at the change that makes it so. @throws Error after two minutes */
-  async until(what: string, isSo: () => boolean): Promise<void> {
+  /** Resolves when `condition` is true. @throws Error after two minutes */
+  async until(what: string, condition: () => boolean): Promise<void> {
     const seen = Promise.withResolvers<"seen">();
-    const look = (): void => {
-      if (isSo()) seen.resolve("seen");
+    const check = (): void => {
+      if (condition()) seen.resolve("seen");
     };
-    const end = this.onChange(look);
-    const over = new AbortController();
+    const end = this.onChange(check);
+    const finished = new AbortController();
     try {
-      look();
-      const late = sleep(limitMilliseconds, "late" as const, { signal: over.signal }).catch(() => "late" as const);
-      if ((await Promise.race([seen.promise, late])) === "late") throw new Error(`it did not come to be: ${what}`);
+      check();
+      const late = sleep(limitMilliseconds, "late" as const, { signal: finished.signal }).catch(() => "late" as const);
+      if ((await Promise.race([seen.promise, late])) === "late") throw new Error(`timed out waiting for: ${what}`);
     } finally {
       end();
-      over.abort();
+      finished.abort();
     }
   }
 

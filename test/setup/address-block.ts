@@ -1,6 +1,6 @@
 /**
- * A number from 1 to 248 that makes loopback addresses this process's own: of two workers of one run, whose pool ids follow each
- * other, one has the even ones; other runs on the machine are told apart by their process ids, most likely.
+ * Returns a number from 1 to 248 for loopback addresses of this process. Two workers of one run have consecutive pool ids,
+ * so one gets even numbers and the other odd ones. Other runs on the machine most likely differ by their process ids.
  */
 export function addressBlock(): number {
   const worker = Number(process.env["VITEST_POOL_ID"] ?? 0);

@@ -6,7 +6,7 @@ import type { AzureLocation } from "../../src/api/store/store-address.ts";
 import type { KeyPair } from "../../src/local/control-plane/certificate.ts";
 import type { Child } from "../../src/local/control-plane/child.ts";
 import { freePort } from "../../src/local/control-plane/readiness.ts";
-import { speakAsAzure } from "./azure-words.ts";
+import { startAzureProxy } from "./azure-error-codes.ts";
 import { acquireAzurite } from "./azurite.ts";
 import { startLoopbackServer } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
@@ -21,9 +21,9 @@ export interface AzureServer extends ObjectServer {
 }
 
 /**
- * Azurite checks signatures, their times and rights, conditions and MD5 as Azure does. Of tokens it reads the claims and not the
- * signature, and it knows no roles: what it takes by a token proves nothing of who may do what.
- * @param tls with which it is reached; without, it takes no tokens
+ * Starts Azurite, which checks signatures, their expiry and permissions, conditions and MD5 like Azure. For tokens it checks
+ * the claims but not the signature, and it has no roles: a test with a token does not prove any authorization.
+ * @param tls key pair of the server; without it, the server accepts no tokens
  */
 export async function startAzureServer(tls?: KeyPair): Promise<AzureServer> {
   const program = await acquireAzurite();
@@ -32,8 +32,8 @@ export async function startAzureServer(tls?: KeyPair): Promise<AzureServer> {
   const port = await freePort();
   const start = (): Promise<Child> => startOnce({ program, dir, port, tls });
   let child = await start();
-  const way = await speakAsAzure(`${tls === undefined ? "http" : "https"}://127.0.0.1:${port}`, tls);
-  const { endpoint } = way;
+  const proxy = await startAzureProxy(`${tls === undefined ? "http" : "https"}://127.0.0.1:${port}`, tls);
+  const { endpoint } = proxy;
   let made = 0;
   return {
     endpoint,
@@ -46,14 +46,14 @@ export async function startAzureServer(tls?: KeyPair): Promise<AzureServer> {
       ).create();
       return { driver: "azure", account, container, endpoint: `${by}/${account}` };
     },
-    // What blobs there are it writes down every few seconds, and at its end.
+    // Azurite writes its list of blobs every few seconds and when it stops, so a SIGKILL would lose blobs.
     kill: () => child.stop(),
     restart: async () => {
       await child.stop();
       child = await start();
     },
     stop: async () => {
-      await way.stop();
+      await proxy.stop();
       await child.stop();
       await rm(dir, { recursive: true, force: true });
     },

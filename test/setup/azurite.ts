@@ -10,8 +10,8 @@ import { withLock } from "../../src/local/tools/lock.ts";
 const declared = join(import.meta.dirname, "..", "tools", "azurite");
 
 /**
- * The program of Azurite, Microsoft's emulator of Azure Blob, with the packages that `test/tools/azurite` pins: once a machine it
- * is installed into the user's cache. As a dependency its 250 MB would come with every checkout.
+ * Returns the path of Azurite, Microsoft's emulator of Azure Blob. Installs it into the user's cache on first use, with the
+ * packages that `test/tools/azurite` pins. It is not a dependency, because its 250 MB would come with every checkout.
  */
 export async function acquireAzurite(progress: (line: string) => void = () => undefined): Promise<string> {
   const { dependencies } = Declared.parse(JSON.parse(await readFile(join(declared, "package.json"), "utf8")));
@@ -20,8 +20,8 @@ export async function acquireAzurite(progress: (line: string) => void = () => un
   const program = join(directory, "node_modules", "azurite", "dist", "src", "blob", "main.js");
   const lock = join(parent, `${dependencies.azurite}.lock`);
   await withLock(lock, { clock: systemClock }, async () => {
-    if (await isThere(program)) return;
-    progress(`azurite ${dependencies.azurite}: installing it, some 30 s`);
+    if (await exists(program)) return;
+    progress(`azurite ${dependencies.azurite}: installing it, about 30 s`);
     const making = `${directory}.making`;
     await rm(making, { recursive: true, force: true });
     await mkdir(making, { recursive: true });
@@ -34,7 +34,7 @@ export async function acquireAzurite(progress: (line: string) => void = () => un
 
 const Declared = z.object({ dependencies: z.object({ azurite: z.string() }) });
 
-async function isThere(path: string): Promise<boolean> {
+async function exists(path: string): Promise<boolean> {
   return access(path).then(
     () => true,
     () => false,

@@ -12,13 +12,13 @@ import { pythonRootPath } from "./python-image.ts";
 
 export const both: Contents = ["memory", "filesystem"];
 
-/** Of all checkpoints here. */
+/** The namespace of all checkpoints in these tests. */
 export const namespace = "test";
 const ttlMilliseconds = 60_000;
 
 export type CellOptions = Omit<StartCellOptions, "start">;
 
-/** One that was published. */
+/** A published checkpoint. */
 export interface Taken {
   checkpointId: string;
   manifestDigest: string;
@@ -26,7 +26,7 @@ export interface Taken {
   contents?: Contents;
 }
 
-/** Real cells and a store for their checkpoints, without a cluster: the test is the controller. */
+/** Real cells and a store for their checkpoints, without a cluster: the test acts as the controller. */
 export class Cells {
   readonly rig: CellRig;
   readonly store: CheckpointStore;
@@ -36,7 +36,7 @@ export class Cells {
     this.store = store;
   }
 
-  /** @param rootPath the root of their image. @default one with Python */
+  /** @param rootPath root file system of the cells' image. @default an image with Python */
   static async open(rootPath?: string): Promise<Cells> {
     const rig = await CellRig.open(rootPath ?? (await pythonRootPath()));
     const root = join(rig.directory, "store");
@@ -48,7 +48,7 @@ export class Cells {
     return this.rig.client;
   }
 
-  /** A sandbox that runs. */
+  /** Starts a sandbox. */
   async boot(options: CellOptions): Promise<RunningCell> {
     const cell = await this.rig.startCell({ ...options, start: "boot" });
     await this.client.boot(cell.address, { identity: cell.identity });
@@ -78,20 +78,20 @@ export class Cells {
     return this.client.restore(cell.address, { identity: cell.identity, grant, contents });
   }
 
-  /** Another sandbox, which goes on from a checkpoint. */
+  /** Starts another sandbox from a checkpoint. */
   async clone(options: CellOptions, taken: Taken): Promise<RunningCell> {
     const cell = await this.rig.startCell({ ...options, start: "wait" });
     await this.restore(cell, taken);
     return cell;
   }
 
-  /** Commands and files of a sandbox. */
+  /** Returns a client for the commands and files of a sandbox. */
   guestOf(cell: RunningCell): GuestClient {
     const { accessToken } = cell.identity;
     return new GuestClient({ dial: () => this.client.dial(cell.address, guestClientPort), accessToken });
   }
 
-  /** What a script prints, in whichever way it ends. */
+  /** Returns what a script prints, whatever its exit code. */
   async output(cell: RunningCell, script: string): Promise<string> {
     let text = "";
     for await (const event of this.guestOf(cell).startProcess({ command: "sh", args: ["-c", script] })) {

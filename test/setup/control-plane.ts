@@ -6,9 +6,9 @@ import { startControlPlane as start } from "./start-control-plane.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 
 export interface TestControlPlaneOptions {
-  /** @default a new folder, removed by `stop` */
+  /** @default a new directory, removed by `stop` */
   dir?: string;
-  /** `all`: also Deployments and what else nobody acts on here. @default "needed" */
+  /** `all`: also Deployments and other kinds that have no controller here. @default "needed" */
   apis?: "needed" | "all";
   signal?: AbortSignal;
   log?: (line: string) => void;
@@ -17,9 +17,9 @@ export interface TestControlPlaneOptions {
 /** A real etcd and kube-apiserver for tests. */
 export interface TestControlPlane {
   server: string;
-  /** Of its administrator. */
+  /** Kubeconfig of the administrator. */
   kubeconfigPath: string;
-  /** As that says it. */
+  /** Connection of the administrator. */
   connection: Connection;
   /** PEM. */
   ca: string;
@@ -30,12 +30,12 @@ export interface TestControlPlane {
   readonly apiServerPid: number;
   /** Stops the API server if it runs and starts it again on its port. */
   restartApiServer(): Promise<void>;
-  /** SIGKILL. */
+  /** Sends SIGKILL. */
   killApiServer(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** Starts a control plane that keeps nothing: writes are not synced to the disk. */
+/** Starts a control plane that does not sync its writes to the disk. */
 export async function startControlPlane(options: TestControlPlaneOptions = {}): Promise<TestControlPlane> {
   const { signal, log } = options;
   const programs = await acquireTools({

@@ -3,9 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 export const counterPort = 8000;
 
 /**
- * Answers how often it was asked: the count is in its memory and nowhere else. Asked for `/end` it ends with exit code 3, and
- * asked for `/keep` it keeps the connection open. A plain TCPServer, because Python's HTTPServer asks DNS for its own name when it
- * binds.
+ * Responds with the number of its requests, which it keeps only in memory. `/end` ends it with exit code 3, and `/keep`
+ * keeps the connection open. Uses a plain TCPServer, because Python's HTTPServer queries DNS for its own name when it binds.
  */
 export const counterScript = `
 import http.server, os, socketserver
@@ -24,7 +23,7 @@ class Server(socketserver.ThreadingTCPServer):
 Server(("", ${counterPort}), Handler).serve_forever()
 `;
 
-/** Asks the counter until it answers. */
+/** Sends requests until the counter responds, and returns the count. */
 export async function countAt(ip: string): Promise<number> {
   for (;;) {
     const answer = await fetch(`http://${ip}:${counterPort}/`).catch(() => undefined);

@@ -3,12 +3,12 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 
 /**
- * What happens to one request: `pass` it on; answer `slow-down` in the store's place; pass it on and break the connection
- * before the answer (`lose-answer`); change a byte of its body (`spoil`).
+ * What the proxy does with a request: forward it (`pass`); respond with `slow-down` instead of the store; forward it and
+ * close the connection before the response (`lose-answer`); change a byte of its body and forward it (`spoil`).
  */
 export type Fault = "pass" | "slow-down" | "lose-answer" | "spoil";
 
-/** Stands between a client and a real server, and does to each request what a test says: a bad way, not a bad server. */
+/** A proxy between a client and a real server that applies a fault to each request: a faulty network, not a faulty server. */
 export interface FaultProxy {
   endpoint: string;
   /** @default every request passes */
@@ -46,7 +46,7 @@ async function forward(
   if (fault === "slow-down") return void outgoing.writeHead(503).end("<Error><Code>SlowDown</Code></Error>");
   if (fault === "spoil" && body.length > 0) body[0] = body[0]! ^ 1;
   const passed = request({ hostname, port, method, path, headers });
-  // A server that refuses may break the connection before it has read all; its answer counts.
+  // A server that rejects the request may close the connection before it has read the body. Only its response matters.
   passed.on("error", () => undefined);
   passed.end(body);
   const [answer] = (await once(passed, "response")) as [IncomingMessage];

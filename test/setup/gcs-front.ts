@@ -7,9 +7,10 @@ import type { GcsAccount } from "./google-account.ts";
 import { refusalOfSignature } from "./google-signature.ts";
 
 /**
- * Stands in for the front of Google Cloud Storage before fake-gcs-server, which knows nobody and has no XML API to speak of: it lets
- * in what the account has signed, by the rules of V4 signing or with a token, checks Content-MD5 and the condition of a PUT, and
- * gives the words of the XML API. Of a list it gives 100 objects at a time, which may be fewer than were asked for. That Google does the same is what its documentation says; nothing here proves it.
+ * A stand-in for the front end of Google Cloud Storage. It runs in front of fake-gcs-server, which has no authentication and
+ * hardly any XML API. It accepts requests that the account has signed with V4 signing or with a token, checks Content-MD5
+ * and the condition of a PUT, and responds with the error codes of the XML API. A list has at most 100 objects a page, which
+ * can be fewer than requested. This follows Google's documentation; no test here compares it with Google.
  */
 export interface GcsFront {
   endpoint: string;
@@ -46,28 +47,28 @@ interface Answer {
   body?: Buffer | string;
 }
 
-/** @throws where nobody is behind the front */
+/** @throws Error if fake-gcs-server is unreachable */
 async function answerTo(incoming: IncomingMessage, { target, account }: Behind): Promise<Answer> {
   const { method = "GET", url = "/", headers } = incoming;
   const body = await bytesOf(incoming);
   const isSigned = url.includes("X-Goog-Signature=");
-  const word = isSigned
+  const code = isSigned
     ? refusalOfSignature({ method, target: url, headers }, account)
     : await refusalOfToken(headers.authorization, account);
-  if (word !== undefined) return refused(word);
+  if (code !== undefined) return refused(code);
   if (url.startsWith("/storage/v1/"))
-    return passedOn(await fetch(`${target}${url.replace(/(maxResults=)\d+/, "$1100")}`));
+    return forwarded(await fetch(`${target}${url.replace(/(maxResults=)\d+/, "$1100")}`));
   const md5 = headers["content-md5"];
   if (md5 !== undefined && md5 !== createHash("md5").update(body).digest("base64")) return refused("BadDigest");
   const [, bucket = "", key = ""] = /^\/([^/]+)\/([^?]+)/.exec(decodeURIComponent(url)) ?? [];
   const [ofBucket, name] = [`/storage/v1/b/${bucket}`, encodeURIComponent(key)];
   const answer = await objectCall({ target, ofBucket, name }, { method, headers, body });
-  if (answer.ok) return method === "GET" ? passedOn(answer) : { status: method === "PUT" ? 200 : 204 };
+  if (answer.ok) return method === "GET" ? forwarded(answer) : { status: method === "PUT" ? 200 : 204 };
   if (answer.status !== 404) return refused(answer.status === 412 ? "PreconditionFailed" : "InvalidRange");
   return refused((await fetch(`${target}${ofBucket}`)).ok ? "NoSuchKey" : "NoSuchBucket");
 }
 
-/** A request of the XML API in the words of the JSON API, which fake-gcs-server knows better. */
+/** Translates a request of the XML API to the JSON API, which fake-gcs-server supports better. */
 function objectCall(
   { target, ofBucket, name }: { target: string; ofBucket: string; name: string },
   { method, headers, body }: { method: string; headers: IncomingMessage["headers"]; body: Buffer },
@@ -82,13 +83,13 @@ function objectCall(
   return fetch(`${target}${ofBucket}/o/${name}?alt=media`, { method, headers: range });
 }
 
-async function passedOn(answer: Response): Promise<Answer> {
+async function forwarded(answer: Response): Promise<Answer> {
   const names = ["content-type", "content-range"].filter((name) => answer.headers.has(name));
   const headers = Object.fromEntries(names.map((name) => [name, answer.headers.get(name) ?? ""]));
   return { status: answer.status, headers, body: Buffer.from(await answer.arrayBuffer()) };
 }
 
-/** One that the account has signed for itself, as who has a key does, with the scope of all of Google Cloud. */
+/** Accepts a token that the account has signed with its own key, for the scope of all of Google Cloud. */
 async function refusalOfToken(authorization: string | undefined, { email, publicKey }: GcsAccount) {
   try {
     const token = /^Bearer (.+)$/.exec(authorization ?? "")?.[1] ?? "";
@@ -99,7 +100,7 @@ async function refusalOfToken(authorization: string | undefined, { email, public
   }
 }
 
-/** As Google's page of error responses of the XML API has them. */
+/** Source: Google's documentation of the XML API's error responses. */
 const statuses: Readonly<Record<string, number>> = {
   AccessDenied: 403,
   AuthenticationRequired: 401,
@@ -112,9 +113,9 @@ const statuses: Readonly<Record<string, number>> = {
   SignatureDoesNotMatch: 403,
 };
 
-function refused(word: string): Answer {
-  const body = `<?xml version='1.0' encoding='UTF-8'?><Error><Code>${word}</Code><Message>${word}.</Message></Error>`;
-  return { status: statuses[word] ?? 500, headers: { "content-type": "application/xml; charset=UTF-8" }, body };
+function refused(code: string): Answer {
+  const body = `<?xml version='1.0' encoding='UTF-8'?><Error><Code>${code}</Code><Message>${code}.</Message></Error>`;
+  return { status: statuses[code] ?? 500, headers: { "content-type": "application/xml; charset=UTF-8" }, body };
 }
 
 async function bytesOf(message: IncomingMessage): Promise<Buffer> {

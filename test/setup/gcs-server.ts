@@ -10,12 +10,12 @@ import type { ObjectServer } from "./object-server.ts";
 import { pinnedTestTool } from "./pinned-tools.ts";
 
 /**
- * A stand-in for Google Cloud Storage, of this machine alone: fake-gcs-server keeps and lists objects, and in front of it is
- * who lets in (`gcs-front.ts`). It proves neither that Google signs and refuses like that nor anything of its speed.
+ * A stand-in for Google Cloud Storage on this machine: fake-gcs-server stores and lists objects, and `gcs-front.ts`
+ * authenticates the requests. Does not prove how Google checks and rejects requests, or how fast it is.
  */
 export interface GcsServer extends ObjectServer {
   environment: { GOOGLE_APPLICATION_CREDENTIALS: string };
-  /** A new, empty bucket's name. */
+  /** Creates an empty bucket and returns its name. */
   makeBucket(): Promise<string>;
 }
 
@@ -35,7 +35,7 @@ export async function startGcsServer(): Promise<GcsServer> {
   const makeBucket = async (): Promise<string> => {
     const name = `bucket-${++made}`;
     const { status } = await fetch(`${target}/storage/v1/b`, { method: "POST", body: JSON.stringify({ name }) });
-    if (status !== 200) throw new Error(`fake-gcs-server made no bucket: ${status}`);
+    if (status !== 200) throw new Error(`fake-gcs-server failed to create a bucket: status ${status}`);
     return name;
   };
   const { endpoint } = front;

@@ -1,10 +1,10 @@
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 
-/** A service account of no Google: what a key file of one says, and the half by which it is known. */
+/** A service account that does not exist at Google: its key file, and the public key to verify its signatures. */
 export interface GcsAccount {
   email: string;
   publicKey: KeyObject;
-  /** What stands in the file that `GOOGLE_APPLICATION_CREDENTIALS` names. */
+  /** Content of the file that `GOOGLE_APPLICATION_CREDENTIALS` names. */
   keyFile: string;
 }
 

@@ -6,18 +6,18 @@ import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 import { systemClock } from "../../src/base/clock.ts";
 
 export interface LoopbackServer {
-  /** For people, such as `the S3 server`. */
+  /** Name for messages, such as `the S3 server`. */
   what: string;
   program: string;
   args: string[];
   environment?: Record<string, string>;
-  /** Its working folder, with its log. */
+  /** Working directory, which also gets the log. */
   dir: string;
-  /** Of 127.0.0.1, on which it has been told to listen. */
+  /** Port of 127.0.0.1 on which `args` let it listen. */
   port: number;
 }
 
-/** Starts a program that serves this machine alone, and waits until it takes connections. */
+/** Starts a program that listens only on the loopback address, and waits until it accepts connections. */
 export async function startLoopbackServer({ what, port, dir, ...run }: LoopbackServer): Promise<Child> {
   const clock = systemClock;
   const child = await startChild({ ...run, cwd: dir, logPath: join(dir, "server.log"), clock });
@@ -25,7 +25,7 @@ export async function startLoopbackServer({ what, port, dir, ...run }: LoopbackS
   return child;
 }
 
-/** Whether somebody takes connections there. */
+/** Whether a server accepts connections at the address. */
 export async function accepts(host: string, port: number): Promise<boolean> {
   const socket = connect(port, host);
   try {

@@ -10,10 +10,10 @@ export interface MemoryIoOptions {
   clock?: Clock;
 }
 
-/** An io for tests: it keeps what is written, and signals come from `interrupt`. */
+/** An io for tests: stores the output in memory, and takes signals from `interrupt`. */
 export interface MemoryIo extends Io {
   written(stream: "stdout" | "stderr"): string;
-  /** A signal, as if the person had sent it. */
+  /** Sends a signal as a user would. */
   interrupt(signal?: NodeJS.Signals): void;
 }
 

@@ -1,4 +1,4 @@
-/** A kubeconfig of a server that nobody answers for: a preview has to do without. */
+/** A kubeconfig of an unreachable server: a preview must work without the server. */
 export const nowhere = `apiVersion: v1
 kind: Config
 current-context: nowhere

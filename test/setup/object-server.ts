@@ -1,16 +1,16 @@
 import type { StoreLocation } from "../../src/api/store/store-address.ts";
 
-/** A server of an object store, of this machine alone. */
+/** A server of an object store on this machine. */
 export interface ObjectServer {
   endpoint: string;
-  /** What clients of it have in their environment: who they are, and that they may do everything. */
+  /** Environment of its clients, with credentials that permit everything. */
   environment: Record<string, string>;
-  /** A new, empty bucket, whole; reached by another `endpoint`, where one is given. */
+  /** Creates an empty bucket and returns its location. @param endpoint another endpoint of the server, such as a proxy */
   makePlace(endpoint?: string): Promise<StoreLocation>;
-  /** It ends at once: connections to it are refused then. What it has stored stays. */
+  /** Kills the server: it refuses connections afterwards. Keeps its data. */
   kill(): Promise<void>;
-  /** On its port again, with what it had. */
+  /** Starts the server again on its port with its data. */
   restart(): Promise<void>;
-  /** Ends it and removes what it has stored. */
+  /** Stops the server and removes its data. */
   stop(): Promise<void>;
 }

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Tool } from "../../src/local/tools/tool.ts";
 
-/** A program that tests alone run; its module's version stands in `test/tools/go.mod`. */
+/** A program that only tests run. `test/tools/go.mod` has the version of its module. */
 export type TestToolName = keyof typeof pinned;
 
 const pinned = {

@@ -7,17 +7,17 @@ import { startLoopbackServer } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
 import { pinnedTestTool } from "./pinned-tools.ts";
 
-/** A real S3 server, with its objects in a folder. */
+/** A real S3 server that stores its objects in a directory. */
 export interface S3Server extends ObjectServer {
   environment: { AWS_ACCESS_KEY_ID: string; AWS_SECRET_ACCESS_KEY: string };
-  /** A new, empty bucket's name. */
+  /** Creates an empty bucket and returns its name. */
   makeBucket(): Promise<string>;
 }
 
 export async function startS3Server(): Promise<S3Server> {
   const { versitygw: program } = await acquirePinned(pinnedTestTool, { names: ["versitygw"] });
   const dir = await mkdtemp(join(tmpdir(), "ramet-s3-"));
-  // A bucket is a folder there. What S3 keeps beside content stands in files, as not every file system has attributes.
+  // The server stores a bucket as a directory, and metadata in sidecar files: not every file system supports attributes.
   const buckets = join(dir, "buckets");
   for (const directory of ["buckets", "sidecar"]) await mkdir(join(dir, directory));
   const port = await freePort();

@@ -13,7 +13,7 @@ export const serviceAccounts: ResourceRef = {
   namespaced: true,
 };
 
-/** A token with which somebody is a service account that is there. @param audience for whom. @default the API server */
+/** Requests a token of an existing service account. @param audience @default the API server */
 export async function tokenOf(client: KubeClient, account: ObjectName, audience?: string): Promise<string> {
   const spec = audience === undefined ? {} : { audiences: [audience] };
   const request = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec };
@@ -21,7 +21,7 @@ export async function tokenOf(client: KubeClient, account: ObjectName, audience?
   return Token.parse(answer).status.token;
 }
 
-/** Writes a kubeconfig as another one, for another user. */
+/** Writes a copy of a kubeconfig for another user. */
 export async function writeKubeconfig(path: string, { like, user }: { like: string; user: object }): Promise<void> {
   const config = Config.parse(parse(await readFile(like, "utf8")));
   const users = config.users.map(({ name }) => ({ name, user }));

@@ -10,12 +10,13 @@ import { openPki, type Pki } from "../../src/local/control-plane/pki.ts";
 import { freePort } from "../../src/local/control-plane/readiness.ts";
 
 export interface ControlPlaneOptions {
-  /** The cluster's folder: database, certificates, logs. Made if it is not there, and closed to others. */
+  /** Directory for the database, the certificates and the logs. Created if missing, and accessible only to this user. */
   dir: string;
   programs: { etcd: string; "kube-apiserver": string };
   /**
-   * Whether what the API server answered survives a power cut. @default true. `ramet local` keeps it on: it costs an
-   * fsync per write (a few milliseconds), and without it a machine that loses power can lose the whole database.
+   * Whether confirmed writes survive a power failure. Costs an fsync per write (a few milliseconds). Without it, a power
+   * failure can destroy the whole database.
+   * @default true
    */
   durable?: boolean;
   /** The name of cluster and context in the kubeconfig. @default "ramet" */
@@ -25,7 +26,7 @@ export interface ControlPlaneOptions {
   /** Which built-in APIs are served; see `ApiServerOptions`. @default "needed" */
   apis?: "needed" | "all";
   clock?: Clock;
-  /** Gives up the start; it does not stop what has been started. */
+  /** Aborts the start. Does not stop processes that have been started. */
   signal?: AbortSignal;
 }
 
@@ -35,19 +36,20 @@ export interface ControlPlane {
   server: string;
   port: number;
   dir: string;
-  /** For `kubectl`, with every right. */
+  /** For `kubectl`, with all permissions. */
   kubeconfigPath: string;
-  /** PEM of the authority, and of a client certificate of group `system:masters`. */
+  /** Certificate of the authority, PEM. */
   ca: string;
+  /** Client certificate of group `system:masters`. */
   admin: KeyPair;
   pki: Pki;
   etcd: Child;
   apiServer(): Child;
-  /** SIGKILL, as a crash would. */
+  /** Sends SIGKILL. */
   killApiServer(): Promise<void>;
   /** Starts the API server again on its port, after stopping it if it runs. */
   restartApiServer(signal?: AbortSignal): Promise<void>;
-  /** Stops both; resolves when they are gone. */
+  /** Stops both processes. Resolves when they have exited. */
   stop(): Promise<void>;
 }
 
@@ -102,17 +104,17 @@ export async function startControlPlane(options: ControlPlaneOptions): Promise<C
   }
 }
 
-/** Somebody may take a free port between its choice and its use: then another one is chosen. */
+/** Chooses another port if another process takes the free one before it is used. */
 async function onFreePort(
-  wanted: number | undefined,
+  requested: number | undefined,
   serve: (port: number) => Promise<Child>,
 ): Promise<{ port: number; child: Child }> {
   for (let attempt = 1; ; attempt += 1) {
-    const port = wanted ?? (await freePort());
+    const port = requested ?? (await freePort());
     try {
       return { port, child: await serve(port) };
     } catch (error) {
-      if (wanted !== undefined || attempt >= 5 || !portWasTaken(error)) throw error;
+      if (requested !== undefined || attempt >= 5 || !portWasTaken(error)) throw error;
     }
   }
 }

@@ -4,7 +4,7 @@ import { toolNames } from "../../src/local/tools/pinned-tools.ts";
 import { acquireAzurite } from "./azurite.ts";
 import { pinnedTestTool, testToolNames } from "./pinned-tools.ts";
 
-/** Vitest's global set-up: what the tests run on is there before the first one starts, and its making has no time limit. */
+/** Vitest's global setup: prepares the tools and images before the first test, without a time limit. */
 export async function setup(): Promise<void> {
   await Promise.all([
     acquireTools({ names: toolNames, progress: console.log }),

@@ -1,5 +1,5 @@
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { issueCertificate } from "../../../src/local/control-plane/certificate.ts";
 import { azureBucket } from "../../../src/store/objects/azure/azure-bucket.ts";
 import { readWhole } from "../../../src/store/objects/bucket.ts";
@@ -27,18 +27,18 @@ describe("with the account's key", () => {
 
   storeContract("Azure Blob", makeStore);
 
-  test("a signature to write lets nobody write over what is there, whatever else the request says", async () => {
+  it("does not let a signature for writing overwrite a blob, whatever condition the request has", async () => {
     const bucket = azureBucket(await server.makePlace());
     const { url, headers } = await bucket.signPutIfAbsent("a", 60_000);
     expect(await bucket.putIfAbsent("a", Buffer.from("first"))).toBe(true);
     for (const condition of ["*", '"another-etag"']) {
-      const asked = { ...headers, "if-none-match": condition };
-      expect((await fetch(url, { method: "PUT", headers: asked, body: "second" })).status).toBe(403);
+      const changed = { ...headers, "if-none-match": condition };
+      expect((await fetch(url, { method: "PUT", headers: changed, body: "second" })).status).toBe(403);
     }
     expect((await readWhole(bucket, "a"))?.toString()).toBe("first");
   });
 
-  test("a container with more blobs than one answer has is listed to the end", async () => {
+  it("lists all blobs of a container that has more than one page", async () => {
     const bucket = azureBucket(await server.makePlace());
     const ids = Array.from({ length: 5_010 }, (_, index) => `c${index}`);
     for (let from = 0; from < ids.length; from += 50) {
@@ -73,9 +73,9 @@ describe("with a workload identity", () => {
 
   storeContract("Azure Blob", makeStore);
 
-  test("one token and one key that Azure lends are enough for many grants, until one would outlive the key", async () => {
+  it("reuses one token and one delegation key for several grants, until a grant would outlive the key", async () => {
     const bucket = azureBucket(await server.makePlace());
-    const before = entra.given;
+    const before = entra.issued;
     const keyEnd = async (ttlMilliseconds: number) => {
       const { url } = await bucket.signGet("a", ttlMilliseconds);
       return Date.parse(new URL(url).searchParams.get("ske") ?? "");
@@ -84,20 +84,20 @@ describe("with a workload identity", () => {
     const ends = await Promise.all([keyEnd(60_000), keyEnd(60_000), keyEnd(day / 2)]);
     expect(new Set(ends).size).toBe(1);
     expect(await keyEnd(2 * day)).toBeGreaterThanOrEqual(Date.now() + 2 * day - 60_000);
-    expect(entra.given - before).toBe(1);
+    expect(entra.issued - before).toBe(1);
   });
 
-  test("one that Entra ID does not know is said to be what is wrong", async () => {
+  it("reports a workload identity that Entra ID does not know", async () => {
     process.env["AZURE_CLIENT_ID"] = entra.environment.AZURE_TENANT_ID;
     try {
       const strange = objectStore({ bucket: azureBucket(await server.makePlace()) });
-      const refused = {
+      const rejected = {
         code: "StoreUnavailable",
         message: expect.stringContaining("AADSTS700213") as string,
         hint: expect.stringContaining("workload identity") as string,
       };
-      await expect(strange.has({ namespace: "team-a", checkpointId: "c1" })).rejects.toMatchObject(refused);
-      expect((await strange.probe()).problem).toMatchObject(refused);
+      await expect(strange.has({ namespace: "team-a", checkpointId: "c1" })).rejects.toMatchObject(rejected);
+      expect((await strange.probe()).problem).toMatchObject(rejected);
     } finally {
       process.env["AZURE_CLIENT_ID"] = entra.environment.AZURE_CLIENT_ID;
     }

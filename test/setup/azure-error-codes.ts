@@ -5,18 +5,18 @@ import type { AddressInfo } from "node:net";
 import { pipeline } from "node:stream/promises";
 import type { KeyPair } from "../../src/local/control-plane/certificate.ts";
 
-/** A way to Azurite. */
-export interface AzureWords {
+/** A proxy in front of Azurite. */
+export interface AzureProxy {
   endpoint: string;
   stop(): Promise<void>;
 }
 
 /**
- * Stands before Azurite and says in Azure's word what Azurite says in another: whoever may make blobs, and would write over one, is
- * refused as `UnauthorizedBlobOverwrite`, where Azurite names the right that is lacking. Azure's word is known from its
- * documentation of error codes alone.
+ * Starts a proxy that replaces an error code of Azurite by Azure's. A client that may create blobs but not overwrite them
+ * gets `UnauthorizedBlobOverwrite` from Azure, and the missing permission from Azurite. The source for Azure's code is its
+ * documentation of error codes.
  */
-export async function speakAsAzure(target: string, tls?: KeyPair): Promise<AzureWords> {
+export async function startAzureProxy(target: string, tls?: KeyPair): Promise<AzureProxy> {
   const answer: http.RequestListener = (incoming, outgoing) => {
     pass(incoming, outgoing, { target, tls }).catch(() => outgoing.destroy());
   };
@@ -46,14 +46,14 @@ async function pass(
       ? http.request(url, { method, headers })
       : https.request(url, { method, headers, ca: tls.certificate });
   const answered = once(passed, "response") as Promise<[http.IncomingMessage]>;
-  // A server that refuses may break the connection before it has read all; its answer counts.
+  // A server that rejects the request may close the connection before it has read the body. Only its response matters.
   pipeline(incoming, passed).catch(() => undefined);
   const [response] = await answered;
   const lacks = response.headers["x-ms-error-code"] === "AuthorizationPermissionMismatch";
   if (lacks && url.searchParams.get("sp") === "c") {
     response.resume();
-    const word = "UnauthorizedBlobOverwrite";
-    outgoing.writeHead(403, { "x-ms-error-code": word }).end(`<Error><Code>${word}</Code></Error>`);
+    const code = "UnauthorizedBlobOverwrite";
+    outgoing.writeHead(403, { "x-ms-error-code": code }).end(`<Error><Code>${code}</Code></Error>`);
     return;
   }
   outgoing.writeHead(response.statusCode ?? 502, response.headers);
