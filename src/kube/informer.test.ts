@@ -70,7 +70,7 @@ describe("Informer", () => {
     server.put("a");
     server.put("b");
     const { seen, names } = await follow();
-    server.inSilence(() => {
+    server.withoutEvents(() => {
       server.remove("a");
       server.put("c");
     });
@@ -82,7 +82,7 @@ describe("Informer", () => {
   it("lists again after a 410 in place of a watch", async () => {
     server.put("a");
     const { names } = await follow();
-    server.inSilence(() => server.put("b"));
+    server.withoutEvents(() => server.put("b"));
     server.refuse({ when: ({ verb }) => verb === "watch", times: 1, httpStatus: 410, reason: "Gone" });
     server.endWatches();
     await eventually(names).toEqual(["a", "b"]);
@@ -91,7 +91,7 @@ describe("Informer", () => {
   it("reports a deletion and an addition for an object that was recreated between watches", async () => {
     server.put("a");
     const { seen } = await follow();
-    server.inSilence(() => {
+    server.withoutEvents(() => {
       server.remove("a");
       server.put("a");
     });
@@ -103,7 +103,7 @@ describe("Informer", () => {
     const { names } = await follow();
     server.put("a");
     await eventually(names).toEqual(["a"]);
-    server.cutLine();
+    server.breakWatches();
     server.put("b");
     await eventually(names).toEqual(["a", "b"]);
     expect(server.count("list")).toBe(1);
@@ -132,7 +132,7 @@ describe("Informer", () => {
 
   it("lists again periodically to find lost events", async () => {
     const { names } = await follow({ timings: { ...timings, relistMilliseconds: 40, stallMilliseconds: 100 } });
-    server.inSilence(() => server.put("a"));
+    server.withoutEvents(() => server.put("a"));
     await eventually(names).toEqual(["a"]);
   });
 

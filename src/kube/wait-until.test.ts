@@ -92,7 +92,7 @@ describe("waitUntil", () => {
 
   it("treats a recreated object of the same name as a deletion, also when it was recreated between watches", async () => {
     const { result } = await waiting({ from: server.put("a"), until: isGone });
-    server.inSilence(() => {
+    server.withoutEvents(() => {
       server.remove("a");
       server.put("a");
     });
@@ -108,9 +108,9 @@ describe("waitUntil", () => {
 
   it("continues after a truncated line and an expired version, with the changes made in between", async () => {
     const { result } = await waiting({ from: server.put("a"), until: hasData });
-    server.cutLine();
+    server.breakWatches();
     await eventually(() => server.watchers).toBe(1);
-    server.inSilence(() => server.put("a", { data: { x: "1" } }));
+    server.withoutEvents(() => server.put("a", { data: { x: "1" } }));
     server.expire();
     expect(await result).toMatchObject({ data: { x: "1" } });
   });
@@ -143,7 +143,7 @@ describe("waitUntil", () => {
   it("reads the object again after the requeue interval, even without an event", async () => {
     const clock = await stoppedClock();
     const { result } = await waiting({ from: server.put("a"), until: hasData, requeueAfterMilliseconds: 20_000 });
-    server.inSilence(() => server.put("a", { data: { x: "1" } }));
+    server.withoutEvents(() => server.put("a", { data: { x: "1" } }));
     clock.advance(19_999);
     expect(server.count("get")).toBe(0);
     clock.advance(1);

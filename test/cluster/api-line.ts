@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 
-/** A line to an API server, over which a test can have nothing asked any more while answers and events still come. */
+/** A proxy to an API server that can hold back requests while responses and events still arrive. */
 export class ApiLine {
   readonly #server: Server;
   readonly #callers = new Set<Socket>();
@@ -20,12 +20,12 @@ export class ApiLine {
     return line;
   }
 
-  /** Where to call in place of the API server. */
+  /** URL to use instead of the API server's. */
   get server(): string {
     return `https://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** What is asked from now on waits. */
+  /** Holds back all further requests. */
   hold(): void {
     this.#held = true;
     for (const caller of this.#callers) caller.pause();

@@ -19,17 +19,17 @@ import { startControlPlane, type TestControlPlane } from "../setup/control-plane
 import { makeNamespace } from "../setup/namespace.ts";
 
 export interface ClusterOptions {
-  /** Runs Pods until `signal` is aborted; answers when it takes them. */
+  /** Runs Pods until `signal` is aborted. Resolves when it accepts Pods. */
   startNode: (context: NodeContext) => Promise<{ stopped: Promise<void> }>;
-  /** What sandboxes may reach. @default what the controllers do by themselves */
+  /** Allowed egress of sandboxes. @default the controllers' default */
   egress?: RunControllersOptions["egress"];
-  /** Where checkpoints are kept. @default a folder */
+  /** Store of the checkpoints. @default a directory */
   store?: CheckpointStore;
   /** Backends other than `cell`; read at each start of the controllers. @default none */
   backends?: RunControllersOptions["backends"];
-  /** Gives the controllers another way to the API server. */
+  /** Opens a proxy between the controllers and the API server. */
   lineTo?: (server: string) => Promise<ApiLine>;
-  /** How long the controllers wait for an answer of the API server. @default what a client waits */
+  /** Timeout of the controllers' API requests. @default the client's default */
   requestTimeoutMilliseconds?: number;
   log?: Log;
 }
@@ -41,19 +41,19 @@ export interface NodeContext {
   signal: AbortSignal;
 }
 
-/** A real API server, the real controllers and a real store; `startNode` says who runs the Pods. */
+/** A real API server, the real controllers and a real store. `startNode` decides what runs the Pods. */
 export interface Cluster {
   client: KubeClient;
-  /** What a user would see; not the controllers' own caches. */
+  /** Objects as a user sees them, independent of the controllers' caches. */
   seen: Informers;
   storePath: string;
-  /** How its administrator reaches the API server. */
+  /** Connection of the administrator. */
   connection: Connection;
-  /** Of its administrator. */
+  /** Kubeconfig of the administrator. */
   kubeconfigPath: string;
   /** Requests of the controllers since the last call. */
   requests: () => RequestRecord[];
-  /** Ends the controllers as a crash would: what they wait for, nobody hears of. Starts them again. */
+  /** Stops the controllers without finishing their pending work, like a crash, and starts them again. */
   restartControllers: () => Promise<void>;
   stopControllers: () => Promise<void>;
   startControllers: () => Promise<void>;
@@ -159,13 +159,13 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
   };
 }
 
-/** On a busy machine. What is waited for comes at once on an idle one. */
+/** Timeout for a busy machine. On an idle machine, the conditions are true almost immediately. */
 const patienceMilliseconds = 90_000;
 
-/** Resolves with the object as soon as it is as wished; rejects at some time and says how it was. */
+/** Resolves with the object when `holds` is true for it. Rejects after a timeout with the object's last state. */
 function until<T extends KubeObject>(informer: Informer<T>, key: string, holds: (object: T) => boolean): Promise<T> {
   return new Promise((resolve, reject) => {
-    const look = (): void => {
+    const check = (): void => {
       const object = informer.store.get(key);
       if (object === undefined || !holds(object)) return;
       end();
@@ -173,14 +173,14 @@ function until<T extends KubeObject>(informer: Informer<T>, key: string, holds: 
     };
     const timer = setTimeout(() => {
       end();
-      reject(new Error(`${key} did not come to be as wished: ${JSON.stringify(informer.store.get(key), null, 1)}`));
+      reject(new Error(`timed out waiting for ${key}: ${JSON.stringify(informer.store.get(key), null, 1)}`));
     }, patienceMilliseconds);
-    const stop = informer.store.subscribe(look);
+    const stop = informer.store.subscribe(check);
     const end = (): void => {
       clearTimeout(timer);
       stop();
     };
-    look();
+    check();
   });
 }
 
@@ -190,7 +190,9 @@ async function untilGone(informer: Informers[keyof Informers], key: string): Pro
   await new Promise<void>((resolve, reject) => {
     const timer = setTimeout(() => {
       stop();
-      reject(new Error(`${key} is still there: ${JSON.stringify(informer.store.get(key), null, 1)}`));
+      reject(
+        new Error(`timed out waiting for the deletion of ${key}: ${JSON.stringify(informer.store.get(key), null, 1)}`),
+      );
     }, patienceMilliseconds);
     const stop = informer.onChange(() => {
       if (informer.store.byUid(known.metadata.uid) !== undefined) return;

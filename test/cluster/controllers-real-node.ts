@@ -9,14 +9,14 @@ import { pythonRootPath } from "../setup/python-image.ts";
 import type { ClusterOptions } from "./controllers-cluster.ts";
 
 export interface RealNodeOptions {
-  /** What the image of a name starts when the Pod does not say; others start nothing. */
+  /** Default command of an image, by image name. @default images have no command */
   commands?: Record<string, string[]>;
-  /** What every cell has in its environment beside what it needs. */
+  /** Additional environment of every cell. */
   environment?: Record<string, string>;
   log?: Log;
 }
 
-/** The local node with real cells, in this process; every image is the Debian root with Python. */
+/** Runs the local node with real cells in this process. Every image is the Debian root file system with Python. */
 export function realNode({
   commands = {},
   environment = {},

@@ -1,6 +1,6 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import { RametError } from "../../src/base/errors.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
@@ -9,7 +9,7 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
 import { followStatuses, withoutNotices, writeOf } from "./counted-writes.ts";
 
-/** The controllers' rules and faults on a real API server, with stand-in cells that a test can hold and fail. */
+/** Tests the controllers' rules and faults on a real API server, with stand-in cells that a test can block and fail. */
 const node = new StandInNode();
 let cluster: Cluster;
 let namespace = "";
@@ -56,12 +56,12 @@ async function taken(name: string, source: string): Promise<string> {
 }
 const gate = () => Promise.withResolvers<undefined>();
 
-test("a sandbox costs two writes of its own and one Pod, a checkpoint three and the template that it keeps", async () => {
+it("writes a sandbox twice and creates one Pod for it, and writes a checkpoint three times and creates its template", async () => {
   await inNewNamespace();
-  // The first one finds the machine cold.
+  // The first sandbox starts slowly.
   await running("first");
   const written: string[] = [];
-  /** What was written by now; an answer may be on its way still when the watch shows its effect. */
+  /** The writes so far. A watch can show a write's effect before its response arrives. */
   const writes = () => {
     const records = cluster
       .requests()
@@ -80,7 +80,7 @@ test("a sandbox costs two writes of its own and one Pod, a checkpoint three and 
     .poll(() => withoutNotices(writes(), statuses, "patch sandboxes status"))
     .toEqual(["create pods", "patch sandboxes", "patch sandboxes status"]);
   statuses.stop();
-  // Each notice has another reason, so none is written twice.
+  // The notices have different reasons, so none is written twice.
   expect(new Set(statuses.notices()).size).toBe(statuses.notices().length);
   expect(statuses.notices().length).toBeLessThanOrEqual(2);
   written.length = 0;
@@ -90,7 +90,7 @@ test("a sandbox costs two writes of its own and one Pod, a checkpoint three and 
     .toEqual(["create sandboxtemplates", "patch checkpoints", "patch checkpoints status", "patch checkpoints status"]);
 });
 
-test("each sandbox has an identity of its own, and the values of its template as environment", async () => {
+it("gives each sandbox its own identity, and the environment of its template", async () => {
   await inNewNamespace();
   await running("a");
   const id = await taken("c", "a");
@@ -103,7 +103,7 @@ test("each sandbox has an identity of its own, and the values of its template as
   expect(b.restored).toBe(id);
 });
 
-test("a template that is not there yet is named, and the sandbox starts when it comes", async () => {
+it("names a template that does not exist yet, and starts the sandbox once it does", async () => {
   await inNewNamespace();
   await create("Sandbox", "a", { templateRef: { name: "later" } });
   const { status } = await sandbox("a", (now) => reasonOf(now, "Ready") === "PodCreateFailed");
@@ -113,14 +113,14 @@ test("a template that is not there yet is named, and the sandbox starts when it 
   await sandbox("a", inPhase("Running"));
 });
 
-test("a template that no Pod can be made from is refused with the field's name", async () => {
+it("rejects a template without an image with the field's name", async () => {
   await inNewNamespace();
   await create("Sandbox", "a", { template: { spec: { containers: [{ name: "main" }] } } });
   const { status } = await sandbox("a", (now) => reasonOf(now, "Ready") === "PodCreateFailed");
   expect(status?.message).toContain("spec.template.spec.containers[0].image");
 });
 
-test("an id that no checkpoint of the namespace has fails the clone; another namespace's is not looked at", async () => {
+it("fails a clone if no checkpoint of its namespace has the id, even if one of another namespace does", async () => {
   await inNewNamespace();
   await running("a");
   const id = await taken("c", "a");
@@ -132,11 +132,11 @@ test("an id that no checkpoint of the namespace has fails the clone; another nam
   expect(reasonOf(status!, "Ready")).toBe("NotFound");
 });
 
-test("a second checkpoint of one Pod fails with the first one's name, and the first succeeds", async () => {
+it("fails a second checkpoint of one Pod with the name of the first, which succeeds", async () => {
   await inNewNamespace();
   await running("a");
   const hold = gate();
-  node.cells.get(at("a"))!.behaviour.cutGate = hold.promise;
+  node.cells.get(at("a"))!.behaviour.captureGate = hold.promise;
   await create("Checkpoint", "first", { podName: "a" });
   await checkpoint("first", inPhase("Creating"));
   await create("Checkpoint", "second", { sandboxName: "a" });
@@ -148,7 +148,7 @@ test("a second checkpoint of one Pod fails with the first one's name, and the fi
   await taken("third", "a");
 });
 
-test("a sandbox that is not Ready is not captured, and nothing hangs", async () => {
+it("fails a checkpoint of a sandbox that is not Ready", async () => {
   await inNewNamespace();
   node.ignored.add(at("a"));
   await create("Sandbox", "a", { template });
@@ -161,10 +161,10 @@ test("a sandbox that is not Ready is not captured, and nothing hangs", async () 
   expect(none.status?.message).toContain("the namespace has no sandbox nobody");
 });
 
-test("a cut that fails says why, and the source goes on", async () => {
+it("reports why a capture failed, and keeps the source running", async () => {
   await inNewNamespace();
   await running("a");
-  node.cells.get(at("a"))!.behaviour.cutError = new RametError("StoreFull", "publishing failed: no room", {
+  node.cells.get(at("a"))!.behaviour.captureError = new RametError("StoreFull", "publishing failed: no room", {
     hint: "Make room",
   });
   await create("Checkpoint", "c", { podName: "a" });
@@ -174,11 +174,11 @@ test("a cut that fails says why, and the source goes on", async () => {
   await taken("again", "a");
 });
 
-test("a checkpoint that is deleted while it is taken is finished first, then goes with its data", async () => {
+it("finishes a checkpoint that is deleted during its capture, and then deletes it with its data", async () => {
   await inNewNamespace();
   await running("a");
   const hold = gate();
-  node.cells.get(at("a"))!.behaviour.cutGate = hold.promise;
+  node.cells.get(at("a"))!.behaviour.captureGate = hold.promise;
   await create("Checkpoint", "c", { podName: "a" });
   await expect.poll(() => node.cells.get(at("a"))!.state.checkpointing).toBeDefined();
   await cluster.seen.checkpoints.resource.delete({ namespace, name: "c" });
@@ -189,12 +189,12 @@ test("a checkpoint that is deleted while it is taken is finished first, then goe
   expect(await readdir(join(cluster.storePath, namespace, "checkpoints"))).toEqual([]);
 });
 
-test("controllers that end while a checkpoint is taken find it when they come back", async () => {
+it("resumes a checkpoint when the controllers restart during its capture", async () => {
   await inNewNamespace();
   await running("a");
   const hold = gate();
   const cell = node.cells.get(at("a"))!;
-  cell.behaviour.cutGate = hold.promise;
+  cell.behaviour.captureGate = hold.promise;
   await create("Checkpoint", "joined", { podName: "a" });
   await checkpoint("joined", inPhase("Creating"));
   await cluster.restartControllers();
@@ -202,7 +202,7 @@ test("controllers that end while a checkpoint is taken find it when they come ba
   await checkpoint("joined", inPhase("Succeeded"));
 
   const second = gate();
-  cell.behaviour.cutGate = second.promise;
+  cell.behaviour.captureGate = second.promise;
   await create("Checkpoint", "found", { podName: "a", keepRunning: false });
   await checkpoint("found", inPhase("Creating"));
   await cluster.stopControllers();
@@ -214,10 +214,10 @@ test("controllers that end while a checkpoint is taken find it when they come ba
   expect(cell.calls.filter((call) => call === "stop")).toHaveLength(1);
 });
 
-test("a checkpoint whose Pod and controllers died fails if nothing was published", async () => {
+it("fails an unpublished checkpoint whose Pod was deleted while no controller ran", async () => {
   await inNewNamespace();
   await running("a");
-  node.cells.get(at("a"))!.behaviour.cutGate = gate().promise;
+  node.cells.get(at("a"))!.behaviour.captureGate = gate().promise;
   await create("Checkpoint", "c", { podName: "a" });
   await checkpoint("c", inPhase("Creating"));
   await cluster.stopControllers();
@@ -231,14 +231,14 @@ test("a checkpoint whose Pod and controllers died fails if nothing was published
   expect(lost.status?.message).toContain("Pod Not Found");
 });
 
-test("a checkpoint fails as soon as its Pod has ended, with the Pod's words, though its cell never answers", async () => {
+it("fails a checkpoint with the Pod's message as soon as its Pod has ended, although the cell never responds", async () => {
   await inNewNamespace();
   await running("a");
-  node.cells.get(at("a"))!.behaviour.cutGate = gate().promise;
+  node.cells.get(at("a"))!.behaviour.captureGate = gate().promise;
   await create("Checkpoint", "c", { podName: "a" });
   await checkpoint("c", inPhase("Creating"));
   const pod = await cluster.pod(at("a"), () => true);
-  // The cell still holds the connection: only the Pod's status tells.
+  // The cell keeps the connection open: only the Pod's status shows the end.
   await cluster.seen.pods.resource.mergePatch(
     pod.metadata,
     { status: { phase: "Failed", message: "the cell was killed by signal 9" } },
@@ -248,14 +248,14 @@ test("a checkpoint fails as soon as its Pod has ended, with the Pod's words, tho
   expect(status?.message).toMatch(/the Pod a has ended: the cell was killed by signal 9.*\[SandboxLost\]/);
 });
 
-test("a checkpoint fails as soon as its Pod is gone, and one that was deleted meanwhile goes", async () => {
+it("fails a checkpoint as soon as its Pod is deleted, and removes it if it was deleted meanwhile", async () => {
   await inNewNamespace();
   for (const [name, isDeleted] of [
     ["kept", false],
     ["deleted", true],
   ] as const) {
     await running(name);
-    node.cells.get(at(name))!.behaviour.cutGate = gate().promise;
+    node.cells.get(at(name))!.behaviour.captureGate = gate().promise;
     await create("Checkpoint", `of-${name}`, { podName: name });
     await checkpoint(`of-${name}`, inPhase("Creating"));
     if (isDeleted) await cluster.seen.checkpoints.resource.delete({ namespace, name: `of-${name}` });
@@ -268,11 +268,11 @@ test("a checkpoint fails as soon as its Pod is gone, and one that was deleted me
   }
 });
 
-test("a checkpoint whose data was published before its Pod ended has succeeded", async () => {
+it("succeeds if the checkpoint was published before its Pod ended", async () => {
   await inNewNamespace();
   await running("a");
   const cell = node.cells.get(at("a"))!;
-  cell.behaviour.cutAnswerGate = gate().promise;
+  cell.behaviour.captureResponseGate = gate().promise;
   await create("Checkpoint", "c", { podName: "a" });
   const { status: creating } = await checkpoint("c", inPhase("Creating"));
   const data = join(cluster.storePath, namespace, "checkpoints", creating?.checkpointId ?? "");
@@ -283,7 +283,7 @@ test("a checkpoint whose data was published before its Pod ended has succeeded",
   expect(status).not.toHaveProperty("message");
 });
 
-test("a checkpoint is deleted when its time is over", async () => {
+it("deletes a checkpoint after its time to live", async () => {
   await inNewNamespace();
   await running("a");
   await create("Checkpoint", "c", { podName: "a", ttlAfterFinished: "1s" });
@@ -291,24 +291,24 @@ test("a checkpoint is deleted when its time is over", async () => {
   await cluster.gone("checkpoints", at("c"));
 });
 
-test("a clone waits for a checkpoint that is being taken, and refuses one that failed", async () => {
+it("lets a clone wait for an unfinished checkpoint, and fails the clone if the checkpoint fails", async () => {
   await inNewNamespace();
   await running("a");
   const hold = gate();
   const { behaviour } = node.cells.get(at("a"))!;
-  behaviour.cutGate = hold.promise;
+  behaviour.captureGate = hold.promise;
   await create("Checkpoint", "c", { podName: "a" });
   const { status } = await checkpoint("c", inPhase("Creating"));
   const id = status?.checkpointId ?? "";
   await create("Sandbox", "b", { template }, { [restoreFrom]: id });
   await sandbox("b", ({ message }) => message === "Waiting for the checkpoint c to succeed");
-  behaviour.cutError = new RametError("EngineFailed", "gVisor could not");
+  behaviour.captureError = new RametError("EngineFailed", "gVisor could not");
   hold.resolve(undefined);
   const { status: refused } = await sandbox("b", inPhase("Failed", "Running"));
   expect(refused?.message).toContain(`The checkpoint ${id} (c) cannot be cloned: it has failed`);
 });
 
-test("a restore that fails is the clone's message", async () => {
+it("reports a failed restore in the clone's message", async () => {
   await inNewNamespace();
   await running("a");
   const id = await taken("c", "a");
@@ -318,7 +318,7 @@ test("a restore that fails is the clone's message", async () => {
   expect(status?.message).toBe("restore: gVisor refused it [EngineFailed]");
 });
 
-test("a Pod that ends takes its sandbox along, with the words it leaves", async () => {
+it("fails a sandbox whose Pod ends, with the Pod's message", async () => {
   await inNewNamespace();
   await running("a");
   await node.end(cluster.seen.pods, await cluster.pod(at("a"), () => true), {
@@ -329,7 +329,7 @@ test("a Pod that ends takes its sandbox along, with the words it leaves", async 
   expect(status?.message).toBe("the sandbox ran out of memory");
 });
 
-test("strategy Stop keeps nothing and needs no checkpoint; a resume boots anew", async () => {
+it("pauses without a checkpoint with strategy Stop, and boots again at the resume", async () => {
   await inNewNamespace();
   await create("Sandbox", "a", { template, pauseStrategy: { type: "Stop" } });
   await sandbox("a", inPhase("Running"));
@@ -343,10 +343,10 @@ test("strategy Stop keeps nothing and needs no checkpoint; a resume boots anew",
   expect(node.cells.get(at("a"))!.calls).toEqual(["boot"]);
 });
 
-test("a pause whose checkpoint fails leaves the sandbox running, and can be tried again", async () => {
+it("keeps a sandbox running if the checkpoint of its pause fails, and can pause it later", async () => {
   await inNewNamespace();
   await running("a");
-  node.cells.get(at("a"))!.behaviour.cutError = new RametError("StoreFull", "no room");
+  node.cells.get(at("a"))!.behaviour.captureError = new RametError("StoreFull", "no room");
   await patch("a", { paused: true });
   const { status } = await sandbox("a", (now) => reasonOf(now, "SandboxPaused") === "CheckpointFailed");
   expect(status?.phase).toBe("Running");
@@ -356,11 +356,11 @@ test("a pause whose checkpoint fails leaves the sandbox running, and can be trie
   await sandbox("a", (now) => reasonOf(now, "SandboxPaused") === "SnapshotPauseSucceed");
 });
 
-test("a pause that is called back while its checkpoint is taken ends in a running sandbox", async () => {
+it("resumes a sandbox whose pause is cancelled during its checkpoint", async () => {
   await inNewNamespace();
   await running("a");
   const hold = gate();
-  node.cells.get(at("a"))!.behaviour.cutGate = hold.promise;
+  node.cells.get(at("a"))!.behaviour.captureGate = hold.promise;
   await patch("a", { paused: true });
   await sandbox("a", (now) => reasonOf(now, "SandboxPaused") === "CheckpointCreating");
   await patch("a", { paused: false });
@@ -370,7 +370,7 @@ test("a pause that is called back while its checkpoint is taken ends in a runnin
   expect(node.cells.get(at("a"))!.calls).toEqual(["restore"]);
 });
 
-test("timers: pauseTime pauses, shutdownTime deletes", async () => {
+it("pauses a sandbox at its pauseTime, and deletes it at its shutdownTime", async () => {
   await inNewNamespace();
   const soon = () => new Date(Date.now() + 1_000).toISOString();
   await create("Sandbox", "p", { template, pauseTime: soon() });
@@ -381,7 +381,7 @@ test("timers: pauseTime pauses, shutdownTime deletes", async () => {
   await cluster.gone("sandboxes", at("past"));
 });
 
-test("a Pod whose Sandbox went while no controller ran is deleted", async () => {
+it("deletes a Pod whose Sandbox was deleted while no controller ran", async () => {
   await inNewNamespace();
   await running("a");
   await cluster.stopControllers();
@@ -391,7 +391,7 @@ test("a Pod whose Sandbox went while no controller ran is deleted", async () => 
   await cluster.gone("pods", at("a"));
 });
 
-test("a Pod of the sandbox's name that is somebody else's is left alone", async () => {
+it("does not touch another owner's Pod with the sandbox's name", async () => {
   await inNewNamespace();
   await cluster.client.resource(coreResources.pods).create({
     apiVersion: "v1",
@@ -405,7 +405,7 @@ test("a Pod of the sandbox's name that is somebody else's is left alone", async 
   expect(await cluster.client.resource(coreResources.pods).find({ namespace, name: "a" })).toBeDefined();
 });
 
-test("controllers end when their store is another cluster's, and nothing in it is swept", async () => {
+it("exits when the store belongs to another cluster, and sweeps nothing in it", async () => {
   const marker = join(cluster.storePath, "store.json");
   const own = await readFile(marker, "utf8");
   await cluster.stopControllers();
@@ -425,7 +425,7 @@ test("controllers end when their store is another cluster's, and nothing in it i
   }
 });
 
-test("transitions are told as Events", async () => {
+it("records transitions as Events", async () => {
   await inNewNamespace();
   await running("a");
   await taken("c", "a");
@@ -435,7 +435,7 @@ test("transitions are told as Events", async () => {
   expect(reasons).toEqual(expect.arrayContaining(["SandboxRunning", "CheckpointSucceeded"]));
 });
 
-test("variables that an annotation asks for reach a new sandbox at its start, a running one at once, and are kept over a pause", async () => {
+it("applies the variables of an annotation to new and running sandboxes, and keeps them over a pause", async () => {
   await inNewNamespace();
   const request = "agents.kruise.io/init-runtime-request";
   const ask = (text: string | null) =>
@@ -455,7 +455,7 @@ test("variables that an annotation asks for reach a new sandbox at its start, a 
   expect(environment()).toEqual({ A: "own" });
   expect(node.cells.get(at("a"))?.calls).toEqual(["boot", "identity"]);
 
-  // What was done by a controller that died before it could say so is done again: the cell takes it as it is.
+  // A controller that died before it recorded the handover repeats it: the cell accepts the same identity again.
   await cluster.stopControllers();
   await ask('{"envVars":{"A":"new"}}');
   await cluster.startControllers();
@@ -479,7 +479,7 @@ test("variables that an annotation asks for reach a new sandbox at its start, a 
   await expect.poll(environment).toEqual({ A: "1" });
 });
 
-test("claims are made before the Pod that mounts them, are the sandbox's own, and never another's", async () => {
+it("creates volume claims before the Pod that mounts them, and never uses claims of another owner", async () => {
   await inNewNamespace();
   const claims = cluster.client.resource(coreResources.persistentVolumeClaims);
   const claimSpec = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } };
@@ -494,7 +494,7 @@ test("claims are made before the Pod that mounts them, are the sandbox's own, an
   const pod = await cluster.pod(at("a"), () => true);
   expect(pod.spec.volumes).toContainEqual({ name: "data", persistentVolumeClaim: { claimName: "data-a" } });
 
-  // A clone by its checkpoint's template has claims of its own, also when the checkpoint is gone.
+  // A clone from a checkpoint's template has its own claims.
   await create("Sandbox", "b", {}, { [restoreFrom]: await taken("c", "a") });
   const clone = await sandbox("b", inPhase("Running"));
   expect(clone.spec.volumeClaimTemplates).toEqual(volumeClaimTemplates);

@@ -11,15 +11,15 @@ import { addressBlock } from "../setup/address-block.ts";
 import type { ClusterOptions } from "./controllers-cluster.ts";
 
 /**
- * Stands in for a node: it binds Pods and gives each a stand-in cell at a loopback address, at once. It proves nothing of
- * nodes; see `StandInCell` for what that leaves unproven.
+ * A stand-in for a node: immediately binds each Pod and starts a stand-in cell at a loopback address for it. Does not test
+ * nodes; see `StandInCell` for what it does not test.
  */
 export class StandInNode {
-  /** By `namespace/name` of the Pod, the latest. */
+  /** The latest cell of each Pod, by `namespace/name`. */
   readonly cells = new Map<string, StandInCell>();
-  /** For the cells of Pods to come, by `namespace/name`. */
+  /** Behaviour of the cells of future Pods, by `namespace/name`. */
   readonly behaviours = new Map<string, StandInBehaviour>();
-  /** Pods of these names stay Pending. */
+  /** Pods that stay Pending, by `namespace/name`. */
   readonly ignored = new Set<string>();
   readonly #seen = new Set<string>();
   #count = 0;
@@ -33,7 +33,7 @@ export class StandInNode {
     await pods.synced(signal);
     const work: Promise<void>[] = [];
     pods.onChange(({ type, object }) => {
-      if (type !== "deleted") work.push(this.#look(client, pods, object).catch(ignoreGone));
+      if (type !== "deleted") work.push(this.#admit(client, pods, object).catch(ignoreMissing));
     });
     return {
       stopped: running.then(async () => {
@@ -43,7 +43,7 @@ export class StandInNode {
     };
   };
 
-  async #look(client: KubeClient, pods: Informer<Pod>, pod: Pod): Promise<void> {
+  async #admit(client: KubeClient, pods: Informer<Pod>, pod: Pod): Promise<void> {
     const key = keyOf(pod.metadata);
     if (pod.metadata.deletionTimestamp !== undefined) {
       await this.cells.get(key)?.close();
@@ -59,12 +59,12 @@ export class StandInNode {
     await cell.listen();
     this.cells.set(key, cell);
     cell.onStop = (reason) => {
-      void this.end(pods, pod, { phase: "Succeeded", message: reason }).catch(ignoreGone);
+      void this.end(pods, pod, { phase: "Succeeded", message: reason }).catch(ignoreMissing);
     };
     await this.#write(pods, pod, { phase: "Running", podIP: cell.ip, ready: "True" });
   }
 
-  /** Has a Pod end, as its process would. */
+  /** Ends a Pod as if its process had exited. */
   async end(pods: Informer<Pod>, pod: Pod, how: { phase: "Succeeded" | "Failed"; message: string }): Promise<void> {
     await this.cells.get(keyOf(pod.metadata))?.close();
     await this.#write(pods, pod, { ...how, ready: "False" });
@@ -84,7 +84,7 @@ export class StandInNode {
     );
   }
 
-  /** Of a range in which no local cluster draws (127.64.0.0/10). */
+  /** Returns an address outside the range of local clusters (127.64.0.0/10). */
   #address(): string {
     const number = this.#count++;
     return `127.${128 + Math.floor(number / 250)}.${addressBlock()}.${(number % 250) + 1}`;
@@ -96,6 +96,6 @@ function configOf(pod: Pod): CellConfig {
   return CellConfig.parse(JSON.parse(env?.value ?? ""));
 }
 
-function ignoreGone(error: unknown): void {
+function ignoreMissing(error: unknown): void {
   if (!/not found|NotFound|Conflict|modified/i.test(String(error))) console.error("stand-in node:", error);
 }

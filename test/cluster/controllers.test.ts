@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { clusterCredentials } from "../../src/backends/cell-keys.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
@@ -9,7 +9,7 @@ import { counterScript } from "../setup/counter.ts";
 import { count, counterTemplate as template } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
 
-/** With real cells and real gVisor: what a user sees from a Sandbox to its clone, and that memory is in it. */
+/** Tests with real cells and real gVisor what a user sees from a Sandbox to its clone, and that the clone has the memory. */
 let cluster: Cluster;
 
 beforeAll(async () => {
@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => cluster.close());
 
 const apiVersion = "agents.kruise.io/v1alpha1";
-/** Says what to start nowhere: that is in the image. */
+/** A template without a command: the image has one. */
 const imageTemplate = {
   spec: {
     terminationGracePeriodSeconds: 1,
@@ -42,7 +42,7 @@ async function create(kind: string, name: string, rest: { spec: object; annotati
   });
 }
 
-test("a sandbox runs, is captured with its memory, and comes to life in a clone with an identity of its own", async () => {
+it("runs a sandbox, captures it with its memory, and restores it in a clone with its own identity", async () => {
   await create("Sandbox", "a", { spec: { template } });
   const source = await cluster.sandbox("t/a", settled);
   expect(source.status).toMatchObject({
@@ -75,7 +75,7 @@ test("a sandbox runs, is captured with its memory, and comes to life in a clone 
   expect(state).toMatchObject({ phase: "running", ready: true });
 });
 
-test("a clone with much memory answers and says when all of it is in, also if the controllers began anew meanwhile", async () => {
+it("reports when a clone with much memory has loaded all of it, also if the controllers restart meanwhile", async () => {
   const script = `import os; held = os.urandom(96 * 2**20)\n${counterScript}`;
   const containers = [{ ...template.spec.containers[0], command: ["python3", "-c", script] }];
   await create("Sandbox", "big", { spec: { template: { spec: { ...template.spec, containers } } } });
@@ -93,7 +93,7 @@ test("a clone with much memory answers and says when all of it is in, also if th
   expect(await count(cluster, "big-b")).toBe(2);
 });
 
-test("a clone whose template differs is refused before a Pod is made, and the field is named", async () => {
+it("rejects a clone whose template differs before it creates a Pod, and names the field", async () => {
   const checkpoint = await cluster.checkpoint("t/a-1", ({ status }) => status?.phase === "Succeeded");
   const other = structuredClone(template);
   other.spec.containers[0]!.image = "another";
@@ -108,7 +108,7 @@ test("a clone whose template differs is refused before a Pod is made, and the fi
   expect(cluster.seen.pods.store.get("t/mismatch")).toBeUndefined();
 });
 
-test("a pause keeps the memory, and a resume brings it back and removes the checkpoint of the pause", async () => {
+it("keeps the memory over a pause, and removes the checkpoint of the pause after the resume", async () => {
   const before = await count(cluster, "a");
   const { resource } = cluster.seen.sandboxes;
   await resource.mergePatch({ namespace: "t", name: "a" }, { spec: { paused: true } });
@@ -121,7 +121,7 @@ test("a pause keeps the memory, and a resume brings it back and removes the chec
   expect(paused.status?.conditions).toContainEqual(expect.objectContaining({ reason: "SnapshotPauseSucceed" }));
   await cluster.gone("pods", "t/a");
 
-  // The controllers may end and begin anew while it is paused.
+  // The controllers may restart while the sandbox is paused.
   await cluster.restartControllers();
   await resource.mergePatch({ namespace: "t", name: "a" }, { spec: { paused: false } });
   const resumed = await cluster.sandbox("t/a", settled);
@@ -133,7 +133,7 @@ test("a pause keeps the memory, and a resume brings it back and removes the chec
   if (ofPause !== undefined) await cluster.gone("checkpoints", `t/${ofPause.metadata.name}`);
 });
 
-test("keepRunning: false ends the sandbox when its checkpoint has succeeded", async () => {
+it("stops the sandbox after its checkpoint with keepRunning: false", async () => {
   await create("Sandbox", "ending", { spec: { template } });
   await cluster.sandbox("t/ending", settled);
   await create("Checkpoint", "last", { spec: { sandboxName: "ending", keepRunning: false } });
@@ -143,7 +143,7 @@ test("keepRunning: false ends the sandbox when its checkpoint has succeeded", as
   await cluster.pod("t/ending", (pod) => pod.status?.phase === "Succeeded");
 });
 
-test("a checkpoint of the files alone boots fresh on them", async () => {
+it("boots a sandbox from a checkpoint that has only files", async () => {
   await create("Checkpoint", "files", { spec: { sandboxName: "b", persistentContents: ["filesystem"] } });
   const { status } = await cluster.checkpoint("t/files", ({ status: now }) => now?.phase === "Succeeded");
   await create("Sandbox", "fresh", { spec: {}, annotations: { "ramet.dev/restore-from": status?.checkpointId ?? "" } });
@@ -151,22 +151,22 @@ test("a checkpoint of the files alone boots fresh on them", async () => {
   expect(await count(cluster, "fresh")).toBe(1);
 });
 
-test("a deleted checkpoint leaves nothing in the store, and its clone goes on", async () => {
+it("removes a deleted checkpoint from the store, and keeps its clone running", async () => {
   await cluster.seen.checkpoints.resource.delete({ namespace: "t", name: "a-1" });
   await cluster.gone("checkpoints", "t/a-1");
-  const left = await readdir(join(cluster.storePath, "t", "checkpoints"));
-  expect(left.filter((name) => name.startsWith("a-1"))).toEqual([]);
+  const remaining = await readdir(join(cluster.storePath, "t", "checkpoints"));
+  expect(remaining.filter((name) => name.startsWith("a-1"))).toEqual([]);
   expect(await cluster.seen.templates.resource.find({ namespace: "t", name: "a-1" })).toBeUndefined();
   expect(await count(cluster, "b")).toBeGreaterThan(3);
 });
 
-test("a deleted sandbox goes with its Pod", async () => {
+it("deletes the Pod of a deleted sandbox", async () => {
   await cluster.seen.sandboxes.resource.delete({ namespace: "t", name: "b" });
   await cluster.gone("sandboxes", "t/b");
   expect(await cluster.seen.pods.resource.find({ namespace: "t", name: "b" })).toBeUndefined();
 });
 
-test("a sandbox that leaves its command to the image has clones by the same template, and by its checkpoint's", async () => {
+it("clones a sandbox that has its command from the image, with the same template and with the checkpoint's", async () => {
   await create("Sandbox", "plain", { spec: { template: imageTemplate } });
   expect(await count(cluster, "plain")).toBe(1);
   await create("Checkpoint", "plain-1", { spec: { sandboxName: "plain" } });

@@ -16,7 +16,7 @@ export const counterTemplate = {
   },
 };
 
-/** The next count of a sandbox of namespace `t`, as soon as it runs and answers. */
+/** Returns the next count of a sandbox of namespace `t` as soon as it runs and responds. */
 export async function count(cluster: Cluster, name: string): Promise<number> {
   for (;;) {
     const { status } = await cluster.seen.sandboxes.resource.get({ namespace: "t", name });

@@ -1,10 +1,10 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
 
-/** The captured steps of real builds: when they are kept, when they go, and that their data goes with them. */
+/** Tests when captured steps of real builds are kept and when they are deleted with their data. */
 let world: SnapshotWorld;
 
 beforeAll(async () => {
@@ -21,7 +21,7 @@ async function ramet(...args: string[]) {
   return { exitCode, items };
 }
 
-/** One version is kept, so that going back to a recipe builds it again. */
+/** Keeps only one version, so that returning to an earlier recipe builds it again. */
 const build = async (word: string, version: number) => {
   const recipe = [{ run: `date +%s%N | tee /root/${word}` }, { run: `echo ${word} > /root/word` }];
   await world.apply("tool", { from: { template: { name: "base" } }, recipe, keepVersions: 1 });
@@ -32,7 +32,7 @@ const steps = () =>
   world.cluster.seen.checkpoints.store.list().filter(({ metadata }) => metadata.name.startsWith("tool-step-"));
 const published = async () => (await directoryStore({ root: world.cluster.storePath }).usage("t")).checkpoints;
 
-test("a step that left the recipe is kept and used again; ramet gc removes it with its data, and spares the present one", async () => {
+it("keeps and reuses a step that left the recipe, until ramet gc removes it with its data", async () => {
   const one = await build("one", 1);
   await expect.poll(steps).toHaveLength(1);
   const stepOfOne = steps()[0]!.metadata.name;
@@ -57,7 +57,7 @@ test("a step that left the recipe is kept and used again; ramet gc removes it wi
   await expect.poll(published).toBe(2);
   await expect.poll(steps).toHaveLength(1);
 
-  // What is left serves and can be built upon.
+  // Clones and builds can still use the remaining steps.
   await world.clone("after", "tool");
   expect(await world.read("after", "/root/word")).toBe("one\n");
   expect((await build("two", 4)).steps?.map(({ cached }) => cached)).toEqual([false, false]);

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { runCollector } from "../../src/controllers/collect/run-collector.ts";
@@ -16,8 +16,8 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
 
 /**
- * What the collector and `ramet gc` delete on a real API server. The controllers do not run, so that the objects stay as they
- * are written here: that data goes after the objects is proven elsewhere.
+ * Tests what the collector and `ramet gc` delete on a real API server. The controllers do not run, so that they do not
+ * change the objects. Other tests prove that deleted objects lose their data.
  */
 let cluster: Cluster;
 const agents = "agents.kruise.io/v1alpha1";
@@ -35,18 +35,18 @@ beforeEach(async () => {
   namespace = `gc-${++count}`;
   await cluster.namespace(namespace);
 });
-// The collector looks at all namespaces.
+// The collector works on all namespaces.
 afterEach(() => ramet("--step-cache-bytes", "0"));
 
 async function ramet(...args: string[]) {
-  // Two hours later, when what lies in the store is old enough to go.
+  // Two hours later, so that the data in the store is old enough to be swept.
   const clock = { ...systemClock, now: () => new Date(Date.now() + 7_200_000) };
   const io = memoryIo({ clock, environment: { XDG_DATA_HOME: "/nowhere", KUBECONFIG: cluster.kubeconfigPath } });
   const exitCode = await runProgram(io, ["gc", ...args, "-n", namespace]);
   return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
 }
 
-/** The captured end of a step, of 8 GiB, last needed on that day of January. */
+/** Creates a captured step of 8 GiB that has been unneeded since `day` January. */
 async function stepCache(step: number, day: number): Promise<void> {
   const name = `step-${step}`;
   const { resource } = cluster.seen.checkpoints;
@@ -68,7 +68,7 @@ async function stepCache(step: number, day: number): Promise<void> {
   );
 }
 
-/** A named snapshot whose recipe has this step, and whose controller has read it. */
+/** Creates a named snapshot whose recipe has this step, with the status that its controller writes. */
 async function recipeWith(step: number): Promise<void> {
   await cluster.create({
     apiVersion: "ramet.dev/v1alpha1",
@@ -88,7 +88,7 @@ async function recipeWith(step: number): Promise<void> {
   );
 }
 
-async function left(): Promise<string[]> {
+async function remaining(): Promise<string[]> {
   const { checkpoints, templates } = cluster.seen;
   const all = await Promise.all([checkpoints.resource.list({ namespace }), templates.resource.list({ namespace })]);
   return all.flatMap(({ items }) => items.map(({ metadata }) => metadata.name)).sort();
@@ -108,7 +108,7 @@ async function someGarbage(): Promise<void> {
   });
 }
 
-test("a dry run shows what would go and why, and removes nothing", async () => {
+it("shows in a dry run what would be deleted and why, and deletes nothing", async () => {
   await someGarbage();
   const { exitCode, stdout } = await ramet("--dry-run");
   expect(exitCode).toBe(0);
@@ -119,10 +119,10 @@ test("a dry run shows what would go and why, and removes nothing", async () => {
     "Would remove 2 objects, at most 8GiB of data.",
     "",
   ]);
-  expect(await left()).toEqual(["orphan", "step-1", "step-2", "step-3"]);
+  expect(await remaining()).toEqual(["orphan", "step-1", "step-2", "step-3"]);
 });
 
-test("without it they go, and a second run finds nothing", async () => {
+it("deletes garbage without --dry-run, and finds nothing in a second run", async () => {
   await someGarbage();
   const { exitCode, stdout } = await ramet("-o", "json");
   expect(exitCode).toBe(0);
@@ -134,7 +134,7 @@ test("without it they go, and a second run finds nothing", async () => {
     ],
     total: { objects: 2, bytes: 8 * gibibyte },
   });
-  expect(await left()).toEqual(["step-1", "step-3"]);
+  expect(await remaining()).toEqual(["step-1", "step-3"]);
   expect(await ramet()).toEqual({
     exitCode: 0,
     stdout: "",
@@ -144,13 +144,13 @@ test("without it they go, and a second run finds nothing", async () => {
   });
 });
 
-test("what the store would lose is told to the byte, and a run without --dry-run removes and reports just that", async () => {
+it("reports in a dry run exactly what a run without --dry-run then removes from the store", async () => {
   const store = directoryStore({ root: cluster.storePath });
 
   await stepCache(1, 1);
   await recipeWith(1);
   await publish({ store }, { namespace, checkpointId: "id-1" }, { "pages.img": "of step 1" });
-  // No Checkpoint has this id. Its second file is in another namespace too, which is not asked for.
+  // No Checkpoint has this id. Another namespace, which this run does not sweep, has its second file too.
   await publish({ store }, { namespace, checkpointId: "lost" }, { "pages.img": "of step 1", "checkpoint.img": "lost" });
   await publish({ store }, { namespace: "elsewhere", checkpointId: "lost" }, { "checkpoint.img": "lost" });
   const grant = await store.grantWrite({ namespace, checkpointId: "half", ttlMilliseconds: 60_000 });
@@ -158,8 +158,8 @@ test("what the store would lose is told to the byte, and a run without --dry-run
   const before = await store.usage(namespace);
 
   const at = ["--store-path", cluster.storePath] as const;
-  const { store: foretold } = JSON.parse((await ramet(...at, "--dry-run", "-o", "json")).stdout) as { store: object };
-  expect(foretold).toMatchObject({
+  const { store: planned } = JSON.parse((await ramet(...at, "--dry-run", "-o", "json")).stdout) as { store: object };
+  expect(planned).toMatchObject({
     path: cluster.storePath,
     removedCheckpoints: [{ namespace, checkpointId: "lost" }],
     removedRests: 1,
@@ -174,13 +174,13 @@ test("what the store would lose is told to the byte, and a run without --dry-run
 
   const real = await ramet(...at, "-o", "json");
   expect(real.exitCode).toBe(0);
-  expect((JSON.parse(real.stdout) as { store: object }).store).toEqual(foretold);
+  expect((JSON.parse(real.stdout) as { store: object }).store).toEqual(planned);
   expect(await store.usage(namespace)).toMatchObject({ checkpoints: 1, contents: 1, contentBytes: 9, stagingBytes: 0 });
   expect(await store.has({ namespace: "elsewhere", checkpointId: "lost" })).toBe(true);
   expect((await ramet(...at)).stderr).toBe(`Nothing to delete in namespace ${namespace}.\n`);
 });
 
-test("the store of another cluster is refused before anything is removed, and a folder that is none is not found", async () => {
+it("rejects the store of another cluster before it deletes anything, and does not find a missing directory", async () => {
   await someGarbage();
   const foreign = await mkdtemp(join(tmpdir(), "ramet-store-"));
   await directoryStore({ root: foreign }).bind("another");
@@ -188,17 +188,17 @@ test("the store of another cluster is refused before anything is removed, and a 
   expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
   expect(refused.stderr).toContain("[StoreOfAnotherCluster]");
   expect(await ramet("--store-path", join(foreign, "none"))).toMatchObject({ exitCode: 3, stdout: "" });
-  expect(await left()).toHaveLength(4);
+  expect(await remaining()).toHaveLength(4);
   await rm(foreign, { recursive: true });
 });
 
-test("without a budget all captured steps go that no recipe has, and no other", async () => {
+it("deletes with a budget of 0 exactly the captured steps that no recipe has", async () => {
   await someGarbage();
   await ramet("--step-cache-bytes", "0");
-  expect(await left()).toEqual(["step-1"]);
+  expect(await remaining()).toEqual(["step-1"]);
 });
 
-test("times to live are shown with their end, and left to their controllers", async () => {
+it("shows when times to live end, and leaves the deletion to their controllers", async () => {
   await cluster.create({
     apiVersion: agents,
     kind: "SandboxClaim",
@@ -216,11 +216,11 @@ test("times to live are shown with their end, and left to their controllers", as
   expect((await cluster.seen.claims.resource.list({ namespace })).items).toHaveLength(1);
 });
 
-test("a budget that is no number is refused", async () => {
+it("rejects a budget that is not a number", async () => {
   expect(await ramet("--step-cache-bytes", "20Gi")).toMatchObject({ exitCode: 2 });
 });
 
-test("the collector does the same at its turn, counts it, and goes on after the API server did not answer", async () => {
+it("deletes the same in the periodic collector, counts it, and continues after a failed API request", async () => {
   await someGarbage();
   const informers = cluster.seen;
   await cluster.checkpoint(`${namespace}/step-3`, ({ status }) => status?.phase === "Succeeded");
@@ -244,12 +244,12 @@ test("the collector does the same at its turn, counts it, and goes on after the 
   );
   clock.advance(600_000);
   await expect.poll(() => details).toEqual(["garbage was not collected to the end"]);
-  expect(await left()).toEqual(["orphan", "step-1", "step-2", "step-3"]);
+  expect(await remaining()).toEqual(["orphan", "step-1", "step-2", "step-3"]);
   answers = true;
   await expect
     .poll(async () => {
       clock.advance(600_000);
-      return left();
+      return remaining();
     })
     .toEqual(["step-1", "step-3"]);
   end.abort();

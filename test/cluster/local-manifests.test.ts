@@ -188,7 +188,7 @@ describe("the manifests of the documents", () => {
     expect(await ask(await cluster.untilPod("code-demo", ready), "/1")).toBe("65534 42");
   });
 
-  it("are judged by their probes", async () => {
+  it("are ready according to their probes", async () => {
     await ramet("local", "image", "add", image, join(scratch, "layout"));
     const probe = (path: string) => ({ httpGet: { path, port: 49999 }, initialDelaySeconds: 1, periodSeconds: 1 });
     const withProbes = (name: string, probes: object): KubeManifest => {

@@ -140,7 +140,7 @@ describe("a cluster on this machine", () => {
     const token = await accountToken(client, agent);
     await allowToReach(client, "default", agent);
     const port = readPort(cluster.directory.gatewayPort) ?? 0;
-    // Nothing listens in the sandbox: its cell has said so.
+    // The cell has reported that nothing listens in the sandbox.
     const asked = async () => (await ask({ port }, { id: "default--truth", port: 9000 }, { token })).text;
     expect(await asked()).toContain("nothing listens there");
     const pid = cluster.pid("gateway");

@@ -1,7 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inspect } from "node:util";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { formatStoreAddress, nameOfStore, type StoreLocation } from "../../src/api/store/store-address.ts";
 import { memoryIo } from "../setup/memory-io.ts";
@@ -18,35 +18,35 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { count, counterTemplate as template } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
 
-/** With real cells and real gVisor: what a folder would hold is in a bucket of the cloud, and cells have no part in it. */
+/** Tests with real cells and real gVisor: checkpoints are in a bucket instead of a directory, and cells have no credentials. */
 export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLocation) => Bucket): void {
   describe(`a cluster whose store is in ${cloud.name}`, () => {
     let server: ObjectServer;
-    let way: FaultProxy;
+    let proxy: FaultProxy;
     let location: StoreLocation;
     let bucket: Bucket;
     let cluster: Cluster;
 
-    /** What controllers and node say, down to the last detail. */
-    const said: string[] = [];
-    const say = (fields: object, message: string): void =>
-      void said.push(`${message} ${inspect(fields, { depth: Infinity })}`);
-    const log: Log = { debug: say, info: say, warn: say, error: say };
+    /** All log messages of the controllers and the node, with all fields. */
+    const logged: string[] = [];
+    const record = (fields: object, message: string): void =>
+      void logged.push(`${message} ${inspect(fields, { depth: Infinity })}`);
+    const log: Log = { debug: record, info: record, warn: record, error: record };
     const secrets = new RegExp(cloud.secrets, "i");
 
     beforeAll(async () => {
       server = await cloud.start();
-      way = await startFaultProxy(server.endpoint);
-      // Of the controllers, which run in this process. What cells have is said to the node.
+      proxy = await startFaultProxy(server.endpoint);
+      // The environment of the controllers, which run in this process. Cells get theirs from the node.
       Object.assign(process.env, server.environment);
-      location = { ...(await server.makePlace(way.endpoint)), prefix: "ramet" };
+      location = { ...(await server.makePlace(proxy.endpoint)), prefix: "ramet" };
       bucket = bucketAt(location);
       cluster = await openCluster({ startNode: realNode({ log }), store: objectStore({ bucket }), log });
       await cluster.namespace("t");
     });
     afterAll(async () => {
       await cluster.close();
-      await way.stop();
+      await proxy.stop();
       await server.stop();
     });
 
@@ -62,7 +62,7 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
       return all;
     }
 
-    test("a sandbox is captured with its memory into the bucket, and comes to life in a clone", async () => {
+    it("captures a sandbox with its memory into the bucket, and restores it in a clone", async () => {
       await create("Sandbox", "a", { spec: { template } });
       await cluster.sandbox("t/a", settled);
       expect([await count(cluster, "a"), await count(cluster, "a")]).toEqual([1, 2]);
@@ -79,7 +79,7 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
       expect(await count(cluster, "a")).toBe(3);
     });
 
-    test("cells have no keys and no folder, and leave nothing of what came and went in theirs", async () => {
+    it("gives cells neither keys nor a store directory, and leaves no transferred files in theirs", async () => {
       const cells = await cellProcesses(cluster);
       expect(cells.length).toBeGreaterThanOrEqual(2);
       const [variable = ""] = Object.keys(server.environment);
@@ -88,26 +88,26 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
         expect(environment).not.toContain(ofCloud);
         expect(environment).not.toMatch(secrets);
         // A cell removes these files without delaying its response, so they may still exist for a moment.
-        const left = async () => {
+        const remaining = async () => {
           const names = await readdir(join(root, "run/ramet/cell")).catch(() => []);
           return names.filter((name) => /^(checkpoint|restore)-/.test(name));
         };
-        await expect.poll(left, { timeout: 30_000 }).toEqual([]);
+        await expect.poll(remaining, { timeout: 30_000 }).toEqual([]);
       }
       const directory = await readdir(join(cluster.storePath, "t")).catch(() => []);
       expect(directory).toEqual([]);
     });
 
-    test("the end of a Checkpoint empties the bucket, and no clone", async () => {
+    it("deletes a Checkpoint's data from the bucket, and does not affect its clone", async () => {
       await cluster.seen.checkpoints.resource.delete({ namespace: "t", name: "a-1" });
       await cluster.gone("checkpoints", "t/a-1");
       expect(await keys()).toEqual(["store.json"]);
       expect(await count(cluster, "b")).toBe(4);
     });
 
-    test("a store that stops in the middle of a cut: the source goes on, and the Checkpoint says what is wrong", async () => {
+    it("keeps the source running when the store stops during a capture, and reports it in the Checkpoint", async () => {
       let killed: Promise<void> | undefined;
-      way.choose = ({ method }) => {
+      proxy.choose = ({ method }) => {
         if (method === "PUT") killed ??= server.kill();
         return "pass";
       };
@@ -120,16 +120,16 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
       expect(status?.message).not.toMatch(secrets);
       expect(await count(cluster, "a")).toBe(4);
 
-      way.choose = () => "pass";
+      proxy.choose = () => "pass";
       await server.restart();
       await create("Checkpoint", "a-3", { spec: { podName: "a" } });
       await cluster.checkpoint("t/a-3", ({ status: now }) => now?.phase === "Succeeded");
     });
 
-    test("ramet gc sweeps the bucket by its address", async () => {
+    it("sweeps the bucket by its address with ramet gc", async () => {
       const { status } = await cluster.checkpoint("t/a-3", ({ status: now }) => now?.phase === "Succeeded");
       await publish({ store: objectStore({ bucket }) }, { namespace: "t", checkpointId: "lost" }, { "pages.img": "x" });
-      // Two hours later, when what lies in the store is old enough to go.
+      // Two hours later, so that the data in the store is old enough to be swept.
       const clock = { ...systemClock, now: () => new Date(Date.now() + 7_200_000) };
       const io = memoryIo({ clock, environment: { XDG_DATA_HOME: "/nowhere", KUBECONFIG: cluster.kubeconfigPath } });
       expect(await runProgram(io, ["gc", "-n", "t", "--store-path", formatStoreAddress(location)])).toBe(0);
@@ -139,14 +139,14 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
       ]);
     });
 
-    test("nothing that was signed is in a log or in an object", () => {
+    it("writes no credentials or signatures to a log or an object", () => {
       const { checkpoints, sandboxes, pods } = cluster.seen;
       const objects = [checkpoints, sandboxes, pods].flatMap(({ store }) =>
         store.list().map((object) => JSON.stringify(object)),
       );
-      expect(said.length).toBeGreaterThan(0);
+      expect(logged.length).toBeGreaterThan(0);
       expect(objects.length).toBeGreaterThan(5);
-      expect([...said, ...objects].filter((text) => secrets.test(text))).toEqual([]);
+      expect([...logged, ...objects].filter((text) => secrets.test(text))).toEqual([]);
     });
   });
 }
@@ -154,7 +154,7 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
 const apiVersion = "agents.kruise.io/v1alpha1";
 const settled = ({ status }: Sandbox): boolean => status?.phase === "Running" || status?.phase === "Failed";
 
-/** Those of this cluster: their environment names its folder. */
+/** Finds the cells of this cluster: their environment names its directory. */
 async function cellProcesses(cluster: Cluster): Promise<{ environment: string; root: string }[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const all = await Promise.all(

@@ -104,8 +104,8 @@ describe("ramet local as an ordinary user", () => {
     const first = await readFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", "utf8");
     if (Number(first) <= 80) skip();
     await createSandbox("low", { command: ["sleep", "3600"], ports: [{ containerPort: 80 }] });
-    const told = () => user.say("sandbox", "ls");
-    await expect.poll(told, patient).toMatch(/^low +Failed .*:80 failed: this user may not/m);
+    const listed = () => user.say("sandbox", "ls");
+    await expect.poll(listed, patient).toMatch(/^low +Failed .*:80 failed: this user may not/m);
   });
 
   it("goes down and leaves nothing that runs, and with --purge nothing at all", async () => {

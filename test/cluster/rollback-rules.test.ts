@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { annotations } from "../../src/api/names/labels.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { rollbackRequest } from "../../src/api/names/rollback-request.ts";
@@ -10,8 +10,8 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
 
 /**
- * The rules and faults of a rollback on a real API server, with stand-in cells: they prove nothing of what is in memory
- * afterwards, which `rollback.test.ts` does.
+ * Tests the rules and faults of a rollback on a real API server with stand-in cells. `rollback.test.ts` tests the memory
+ * after a rollback.
  */
 const node = new StandInNode();
 let cluster: Cluster;
@@ -40,19 +40,19 @@ async function taken(name: string, sandboxName: string): Promise<string> {
   return status?.checkpointId ?? "";
 }
 async function rollBack(name: string, to: string, request = "1"): Promise<void> {
-  const wish = { [annotations.rollbackTo]: to, [annotations.rollbackRequest]: request };
-  await cluster.seen.sandboxes.resource.mergePatch({ namespace: "t", name }, { metadata: { annotations: wish } });
+  const requested = { [annotations.rollbackTo]: to, [annotations.rollbackRequest]: request };
+  await cluster.seen.sandboxes.resource.mergePatch({ namespace: "t", name }, { metadata: { annotations: requested } });
 }
 const outcome = ({ conditions }: SandboxStatus) => findCondition(conditions, "RolledBack");
 const succeeded = (status: SandboxStatus): boolean => status.phase === "Running" && outcome(status)?.status === "True";
-const refusedWith =
+const rejectedWith =
   (code: string) =>
   (status: SandboxStatus): boolean =>
     outcome(status)?.reason === code;
 const patch = (name: string, body: object) =>
   cluster.seen.sandboxes.resource.mergePatch({ namespace: "t", name }, body);
 
-test("is done in the Pod that runs, whose address stays; and again when asked again", async () => {
+it("rolls back in the running Pod, which keeps its address, and repeats it for a new request", async () => {
   const before = await running("a");
   const id = await taken("a-1", "a");
   await rollBack("a", id);
@@ -60,19 +60,19 @@ test("is done in the Pod that runs, whose address stays; and again when asked ag
   const { podInfo, sandboxIp } = before.status ?? {};
   expect(after.status).toMatchObject({ phase: "Running", podInfo, sandboxIp, ramet: { restoredFrom: id } });
   expect(after.status?.conditions?.find(({ type }) => type === "SandboxResumed")).toBeUndefined();
-  const swaps = () => node.cells.get("t/a")?.calls.filter((call) => call === "swap").length;
-  expect(swaps()).toBe(1);
+  const restoreCount = () => node.cells.get("t/a")?.calls.filter((call) => call === "swap").length;
+  expect(restoreCount()).toBe(1);
 
-  // The same wish is answered, also for a controller that has just begun.
+  // The same request is not repeated, not even after a restart of the controllers.
   await cluster.restartControllers();
   await patch("a", { metadata: { labels: { touched: "yes" } } });
   await rollBack("a", id, "2");
   const request = after.status?.ramet?.rollback?.request;
   await sandbox("a", (status) => succeeded(status) && status.ramet?.rollback?.request !== request);
-  expect(swaps()).toBe(2);
+  expect(restoreCount()).toBe(2);
 });
 
-test("a refused one leaves the sandbox running as it was, and says why", async () => {
+it("keeps the sandbox running if the rollback is rejected, and reports why", async () => {
   const { status } = await running("b");
   await running("other", "another");
   const otherId = await taken("other-1", "other");
@@ -82,26 +82,26 @@ test("a refused one leaves the sandbox running as it was, and says why", async (
     [otherId, "TemplateMismatch", 'containers[0].image is "another" in the checkpoint and "python" here'],
   ] as const) {
     await rollBack("b", to, code + to);
-    const told = await sandbox("b", (now) => outcome(now)?.message.includes(message) === true);
-    expect(told.status && outcome(told.status)).toMatchObject({ status: "False", reason: code });
-    expect(told.status).toMatchObject({ phase: "Running", sandboxIp: status?.sandboxIp });
-    expect(told.status?.podInfo?.podUID).toBe(status?.podInfo?.podUID);
-    expect(findCondition(told.status?.conditions, "Ready")?.status).toBe("True");
+    const rejected = await sandbox("b", (now) => outcome(now)?.message.includes(message) === true);
+    expect(rejected.status && outcome(rejected.status)).toMatchObject({ status: "False", reason: code });
+    expect(rejected.status).toMatchObject({ phase: "Running", sandboxIp: status?.sandboxIp });
+    expect(rejected.status?.podInfo?.podUID).toBe(status?.podInfo?.podUID);
+    expect(findCondition(rejected.status?.conditions, "Ready")?.status).toBe("True");
   }
   expect(cluster.seen.pods.store.get("t/b")?.metadata.deletionTimestamp).toBeUndefined();
   const cell = node.cells.get("t/b")!;
   expect(cell.calls).not.toContain("swap");
-  cell.behaviour.swapError = new RametError("NeedNotMet", "it needs another gVisor");
+  cell.behaviour.restoreInPlaceError = new RametError("NeedNotMet", "it needs another gVisor");
   await rollBack("b", await taken("b-1", "b"));
-  const needs = await sandbox("b", refusedWith("NeedNotMet"));
+  const needs = await sandbox("b", rejectedWith("NeedNotMet"));
   expect(needs.status).toMatchObject({ phase: "Running", podInfo: { podUID: status?.podInfo?.podUID } });
 });
 
-test("hands over the environment that is asked for with it in the same go", async () => {
+it("hands over a requested environment in the same restore", async () => {
   await running("h");
   const id = await taken("h-1", "h");
-  const wish = { [annotations.rollbackTo]: id, [annotations.initRuntimeRequest]: '{"envVars":{"TASK":"7"}}' };
-  await patch("h", { metadata: { annotations: wish } });
+  const requested = { [annotations.rollbackTo]: id, [annotations.initRuntimeRequest]: '{"envVars":{"TASK":"7"}}' };
+  await patch("h", { metadata: { annotations: requested } });
   const { status } = await sandbox("h", succeeded);
   expect(findCondition(status?.conditions, "RuntimeInitialized")?.status).toBe("True");
   const cell = node.cells.get("t/h");
@@ -109,21 +109,21 @@ test("hands over the environment that is asked for with it in the same go", asyn
   expect(cell?.identity?.environment).toMatchObject({ TASK: "7" });
 });
 
-test("goes on where a controller that died has stopped, before and after the old Pod has gone", async () => {
+it("resumes the rollback of a controller that died before or after the deletion of the old Pod", async () => {
   const before = await running("c");
   const id = await taken("c-1", "c");
   await cluster.stopControllers();
   await rollBack("c", id);
-  // What a controller has written that died right after it: the rollback has begun, the Pod is still there.
-  const wish = rollbackRequest(await cluster.seen.sandboxes.resource.get({ namespace: "t", name: "c" }));
+  // The status that a controller wrote just before it died: the rollback has started and the Pod still exists.
+  const request = rollbackRequest(await cluster.seen.sandboxes.resource.get({ namespace: "t", name: "c" }));
   const replacedPodUid = before.status?.podInfo?.podUID;
-  const rollback = { request: wish?.digest, checkpointId: id, replacedPodUid };
+  const rollback = { request: request?.digest, checkpointId: id, replacedPodUid };
   await cluster.seen.sandboxes.resource.mergePatch(
     { namespace: "t", name: "c" },
     { status: { phase: "Resuming", ramet: { rollback } } },
     { subresource: "status" },
   );
-  // The next one deletes the Pod, and dies while the new one does not come up.
+  // The next controller deletes the Pod, and dies before the new Pod starts.
   node.ignored.add("t/c");
   await cluster.startControllers();
   const held = await cluster.pod("t/c", ({ metadata }) => metadata.uid !== replacedPodUid);
@@ -135,7 +135,7 @@ test("goes on where a controller that died has stopped, before and after the old
   expect(status).toMatchObject({ podInfo: { podUID: held.metadata.uid }, ramet: { restoredFrom: id } });
 });
 
-test("of a sandbox that has ended brings it back, and one that fails is told of and may be tried again", async () => {
+it("restores a sandbox that has ended, and reports a failed rollback, which can be repeated", async () => {
   await running("d");
   const id = await taken("d-1", "d");
   const pod = await cluster.pod("t/d", () => true);
@@ -144,7 +144,7 @@ test("of a sandbox that has ended brings it back, and one that fails is told of 
 
   node.behaviours.set("t/d", { startError: new RametError("EngineFailed", "restore: it was refused") });
   await rollBack("d", id, "1");
-  const failed = await sandbox("d", refusedWith("EngineFailed"));
+  const failed = await sandbox("d", rejectedWith("EngineFailed"));
   expect(failed.status).toMatchObject({ phase: "Failed" });
   expect(failed.status?.ramet?.rollback).not.toHaveProperty("checkpointId");
 
@@ -153,30 +153,30 @@ test("of a sandbox that has ended brings it back, and one that fails is told of 
   await sandbox("d", succeeded);
 });
 
-test("waits for a checkpoint that is being taken of it, and refuses what is paused", async () => {
+it("waits for an unfinished checkpoint of the sandbox, and rejects a paused sandbox", async () => {
   await running("e");
   const id = await taken("e-1", "e");
-  const cut = Promise.withResolvers<undefined>();
-  node.cells.get("t/e")!.behaviour.cutGate = cut.promise;
+  const captureEnd = Promise.withResolvers<undefined>();
+  node.cells.get("t/e")!.behaviour.captureGate = captureEnd.promise;
   await create("Checkpoint", "e-2", { sandboxName: "e" });
   await cluster.checkpoint("t/e-2", ({ status }) => status?.phase === "Creating");
   await rollBack("e", id);
-  const waiting = await sandbox("e", refusedWith("Pending"));
+  const waiting = await sandbox("e", rejectedWith("Pending"));
   expect(waiting.status?.phase).toBe("Running");
-  cut.resolve(undefined);
+  captureEnd.resolve(undefined);
   await sandbox("e", succeeded);
   await cluster.checkpoint("t/e-2", ({ status }) => status?.phase === "Succeeded");
 
   await patch("e", { spec: { paused: true } });
   await sandbox("e", ({ phase }) => phase === "Paused");
   await rollBack("e", id, "2");
-  const { status } = await sandbox("e", refusedWith("SandboxNotReady"));
+  const { status } = await sandbox("e", rejectedWith("SandboxNotReady"));
   expect(status?.phase).toBe("Paused");
   await patch("e", { spec: { paused: false } });
   await sandbox("e", ({ phase }) => phase === "Running");
 });
 
-test("may be followed by the end of its checkpoint, and by that of the sandbox in the middle of one", async () => {
+it("allows the checkpoint to be deleted after a rollback, and the sandbox during one", async () => {
   await running("f");
   const id = await taken("f-1", "f");
   await rollBack("f", id);
@@ -184,7 +184,7 @@ test("may be followed by the end of its checkpoint, and by that of the sandbox i
   await cluster.seen.checkpoints.resource.delete({ namespace: "t", name: "f-1" });
   await cluster.gone("checkpoints", "t/f-1");
   await rollBack("f", id, "2");
-  const { status } = await sandbox("f", refusedWith("NotFound"));
+  const { status } = await sandbox("f", rejectedWith("NotFound"));
   expect(status?.phase).toBe("Running");
 
   const second = await taken("f-2", "f");
@@ -199,7 +199,7 @@ test("may be followed by the end of its checkpoint, and by that of the sandbox i
   expect(await cluster.seen.pods.resource.find({ namespace: "t", name: "f" })).toBeUndefined();
 });
 
-test("a fork tells of each clone, and keeps its checkpoint while one may still need it", async () => {
+it("reports each clone of a fork, and keeps the checkpoint while a clone may still need it", async () => {
   await running("g");
   node.behaviours.set("t/fork-1", { startError: new RametError("EngineFailed", "restore: it was refused") });
   node.ignored.add("t/fork-3");
@@ -208,10 +208,10 @@ test("a fork tells of each clone, and keeps its checkpoint while one may still n
   expect(await runProgram(io, ["fork", "g", ...options])).toBe(4);
   const { items } = JSON.parse(io.written("stdout")) as { items: Sandbox[] };
   expect(items.map(({ metadata }) => metadata.name)).toEqual(["fork-2"]);
-  const told = io.written("stderr");
-  expect(told).toContain("The sandbox fork-1 failed: restore: it was refused");
-  expect(told).toContain("Waiting for the sandbox fork-3 took too long");
-  const name = /The checkpoint (\S+) stays for a day/.exec(told)?.[1] ?? "";
+  const progress = io.written("stderr");
+  expect(progress).toContain("The sandbox fork-1 failed: restore: it was refused");
+  expect(progress).toContain("Waiting for the sandbox fork-3 took too long");
+  const name = /The checkpoint (\S+) stays for a day/.exec(progress)?.[1] ?? "";
   const kept = await cluster.seen.checkpoints.resource.get({ namespace: "t", name });
   expect(kept).toMatchObject({ spec: { ttlAfterFinished: "1d" }, status: { phase: "Succeeded" } });
 });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { annotations } from "../../src/api/names/labels.ts";
 import type { Sandbox, SandboxStatus } from "../../src/api/kinds/sandbox.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
@@ -6,7 +6,7 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { count, counterTemplate as template } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
 
-/** With real cells and real gVisor: what was in memory at the checkpoint is there again, in the same sandbox. */
+/** Tests with real cells and real gVisor that a rollback restores the memory of the checkpoint in the same sandbox. */
 let cluster: Cluster;
 
 beforeAll(async () => {
@@ -22,10 +22,13 @@ async function create(kind: string, name: string, spec: object): Promise<void> {
 const sandbox = (holds: (status: SandboxStatus) => boolean): Promise<Sandbox> =>
   cluster.sandbox("t/a", ({ status }) => status !== undefined && holds(status));
 async function rollBack(to: string, request: string): Promise<void> {
-  const wish = { [annotations.rollbackTo]: to, [annotations.rollbackRequest]: request };
-  await cluster.seen.sandboxes.resource.mergePatch({ namespace: "t", name: "a" }, { metadata: { annotations: wish } });
+  const requested = { [annotations.rollbackTo]: to, [annotations.rollbackRequest]: request };
+  await cluster.seen.sandboxes.resource.mergePatch(
+    { namespace: "t", name: "a" },
+    { metadata: { annotations: requested } },
+  );
 }
-test("memory is back as it was, twice, and also if the controllers begin anew in the middle", async () => {
+it("restores the memory twice, and also if the controllers restart during the rollback", async () => {
   await create("Sandbox", "a", { template });
   const before = await sandbox(({ phase }) => phase === "Running");
   expect([await count(cluster, "a"), await count(cluster, "a")]).toEqual([1, 2]);
@@ -51,18 +54,18 @@ test("memory is back as it was, twice, and also if the controllers begin anew in
     ({ conditions, ramet }) =>
       ramet?.rollback?.request !== request && findCondition(conditions, "RolledBack")?.reason === "Succeeded",
   );
-  // It went on from the same memory, once, however often its cell was asked.
+  // The cell restored the memory only once, although both controllers may have requested it.
   expect(second.status?.ramet?.generation).toBe(generation);
   expect(await count(cluster, "a")).toBe(3);
 });
 
-test("a refused one leaves memory alone, and what has been rolled back is paused and resumed like any other", async () => {
+it("keeps the memory after a rejected rollback, and pauses and resumes a sandbox after a rollback", async () => {
   await rollBack("unknown", "3");
   await sandbox(({ conditions }) => findCondition(conditions, "RolledBack")?.reason === "NotFound");
   expect(await count(cluster, "a")).toBe(4);
 
-  const paused = (wanted: boolean) =>
-    cluster.seen.sandboxes.resource.mergePatch({ namespace: "t", name: "a" }, { spec: { paused: wanted } });
+  const paused = (value: boolean) =>
+    cluster.seen.sandboxes.resource.mergePatch({ namespace: "t", name: "a" }, { spec: { paused: value } });
   await paused(true);
   await sandbox(({ conditions }) => findCondition(conditions, "SandboxPaused")?.status === "True");
   await paused(false);

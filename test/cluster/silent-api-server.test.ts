@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { ApiLine } from "./api-line.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
 
-/** The controllers on a real API server that does not hear them for a while; stand-ins for cells, which it does not concern. */
+/** Tests the controllers, with stand-in cells, on a real API server that gets no requests for a while. */
 let cluster: Cluster;
 let line: ApiLine;
 
@@ -20,7 +20,7 @@ afterAll(() => cluster.close());
 const apiVersion = "agents.kruise.io/v1alpha1";
 const at = (name: string) => ({ name, namespace: "t" });
 
-test("a checkpoint that cannot be marked as begun, because nobody answers, is taken when somebody does", async () => {
+it("takes a checkpoint once the API server responds, although its start could not be recorded before", async () => {
   const template = { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "1000"] }] } };
   await cluster.create({ apiVersion, kind: "Sandbox", metadata: at("a"), spec: { template } });
   await cluster.sandbox("t/a", ({ status }) => status?.phase === "Running");
@@ -31,7 +31,7 @@ test("a checkpoint that cannot be marked as begun, because nobody answers, is ta
     const own = cluster.requests().filter(({ resource }) => resource.plural === "checkpoints");
     return (unanswered += own.filter(({ httpStatus }) => httpStatus === undefined).length);
   };
-  // A client tries five times by itself.
+  // A client tries a request five times.
   await expect.poll(count, { timeout: 60_000 }).toBeGreaterThan(5);
   line.release();
   const { status } = await cluster.checkpoint("t/c", ({ status: now }) => now?.completionTime !== undefined);

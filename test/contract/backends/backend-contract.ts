@@ -17,8 +17,8 @@ export interface BackendHarness {
   /** What `write` has written, or what was restored. */
   read: (sandbox: SandboxRef) => Promise<string>;
   /** Keeps the next capture of the sandbox from completing until the returned function is called. */
-  hold: (sandbox: SandboxRef) => { begun: () => Promise<unknown>; release: () => void };
-  /** Makes the next capture of the sandbox fail after it has begun. */
+  hold: (sandbox: SandboxRef) => { started: () => Promise<unknown>; release: () => void };
+  /** Makes the next capture of the sandbox fail after it has started. */
   breakCapture: (sandbox: SandboxRef) => void;
 }
 
@@ -108,10 +108,10 @@ export function testBackend(harness: () => BackendHarness): void {
     it("rejects a capture during another one of the same sandbox", async () => {
       const { backend, hold } = harness();
       const from = await newSource("one");
-      const { begun, release } = hold(from);
+      const { started, release } = hold(from);
       const capture = await request(from);
       const first = backend.capture(capture);
-      await begun();
+      await started();
       await expect(backend.capture(await request(from))).rejects.toMatchObject({ code: "Conflict" });
       release();
       await first;

@@ -82,16 +82,16 @@ testBackend(() => ({
   hold: (sandbox) => {
     const cell = standIn(sandbox);
     const gate = Promise.withResolvers<undefined>();
-    cell.behaviour.cutGate = gate.promise;
+    cell.behaviour.captureGate = gate.promise;
     return {
-      begun: () => expect.poll(() => cell.state.checkpointing, { timeout: 10_000 }).toBeDefined(),
+      started: () => expect.poll(() => cell.state.checkpointing, { timeout: 10_000 }).toBeDefined(),
       release: () => {
         gate.resolve(undefined);
       },
     };
   },
   breakCapture: (sandbox) => {
-    standIn(sandbox).behaviour.cutError = new RametError("EngineFailed", "runsc failed");
+    standIn(sandbox).behaviour.captureError = new RametError("EngineFailed", "runsc failed");
   },
 }));
 

@@ -40,16 +40,16 @@ testBackend(() => ({
   write: (sandbox, text) => writeFile(file(sandbox), text),
   read: (sandbox) => readFile(file(sandbox), "utf8"),
   hold: ({ uid }) => {
-    const begun = Promise.withResolvers<undefined>();
+    const started = Promise.withResolvers<undefined>();
     const gate = Promise.withResolvers<undefined>();
     backend.behaviours.set(uid, {
       gate: gate.promise,
-      onBegin: () => {
-        begun.resolve(undefined);
+      onStart: () => {
+        started.resolve(undefined);
       },
     });
     return {
-      begun: () => begun.promise,
+      started: () => started.promise,
       release: () => {
         gate.resolve(undefined);
       },

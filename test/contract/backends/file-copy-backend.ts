@@ -15,17 +15,17 @@ export interface FileCopyOptions {
 
 /** What a test does to a sandbox of this backend. */
 export interface FileCopyBehaviour {
-  /** A capture waits for this after it has begun. */
+  /** A capture waits for this after it has started. */
   gate?: Promise<unknown>;
-  /** Called when a capture has begun. */
-  onBegin?: () => void;
-  /** What the next capture fails with, halfway. */
+  /** Called when a capture has started. */
+  onStart?: () => void;
+  /** Makes the next capture fail after it has started. */
   error?: RametError;
 }
 
 /**
- * Copies directories: a sandbox is `sandboxes/<uid>`, and runs while its directory exists. It really stores data, on the disk
- * of the test. It runs no process, so it proves nothing about memory.
+ * Copies directories: a sandbox is `sandboxes/<uid>`, and runs while its directory exists. Stores data on the test's disk.
+ * Runs no process, so it does not test memory.
  */
 export class FileCopyBackend implements Backend {
   readonly name = "file-copy";
@@ -110,7 +110,7 @@ export class FileCopyBackend implements Backend {
       const message = `cannot reach ${source.name}: its directory does not exist`;
       throw new RametError("Unavailable", message, { retryable: true, cause: error });
     });
-    behaviour.onBegin?.();
+    behaviour.onStart?.();
     await behaviour.gate;
     const { error } = behaviour;
     delete behaviour.error;

@@ -20,40 +20,40 @@ import { statusOf } from "../../../src/cell/server/http-status.ts";
 import { tokenVerifier } from "../../../src/cell/server/token-verifier.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 
-/** What a test decides about a stand-in, before or while it answers. */
+/** How a test changes a stand-in's behaviour, also during a call. */
 export interface StandInBehaviour {
-  /** A cut waits for this after it has begun. */
-  cutGate?: Promise<unknown>;
-  /** The answer to a cut waits for this after its data was published. */
-  cutAnswerGate?: Promise<unknown>;
-  /** What the next cut fails with. */
-  cutError?: RametError;
-  /** What a boot or a restore fails with. */
+  /** A capture waits for this after it has started. */
+  captureGate?: Promise<unknown>;
+  /** The response to a capture waits for this after the data was published. */
+  captureResponseGate?: Promise<unknown>;
+  /** Error of the next capture. */
+  captureError?: RametError;
+  /** Error of every boot and restore. */
   startError?: RametError;
-  /** What a swap of what runs fails with. */
-  swapError?: RametError;
-  /** What another identity for a running one fails with. */
+  /** Error of every restore in place. */
+  restoreInPlaceError?: RametError;
+  /** Error of every change of a running sandbox's identity. */
   adoptError?: RametError;
 }
 
 /**
- * Stands in for a cell: it speaks the cell's HTTP, checks its tokens and writes real checkpoints of one small file into the
- * real store. It runs no sandbox, so it proves nothing of gVisor, of the guest, of times, or of what is in a checkpoint.
+ * A stand-in for a cell: serves the cell's HTTP API, checks its tokens, and writes real checkpoints of one small file into
+ * the real store. Runs no sandbox, so it does not test gVisor, the guest, durations or the content of a checkpoint.
  */
 export class StandInCell {
   readonly config: Pick<CellConfig, "sandbox" | "container" | "publicKey" | "templateDigest" | "start">;
   readonly ip: string;
   readonly behaviour: StandInBehaviour;
-  /** Calls that changed something, in order. */
+  /** Calls that can change the state, in order. */
   readonly calls: string[] = [];
   identity: Identity | undefined;
-  /** What a checkpoint of it contains. */
+  /** The content of the next checkpoint. */
   content = "";
   /** The id of the restored checkpoint. */
   restored: string | undefined;
   onStop: (reason: string) => void = () => undefined;
   #state: CellState;
-  #lastCut: { checkpointId: string; result: Promise<CheckpointResult> } | undefined;
+  #lastCapture: { checkpointId: string; result: Promise<CheckpointResult> } | undefined;
   #server: Server | undefined;
 
   constructor(config: StandInCell["config"], ip: string, behaviour: StandInBehaviour = {}) {
@@ -119,7 +119,7 @@ export class StandInCell {
       case "restore":
         return { state: await this.#restore(RestoreRequest.parse(body)), phases: { engine: 1 } };
       case "swap":
-        if (this.behaviour.swapError !== undefined) throw this.behaviour.swapError;
+        if (this.behaviour.restoreInPlaceError !== undefined) throw this.behaviour.restoreInPlaceError;
         return { state: await this.#restore(RestoreInPlaceCall.parse(body)), phases: { engine: 1 } };
       case "checkpoint":
         return this.#checkpoint(CheckpointRequest.parse(body));
@@ -148,7 +148,7 @@ export class StandInCell {
 
   #checkpoint(request: CheckpointRequest): Promise<CheckpointResult> {
     const { checkpointId } = request.grant;
-    if (this.#lastCut?.checkpointId === checkpointId) return this.#lastCut.result;
+    if (this.#lastCapture?.checkpointId === checkpointId) return this.#lastCapture.result;
     if (this.#state.checkpointing !== undefined) {
       throw new RametError(
         "Conflict",
@@ -157,18 +157,18 @@ export class StandInCell {
       );
     }
     if (!this.#state.ready) throw new RametError("SandboxNotReady", `checkpoint: it is ${this.#state.phase}`);
-    const result = this.#cut(request);
-    this.#lastCut = { checkpointId, result };
-    result.catch(() => (this.#lastCut = undefined));
+    const result = this.#capture(request);
+    this.#lastCapture = { checkpointId, result };
+    result.catch(() => (this.#lastCapture = undefined));
     return result;
   }
 
-  async #cut({ grant, contents, keepRunning }: CheckpointRequest): Promise<CheckpointResult> {
+  async #capture({ grant, contents, keepRunning }: CheckpointRequest): Promise<CheckpointResult> {
     this.#state = { ...this.#state, checkpointing: grant.checkpointId };
     try {
-      await this.behaviour.cutGate;
-      const error = this.behaviour.cutError;
-      delete this.behaviour.cutError;
+      await this.behaviour.captureGate;
+      const error = this.behaviour.captureError;
+      delete this.behaviour.captureError;
       if (error !== undefined) throw error;
       const session = await openForWrite(grant);
       await writeFile(join(session.stagingPath, "checkpoint.img"), this.content);
@@ -182,7 +182,7 @@ export class StandInCell {
         image: { name: this.config.container.image },
         consistency: "crash",
       });
-      await this.behaviour.cutAnswerGate;
+      await this.behaviour.captureResponseGate;
       const { manifestDigest, sizeBytes, phases } = published;
       if (!keepRunning) this.#state = { ...this.#state, phase: "paused", ready: false };
       return { manifestDigest, sizeBytes, cutAt, readyAt: cutAt, pausedMilliseconds: 0, phases };

@@ -41,7 +41,7 @@ beforeAll(async () => {
   await installPlants();
 });
 
-/** A custom resource with subresources, whose schema knows two fields of the status. */
+/** Installs a custom resource with subresources. Its schema has three status fields. */
 async function installPlants(): Promise<void> {
   const text = { type: "string" };
   const number = { type: "integer" };
@@ -96,11 +96,11 @@ async function errorOf(promise: Promise<unknown>): Promise<RametError> {
     (thrown: unknown) => thrown,
   );
   if (error instanceof RametError) return error;
-  throw new Error("nothing was refused");
+  throw new Error("the call did not fail");
 }
 
-describe("requests to a real API server", () => {
-  it("are refused with codes and the server's words", async () => {
+describe("KubeClient on a real API server", () => {
+  it("reports rejected requests with codes and the server's messages", async () => {
     const maps = client.resource(coreResources.configMaps);
     expect(await errorOf(maps.get({ name: "none" }))).toMatchObject({ code: "NotFound", retryable: false });
     const unknown = { ...coreResources.configMaps, group: "nowhere.dev", plural: "things" };
@@ -123,7 +123,7 @@ describe("requests to a real API server", () => {
     expect(await maps.delete({ name: "twice" })).toBe(false);
   });
 
-  it("apply fields in one name, and say whose a field is", async () => {
+  it("applies fields as one field manager, and reports the manager of a conflicting field", async () => {
     const maps = client.resource(coreResources.configMaps);
     await new Applier("one").apply(maps, configMap("applied", { a: "1", b: "1" }));
     const refused = await errorOf(new Applier("two").apply(maps, configMap("applied", { a: "2" })));
@@ -134,7 +134,7 @@ describe("requests to a real API server", () => {
     expect(await maps.get({ name: "applied" })).not.toHaveProperty("data.b");
   });
 
-  it("take one finalizer away, guarded by a test", async () => {
+  it("removes one finalizer with a JSON patch test", async () => {
     const maps = client.resource(coreResources.configMaps);
     const metadata = { name: "finalized", namespace, finalizers: ["ramet.dev/one", "ramet.dev/two"] };
     await maps.create({ ...configMap("finalized"), metadata });
@@ -152,7 +152,7 @@ describe("requests to a real API server", () => {
     await maps.delete({ name: "finalized" });
   });
 
-  it("reach subresources: scale and binding", async () => {
+  it("reads and writes the subresources scale and binding", async () => {
     const plants = client.resource(plantsRef);
     await plants.create(plant("scaled", { replicas: 2 }));
     expect(await plants.getSubresource({ name: "scaled" }, "scale")).toMatchObject({ spec: { replicas: 2 } });
@@ -246,7 +246,7 @@ describe("StatusWriter on a custom resource", () => {
 });
 
 describe("Informer on a real API server", () => {
-  it("follows, lists in pages, sees a quick delete and create as two, and survives a killed server", async () => {
+  it("follows changes, reports a quick delete and create as two changes, and survives a killed server", async () => {
     const maps = client.resource(coreResources.configMaps);
     const stop = new AbortController();
     const informer = new Informer({
@@ -281,9 +281,9 @@ describe("Informer on a real API server", () => {
     await running;
   });
 
-  it("is told when a resource version is too old", async () => {
+  it("gets an Expired error for a resource version that is too old", async () => {
     const maps = client.resource(coreResources.configMaps);
-    // A server that was just started remembers no events of before.
+    // A restarted server does not have the events from before its start.
     const old = await client.resource(coreResources.namespaces).get({ name: namespace });
     await plane.restartApiServer();
     await eventually(() => maps.list()).toBeDefined();
@@ -299,7 +299,7 @@ describe("Informer on a real API server", () => {
 });
 
 describe("a controller on a real API server", () => {
-  it("acts on each object once, with one write, and its own write makes no more", async () => {
+  it("reconciles each object with one write, and does not write again because of its own write", async () => {
     const maps = client.resource(coreResources.configMaps);
     const stop = new AbortController();
     const informer = new Informer({ resource: maps, namespace, labelSelector: "echoed" });
@@ -329,7 +329,7 @@ describe("a controller on a real API server", () => {
       async () =>
         (await maps.list({ namespace })).items.filter(({ metadata }) => metadata.name.endsWith("-echo")).length,
     ).toBe(20);
-    // The list may show a write before the writer has its answer.
+    // The list may show a write before its response arrives.
     await eventually(() => requests.filter(({ verb }) => verb === "patch").length).toBe(20);
     stop.abort();
     await Promise.all([running, controller]);
@@ -337,7 +337,7 @@ describe("a controller on a real API server", () => {
 });
 
 describe("leases and Events on a real API server", () => {
-  it("one of two candidates leads, and the other follows at once when it stops", async () => {
+  it("lets one of two candidates lead, and the other one as soon as the first stops", async () => {
     const log: string[] = [];
     const candidate = (identity: string) => {
       const stop = new AbortController();
@@ -368,7 +368,7 @@ describe("leases and Events on a real API server", () => {
     expect(await leases.get({ name: "test" })).toMatchObject({ spec: { holderIdentity: "" } });
   });
 
-  it("Events and their series are accepted", async () => {
+  it("records Events and their series", async () => {
     const log: string[] = [];
     const warn = (fields: object, message: string) => log.push(`${message} ${JSON.stringify(fields)}`);
     const ignore = () => undefined;

@@ -12,7 +12,7 @@ export interface StandInObject {
 
 export interface StandInRequest {
   method: string;
-  /** Of a get with `watch=true`, `watch`; of a collection, `list`; else the method in lower case. */
+  /** `watch` for a GET with `watch=true`, `list` for a GET of the collection, otherwise the method in lower case. */
   verb: string;
   path: string;
   query: URLSearchParams;
@@ -21,7 +21,7 @@ export interface StandInRequest {
 }
 
 export interface Refusal {
-  /** Which requests; default all. */
+  /** Selects the requests. @default all */
   when?: (request: StandInRequest) => boolean;
   times: number;
   httpStatus: number;
@@ -31,9 +31,9 @@ export interface Refusal {
 }
 
 /**
- * A stand-in for an API server, over real HTTP, for one namespaced resource, that misbehaves when a test says so. It
- * proves how our side takes what a server may do; it does not prove what a real server does: it knows no validation, no
- * server-side apply, no selectors, no authentication.
+ * A stand-in for an API server with one namespaced resource, over real HTTP. A test can make it misbehave, to prove how a
+ * client handles that. It does not prove what a real server does: it has no validation, server-side apply, selectors or
+ * authentication.
  */
 export class StandInServer {
   readonly requests: StandInRequest[] = [];
@@ -82,18 +82,18 @@ export class StandInServer {
     this.#http = http;
   }
 
-  /** Breaks every connection and refuses new ones, as a crash does. */
+  /** Closes every connection and refuses new ones, like a crash. */
   async stop(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     this.#watchers.clear();
     await new Promise((resolve) => this.#http?.close(resolve));
   }
 
-  /** Makes or changes an object and tells the watchers. */
+  /** Creates or changes an object and sends the event to the watchers. */
   put(name: string, fields: Record<string, unknown> = {}): StandInObject {
     const known = this.#objects.get(name);
     const object = this.#store(name, fields, known?.metadata);
-    this.#tell(known === undefined ? "ADDED" : "MODIFIED", object);
+    this.#notify(known === undefined ? "ADDED" : "MODIFIED", object);
     return object;
   }
 
@@ -102,18 +102,18 @@ export class StandInServer {
     if (object === undefined) throw new Error(`the stand-in has no ${name}`);
     this.#objects.delete(name);
     const last = { ...object, metadata: { ...object.metadata, resourceVersion: this.#nextVersion() } };
-    this.#tell("DELETED", last);
+    this.#notify("DELETED", last);
     return last;
   }
 
-  /** Changes what there is while nobody is told: as if the events had got lost. */
-  inSilence(change: () => void): void {
+  /** Changes objects without sending events, as if the events were lost. */
+  withoutEvents(change: () => void): void {
     this.#silent = true;
     change();
     this.#silent = false;
   }
 
-  /** Sends watchers an event that may be a lie: once more, or out of order. */
+  /** Sends any event to the watchers, such as a repeated one or one out of order. */
   send(type: string, object: object): void {
     for (const watcher of this.#watchers) watcher.write(`${JSON.stringify({ type, object })}\n`);
   }
@@ -122,8 +122,8 @@ export class StandInServer {
     this.send("BOOKMARK", { kind: this.#resource.kind, metadata: { resourceVersion: this.#nextVersion() } });
   }
 
-  /** Sends half an event, and breaks the connections or leaves them open. */
-  cutLine(): void {
+  /** Sends half an event and closes the connections. */
+  breakWatches(): void {
     for (const watcher of this.#watchers)
       watcher.write('{"type":"ADDED","object":{"metadata":{"na', () => watcher.destroy());
     this.#watchers.clear();
@@ -134,12 +134,12 @@ export class StandInServer {
     this.#watchers.clear();
   }
 
-  /** Keeps the watchers' connections open and never tells them anything again. */
+  /** Keeps the watchers' connections open, but sends no more events. */
   stallWatches(): void {
     this.#watchers.clear();
   }
 
-  /** Forgets all events: whoever watches is told so, and whoever asks for an old version gets 410. */
+  /** Discards all events: watchers get an Expired error, and requests for an old version get status 410. */
   expire(): void {
     this.#nextVersion();
     this.#log = [];
@@ -236,7 +236,7 @@ export class StandInServer {
     return object;
   }
 
-  #tell(type: string, object: StandInObject): void {
+  #notify(type: string, object: StandInObject): void {
     const line = `${JSON.stringify({ type, object })}\n`;
     if (this.#silent) return;
     this.#log.push({ version: this.#version, line });
@@ -248,7 +248,7 @@ export class StandInServer {
   }
 }
 
-/** Not a number, so that whoever takes it for one fails. */
+/** Not a number, so that a client that parses it as one fails. */
 function opaque(version: number): string {
   return `v${version.toString(36)}.`;
 }
@@ -281,7 +281,7 @@ function merged(known: Record<string, unknown>, patch: Record<string, unknown>):
   return result;
 }
 
-/** Only what is used: members of objects, no positions of lists. */
+/** Supports only the operations in use: on object members, not on list items. */
 function jsonPatched(known: StandInObject, patch: JsonPatchOperation[]): StandInObject | undefined {
   const result = structuredClone(known);
   for (const { op, path, value } of patch) {

@@ -1,22 +1,22 @@
 import type { StoreLocation } from "../../../src/api/store/store-address.ts";
 import type { ObjectServer } from "../../setup/object-server.ts";
 
-/** In what clouds differ, and may. */
+/** The allowed differences between clouds. */
 export interface CloudUnderTest {
-  /** For the names of tests. */
+  /** Name for test titles. */
   name: string;
   start(): Promise<ObjectServer>;
-  /** The same place in a bucket that does not exist. */
+  /** Returns the same location in a bucket that does not exist. */
   elsewhere(location: StoreLocation): StoreLocation;
-  /** What it says then. */
+  /** Error code of a missing bucket. */
   noBucket: string;
-  /** A part of the name of a right that controllers need. */
-  right: string;
-  /** A variable with a key, and one that the server does not know. */
-  strangeKey: { variable: string; value: string };
-  /** What stands before the signature in a signed URL. */
+  /** Name of a permission or role that controllers need. */
+  permission: string;
+  /** A credential variable, and a value that the server does not know. */
+  unknownKey: { variable: string; value: string };
+  /** Text before the signature in a signed URL. */
   signature: string;
-  /** What no error may say. */
+  /** Matches texts that no error may contain. */
   secrets: RegExp;
   largestFileBytes: number;
 }

@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 import { directoryStore } from "../../../src/store/directory/store.ts";
 import { openForWrite } from "../../../src/store/open.ts";
 import type { Order } from "./order.ts";
@@ -19,7 +19,7 @@ function order(operation: Order["operation"], checkpointId: string, files: Recor
   return { operation, root: directory, checkpointId, files };
 }
 
-test("a full store says so, keeps what it had, and takes checkpoints again once there is room", async () => {
+it("reports a full store, keeps its checkpoints, and accepts new ones once there is room", async () => {
   const big = { "pages.img": "x".repeat(20_000), "checkpoint.img": "y".repeat(20_000) };
   const script = `mount -t tmpfs -o size=128k store "$DIR"; {0}; head -c 80000 /dev/zero > "$DIR/ballast"; {1}; {2}; {3}; rm "$DIR/ballast"; {1}`;
   const lines = await runInOwnMounts(directory, script, [
@@ -35,7 +35,7 @@ test("a full store says so, keeps what it had, and takes checkpoints again once 
   expect(retried).toMatchObject({ sizeBytes: 40_000 });
 });
 
-test("a store that gets full during a publication says so, and the repeat succeeds once there is room", async () => {
+it("reports a store that becomes full during a publication, and publishes at a retry once there is room", async () => {
   const script = `mount -t tmpfs -o size=128k store "$DIR"; {0}; {1}; rm "$DIR/ballast"; {2}`;
   const lines = await runInOwnMounts(directory, script, [
     order("publish", "first"),
@@ -47,7 +47,7 @@ test("a store that gets full during a publication says so, and the repeat succee
   expect(retried).toMatchObject({ sizeBytes: 6 });
 });
 
-test("a read-only store says so", async () => {
+it("reports a read-only store", async () => {
   const script = `mount -t tmpfs store "$DIR"; {0}; mount -o remount,ro "$DIR"; {1}; {2}; {3}`;
   const lines = await runInOwnMounts(directory, script, [
     order("publish", "first"),
@@ -59,7 +59,7 @@ test("a read-only store says so", async () => {
   expect(lines.slice(1).map((line) => JSON.parse(line) as unknown)).toMatchObject([readOnly, readOnly, readOnly]);
 });
 
-test("a cell that has the store read-only can restore, and goes on when the checkpoint is removed", async () => {
+it("restores in a cell with a read-only store, and keeps the restored files when the checkpoint is removed", async () => {
   const script = `{0} > /dev/null; mkdir "$DIR/view"; mount --bind "$DIR/team-a" "$DIR/view"; mount -o remount,bind,ro "$DIR/view"; {1}; ls -A "$DIR/view/staging" "$DIR/scratch"`;
   await mkdir(join(directory, "scratch"));
   const lines = await runInOwnMounts(directory, script, [
@@ -67,11 +67,11 @@ test("a cell that has the store read-only can restore, and goes on when the chec
     order("restore-read-only", "first"),
   ]);
   expect(JSON.parse(lines[0] ?? "")).toEqual({ removed: true, image: small });
-  // Of what the restore made, nothing is left in either place.
+  // The restore leaves no files in either directory.
   expect(lines.slice(1).filter((line) => line !== "" && !line.endsWith(":"))).toEqual([]);
 });
 
-test("a missing store says so, and nothing is made in its place", async () => {
+it("reports a missing store, and creates nothing in its place", async () => {
   const root = join(directory, "unmounted");
   for (const operation of ["publish", "remove", "sweep", "probe"] as const) {
     expect(JSON.parse(await runChild({ ...order(operation, "first"), root }))).toMatchObject({
@@ -82,7 +82,7 @@ test("a missing store says so, and nothing is made in its place", async () => {
   expect(JSON.parse(await runChild({ ...order("publish", "first"), root }))).toMatchObject({ sizeBytes: 5 });
 });
 
-test("too little room is said before anything is written", async () => {
+it("reports too little room before it writes anything", async () => {
   const store = directoryStore({ root: directory });
   const ref = { namespace: "team-a", checkpointId: "huge" };
   const grant = await store.grantWrite({ ...ref, ttlMilliseconds: 60_000 });

@@ -1,8 +1,9 @@
 import type { ManifestDraft } from "../../../src/store/manifest.ts";
 
-/** What a cell would say about a cut; its environment holds `secret`, which must never reach the store. */
+/** A value of the draft's environment, which must never reach the store. */
 export const secret = "hunter2-never-at-rest";
 
+/** Creates a manifest draft as a cell does after a capture. */
 export function draft(changes: Partial<ManifestDraft> = {}): ManifestDraft {
   return {
     contents: ["memory", "filesystem"],

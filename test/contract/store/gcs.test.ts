@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { gcsBucket } from "../../../src/store/objects/gcs/gcs-bucket.ts";
 import { readWhole } from "../../../src/store/objects/bucket.ts";
 import { fileKey, newAttempt } from "../../../src/store/objects/layout.ts";
@@ -19,7 +19,7 @@ storeContract("Google Cloud Storage", async () => {
   return objectsUnderTest(gcsBucket({ ...location, prefix: "ramet/store" }));
 });
 
-test("a bucket with more objects than one answer has is listed to the end", async () => {
+it("lists all objects of a bucket that has more than one page", async () => {
   const bucket = gcsBucket({ driver: "gcs", bucket: await server.makeBucket(), endpoint: server.endpoint });
   const ids = Array.from({ length: 250 }, (_, index) => `c${index}`);
   for (let from = 0; from < ids.length; from += 50) {
@@ -33,7 +33,7 @@ test("a bucket with more objects than one answer has is listed to the end", asyn
   expect(await objectStore({ bucket }).usage("team-a")).toMatchObject({ checkpoints: 0, stagingBytes: 250 });
 });
 
-test.each([0, 1, 8 << 20, (8 << 20) + 1])("an object of %i bytes is read in parts, and whole", async (size) => {
+it.each([0, 1, 8 << 20, (8 << 20) + 1])("reads an object of %i bytes in parts", async (size) => {
   const bucket = gcsBucket({ driver: "gcs", bucket: await server.makeBucket(), endpoint: server.endpoint });
   const bytes = Buffer.alloc(size, "0123456789a");
   expect(await bucket.putIfAbsent("object", bytes)).toBe(true);
@@ -41,17 +41,17 @@ test.each([0, 1, 8 << 20, (8 << 20) + 1])("an object of %i bytes is read in part
   expect((await readWhole(bucket, "object"))?.equals(bytes)).toBe(true);
 });
 
-test("what is signed is good for its method, its condition, and no other header of Google's", async () => {
+it("signs requests for one method and condition, and for no other Google header", async () => {
   const bucket = gcsBucket({ driver: "gcs", bucket: await server.makeBucket(), endpoint: server.endpoint });
   await bucket.putIfAbsent("object", Buffer.from("first"));
   const [get, put] = [await bucket.signGet("object", 60_000), await bucket.signPutIfAbsent("object", 60_000)];
-  const asked = async (method: string, url: string, headers: Record<string, string>) =>
+  const statusOf = async (method: string, url: string, headers: Record<string, string>) =>
     (await fetch(url, { method, headers, ...(method === "PUT" && { body: "second" }) })).status;
-  expect(await asked("PUT", put.url, {})).toBe(403);
-  expect(await asked("PUT", put.url, { "x-goog-if-generation-match": "1" })).toBe(403);
-  expect(await asked("PUT", put.url, { ...put.headers, "x-goog-meta-owner": "me" })).toBe(403);
-  expect(await asked("PUT", get.url, {})).toBe(403);
-  expect(await asked("GET", get.url.replace("/object?", "/other?"), {})).toBe(403);
-  expect(await asked("PUT", put.url, put.headers)).toBe(412);
+  expect(await statusOf("PUT", put.url, {})).toBe(403);
+  expect(await statusOf("PUT", put.url, { "x-goog-if-generation-match": "1" })).toBe(403);
+  expect(await statusOf("PUT", put.url, { ...put.headers, "x-goog-meta-owner": "me" })).toBe(403);
+  expect(await statusOf("PUT", get.url, {})).toBe(403);
+  expect(await statusOf("GET", get.url.replace("/object?", "/other?"), {})).toBe(403);
+  expect(await statusOf("PUT", put.url, put.headers)).toBe(412);
   expect((await readWhole(bucket, "object"))?.toString()).toBe("first");
 });

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 import { directoryStore } from "../../../src/store/directory/store.ts";
 import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
 import type { Order } from "./order.ts";
@@ -29,7 +29,7 @@ function expectSound(contentBytes: number): Promise<void> {
   return expectStoreSound(store, { sweeper: store, olderThanMilliseconds: -60_000, neighbourDigest }, contentBytes);
 }
 
-test.each([
+it.each([
   ["staged", 1],
   ["sealed", 1],
   ["content", 1],
@@ -37,7 +37,7 @@ test.each([
   ["content", 3],
   ["manifest", 1],
   ["synced", 1],
-])("a publisher killed at %s %i leaves nothing but a rest, and the repeat succeeds", async (step, time) => {
+])("leaves only orphans when a publisher is killed at %s %i, and publishes at a retry", async (step, time) => {
   await killAt("publish", step, time);
   expect(await store.has(victim)).toBe(false);
   await expectSound(5);
@@ -45,7 +45,7 @@ test.each([
   expect(await restore({ store }, victim, manifestDigest)).toEqual(files);
 });
 
-test.each(["renamed", "published"])("a publisher killed at %s leaves the whole checkpoint", async (step) => {
+it.each(["renamed", "published"])("keeps the whole checkpoint when a publisher is killed at %s", async (step) => {
   await killAt("publish", step);
   const found = await store.find(victim);
   expect(await restore({ store }, victim, found?.manifestDigest ?? "")).toEqual(files);
@@ -54,12 +54,12 @@ test.each(["renamed", "published"])("a publisher killed at %s leaves the whole c
   expect(again.manifestDigest).toBe(found?.manifestDigest);
 });
 
-test.each([
+it.each([
   ["doomed", 1],
   ["orphan-removed", 1],
   ["content-taken", 1],
   ["content-taken", 2],
-])("a remover killed at %s %i has removed it, and only it", async (step, time) => {
+])("removes only the requested checkpoint when a remover is killed at %s %i", async (step, time) => {
   await publish({ store }, victim, files);
   await killAt("remove", step, time);
   expect(await store.has(victim)).toBe(false);
@@ -67,7 +67,7 @@ test.each([
   await expectSound(5);
 });
 
-test("a sweeper killed in the middle has lost nothing", async () => {
+it("loses nothing when a sweeper is killed", async () => {
   await killAt("publish", "content", 3);
   await store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: 60_000 });
   await killAt("publish", "synced");

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatStoreAddress, nameOfStore, type StoreLocation } from "../../../src/api/store/store-address.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
 import { builtPrograms } from "../../setup/built-package.ts";
@@ -7,7 +7,7 @@ import type { ObjectServer } from "../../setup/object-server.ts";
 import type { CloudUnderTest } from "./cloud-under-test.ts";
 import { publish } from "./harness.ts";
 
-/** The package as it is built: a cloud's client is a part of it, and not installed beside it. */
+/** Tests the built package, which contains the cloud's client. */
 export function objectsCli(cloud: CloudUnderTest): void {
   describe(`a store in ${cloud.name}`, () => {
     let server: ObjectServer;
@@ -33,7 +33,7 @@ export function objectsCli(cloud: CloudUnderTest): void {
       });
     }
 
-    test("ramet store usage reads it by its address", async () => {
+    it("reads the store by its address with ramet store usage", async () => {
       const { code, stdout } = await ramet("store", "usage", "--path", formatStoreAddress(location), "-o", "json");
       expect(code).toBe(0);
       const taken = { checkpoints: 1, contents: 1, contentBytes: 2048, sharedBytes: 0, stagingBytes: 0 };
@@ -44,13 +44,13 @@ export function objectsCli(cloud: CloudUnderTest): void {
       });
     });
 
-    test("ramet store scrub reads all of it", async () => {
+    it("reads the whole store with ramet store scrub", async () => {
       const { code, stderr } = await ramet("store", "scrub", "--path", formatStoreAddress(location));
       expect(stderr).toContain("1 checkpoints, 2KiB read: nothing is damaged");
       expect(code).toBe(0);
     });
 
-    test("a bucket that is not there is said to be missing", async () => {
+    it("reports a missing bucket", async () => {
       const nowhere = formatStoreAddress(cloud.elsewhere(location));
       const { code, stderr } = await ramet("store", "usage", "--path", nowhere);
       expect(stderr).toContain(cloud.noBucket);

@@ -2,7 +2,7 @@ import { mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inspect } from "node:util";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { RametError } from "../../../src/base/errors.ts";
 import type { Grant } from "../../../src/api/cell/grant.ts";
 import type { StoreLocation } from "../../../src/api/store/store-address.ts";
@@ -18,7 +18,7 @@ import { imageOf, publish, restore, shiftedClock, ttlMilliseconds, writeFiles } 
 const ref = { namespace: "team-a", checkpointId: "c1" };
 const files = { "checkpoint.img": "state", "pages.img": "p".repeat(20 << 20) };
 
-/** What holds when a cloud, or the way to it, does not do what it should. */
+/** Tests faults of a cloud and of the network to it. */
 export function objectsFaults(cloud: CloudUnderTest): void {
   describe(`a store in ${cloud.name}`, () => {
     let server: ObjectServer;
@@ -43,34 +43,34 @@ export function objectsFaults(cloud: CloudUnderTest): void {
     });
     afterEach(() => rm(scratchPath, { recursive: true }));
 
-    test.each<[string, number, Fault, (method: string, path: string) => boolean]>([
-      ["asks to slow down", 3, "slow-down", (method) => method === "PUT"],
-      ["takes files and its answer is lost", 2, "lose-answer", (method, path) => method === "PUT" && ofFile(path)],
+    it.each<[string, number, Fault, (method: string, path: string) => boolean]>([
+      ["throttles writes", 3, "slow-down", (method) => method === "PUT"],
+      ["stores files but loses the response", 2, "lose-answer", (method, path) => method === "PUT" && ofFile(path)],
       [
-        "takes the manifest and its answer is lost",
+        "stores the manifest but loses the response",
         1,
         "lose-answer",
         (method, path) => method === "PUT" && !ofFile(path),
       ],
-      ["gets other bytes than were sent", 2, "spoil", (method, path) => method === "PUT" && ofFile(path)],
-      ["asks readers to slow down", 3, "slow-down", (method, path) => method === "GET" && ofFile(path)],
-      ["breaks off answers to readers", 3, "lose-answer", (method) => method === "GET"],
-    ])("a store that %s is asked again, and the checkpoint is whole", async (_, count, fault, isMet) => {
-      proxy.choose = faults(count, fault, isMet);
+      ["receives changed bytes", 2, "spoil", (method, path) => method === "PUT" && ofFile(path)],
+      ["throttles reads", 3, "slow-down", (method, path) => method === "GET" && ofFile(path)],
+      ["breaks the connection during reads", 3, "lose-answer", (method) => method === "GET"],
+    ])("retries when a store %s, and gets a whole checkpoint", async (_, count, fault, isAffected) => {
+      proxy.choose = faults(count, fault, isAffected);
       const { manifestDigest } = await publish({ store }, ref, files);
       expect(await restore({ store }, ref, manifestDigest)).toEqual(files);
       expect((await store.scrub()).damaged).toEqual([]);
       expect(await store.usage("team-a")).toMatchObject({ checkpoints: 1, stagingBytes: 0 });
     });
 
-    test("a store that is away says so, to controllers and cells, and is taken up again when it is back", async () => {
+    it("reports an unreachable store to controllers and cells, and uses it again when it is back", async () => {
       const { manifestDigest } = await publish({ store }, ref, files);
       const read = await store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
       const write = await store.grantWrite({ ...ref, checkpointId: "c2", ttlMilliseconds });
       const session = await openForWrite(write, { scratchPath });
       await writeFiles(session.stagingPath, files);
       await server.kill();
-      const away = {
+      const unreachable = {
         code: "StoreUnavailable",
         retryable: true,
         hint: expect.stringContaining("object store") as string,
@@ -81,9 +81,9 @@ export function objectsFaults(cloud: CloudUnderTest): void {
         () => session.publish(draft()),
         () => store.has(ref),
       ]) {
-        await expect(use()).rejects.toMatchObject(away);
+        await expect(use()).rejects.toMatchObject(unreachable);
       }
-      expect((await store.probe()).problem).toMatchObject(away);
+      expect((await store.probe()).problem).toMatchObject(unreachable);
       await server.restart();
       const again = await openForRead(read);
       expect(await imageOf(again)).toEqual(files);
@@ -93,7 +93,7 @@ export function objectsFaults(cloud: CloudUnderTest): void {
       expect(await store.has({ ...ref, checkpointId: "c2" })).toBe(true);
     });
 
-    test("no error says what was signed, nor has it in what caused it", async () => {
+    it("has no credentials or signatures in errors and their causes", async () => {
       const { manifestDigest } = await publish({ store }, ref, files);
       const read = await store.grantRead({ ...ref, manifestDigest, ttlMilliseconds });
       const write = await store.grantWrite({ ...ref, checkpointId: "c2", ttlMilliseconds });
@@ -117,7 +117,7 @@ export function objectsFaults(cloud: CloudUnderTest): void {
       }
     });
 
-    test("what the store itself lets expire is refused, however the cell's clock goes", async () => {
+    it("rejects a grant that has expired in the store, whatever the cell's clock", async () => {
       const { manifestDigest } = await publish({ store }, ref, files);
       const read = await store.grantRead({ ...ref, manifestDigest, ttlMilliseconds: 1_000 });
       const yesterday = shiftedClock(() => -86_400_000);
@@ -125,7 +125,7 @@ export function objectsFaults(cloud: CloudUnderTest): void {
       await expect.poll(async () => (await open().catch(() => undefined))?.code).toBe("GrantInvalid");
     });
 
-    test("a right to write one attempt is good for that one", async () => {
+    it("allows only one attempt to publish with a write grant", async () => {
       const grant = await store.grantWrite({ ...ref, ttlMilliseconds });
       const first = await openForWrite(grant, { scratchPath });
       await writeFiles(first.stagingPath, files);
@@ -139,30 +139,30 @@ export function objectsFaults(cloud: CloudUnderTest): void {
       expect(await restore({ store }, ref, manifestDigest)).toEqual(files);
     });
 
-    test("keys that the store does not know are said to be what is wrong", async () => {
-      const { variable, value } = cloud.strangeKey;
+    it("reports keys that the store does not know", async () => {
+      const { variable, value } = cloud.unknownKey;
       const known = process.env[variable];
       process.env[variable] = value;
       try {
-        const strange = await storeAt(location);
-        const hint = expect.stringContaining(cloud.right) as string;
-        await expect(strange.has(ref)).rejects.toMatchObject({ code: "StoreUnavailable", hint });
-        expect((await strange.probe()).problem).toMatchObject({ code: "StoreReadOnly", hint });
-        const write = await strange.grantWrite({ ...ref, ttlMilliseconds });
+        const unauthorized = await storeAt(location);
+        const hint = expect.stringContaining(cloud.permission) as string;
+        await expect(unauthorized.has(ref)).rejects.toMatchObject({ code: "StoreUnavailable", hint });
+        expect((await unauthorized.probe()).problem).toMatchObject({ code: "StoreReadOnly", hint });
+        const write = await unauthorized.grantWrite({ ...ref, ttlMilliseconds });
         await expect(openForWrite(write)).rejects.toMatchObject({ code: "GrantInvalid" });
       } finally {
         process.env[variable] = known;
       }
     });
 
-    test("a bucket that is missing is said to be", async () => {
+    it("reports a missing bucket", async () => {
       const nowhere = await storeAt(cloud.elsewhere(location));
       const refused = { code: "StoreUnavailable", message: expect.stringContaining(cloud.noBucket) as string };
       await expect(nowhere.bind("cluster")).rejects.toMatchObject(refused);
       expect((await nowhere.probe()).problem).toMatchObject(refused);
     });
 
-    test("what is too large for one file is refused: where that is foretold before anything is written, else before anything is sent", async () => {
+    it("rejects a file that is too large, before it writes anything if the size is known, and otherwise before it sends anything", async () => {
       const tooLarge = { code: "CheckpointTooLarge", hint: expect.stringContaining("memory") as string };
       const grant = await store.grantWrite({ ...ref, ttlMilliseconds });
       await expect(openForWrite(grant, { expectedBytes: cloud.largestFileBytes + 1 })).rejects.toMatchObject(tooLarge);
@@ -177,15 +177,19 @@ export function objectsFaults(cloud: CloudUnderTest): void {
   });
 }
 
-/** The first `count` requests of a kind meet a fault. */
-function faults(count: number, fault: Fault, isMet: (method: string, path: string) => boolean): FaultProxy["choose"] {
-  let left = count;
-  return ({ method, path }) => (isMet(method, path) && left-- > 0 ? fault : "pass");
+/** Applies a fault to the first `count` affected requests. */
+function faults(
+  count: number,
+  fault: Fault,
+  isAffected: (method: string, path: string) => boolean,
+): FaultProxy["choose"] {
+  let remaining = count;
+  return ({ method, path }) => (isAffected(method, path) && remaining-- > 0 ? fault : "pass");
 }
 
 const ofFile = (path: string): boolean => /\/\d{13}-[0-9a-f]{16}\/\d\?/.test(path);
 
-/** As it stands in signed URLs. */
+/** Returns the bucket as it is in signed URLs. */
 function bucketOf(location: StoreLocation): string {
   return "container" in location ? location.container : location.bucket;
 }

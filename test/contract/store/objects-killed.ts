@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { StoreLocation } from "../../../src/api/store/store-address.ts";
 import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
 import { storeAt } from "../../../src/store/store-at.ts";
@@ -14,7 +14,7 @@ import { expectSound as expectStoreSound, files, publishNeighbour, victim } from
 
 const later = 2 * 3_600_000;
 
-/** What is left when a process is killed, or its machine: a cell that publishes, a controller that removes. */
+/** Tests the store after the kill of a process: a cell that publishes, or a controller that removes or sweeps. */
 export function objectsKilled(cloud: CloudUnderTest): void {
   describe(`a store in ${cloud.name}`, () => {
     let server: ObjectServer;
@@ -47,13 +47,13 @@ export function objectsKilled(cloud: CloudUnderTest): void {
       return expectStoreSound(store, { sweeper, olderThanMilliseconds: 3_600_000, neighbourDigest }, contentBytes);
     }
 
-    test.each([
+    it.each([
       ["staged", 1],
       ["file uploaded", 1],
       ["file uploaded", 2],
       ["file uploaded", 3],
       ["uploaded", 1],
-    ])("a publisher killed at %s %i leaves nothing but a rest, and the repeat succeeds", async (step, time) => {
+    ])("leaves only orphans when a publisher is killed at %s %i, and publishes at a retry", async (step, time) => {
       await killAt("publish", step, time);
       expect(await store.has(victim)).toBe(false);
       await expectSound(5);
@@ -61,7 +61,7 @@ export function objectsKilled(cloud: CloudUnderTest): void {
       expect(await restore({ store }, victim, manifestDigest)).toEqual(files);
     });
 
-    test("a publisher killed when it has published leaves the whole checkpoint", async () => {
+    it("keeps the whole checkpoint when a publisher is killed after the publication", async () => {
       await killAt("publish", "published");
       const found = await store.find(victim);
       expect(await restore({ store }, victim, found?.manifestDigest ?? "")).toEqual(files);
@@ -70,11 +70,11 @@ export function objectsKilled(cloud: CloudUnderTest): void {
       expect(again.manifestDigest).toBe(found?.manifestDigest);
     });
 
-    test.each([
+    it.each([
       ["unpublished", 1],
       ["deleted", 1],
       ["deleted", 2],
-    ])("a remover killed at %s %i has removed it, and only it", async (step, time) => {
+    ])("removes only the requested checkpoint when a remover is killed at %s %i", async (step, time) => {
       await publish({ store }, victim, files);
       await killAt("remove", step, time);
       expect(await store.has(victim)).toBe(false);
@@ -82,7 +82,7 @@ export function objectsKilled(cloud: CloudUnderTest): void {
       await expectSound(5);
     });
 
-    test("a sweeper killed in the middle has lost nothing, and the next one ends its work", async () => {
+    it("loses nothing when a sweeper is killed, and finishes in the next sweep", async () => {
       await killAt("publish", "uploaded");
       const { manifestDigest } = await publish({ store }, victim, files);
       await killAt("sweep", "deleted", 2);

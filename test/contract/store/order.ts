@@ -1,16 +1,16 @@
 import type { StoreLocation } from "../../../src/api/store/store-address.ts";
 
-/** What a test wants a child process to do with the store in `root`, or in `place`. */
+/** An operation of a child process on the store in `root` or `place`. */
 export interface Order {
   operation: "publish" | "remove" | "sweep" | "probe" | "restore-read-only";
   root: string;
   place?: StoreLocation;
-  /** How much later it is for the child, in milliseconds. */
+  /** Milliseconds that the child's clock is ahead. */
   later?: number;
   checkpointId: string;
   files: Record<string, string>;
   stopAt?: { step: string; time: number };
-  /** Uses up the store's last room at this step. */
+  /** The step at which the child fills the store. */
   fillAt?: string;
 }
 

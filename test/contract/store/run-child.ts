@@ -5,14 +5,15 @@ import type { Order } from "./order.ts";
 
 const program = fileURLToPath(new URL("child.ts", import.meta.url));
 
-/** Runs an order until it prints a line, kills it (-9) if it stands still there, and answers the line. */
+/** Runs an order until it prints a line, then kills it with SIGKILL. @returns the line */
 export async function runChild(order: Order): Promise<string> {
   return firstLine(process.execPath, [program, JSON.stringify(order)]);
 }
 
 /**
- * Runs `script` (shell, as root of a mount namespace of its own) in which `$DIR` is the folder and `{0}`, `{1}` … run
- * the orders. Answers the lines that they print.
+ * Runs the shell script as root in its own mount namespace. In the script, `$DIR` is the directory, and `{0}`, `{1}` … run
+ * the orders.
+ * @returns the lines that the script prints
  */
 export async function runInOwnMounts(directory: string, script: string, orders: Order[]): Promise<string[]> {
   const steps = orders.map((order) => `'${process.execPath}' '${program}' '${JSON.stringify(order)}'`);
@@ -35,7 +36,7 @@ async function firstLine(command: string, args: string[]): Promise<string> {
   );
   try {
     for await (const line of createInterface(child.stdout)) return line;
-    throw new Error("the child ended without a word");
+    throw new Error("the child exited without output");
   } finally {
     child.kill("SIGKILL");
     await ended;

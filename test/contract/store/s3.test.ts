@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { s3Bucket } from "../../../src/store/objects/s3/s3-bucket.ts";
 import { fileKey, newAttempt } from "../../../src/store/objects/layout.ts";
 import { objectStore } from "../../../src/store/objects/store.ts";
@@ -18,7 +18,7 @@ storeContract("S3", async () => {
   return objectsUnderTest(s3Bucket({ ...location, prefix: "ramet/store" }));
 });
 
-test("a bucket with more objects than one answer has is listed to the end", async () => {
+it("lists all objects of a bucket that has more than one page", async () => {
   const bucket = s3Bucket({ driver: "s3", bucket: await server.makeBucket(), endpoint: server.endpoint });
   const ids = Array.from({ length: 1_050 }, (_, index) => `c${index}`);
   for (let from = 0; from < ids.length; from += 50) {
