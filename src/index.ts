@@ -1,10 +1,10 @@
 /** `ramet/api`: the kinds of Ramet as types and schemas, and its errors, for programs without Pulumi. */
 export { RametError, type RametErrorOptions } from "./base/errors.ts";
 export { errorCodes, type ErrorCode } from "./base/error-codes.ts";
-export { kinds } from "./api/kinds/kinds.ts";
+export { kinds } from "./api/kinds/crd.ts";
 export { renderCrds } from "./api/kinds/crd.ts";
 export { annotations, labels, restoreFromAnnotations } from "./api/names/labels.ts";
-export { Contents } from "./api/schema/contents.ts";
+export { Contents } from "./api/schema/metadata.ts";
 export { Sandbox, SandboxManifest, SandboxSpec, SandboxStatus, type SandboxPhase } from "./api/kinds/sandbox.ts";
 export {
   Checkpoint,

@@ -1,5 +1,5 @@
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
-import type { Contents } from "../../src/api/schema/contents.ts";
+import type { Contents } from "../../src/api/schema/metadata.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { Cluster } from "../../src/cli/cluster/cluster.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";

@@ -1,5 +1,5 @@
 import type { CheckpointPart, PartContents } from "../api/kinds/checkpoint.ts";
-import type { Contents } from "../api/schema/contents.ts";
+import type { Contents } from "../api/schema/metadata.ts";
 import { RametError } from "../base/errors.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import type { Backend, Probe } from "./backend.ts";

@@ -1,7 +1,7 @@
 import { comparedParts } from "../api/cell/restore-spec.ts";
 import type { CheckpointResult, RestoreResult } from "../api/cell/cell-api.ts";
 import type { PartContents } from "../api/kinds/checkpoint.ts";
-import { Contents } from "../api/schema/contents.ts";
+import { Contents } from "../api/schema/metadata.ts";
 import type { Grant } from "../api/cell/grant.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";

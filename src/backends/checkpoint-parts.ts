@@ -1,5 +1,5 @@
 import type { CheckpointPart } from "../api/kinds/checkpoint.ts";
-import type { Contents } from "../api/schema/contents.ts";
+import type { Contents } from "../api/schema/metadata.ts";
 import { RametError } from "../base/errors.ts";
 import type { Phases } from "../base/phases.ts";
 import type { Capture, CaptureRequest, CheckpointName, CloneRequest } from "./backend.ts";

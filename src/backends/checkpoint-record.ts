@@ -1,5 +1,5 @@
 import type { CheckpointPart, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
-import { Contents } from "../api/schema/contents.ts";
+import { Contents } from "../api/schema/metadata.ts";
 import type { CaptureDetails } from "./backend.ts";
 
 /** What `status.ramet` of a Checkpoint keeps once all parts are durable. */

@@ -1,14 +1,13 @@
-import { RametError } from "../base/errors.ts";
-import { annotations } from "../api/names/labels.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { annotations } from "../api/names/labels.ts";
 import { canceled, type Clock } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
 import type { ResourceClient } from "../kube/resource-client.ts";
-import { claimPatch } from "./claim-patch.ts";
 import { coldSandbox, type NamedManifest } from "./cold-sandbox.ts";
 import type { FairTurns } from "./fair-turns.ts";
 import type { ClaimMetrics } from "./metrics.ts";
+import { claimPatch, type ClaimRequest, validateClaimRequest } from "./request.ts";
 import type { Stock } from "./stock.ts";
-import { validateClaimRequest, type ClaimRequest } from "./request.ts";
 
 /** With what claims are made; one for a process. */
 export interface ClaimParts {

@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
-import { annotations } from "../api/names/labels.ts";
 import type { SandboxManifest } from "../api/kinds/sandbox.ts";
-import { claimMetadata } from "./claim-patch.ts";
-import type { ClaimRequest } from "./request.ts";
+import { annotations } from "../api/names/labels.ts";
+import { claimMetadata, type ClaimRequest } from "./request.ts";
 
 export type NamedManifest = SandboxManifest & { metadata: { name: string; namespace: string } };
 

@@ -1,6 +1,6 @@
 import type { Registry } from "prom-client";
 import type { ErrorCode } from "../base/error-codes.ts";
-import { MetricGroup } from "../kube/metric-group.ts";
+import { MetricGroup } from "../kube/metrics.ts";
 
 export interface ClaimMetrics {
   claimed: (kind: "hot" | "cold", milliseconds: number) => void;

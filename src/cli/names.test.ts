@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { checkLabel, checkName, generateName } from "./names.ts";
+import { checkLabel, checkName, generateName } from "./options.ts";
 
 it("accepts DNS labels and rejects everything else", () => {
   for (const name of ["a", "0", "a-b", "x".repeat(63)]) {

@@ -1,6 +1,7 @@
 import { isIPv4 } from "node:net";
-import { InvalidArgumentError, Option, type Command } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { parseDuration } from "../base/duration.ts";
+import { RametError } from "../base/errors.ts";
 
 /** The forms of a bucket's address in each cloud. */
 export const storeAddresses =
@@ -107,4 +108,30 @@ function parsed<T>(parse: () => T): T {
 /** Ends the command's help with an `Examples:` block of one command per line. */
 export function withExamples(command: Command, ...examples: [string, ...string[]]): Command {
   return command.addHelpText("after", `\nExamples:\n${examples.map((example) => `  $ ${example}\n`).join("")}`);
+}
+
+/**
+ * Checks the name of a sandbox before anything is sent.
+ *
+ * @param field the option or argument, such as `--name`
+ * @throws RametError `InvalidArgument`
+ */
+export function checkLabel(name: string, field: string): void {
+  if (/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name)) return;
+  throw new RametError("InvalidArgument", `Invalid ${field}, not a DNS label: ${JSON.stringify(name)}`, {
+    hint: "Use at most 63 lowercase letters, digits and '-', with a letter or digit at both ends",
+  });
+}
+
+/** Checks the name of another object: a DNS subdomain. @throws RametError `InvalidArgument` */
+export function checkName(name: string, field: string): void {
+  if (name.length <= 253 && name.split(".").every((part) => /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(part))) return;
+  throw new RametError("InvalidArgument", `Invalid ${field}, not an object name: ${JSON.stringify(name)}`, {
+    hint: "Use lowercase letters, digits, '-' and '.', with a letter or digit at both ends",
+  });
+}
+
+/** A `generateName`: the API server adds five characters, and a label has at most 63. */
+export function generateName(base: string): string {
+  return `${base.slice(0, 57).replaceAll(".", "-").replace(/-+$/, "")}-`;
 }

@@ -2,8 +2,8 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { Swept } from "../backends/backend.ts";
 import type { ControllerMetrics } from "../kube/controller.ts";
 import type { RequestRecord } from "../kube/kube-client.ts";
-import { requestMetrics, secondsBuckets } from "../kube/request-metrics.ts";
-import { collectionMetrics, type CollectionMetrics } from "./collect/metrics.ts";
+import { requestMetrics, secondsBuckets } from "../kube/metrics.ts";
+import { collectionMetrics, type CollectionMetrics } from "./collect/run-collector.ts";
 
 /** What the controllers measure, in the form that Prometheus reads. */
 export interface ControllersMetrics {

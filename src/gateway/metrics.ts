@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { RequestRecord } from "../kube/kube-client.ts";
-import { requestMetrics, secondsBuckets } from "../kube/request-metrics.ts";
+import { requestMetrics, secondsBuckets } from "../kube/metrics.ts";
 
 /** The Prometheus metrics of a gateway. No metric has a label per sandbox, because there are too many sandboxes. */
 export interface GatewayMetrics {

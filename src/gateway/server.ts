@@ -6,7 +6,7 @@ import { type Clock, delay } from "../base/clock.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { openPort } from "../base/open-port.ts";
+import { openPort } from "../base/http.ts";
 import { type Destination, destinationOf, namingHint } from "./destination.ts";
 import { forwardUpgrade } from "./forward-upgrade.ts";
 import { forward } from "./forward.ts";

@@ -3,7 +3,6 @@ import { backoffMilliseconds } from "../base/backoff.ts";
 import { type Clock, delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Connection } from "./connection.ts";
-import { networkError, wasNeverSent } from "./network-error.ts";
 import { type KubeObject, parseObject } from "./object.ts";
 import { ResourceClient } from "./resource-client.ts";
 import { pathOf, type ResourceRef } from "./resource-ref.ts";
@@ -14,8 +13,10 @@ import {
   createTransport,
   type HttpRequest,
   type HttpResponse,
+  networkError,
   type Transport,
   type Verb,
+  wasNeverSent,
 } from "./transport.ts";
 
 /** One request that was answered, or was not. */

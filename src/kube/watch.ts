@@ -1,9 +1,8 @@
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
-import { networkError } from "./network-error.ts";
 import type { ResourceRef } from "./resource-ref.ts";
 import { readStatusEvent, statusError } from "./status-error.ts";
-import type { ApiCaller } from "./transport.ts";
+import { type ApiCaller, networkError } from "./transport.ts";
 
 export interface WatchOptions {
   namespace?: string | undefined;

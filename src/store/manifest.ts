@@ -3,7 +3,7 @@ import { readdir } from "node:fs/promises";
 import * as z from "zod";
 import { ContainerSpec } from "../api/cell/cell-api.ts";
 import { Digest } from "../api/cell/grant.ts";
-import { Contents } from "../api/schema/contents.ts";
+import { Contents } from "../api/schema/metadata.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
 import { RametError } from "../base/errors.ts";
 import { CheckpointId, type CheckpointRef, NamespaceName } from "./checkpoint-id.ts";

@@ -3,7 +3,7 @@ import { openDirectoryForRead } from "./directory/read.ts";
 import { openDirectoryForWrite } from "./directory/write.ts";
 import { wrongAccess } from "./grant-check.ts";
 import { openObjectsForRead } from "./objects/read.ts";
-import { openObjectsForWrite } from "./objects/write.ts";
+import { openObjectsForWrite } from "./objects/publish.ts";
 import type { OpenForReadOptions, OpenForWriteOptions, ReadSession, WriteSession } from "./sessions.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { Agent, request } from "undici";
-import { readPort } from "../../src/local/supervisor/kept-port.ts";
+import { readPort } from "../../src/local/supervisor/parts.ts";
 import { accountToken, allowToReach } from "../setup/gateway.ts";
 import { namespace, type LocalCluster } from "./local-cluster.ts";
 import { summary, type Summary } from "./samples.ts";

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
-import type { Contents } from "../../src/api/schema/contents.ts";
+import type { Contents } from "../../src/api/schema/metadata.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { Cluster } from "../../src/cli/cluster/cluster.ts";
 import { isConditionTrue } from "../../src/kube/conditions.ts";

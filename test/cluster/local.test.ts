@@ -6,7 +6,7 @@ import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import { podProcesses } from "../../src/local/node/orphans.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { identifyProcess, isProcessRunning } from "../../src/local/process-identity.ts";
-import { readPort } from "../../src/local/supervisor/kept-port.ts";
+import { readPort } from "../../src/local/supervisor/parts.ts";
 import { accountToken, allowToReach, ask } from "../setup/gateway.ts";
 import { TestCluster } from "./local-cluster.ts";
 

@@ -10,7 +10,7 @@ import * as z from "zod";
 import { ownerAnnotation } from "../../provider/handlers/owner.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { RametError } from "../../src/base/errors.ts";
-import { kinds } from "../../src/api/kinds/kinds.ts";
+import { kinds } from "../../src/api/kinds/crd.ts";
 import {
   controllerName,
   controllersLease,

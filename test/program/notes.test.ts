@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { refOf } from "../../provider/handlers/open-cluster.ts";
-import { kinds } from "../../src/api/kinds/kinds.ts";
+import { kinds } from "../../src/api/kinds/crd.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";

@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { guestClientPort, type CheckpointResult, type RestoreResult } from "../../src/api/cell/cell-api.ts";
-import type { Contents } from "../../src/api/schema/contents.ts";
+import type { Contents } from "../../src/api/schema/metadata.ts";
 import type { Grant } from "../../src/api/cell/grant.ts";
 import type { CellClient } from "../../src/cell/client/cell-client.ts";
 import { GuestClient } from "../../src/cell/client/guest-client.ts";

@@ -3,15 +3,14 @@ import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/schema/
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import { follow, InitFailed } from "../follow.ts";
+import { follow, hasEnded, InitFailed, waitUntilReady } from "../follow.ts";
 import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../handler.ts";
 import { refOf, withCluster } from "../open-cluster.ts";
-import { applyOptionsFor, ownerOf, explainApplyError } from "../owner.ts";
+import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown, validate } from "../validate.ts";
-import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
 import { checkpointTemplate } from "./checkpoint-template.ts";
-import { hasEnded, waitUntilReady } from "./wait-until-ready.ts";
+import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
 
 /** Manages clones as resources of a program. */
 export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { Contents } from "../schema/contents.ts";
+import { Contents } from "../schema/metadata.ts";
 import { Digest, Grant } from "./grant.ts";
 
 /** The cell's one HTTP port. */

@@ -2,9 +2,8 @@ import * as z from "zod";
 import { parseDuration, ttlPattern } from "../../base/duration.ts";
 import { Digest } from "../cell/grant.ts";
 import { RestoreSpec } from "../cell/restore-spec.ts";
-import { Contents } from "../schema/contents.ts";
 import { defineKind } from "../schema/kind.ts";
-import { Conditions, openString, Time } from "../schema/metadata.ts";
+import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";
 
 export const checkpointPhases = ["Pending", "Creating", "Succeeded", "Failed", "Terminating"] as const;

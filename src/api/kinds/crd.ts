@@ -1,6 +1,11 @@
 import * as z from "zod";
-import { group as sharedGroup, type KindNames, type PrinterColumn, version } from "../schema/kind.ts";
-import { kinds } from "./kinds.ts";
+import { type KindNames, type PrinterColumn, group as sharedGroup, version } from "../schema/kind.ts";
+import { checkpointKind } from "./checkpoint.ts";
+import { namedSnapshotKind } from "./named-snapshot.ts";
+import { sandboxClaimKind } from "./sandbox-claim.ts";
+import { sandboxSetKind } from "./sandbox-set.ts";
+import { sandboxTemplateKind } from "./sandbox-template.ts";
+import { sandboxKind } from "./sandbox.ts";
 
 type JsonSchema = Record<string, unknown>;
 
@@ -129,3 +134,13 @@ function adapt(place: JsonSchema): void {
 function child(schema: JsonSchema, key: string): JsonSchema {
   return schema[key] as JsonSchema;
 }
+
+/** All kinds, in the order in which their CRDs are installed. */
+export const kinds = [
+  sandboxKind,
+  sandboxSetKind,
+  sandboxTemplateKind,
+  sandboxClaimKind,
+  checkpointKind,
+  namedSnapshotKind,
+] as const;

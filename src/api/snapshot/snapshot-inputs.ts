@@ -1,4 +1,4 @@
-import type { Contents } from "../schema/contents.ts";
+import type { Contents } from "../schema/metadata.ts";
 import type { SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
 import type { RecipeStep } from "../recipe/recipe.ts";
 

@@ -3,10 +3,9 @@ import { dirname } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { cgroupLayout, type CgroupLayout } from "./layout.ts";
-import type { SandboxLimits } from "./limits.ts";
 import { planV1 } from "./plan-v1.ts";
 import { planV2, type V2Place } from "./plan-v2.ts";
-import { type CgroupPlan, cpuPeriodMicroseconds } from "./plan.ts";
+import { type CgroupPlan, cpuPeriodMicroseconds, type SandboxLimits } from "./plan.ts";
 import { writeCgroupRecord } from "./record.ts";
 import { SandboxCgroup } from "./sandbox-cgroup.ts";
 

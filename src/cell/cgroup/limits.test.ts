@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { inQuantity, outOfMemory } from "./limits.ts";
+import { inQuantity, outOfMemory } from "./plan.ts";
 
 describe("errors of exceeded limits", () => {
   it.each([

@@ -1,6 +1,12 @@
-import type { SandboxLimits } from "./limits.ts";
 import { controllers, type V1Controller } from "./layout.ts";
-import { commonDirectory, cpuPeriodMicroseconds, cpuQuotaMicroseconds, type CgroupPlan, type Step } from "./plan.ts";
+import {
+  type CgroupPlan,
+  commonDirectory,
+  cpuPeriodMicroseconds,
+  cpuQuotaMicroseconds,
+  type SandboxLimits,
+  type Step,
+} from "./plan.ts";
 
 /**
  * Plans leaf groups below the cell's own groups, only for declared limits: `ramet/<uid>/sandbox` and, for memory,

@@ -1,5 +1,12 @@
-import type { MemoryBound, SandboxLimits } from "./limits.ts";
-import { commonDirectory, cpuPeriodMicroseconds, cpuQuotaMicroseconds, type CgroupPlan, type Step } from "./plan.ts";
+import {
+  type CgroupPlan,
+  commonDirectory,
+  cpuPeriodMicroseconds,
+  cpuQuotaMicroseconds,
+  type MemoryBound,
+  type SandboxLimits,
+  type Step,
+} from "./plan.ts";
 
 /** Where groups can be created in the unified hierarchy. */
 export interface V2Place {

@@ -2,8 +2,7 @@ import { readFileSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { outOfMemory, tooManyProcesses } from "./limits.ts";
-import type { CgroupPlan, Step } from "./plan.ts";
+import { type CgroupPlan, outOfMemory, type Step, tooManyProcesses } from "./plan.ts";
 import { removeGroups, removeIfEmpty } from "./remove-groups.ts";
 
 /** How often the count of out-of-memory kills is read where the kernel sends no notification. */

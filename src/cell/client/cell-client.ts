@@ -1,23 +1,22 @@
 import { once } from "node:events";
-import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import * as z from "zod";
 import {
-  CellState,
-  cellPort,
-  CheckpointResult,
-  RestoreResult,
   type BootRequest,
+  cellPort,
+  CellState,
   type CheckpointRequest,
+  CheckpointResult,
   type IdentityRequest,
-  type RestoreRequest,
   type RestoreInPlaceCall,
+  type RestoreRequest,
+  RestoreResult,
 } from "../../api/cell/cell-api.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
+import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
-import { signCellToken, type CellKey } from "./cell-token.ts";
-import { limitConnecting, limitResponse } from "./deadlines.ts";
+import { type CellKey, signCellToken } from "./cell-token.ts";
 
 export interface CellAddress {
   /** The Pod's address. */
@@ -223,4 +222,53 @@ async function text(response: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
   return Buffer.concat(chunks).toString("utf8");
+}
+
+/** A cell is on the same network: one that does not accept a connection within this time does not exist. */
+const connectMilliseconds = 2_000;
+
+/** Fails a request without a connection after two seconds with `Unavailable`. Nothing was sent, so it can be repeated. */
+function limitConnecting(clock: Clock, request: ClientRequest, ip: string): void {
+  const seconds = connectMilliseconds / 1000;
+  failAfter({ clock, request, milliseconds: connectMilliseconds, until: "connect" }, () => {
+    return new RametError("Unavailable", `cannot reach the cell at ${ip}: no connection within ${seconds} s`, {
+      retryable: true,
+    });
+  });
+}
+
+/** Fails a request with `Timeout` if its response has not started in time. */
+function limitResponse(
+  clock: Clock,
+  request: ClientRequest,
+  { milliseconds, what }: { milliseconds: number; what: string },
+): void {
+  failAfter({ clock, request, milliseconds, until: "response" }, () => {
+    return new RametError("Timeout", `${what} timed out: the cell did not respond within ${milliseconds / 1000} s`, {
+      retryable: true,
+      hint: "Check the sandbox's Pod with kubectl get pod and kubectl logs",
+    });
+  });
+}
+
+interface RequestLimit {
+  clock: Clock;
+  request: ClientRequest;
+  milliseconds: number;
+  until: "connect" | "response";
+}
+
+function failAfter({ clock, request, milliseconds, until }: RequestLimit, why: () => RametError): void {
+  const done = clock.schedule(milliseconds, () => {
+    request.destroy(why());
+  });
+  request.once("close", done);
+  if (until === "response") {
+    request.once("response", done).once("upgrade", done);
+    return;
+  }
+  request.once("socket", (socket) => {
+    if (socket.connecting) socket.once("connect", done);
+    else done();
+  });
 }

@@ -1,11 +1,10 @@
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import * as z from "zod";
-import { guestError } from "./guest-error.ts";
-import { callGuest, textOf, type GuestDial } from "./guest-http.ts";
+import { callGuest, type GuestDial, guestError, textOf } from "./guest-http.ts";
 import { guestInput, type GuestInput } from "./guest-input.ts";
-import { processEvents, type ProcessEvent } from "./guest-process-events.ts";
-import { EntriesAnswer, EntryAnswer, envelope, ProcessListAnswer, type FileEntry } from "./guest-wire.ts";
+import { type ProcessEvent, processEvents } from "./guest-process-events.ts";
+import { EntriesAnswer, EntryAnswer, envelope, type FileEntry, ProcessListAnswer } from "./guest-wire.ts";
 
 export interface GuestClientOptions {
   /** Opens a stream to port 49983 of the sandbox. */

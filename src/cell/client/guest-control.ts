@@ -1,8 +1,7 @@
 import * as z from "zod";
 import type { Identity } from "../../api/cell/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
-import { guestError } from "./guest-error.ts";
-import { callGuest, textOf, type GuestDial } from "./guest-http.ts";
+import { callGuest, type GuestDial, guestError, textOf } from "./guest-http.ts";
 
 export const GuestHealth = z.object({
   pid: z.number().int(),

@@ -2,8 +2,7 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { PassThrough, type Readable } from "node:stream";
 import type { RametError } from "../../base/errors.ts";
-import { guestFailure } from "./guest-error.ts";
-import { unreachable } from "./guest-http.ts";
+import { guestFailure, unreachable } from "./guest-http.ts";
 import { envelope, envelopes, StreamEnd } from "./guest-wire.ts";
 
 /** A stream to a command's input. */

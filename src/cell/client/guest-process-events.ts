@@ -1,7 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type * as z from "zod";
-import { guestFailure } from "./guest-error.ts";
-import { unreachable } from "./guest-http.ts";
+import { guestFailure, unreachable } from "./guest-http.ts";
 import { envelopes, ProcessAnswer, StreamEnd } from "./guest-wire.ts";
 
 export type ProcessEvent =

@@ -11,7 +11,7 @@ import {
   RestoreInPlaceCall,
 } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
-import { readBody } from "../../base/read-body.ts";
+import { readBody } from "../../base/http.ts";
 import type { Cell } from "../lifecycle/cell.ts";
 import { statusOf } from "./http-status.ts";
 import { sendLog } from "./log-stream.ts";

@@ -5,7 +5,7 @@ import { RametError } from "../../base/errors.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkName, generateName } from "../names.ts";
+import { checkName, generateName } from "../options.ts";
 import { checkpointColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";

@@ -1,7 +1,7 @@
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Cluster } from "../cluster/cluster.ts";
-import { findObject } from "../object/find.ts";
+import { findObject } from "../object/user-kind.ts";
 
 /**
  * The id of the checkpoint with this name or id. A text that names no Checkpoint of the namespace is returned as it is: it may

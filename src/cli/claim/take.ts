@@ -9,7 +9,7 @@ import { checkpointReference } from "../checkpoint/reference.ts";
 import { type Cluster, type ClusterOptions, refOf, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkName, generateName } from "../names.ts";
+import { checkName, generateName } from "../options.ts";
 import { claimColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError } from "../report-error.ts";

@@ -6,7 +6,7 @@ import { untilSucceeded } from "../checkpoint/until-succeeded.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodeOf, exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { checkLabel, generateName } from "../names.ts";
+import { checkLabel, generateName } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderList } from "../output/render.ts";
 import { reportError, reportFailure } from "../report-error.ts";

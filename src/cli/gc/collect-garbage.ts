@@ -2,8 +2,13 @@ import { stringify } from "yaml";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { RametError } from "../../base/errors.ts";
-import { collect, type Collectable, readCollection } from "../../controllers/collect/collectable.ts";
-import { defaultStepCacheBytes, type Garbage } from "../../controllers/collect/garbage.ts";
+import {
+  collect,
+  type Collectable,
+  defaultStepCacheBytes,
+  type Garbage,
+  readCollection,
+} from "../../controllers/collect/garbage.ts";
 import { planCollection } from "../../controllers/collect/plan-collection.ts";
 import { livenessIn } from "../../controllers/sweep.ts";
 import type { SweepReport } from "../../store/checkpoint-store.ts";

@@ -6,7 +6,7 @@ import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { isMissing, nameOfPlace, storePlace } from "../store/store-place.ts";
+import { isMissing, nameOfPlace, storePlace } from "../store/inspect.ts";
 
 /** `why`: no store is reachable. */
 export type ClusterStore = { path: string; store: CheckpointStore } | { why: string };

@@ -4,9 +4,8 @@ import { type LogPart, logParts } from "../../local/log-files.ts";
 import { withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { AddImageOptions, ListImagesOptions } from "./image.ts";
-import type { LogsOptions } from "./logs.ts";
 import type { StatusOptions } from "./status.ts";
-import type { DownOptions, UpOptions } from "./up.ts";
+import type { DownOptions, LogsOptions, UpOptions } from "./up.ts";
 
 /** `ramet local …`. */
 export function localCommands(local: Command, act: Act): void {
@@ -62,7 +61,7 @@ function lookCommands(local: Command, act: Act): void {
     .option("-f, --follow", "print new lines until Ctrl-C")
     .action(
       act(async (part: LogPart, options: Omit<LogsOptions, "part">) => {
-        const { localLogs } = await import("./logs.ts");
+        const { localLogs } = await import("./up.ts");
         return (io) => localLogs(io, { ...options, part });
       }),
     );

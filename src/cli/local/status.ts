@@ -2,7 +2,7 @@ import { clusterDirectory, defaultClusterName, type ClusterDirectory } from "../
 import { readSetting } from "../../local/cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
-import { readPort } from "../../local/supervisor/kept-port.ts";
+import { readPort } from "../../local/supervisor/parts.ts";
 import { cacheDirectory, cachedToolVersion } from "../../local/tools/tool.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";

@@ -2,8 +2,7 @@ import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { type OutputFormat, renderList, renderObject } from "../output/render.ts";
-import { findObject } from "./find.ts";
-import { type UserKindName, userKinds } from "./user-kind.ts";
+import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
 
 export interface GetOptions extends ClusterOptions {
   kind: UserKindName;

@@ -4,9 +4,8 @@ import { waitUntil } from "../../kube/wait-until.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
-import { startProgress, requestStays } from "../wait/follow.ts";
-import { findObject } from "./find.ts";
-import { type UserKindName, userKinds } from "./user-kind.ts";
+import { requestStays, startProgress } from "../wait/follow.ts";
+import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
 
 export interface RemoveOptions extends ClusterOptions {
   kind: UserKindName;

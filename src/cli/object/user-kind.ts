@@ -1,10 +1,13 @@
-import { checkpointKind } from "../../api/kinds/checkpoint.ts";
+import { Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import { sandboxKind } from "../../api/kinds/sandbox.ts";
 import type { KindNames } from "../../api/schema/kind.ts";
+import { RametError } from "../../base/errors.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import type { Cluster } from "../cluster/cluster.ts";
 import type { Column } from "../output/render.ts";
 import {
   checkpointColumns,
@@ -33,3 +36,26 @@ export const userKinds: Readonly<Record<UserKindName, UserKind>> = {
   claim: { noun: "claim", kind: sandboxClaimKind, columns: claimColumns },
   snapshot: { noun: "snapshot", kind: namedSnapshotKind, columns: snapshotColumns },
 };
+
+/**
+ * Finds an object by its name, and a checkpoint also by its id, which `ramet checkpoint create` prints.
+ *
+ * @throws RametError `NotFound`
+ */
+export async function findObject(
+  cluster: Cluster,
+  kindName: UserKindName,
+  name: string,
+  signal: AbortSignal,
+): Promise<KubeObject> {
+  const resource = cluster.raw(userKinds[kindName].kind);
+  try {
+    return await cluster.get(resource, name, signal);
+  } catch (error) {
+    if (kindName !== "checkpoint" || !(error instanceof RametError) || error.code !== "NotFound") throw error;
+    const { items } = await resource.list({ namespace: cluster.namespace, signal });
+    const found = items.find((item) => Checkpoint.safeParse(item).data?.status?.checkpointId === name);
+    if (found === undefined) throw error;
+    return found;
+  }
+}

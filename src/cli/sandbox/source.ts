@@ -5,7 +5,7 @@ import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
-import { findObject } from "../object/find.ts";
+import { findObject } from "../object/user-kind.ts";
 
 /** The source of a new sandbox. */
 export interface SourceOptions {

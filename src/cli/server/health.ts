@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { Registry } from "prom-client";
 import type { Log } from "../../base/log.ts";
-import { openPort } from "../../base/open-port.ts";
+import { openPort } from "../../base/http.ts";
 import type { Liveness } from "../../kube/liveness.ts";
 
 export interface HealthOptions {

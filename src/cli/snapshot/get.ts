@@ -4,7 +4,7 @@ import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 import { snapshotColumns } from "../object/columns.ts";
-import { findObject } from "../object/find.ts";
+import { findObject } from "../object/user-kind.ts";
 import { type OutputFormat, renderList, renderObject } from "../output/render.ts";
 import { table } from "../output/table.ts";
 import { seconds } from "./step-printer.ts";

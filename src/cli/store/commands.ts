@@ -2,7 +2,7 @@ import { type Command, Option } from "commander";
 import { defaultClusterName } from "../../local/cluster-directory.ts";
 import { withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { ScrubStoreOptions, StoreUsageOptions } from "./scrub.ts";
+import type { ScrubStoreOptions, StoreUsageOptions } from "./inspect.ts";
 
 /** `ramet store …`. */
 export function storeCommands(store: Command, act: Act): void {
@@ -10,7 +10,7 @@ export function storeCommands(store: Command, act: Act): void {
     .description("Show the space that the checkpoints of each namespace use.")
     .action(
       act(async (options: StoreUsageOptions) => {
-        const { storeUsage } = await import("./scrub.ts");
+        const { storeUsage } = await import("./inspect.ts");
         return (io) => storeUsage(io, options);
       }),
     );
@@ -19,7 +19,7 @@ export function storeCommands(store: Command, act: Act): void {
     .description("Compare all stored data with its hashes. Changes nothing; exits with 1 if any is damaged.")
     .action(
       act(async (options: ScrubStoreOptions) => {
-        const { scrubStore } = await import("./scrub.ts");
+        const { scrubStore } = await import("./inspect.ts");
         return (io) => scrubStore(io, options);
       }),
     );

@@ -1,8 +1,8 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import { captureParts, findParts, removeParts } from "../../backends/checkpoint-parts.ts";
+import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ControllerWatch, type ReconcileResult, watching } from "../../kube/controller.ts";
@@ -13,12 +13,17 @@ import { Attempts } from "../common/attempts.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { removeFinalizer } from "../common/finalizer.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
-import type { CheckpointDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
 import { keepTemplate } from "./keep-template.ts";
 import { markStarted } from "./mark-started.ts";
 import { planCheckpoint } from "./plan.ts";
-import type { CheckpointAction, CheckpointPlan, CheckpointState, CheckpointCapture } from "./state.ts";
+import type {
+  CheckpointAction,
+  CheckpointCapture,
+  CheckpointDependencies,
+  CheckpointPlan,
+  CheckpointState,
+} from "./state.ts";
 
 /** The changes that the Checkpoint controller watches: Checkpoints, and Pods while they are captured. */
 export function checkpointWatches({ informers, cache, capturing }: CheckpointDependencies): ControllerWatch[] {

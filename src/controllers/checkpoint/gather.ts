@@ -6,8 +6,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { capturedPodUid, checkpointIdOf, isUnfinished } from "../common/pause-checkpoint.ts";
 import { endMessage, isEnded } from "../common/pod-facts.ts";
-import type { CheckpointDependencies } from "./dependencies.ts";
-import type { CheckpointState, Source } from "./state.ts";
+import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
 export async function gather(checkpoint: Checkpoint, dependencies: CheckpointDependencies): Promise<CheckpointState> {

@@ -1,11 +1,10 @@
-import { RametError } from "../../base/errors.ts";
-import { apiVersion } from "../../api/schema/kind.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
-import type { CheckpointDependencies } from "./dependencies.ts";
-import type { CheckpointCapture } from "./state.ts";
+import type { CheckpointCapture, CheckpointDependencies } from "./state.ts";
 
 /**
  * Keeps the source's template as a SandboxTemplate that the Checkpoint owns, so that a clone needs no template. OpenKruise

@@ -1,10 +1,9 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { RametError } from "../../base/errors.ts";
 import { annotations, finalizers, labels } from "../../api/names/labels.ts";
+import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
 import { addFinalizer } from "../common/finalizer.ts";
-import type { CheckpointDependencies } from "./dependencies.ts";
-import type { CapturableSource, CheckpointCapture } from "./state.ts";
+import type { CapturableSource, CheckpointCapture, CheckpointDependencies } from "./state.ts";
 
 /**
  * Writes the finalizer and the Pod's UID to the Checkpoint, before the capture has any effect. Returns false if the Checkpoint

@@ -1,10 +1,18 @@
 import type { Checkpoint, CheckpointStatus, ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
-import type { RametError } from "../../base/errors.ts";
-import type { Pod } from "../../api/schema/pod.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { Backends } from "../../backends/backends.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
-import type { Transition } from "../../kube/events.ts";
-import type { Attempt } from "../common/attempts.ts";
+import type { SandboxRuntime } from "../../backends/runtime.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { EventRecorder, Transition } from "../../kube/events.ts";
+import type { OwnWrites } from "../../kube/own-writes.ts";
+import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { Attempt, Attempts } from "../common/attempts.ts";
+import type { Cache } from "../common/cache.ts";
+import type { Informers } from "../common/resources.ts";
 
 /** The input of a plan for one checkpoint. */
 export interface CheckpointState {
@@ -49,4 +57,22 @@ export interface CheckpointPlan {
   status?: CheckpointStatus;
   transitions?: Transition[];
   requeueAfterMilliseconds?: number;
+}
+
+export interface CheckpointDependencies {
+  informers: Informers;
+  cache: Cache;
+  backends: Backends;
+  runtime: SandboxRuntime;
+  statuses: StatusWriter<Checkpoint>;
+  ownWrites: OwnWrites<Checkpoint>;
+  /** By the UID of a Checkpoint: the call that takes it. */
+  captures: Attempts<CheckpointRecord>;
+  /** By the UID of a Pod: the UID of the Checkpoint that this process is taking of it. */
+  capturing: Map<string, string>;
+  events: EventRecorder;
+  clock: Clock;
+  log: Log;
+  /** Requeues a key after a change that no informer reports. */
+  enqueue: (key: string) => void;
 }

@@ -1,9 +1,10 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Informers } from "../common/resources.ts";
 
 /** The state from which a collection is planned: the objects of one namespace or of all. */
 export interface CollectionState {
@@ -51,4 +52,54 @@ export function garbageOf(
   const { namespace, name, uid, resourceVersion } = object.metadata;
   const bytes = details.kind === "Checkpoint" ? (object as Checkpoint).status?.ramet?.sizeBytes : undefined;
   return { ...details, namespace, name, uid, resourceVersion, ...(bytes !== undefined && { bytes }) };
+}
+
+type Kept = Exclude<keyof CollectionState, "stepCacheBytes">;
+
+/** The resources that a collection reads and deletes from. */
+export type Collectable = { [Kind in Kept]: Pick<Informers[Kind]["resource"], "list" | "delete"> };
+
+interface ReadOptions {
+  /** @default all */
+  namespace?: string | undefined;
+  stepCacheBytes: number;
+  signal: AbortSignal;
+}
+
+/**
+ * Reads all objects from the API server. Owned objects are listed before objects that can own or name them, so an owner that
+ * existed when an object was listed is in a later list or deleted.
+ */
+export async function readCollection(
+  from: Collectable,
+  { namespace, stepCacheBytes, signal }: ReadOptions,
+): Promise<CollectionState> {
+  const options = { namespace, signal };
+  const { items: templates } = await from.templates.list(options);
+  const { items: checkpoints } = await from.checkpoints.list(options);
+  const [snapshots, sandboxes, sets, claims] = await Promise.all([
+    from.snapshots.list(options),
+    from.sandboxes.list(options),
+    from.sets.list(options),
+    from.claims.list(options),
+  ]);
+  return {
+    templates,
+    checkpoints,
+    stepCacheBytes,
+    snapshots: snapshots.items,
+    sandboxes: sandboxes.items,
+    sets: sets.items,
+    claims: claims.items,
+  };
+}
+
+/**
+ * Deletes one object if it has not changed since the plan. Its controller removes its data. Resolves to false if it does not exist.
+ * @throws RametError `Conflict` if it has changed
+ */
+export async function collect(from: Collectable, garbage: Garbage, signal: AbortSignal): Promise<boolean> {
+  const { kind, uid, resourceVersion } = garbage;
+  const resource = { Checkpoint: from.checkpoints, SandboxTemplate: from.templates, SandboxClaim: from.claims }[kind];
+  return resource.delete(garbage, { uid, resourceVersion, propagationPolicy: "Background", signal });
 }

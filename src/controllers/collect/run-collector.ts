@@ -1,10 +1,17 @@
+import type { Registry } from "prom-client";
+import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { delay, type Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
+import { MetricGroup } from "../../kube/metrics.ts";
 import type { Informers } from "../common/resources.ts";
-import { collect, readCollection, type Collectable } from "./collectable.ts";
-import { defaultStepCacheBytes, type CollectionState, type Garbage } from "./garbage.ts";
-import type { CollectionMetrics } from "./metrics.ts";
+import {
+  collect,
+  type Collectable,
+  type CollectionState,
+  defaultStepCacheBytes,
+  type Garbage,
+  readCollection,
+} from "./garbage.ts";
 import { planCollection } from "./plan-collection.ts";
 
 export interface CollectingOptions {
@@ -88,4 +95,36 @@ function resources(informers: CollectingOptions["informers"]): Collectable {
 /** A function, as the type checker assumes that `aborted` does not change across an await. */
 function isAborted(signal: AbortSignal): boolean {
   return signal.aborted;
+}
+
+export interface CollectionMetrics {
+  collected: (garbage: Garbage) => void;
+  failed: () => void;
+}
+
+export function collectionMetrics(registry: Registry): CollectionMetrics {
+  const group = new MetricGroup(registry);
+  const objects = group.counter({
+    name: "ramet_garbage_collected_total",
+    help: "Objects deleted by the garbage collector, by cause: StepCache, UnusedTemplate or OwnerGone.",
+    labelNames: ["garbage"],
+  });
+  const bytes = group.counter({
+    name: "ramet_garbage_collected_bytes_total",
+    help: "Total size of the deleted Checkpoints when they were captured. The store frees less if content is shared.",
+    labelNames: ["garbage"],
+  });
+  const failures = group.counter({
+    name: "ramet_garbage_failures_total",
+    help: "Garbage collections that failed. The next collection runs at the usual interval.",
+  });
+  return {
+    collected: ({ garbage, bytes: freed = 0 }) => {
+      objects.inc({ garbage });
+      bytes.inc({ garbage }, freed);
+    },
+    failed: () => {
+      failures.inc();
+    },
+  };
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { restoreSpec } from "../../api/cell/restore-spec.ts";
-import { describeDifference, templateDifference } from "./template-difference.ts";
+import { describeDifference, templateDifference } from "./origin.ts";
 
 const main = {
   name: "main",

@@ -8,10 +8,9 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyOf, ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
-import type { SnapshotDependencies } from "./dependencies.ts";
 import { attemptId, digestLabel, logKey, logName } from "./names.ts";
-import type { SnapshotAction } from "./state.ts";
 import { startStep } from "./start-step.ts";
+import type { SnapshotAction, SnapshotDependencies } from "./state.ts";
 
 /** Carries out one action. Actions can be repeated: an existing or deleted object is not an error. */
 export async function applyAction(

@@ -10,7 +10,7 @@ import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../common/attempts.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
-import type { SnapshotDependencies } from "./dependencies.ts";
+import type { SnapshotDependencies } from "./state.ts";
 import { gather } from "./gather.ts";
 import { createLookups } from "./lookups.ts";
 import { snapshotMetrics } from "./metrics.ts";

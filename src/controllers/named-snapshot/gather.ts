@@ -3,7 +3,6 @@ import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
-import type { SnapshotDependencies } from "./dependencies.ts";
 import { copiedContents } from "./keyed-content.ts";
 import type { Lookups } from "./lookups.ts";
 import {
@@ -15,7 +14,7 @@ import {
   versionCheckpointName,
 } from "./names.ts";
 import { resolveInputs } from "./resolve-inputs.ts";
-import type { SnapshotState } from "./state.ts";
+import type { SnapshotDependencies, SnapshotState } from "./state.ts";
 
 /** Reads the state for a plan: objects from the caches, ConfigMaps and Secrets from the API server. */
 export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDependencies): Promise<SnapshotState> {

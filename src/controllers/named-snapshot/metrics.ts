@@ -1,6 +1,6 @@
 import type { Registry } from "prom-client";
 import type { NamedSnapshotStatus, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
-import { MetricGroup } from "../../kube/metric-group.ts";
+import { MetricGroup } from "../../kube/metrics.ts";
 
 export interface SnapshotMetrics {
   /** Counts the differences between two successive statuses. */

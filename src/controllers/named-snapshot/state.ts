@@ -1,13 +1,19 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { RametError } from "../../base/errors.ts";
-import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { namedSnapshotConditions, NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import type { CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
+import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { Attempt } from "../common/attempts.ts";
+import type { OwnWrites } from "../../kube/own-writes.ts";
+import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { Attempt, Attempts } from "../common/attempts.ts";
+import type { ControllerParts } from "../common/controller-parts.ts";
+import type { Lookups } from "./lookups.ts";
+import type { SnapshotMetrics } from "./metrics.ts";
+import type { PublicFetch } from "./steps/public-fetch.ts";
 import type { StepOutcome } from "./steps/step.ts";
 
 /** The state from which a named snapshot is planned. */
@@ -92,4 +98,21 @@ export interface SnapshotPlan {
   afterStatus?: SnapshotAction[];
   transitions?: Transition[];
   requeueAfterMilliseconds?: number;
+}
+
+export interface SnapshotDependencies extends Pick<
+  ControllerParts,
+  "client" | "informers" | "cache" | "runtime" | "podOptions" | "events" | "clock" | "log"
+> {
+  lookups: Lookups;
+  statuses: StatusWriter<NamedSnapshot>;
+  ownWrites: OwnWrites<NamedSnapshot>;
+  /** Running and finished steps, by `attemptId`. */
+  steps: Attempts<StepOutcome>;
+  fetch: PublicFetch;
+  counted?: SnapshotMetrics | undefined;
+  /** Aborted when the controller stops. */
+  closing: AbortSignal;
+  /** Reconciles a key after an event that no informer reports. */
+  enqueue: (key: string) => void;
 }

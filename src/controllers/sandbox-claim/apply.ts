@@ -1,13 +1,12 @@
-import { RametError } from "../../base/errors.ts";
-import { labels } from "../../api/names/labels.ts";
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
+import { labels } from "../../api/names/labels.ts";
+import { RametError } from "../../base/errors.ts";
 import { claimSandbox } from "../../claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
-import type { ClaimDependencies } from "./dependencies.ts";
 import { claimRequest } from "./claim-progress.ts";
 import { attemptId } from "./gather.ts";
 import { ordinalLock } from "./pursuit.ts";
-import type { ClaimAction } from "./state.ts";
+import type { ClaimAction, ClaimDependencies } from "./state.ts";
 
 /** Carries out one action. Actions can be repeated: an existing or deleted object is not an error. */
 export async function applyAction(

@@ -14,10 +14,9 @@ import { Attempts, SlowStart } from "../common/attempts.ts";
 import { type Controller, RequeueSource } from "../common/controller-parts.ts";
 import { resolveOrigin } from "../common/set-origin.ts";
 import { applyAction } from "./apply.ts";
-import type { ClaimControllerParts, ClaimDependencies } from "./dependencies.ts";
 import { attemptId, gather } from "./gather.ts";
 import { planClaim } from "./plan.ts";
-import type { ClaimState } from "./state.ts";
+import type { ClaimControllerParts, ClaimDependencies, ClaimState } from "./state.ts";
 
 /** Changes of claims, and of the sandboxes that claims wait for. */
 export function claimWatches({ informers, awaited }: ClaimDependencies): ControllerWatch[] {

@@ -8,9 +8,8 @@ import { keyOf } from "../../kube/object.ts";
 import { originOfText } from "../common/origin.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { claimRequest, progressOf } from "./claim-progress.ts";
-import type { ClaimDependencies } from "./dependencies.ts";
 import { ordinalLock, Pursuit } from "./pursuit.ts";
-import type { ClaimState } from "./state.ts";
+import type { ClaimDependencies, ClaimState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Asks the API server before it reports a set as missing. */
 export async function gather(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState> {

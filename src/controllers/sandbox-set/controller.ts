@@ -9,7 +9,7 @@ import type { Controller, ControllerParts } from "../common/controller-parts.ts"
 import { applyAction } from "./apply.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
-import { reconcileDelayMilliseconds, setOfClone } from "./giving-way.ts";
+import { reconcileDelayMilliseconds, setOfClone } from "./rollout-bounds.ts";
 import { setMetrics } from "./metrics.ts";
 import { NewSandboxes, overdueMilliseconds } from "./new-sandboxes.ts";
 import { planSet } from "./plan.ts";

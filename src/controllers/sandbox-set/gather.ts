@@ -1,14 +1,13 @@
-import { RametError } from "../../base/errors.ts";
-import { setRevision } from "../../api/set/set-revision.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { setRevision } from "../../api/set/set-revision.ts";
+import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { boundsOf } from "./bounds.ts";
+import { resolveOrigin } from "../common/set-origin.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { backoffOf, nextFailures } from "./failures.ts";
-import { givesWayMilliseconds } from "./giving-way.ts";
 import { memberOf } from "./pool.ts";
-import { resolveOrigin } from "../common/set-origin.ts";
+import { boundsOf, givesWayMilliseconds } from "./rollout-bounds.ts";
 import type { Member, SetState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Asks the API server for sandboxes that the cache should show by now. */

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
-import { givesWayMilliseconds, reconcileDelayMilliseconds, setOfClone } from "./giving-way.ts";
+import { givesWayMilliseconds, reconcileDelayMilliseconds, setOfClone } from "./rollout-bounds.ts";
 
 function clone(claimedAt: Date): Sandbox {
   return Sandbox.parse({

@@ -1,6 +1,6 @@
 import type { Registry } from "prom-client";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
-import { MetricGroup } from "../../kube/metric-group.ts";
+import { MetricGroup } from "../../kube/metrics.ts";
 import { keyOf, type ObjectName } from "../../kube/object.ts";
 import type { Cache } from "../common/cache.ts";
 import type { Informers } from "../common/resources.ts";

@@ -4,7 +4,7 @@ import type { SandboxSet, SandboxSetStatus } from "../../api/kinds/sandbox-set.t
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { SetRevision } from "../../api/set/set-revision.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { Bounds } from "./bounds.ts";
+import type { Bounds } from "./rollout-bounds.ts";
 import type { Backoff } from "./failures.ts";
 
 /** The state from which a set is planned. */

@@ -8,11 +8,10 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { controllerOf, type KubeManifest } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
-import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { pauseCheckpoint } from "../common/pause-checkpoint.ts";
+import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-calls.ts";
-import type { SandboxDependencies } from "./dependencies.ts";
-import type { SandboxAction } from "./state.ts";
+import type { SandboxAction, SandboxDependencies } from "./state.ts";
 
 /** Carries out one action. Each can be repeated, and what is done or gone already is no error. */
 export async function applyAction(

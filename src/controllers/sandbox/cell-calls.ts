@@ -7,9 +7,8 @@ import { cloneParts, restorePartsInPlace, untilPartsLoaded } from "../../backend
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import type { SandboxDependencies } from "./dependencies.ts";
 import { restoreInPlaceId } from "./rollback.ts";
-import { adoptionId, type SandboxAction } from "./state.ts";
+import { adoptionId, type SandboxAction, type SandboxDependencies } from "./state.ts";
 
 /** What a cell is asked for: calls that take their time, and so run beside the reconciles. */
 export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;

@@ -11,12 +11,18 @@ import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate }
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-calls.ts";
-import type { SandboxDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
 import { NewPods } from "./new-pods.ts";
 import { planSandbox } from "./plan.ts";
 import { restoreInPlaceId } from "./rollback.ts";
-import { adoptionId, type SandboxAction, type SandboxPlan, type SandboxState, wantsAdoption } from "./state.ts";
+import {
+  adoptionId,
+  type SandboxAction,
+  type SandboxDependencies,
+  type SandboxPlan,
+  type SandboxState,
+  wantsAdoption,
+} from "./state.ts";
 import { notReady } from "./status.ts";
 
 /** Of which changes the Sandbox controller hears. */

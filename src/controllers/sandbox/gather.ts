@@ -7,10 +7,9 @@ import { controllerOf, keyOf } from "../../kube/object.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../common/origin.ts";
 import { capturedPodUid, isPauseCheckpoint, isUnfinished } from "../common/pause-checkpoint.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
-import type { SandboxDependencies } from "./dependencies.ts";
 import { pauseLost } from "./plan-paused.ts";
-import { gatherRollback, rollbackUnderWay, restoreInPlaceId } from "./rollback.ts";
-import { adoptionId, type SandboxState } from "./state.ts";
+import { gatherRollback, restoreInPlaceId, rollbackUnderWay } from "./rollback.ts";
+import { adoptionId, type SandboxDependencies, type SandboxState } from "./state.ts";
 
 /** Reads what a plan needs: from the cache, and where that would have it end a sandbox, from the API server as well. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {

@@ -5,8 +5,7 @@ import type { Pod } from "../../api/schema/pod.ts";
 import type { RametError } from "../../base/errors.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import { originOfText } from "../common/origin.ts";
-import type { SandboxDependencies } from "./dependencies.ts";
-import type { SandboxState } from "./state.ts";
+import type { SandboxDependencies, SandboxState } from "./state.ts";
 
 /** A rollback that has begun and has not ended: the sandbox's Pod makes room, or another one is being restored. */
 export interface RollbackUnderWay {

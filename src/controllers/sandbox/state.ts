@@ -8,9 +8,12 @@ import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import type { Started } from "../../backends/runtime.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { Attempt } from "../common/attempts.ts";
+import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { Attempt, Attempts, SlowStart } from "../common/attempts.ts";
+import type { ControllerParts } from "../common/controller-parts.ts";
 import type { Origin } from "../common/origin.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
+import type { NewPods } from "./new-pods.ts";
 
 /** All that a decision about one sandbox is made from. */
 export interface SandboxState {
@@ -84,4 +87,19 @@ export function adoptionId(sandbox: Sandbox, pod: Pod): string {
 /** Whether the guest has been given another environment than the one that is asked for. */
 export function wantsAdoption(sandbox: Sandbox): boolean {
   return initRequestDigest(sandbox) !== sandbox.status?.ramet?.initRequest;
+}
+
+export interface SandboxDependencies extends ControllerParts {
+  statuses: StatusWriter<Sandbox>;
+  starts: Attempts<StartOutcome>;
+  /** Identities for sandboxes that run. */
+  adoptions: Attempts<{ generation: number }>;
+  /** Checkpoints that take the place of what runs. */
+  restoresInPlace: Attempts<StartOutcome>;
+  /** By the UID of a Pod: the wait until the memory of its clone is in. */
+  loads: Attempts<void>;
+  newPods: NewPods;
+  slowStart: SlowStart;
+  /** Requeues a key after a change that no informer reports. */
+  enqueue: (key: string) => void;
 }

@@ -1,3 +1,4 @@
+import { mkdirSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { pino } from "pino";
@@ -13,10 +14,10 @@ import { imageUser } from "../images/image-user.ts";
 import { getOrPullImage } from "../images/pull-image.ts";
 import { imagesDirectory } from "../images/python-image.ts";
 import { readyFilePath, writeReadyFile } from "../ready-file.ts";
+import { runProgram } from "../tools/run-program.ts";
 import { hiddenDirectory } from "./pod-view.ts";
 import type { ImageSource } from "./pod.ts";
 import { localNodeName, runLocalNode } from "./run-node.ts";
-import { warmCompileCache } from "./warm-cache.ts";
 
 /** Runs the process `ramet local node`, the node of the cluster in this directory, until `signal` is aborted. */
 export async function runNodeProcess(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
@@ -100,4 +101,18 @@ function machineImages(progress: (line: string) => void, clock: Clock): ImageSou
     await mkdir(dir, { recursive: true });
     return getOrPullImage(store, reference, { scratch: dir, progress });
   }
+}
+
+/**
+ * Fills Node's compile cache with the cell's program. Cells can only read it, so that none can change the code of another.
+ * The program runs in namespaces, as a cell does, because Node's cache has a directory for each user id.
+ */
+async function warmCompileCache(directory: string, link: string, cell: readonly string[]): Promise<void> {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  // Without input the cell loads its program and exits.
+  const environment = {
+    NODE_COMPILE_CACHE: directory,
+    RAMET_CELL_SETTING: "stdin",
+  };
+  await runProgram(link, ["pod", "--", ...cell], { environment, what: "Loading the cell's program" });
 }

@@ -1,17 +1,16 @@
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
 import type { PartStatus } from "../cluster-status.ts";
-import { startApiServer } from "../control-plane/api-server.ts";
+import { portWasTaken, startApiServer } from "../control-plane/api-server.ts";
 import { type Child, startChild } from "../control-plane/child.ts";
 import { startEtcd } from "../control-plane/etcd.ts";
 import { writeKubeconfig } from "../control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../control-plane/pki.ts";
 import { freePort, waitUntilReady } from "../control-plane/readiness.ts";
 import { isReadyFileOf, readyFilePath } from "../ready-file.ts";
-import { keptPort } from "./kept-port.ts";
 import { Part } from "./part.ts";
 
 /** The processes of a cluster, in the order of their start. */
@@ -161,4 +160,35 @@ function inheritedEnvironment(directory: ClusterDirectory): Record<string, strin
     return value === undefined ? [] : [[name, value] as const];
   });
   return { ...Object.fromEntries(values), NODE_COMPILE_CACHE: join(directory.path, "compile-cache") };
+}
+
+const maxTries = 5;
+
+/**
+ * Serves on the cluster's previous port, so that copies of kubeconfigs and addresses stay valid. Uses a free port for a new
+ * cluster or if another program uses the port.
+ * @param path the file with the port
+ */
+async function keptPort<T>(path: string, serve: (port: number) => Promise<T>): Promise<T> {
+  let port = readPort(path) ?? (await freePort());
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      const result = await serve(port);
+      writeFileSync(path, String(port), { mode: 0o600 });
+      return result;
+    } catch (error) {
+      if (attempt >= maxTries || !portWasTaken(error)) throw error;
+      port = await freePort();
+    }
+  }
+}
+
+/** Reads the port from such a file. */
+export function readPort(path: string): number | undefined {
+  try {
+    const port = Number(readFileSync(path, "utf8"));
+    return Number.isInteger(port) && port > 0 ? port : undefined;
+  } catch {
+    return undefined;
+  }
 }

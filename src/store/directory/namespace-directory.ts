@@ -4,9 +4,11 @@ import * as z from "zod";
 import type { DirectoryGrant } from "../../api/cell/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { RametError } from "../../base/errors.ts";
-import { NamespaceName } from "../checkpoint-id.ts";
+import { type CheckpointRef, NamespaceName } from "../checkpoint-id.ts";
 import { invalidGrant } from "../grant-check.ts";
+import { decodeManifest, digestOf, lost, type Manifest, parseManifest, sizeOf } from "../manifest.ts";
 import { ownerFile } from "../owner.ts";
+import type { PublishedCheckpoint } from "../sessions.ts";
 import { readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { doomedPrefix, type Layout, layoutOf, requireRoot } from "./layout.ts";
 
@@ -114,4 +116,30 @@ export async function namespacesIn(root: string): Promise<Namespaces> {
     namespaces.found.push({ namespace: entry.name, layout });
   }
   return namespaces;
+}
+
+const maximumManifestBytes = 4 << 20;
+
+/** Finds the checkpoint that is published under an id. */
+export async function findPublished(layout: Layout, ref: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
+  const bytes = await manifestBytes(layout, ref);
+  if (bytes === undefined) return undefined;
+  return { manifestDigest: digestOf(bytes), sizeBytes: sizeOf(parseManifest(bytes, ref)) };
+}
+
+/** Reads the manifest with this digest. @throws RametError `CheckpointLost`, `CheckpointTooNew` */
+export async function publishedManifest(layout: Layout, ref: CheckpointRef, digest: string): Promise<Manifest> {
+  const bytes = await manifestBytes(layout, ref);
+  if (bytes === undefined) throw lost(ref, "it is not in the store");
+  return decodeManifest(bytes, ref, digest);
+}
+
+/** Reads the manifest without verifying its digest, for sweeps and scrubs. */
+export async function unverifiedManifest(layout: Layout, ref: CheckpointRef): Promise<Manifest | undefined> {
+  const bytes = await manifestBytes(layout, ref);
+  return bytes === undefined ? undefined : parseManifest(bytes, ref);
+}
+
+async function manifestBytes(layout: Layout, ref: CheckpointRef): Promise<Buffer | undefined> {
+  return unless(readSmallFile(layout.checkpoint(ref.checkpointId).manifest, maximumManifestBytes), "ENOTDIR");
 }

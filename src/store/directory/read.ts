@@ -9,7 +9,6 @@ import { checkGrant, invalidGrant } from "../grant-check.ts";
 import { lost, type Manifest, type ManifestFile } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
 import { errnoOf, storeError } from "../store-error.ts";
-import { unless } from "./durable.ts";
 import {
   type Fingerprint,
   fingerprintOf,
@@ -17,10 +16,10 @@ import {
   readFingerprints,
   sameFingerprint,
   writeFingerprints,
-} from "./fingerprints.ts";
+} from "./content.ts";
+import { unless } from "./durable.ts";
 import { doomedPrefix, type Layout, restorePrefix } from "./layout.ts";
-import { openNamespaceDirectory } from "./namespace-directory.ts";
-import { publishedManifest } from "./published.ts";
+import { openNamespaceDirectory, publishedManifest } from "./namespace-directory.ts";
 
 /** Implements `openForRead` for a directory store. */
 export async function openDirectoryForRead(grant: DirectoryGrant, options: OpenForReadOptions): Promise<ReadSession> {

@@ -6,7 +6,7 @@ import type { Step } from "../sessions.ts";
 import { collectContent } from "./content.ts";
 import { ifPresent, statOf, syncDirectories, unless } from "./durable.ts";
 import { doomedPrefix, type Layout } from "./layout.ts";
-import { unverifiedManifest } from "./published.ts";
+import { unverifiedManifest } from "./namespace-directory.ts";
 
 /**
  * Removes a checkpoint atomically by one rename, then frees its unshared content. A crash after the rename leaves an orphan,

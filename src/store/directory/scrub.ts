@@ -1,15 +1,14 @@
 import { constants } from "node:fs";
 import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { RametError } from "../../base/errors.ts";
 import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
 import type { Damage, ScrubOptions, ScrubReport } from "../checkpoint-store.ts";
 import { contentDigest } from "../content-digest.ts";
 import type { Manifest, ManifestFile } from "../manifest.ts";
-import { RametError } from "../../base/errors.ts";
 import { ifPresent, statOf, unless } from "./durable.ts";
 import type { Layout } from "./layout.ts";
-import { namespacesIn } from "./namespace-directory.ts";
-import { unverifiedManifest } from "./published.ts";
+import { namespacesIn, unverifiedManifest } from "./namespace-directory.ts";
 
 /** Hashes every published file. Hashes a shared file only once. */
 export async function scrubStore(root: string, { namespace, signal, onProgress }: ScrubOptions): Promise<ScrubReport> {

@@ -12,8 +12,14 @@ import type { PublishedCheckpoint, Step } from "../sessions.ts";
 import { guarded, spaceHint, storeError } from "../store-error.ts";
 import { ifPresent, readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { type Layout, layoutOf, requireRoot, rootProblem } from "./layout.ts";
-import { makeNamespaceDirectory, namespaceOf, namespacesIn, requireDirectories } from "./namespace-directory.ts";
-import { findPublished, publishedManifest } from "./published.ts";
+import {
+  findPublished,
+  makeNamespaceDirectory,
+  namespaceOf,
+  namespacesIn,
+  publishedManifest,
+  requireDirectories,
+} from "./namespace-directory.ts";
 import { removeCheckpoint } from "./remove.ts";
 import { scrubStore } from "./scrub.ts";
 import { sweepStore } from "./sweep.ts";

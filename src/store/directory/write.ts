@@ -9,8 +9,8 @@ import { contentDigest } from "../content-digest.ts";
 import { checkGrant } from "../grant-check.ts";
 import {
   encodeManifest,
-  invalidFile,
   imageFiles,
+  invalidFile,
   type ManifestDraft,
   type ManifestFile,
   manifestFrom,
@@ -18,12 +18,10 @@ import {
 } from "../manifest.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { alreadyPublished, guarded, spaceHint } from "../store-error.ts";
-import { keepContent } from "./content.ts";
+import { fingerprintOf, type Fingerprints, keepContent, sameFingerprint, writeFingerprints } from "./content.ts";
 import { statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
-import { fingerprintOf, type Fingerprints, sameFingerprint, writeFingerprints } from "./fingerprints.ts";
 import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.ts";
-import { openNamespaceDirectory } from "./namespace-directory.ts";
-import { findPublished } from "./published.ts";
+import { findPublished, openNamespaceDirectory } from "./namespace-directory.ts";
 
 /** Implements `openForWrite` for a directory store. */
 export async function openDirectoryForWrite(

@@ -1,19 +1,21 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { open, readFile, stat } from "node:fs/promises";
+import { mkdtemp, open, readFile, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ObjectsWriteGrant, SignedRequest } from "../../api/cell/grant.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { phaseTimer } from "../../base/phases.ts";
 import { type ContentDigest, hashFile } from "../content-digest.ts";
-import { invalidGrant } from "../grant-check.ts";
+import { checkGrant, invalidGrant } from "../grant-check.ts";
 import { encodeManifest, imageFiles, type ManifestDraft, manifestFrom, sizeOf } from "../manifest.ts";
-import type { Publication, PublishedCheckpoint, Step } from "../sessions.ts";
+import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { alreadyPublished } from "../store-error.ts";
 import { allOrNone } from "./client-calls.ts";
+import { isPublicationUrl } from "./layout.ts";
 import { encodePublication, publishedCheckpoint, readPublished } from "./publication.ts";
-import { type CallContext, callSigned } from "./signed-http.ts";
+import { type CallContext, callSigned, inCell } from "./signed-http.ts";
 
 export interface Attempt {
   grant: ObjectsWriteGrant;
@@ -149,4 +151,34 @@ async function uploadFile(
       : { headers: { ...headers, expect: "100-continue" }, upload: () => createReadStream(path, { highWaterMark }) };
   const { outcome, tries } = await callSigned(request, { method: "PUT", ...content, clock, signal });
   return outcome === "done" || tries > 1;
+}
+
+/** Implements `openForWrite` for a bucket. */
+export async function openObjectsForWrite(
+  grant: ObjectsWriteGrant,
+  options: OpenForWriteOptions,
+): Promise<WriteSession> {
+  const { clock = systemClock } = options;
+  const step: Step = async (name) => options.onStep?.(name);
+  checkGrant(grant, "write", clock);
+  if (!isPublicationUrl(grant.publish.url, grant)) throw invalidGrant(grant, "it is signed for another checkpoint");
+  requireFits(grant, "the checkpoint", options.expectedBytes ?? 0);
+  return inCell(`opening checkpoint ${grant.checkpointId} for writing`, grant, async () => {
+    const published = await findPublished(grant, { clock, signal: options.signal });
+    const stagingPath = await mkdtemp(join(options.scratchPath ?? tmpdir(), "checkpoint-"));
+    await step("staged");
+    return {
+      stagingPath,
+      published,
+      publish: async (draft, signal) => {
+        checkGrant(grant, "write", clock);
+        const what = `publishing checkpoint ${grant.checkpointId}`;
+        return inCell(what, grant, () => publish({ grant, stagingPath, clock, step, signal }, draft));
+      },
+      abandon: () =>
+        inCell(`abandoning checkpoint ${grant.checkpointId}`, grant, () =>
+          rm(stagingPath, { recursive: true, force: true }),
+        ),
+    };
+  });
 }

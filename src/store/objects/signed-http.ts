@@ -7,7 +7,7 @@ import type { Grant, SignedRequest } from "../../api/cell/grant.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { readBody } from "../../base/read-body.ts";
+import { readBody } from "../../base/http.ts";
 import { within } from "../../base/within.ts";
 import { invalidGrant } from "../grant-check.ts";
 import { errnoOf, guarded, scratchHint } from "../store-error.ts";

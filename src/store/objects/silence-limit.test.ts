@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
-import { silenceLimit, silenceMilliseconds } from "./silence-limit.ts";
+import { silenceLimit, silenceMilliseconds } from "./azure/azure-bucket.ts";
 
 describe("silenceLimit", () => {
   it("aborts a request that gets no response and throws Timeout", async () => {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { kinds } from "../../../src/api/kinds/kinds.ts";
+import { kinds } from "../../../src/api/kinds/crd.ts";
 import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
 import { ApiClient, collection } from "./api-client.ts";
 

@@ -1,7 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Agent, fetch } from "undici";
-import { renderCrds } from "../../../src/api/kinds/crd.ts";
-import { kinds } from "../../../src/api/kinds/kinds.ts";
+import { kinds, renderCrds } from "../../../src/api/kinds/crd.ts";
 import type { TestControlPlane } from "../../setup/control-plane.ts";
 
 export interface ApiResponse {

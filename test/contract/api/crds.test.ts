@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { cellPod } from "../../../src/api/cell/cell-pod.ts";
-import { kinds } from "../../../src/api/kinds/kinds.ts";
+import { kinds } from "../../../src/api/kinds/crd.ts";
 import { parsePodTemplate } from "../../../src/api/schema/pod-template.ts";
 import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
 import { ApiClient, collection, type Manifest } from "./api-client.ts";

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { cellPort, ContainerSpec } from "../../../src/api/cell/cell-api.ts";
 import type { CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
-import type { Contents } from "../../../src/api/schema/contents.ts";
+import type { Contents } from "../../../src/api/schema/metadata.ts";
 import type { Backend } from "../../../src/backends/backend.ts";
 import { cellBackend } from "../../../src/backends/cell-backend.ts";
 import { cellRuntime } from "../../../src/backends/cell-runtime.ts";

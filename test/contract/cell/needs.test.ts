@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { Contents } from "../../../src/api/schema/contents.ts";
+import type { Contents } from "../../../src/api/schema/metadata.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { Cells, namespace, type Taken } from "../../setup/cells.ts";
 

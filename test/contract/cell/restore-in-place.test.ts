@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CellState, RestoreResult } from "../../../src/api/cell/cell-api.ts";
-import type { Contents } from "../../../src/api/schema/contents.ts";
+import type { Contents } from "../../../src/api/schema/metadata.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { both, Cells } from "../../setup/cells.ts";
 import { countAt, counterPort, counterScript } from "../../setup/counter.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { LogTail } from "./log-tail.ts";
+import { LogTail } from "./run-command.ts";
 import { lastLines } from "./step.ts";
 
 it("keeps the end of a long log, and notes that it was truncated", () => {

@@ -7,8 +7,7 @@ import {
 } from "../../../api/recipe/recipe.ts";
 import { delay } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
-import { LogTail } from "./log-tail.ts";
-import { runCommand, shell, unknownEnd } from "./run-command.ts";
+import { LogTail, runCommand, shell, unknownEnd } from "./run-command.ts";
 import type { StepContext, StepEnvironment, StepOutcome, StepRequest } from "./step.ts";
 
 /**

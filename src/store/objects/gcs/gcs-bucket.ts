@@ -6,8 +6,7 @@ import { RametError } from "../../../base/errors.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
 import { clientCalls, type CloudErrors } from "../client-calls.ts";
 import { kindOfRefusal, refusalError } from "../refusal.ts";
-import { GcsRefusal } from "./gcs-refusal.ts";
-import { gcsRequest } from "./gcs-request.ts";
+import { GcsRefusal, gcsRequest } from "./gcs-refusal.ts";
 import { gcsSigner, type GcsSignerOptions, type RequestToSign, signGcsUrl } from "./gcs-signer.ts";
 
 /** The maximum size of one PUT. */

@@ -3,9 +3,8 @@ import type { CredentialBody, GoogleAuth } from "google-auth-library";
 import * as z from "zod";
 import type { SignedRequest } from "../../../api/cell/grant.ts";
 import { RametError } from "../../../base/errors.ts";
-import { kindOfRefusal, describeRefusal } from "../refusal.ts";
-import { gcsFailure, GcsRefusal } from "./gcs-refusal.ts";
-import { gcsRequest } from "./gcs-request.ts";
+import { describeRefusal, kindOfRefusal } from "../refusal.ts";
+import { gcsFailure, GcsRefusal, gcsRequest } from "./gcs-refusal.ts";
 
 /** A service account. Only service accounts can sign URLs of Cloud Storage. */
 export interface GcsSigner {

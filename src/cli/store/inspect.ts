@@ -1,9 +1,14 @@
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { isStoreAddress, nameOfStore, parseStoreAddress } from "../../api/store/store-address.ts";
+import { RametError } from "../../base/errors.ts";
+import { clusterDirectory } from "../../local/cluster-directory.ts";
 import type { CheckpointStore, Damage, ScrubReport, StoreUsage } from "../../store/checkpoint-store.ts";
+import { storeAt, type StorePlace } from "../../store/store-at.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { size, table } from "../output/table.ts";
 import { startProgress } from "../wait/follow.ts";
-import { openStore, type WhichStore } from "./open-store.ts";
 
 export interface ScrubStoreOptions extends WhichStore {
   output: "table" | "json";
@@ -78,4 +83,52 @@ export async function storeUsage(io: Io, options: StoreUsageOptions): Promise<nu
 function usageCells({ namespace, ...usage }: { namespace: string } & StoreUsage): string[] {
   const { checkpoints, contents, contentBytes, sharedBytes, stagingBytes } = usage;
   return [namespace, `${checkpoints}`, `${contents}`, size(contentBytes), size(sharedBytes), size(stagingBytes)];
+}
+
+interface WhichStore {
+  /** A directory or an address. */
+  path?: string;
+  /** The local cluster's name, used without a path. */
+  name: string;
+  namespace?: string;
+}
+
+/**
+ * Opens the store of a command directly, on the disk or in a bucket. No cluster needs to run.
+ *
+ * @throws RametError `NotFound` if the directory does not exist or has no data of the namespace
+ */
+async function openStore(
+  io: Io,
+  { path, name, namespace }: WhichStore,
+): Promise<{ store: CheckpointStore; root: string; namespaces: string[] }> {
+  const place = storePlace(path ?? clusterDirectory(name, io.environment).store);
+  const root = nameOfPlace(place);
+  if (isMissing(place)) {
+    throw new RametError("NotFound", `Cannot find a store at ${root}`, {
+      hint: path === undefined ? "Run `ramet local up`, or set --path to a directory" : "Correct --path",
+    });
+  }
+  const store = await storeAt(place);
+  const all = await store.namespaces();
+  if (namespace === undefined) return { store, root, namespaces: all };
+  if (all.includes(namespace)) return { store, root, namespaces: [namespace] };
+  throw new RametError("NotFound", `The store ${root} has no data of the namespace ${namespace}`, {
+    hint: all.length === 0 ? "Create a checkpoint first: the store is empty" : `Choose one of: ${all.join(", ")}`,
+  });
+}
+
+/** Parses an address or a directory. */
+export function storePlace(text: string): StorePlace {
+  return isStoreAddress(text) ? parseStoreAddress(text) : { directory: resolve(text) };
+}
+
+/** Whether a directory does not exist. Always false for an address. */
+export function isMissing(place: StorePlace): boolean {
+  return "directory" in place && !existsSync(place.directory);
+}
+
+/** A readable name: a directory's path, or an address without its parameters. */
+export function nameOfPlace(place: StorePlace): string {
+  return "directory" in place ? place.directory : nameOfStore(place);
 }
