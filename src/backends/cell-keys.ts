@@ -1,8 +1,7 @@
 import * as z from "zod";
 import { credentialsSecret, gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
-import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { type KubeObject, ObjectMeta } from "../kube/object.ts";
+import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import {
   cellCredentials,
@@ -11,6 +10,7 @@ import {
   newCellKeyPem,
   publicKeyOf,
 } from "./cell-credentials.ts";
+import { keptSecret } from "./kept-secret.ts";
 
 /** Reads the credentials of this cluster's cells from their Secret. Creates the Secret if it does not exist. */
 export async function clusterCredentials(client: KubeClient, signal?: AbortSignal): Promise<CellCredentials> {
@@ -61,43 +61,4 @@ function fromSecret({ data }: z.infer<typeof CredentialsSecret>): CellCredential
     privateKeyPem: Buffer.from(data[privateKeyEntry], "base64").toString("utf8"),
     clusterSecret: data["cluster-secret"],
   });
-}
-
-/** A Secret of `ramet-system` that is created once and never changed. */
-interface KeptSecret<T extends KubeObject> {
-  name: string;
-  schema: z.ZodType<T>;
-  /** The values of a new one, base64. */
-  make: () => Record<string, string>;
-}
-
-/** Reads a Secret. Creates it if it does not exist. */
-async function keptSecret<T extends KubeObject>(
-  client: KubeClient,
-  { name, schema, make }: KeptSecret<T>,
-  signal?: AbortSignal,
-): Promise<T> {
-  const at = { namespace: systemNamespace, name };
-  const secrets = client.resource(coreResources.secrets, (value) => schema.parse(value));
-  const found = await secrets.find(at, { signal });
-  if (found !== undefined) return found;
-  await createSystemNamespace(client, signal);
-  // A changed key would cut the controllers off from running cells.
-  const secret = { apiVersion: "v1", kind: "Secret", metadata: at, immutable: true, data: make() };
-  try {
-    return await secrets.create(secret, { signal });
-  } catch (error) {
-    // Another controller created it first.
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    return secrets.get(at, { signal });
-  }
-}
-
-export async function createSystemNamespace(client: KubeClient, signal?: AbortSignal): Promise<void> {
-  const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
-  try {
-    await client.resource(coreResources.namespaces).create(namespace, { signal });
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-  }
 }

@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import type { CellPodOptions } from "../api/cell/cell-pod.ts";
 import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
 import type { Backend } from "../backends/backend.ts";
-import { createSystemNamespace } from "../backends/cell-keys.ts";
+import { createSystemNamespace } from "../backends/kept-secret.ts";
 import { openBackends, type OpenBackendsOptions, type OpenedBackends } from "../backends/open-backends.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import { runController } from "../kube/controller.ts";
