@@ -243,7 +243,7 @@ it("deletes the same in the periodic collector, counts it, and continues after a
     end.signal,
   );
   clock.advance(600_000);
-  await expect.poll(() => details).toEqual(["garbage was not collected to the end"]);
+  await expect.poll(() => details).toEqual(["garbage collection failed"]);
   expect(await remaining()).toEqual(["orphan", "step-1", "step-2", "step-3"]);
   answers = true;
   await expect

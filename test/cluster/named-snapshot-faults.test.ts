@@ -85,7 +85,7 @@ it("reports the cause when a step starts processes without limit and its builder
   const { status } = await world.settled("bomb");
   expect(status?.build).toMatchObject({ attempt: 3, failure: { reason: "BuilderFailed" } });
   expect(status?.message).toMatch(
-    /is Failed in step 2 of 2 \(run b\(\) .*\): the sandbox had more than the 300 processes and threads/,
+    /is Failed in step 2 of 2 \(run b\(\) .*\): gVisor ended the sandbox: it exceeded its limit of 300 processes and threads on the node/,
   );
   expect(status?.steps?.map(({ state }) => state)).toEqual(["Succeeded", "Failed"]);
   await world.noBuilders("bomb");
@@ -109,7 +109,7 @@ it("fails the build with the cause after some attempts when a step takes all mem
   const { status } = await world.settled("full");
   expect(status?.build).toMatchObject({ attempt: 3, failure: { reason: "BuilderFailed" } });
   expect(status?.message).toMatch(
-    /is Failed in step 1 of 1 \(run head .*\): the sandbox used more than its memory limit of 128Mi/,
+    /is Failed in step 1 of 1 \(run head .*\): the sandbox was killed: it exceeded its memory limit of 128Mi/,
   );
   await world.noBuilders("full");
 });
@@ -117,7 +117,7 @@ it("fails the build with the cause after some attempts when a step takes all mem
 it("names a missing Secret, and continues when it is created", async () => {
   const recipe = [{ copy: { path: "/token", secretKeyRef: { name: "late", key: "token" } } }];
   await world.apply("missing", { from: { template: { name: "nobody" } }, recipe });
-  expect((await world.settled("missing")).status?.message).toMatch(/SandboxTemplate nobody, .* does not exist in t/);
+  expect((await world.settled("missing")).status?.message).toMatch(/there is no SandboxTemplate nobody in the namespace t/);
   await world.apply("missing", { from: template, recipe });
   const { status } = await world.settled("missing");
   expect(status?.message).toMatch(/Cannot copy Secret late: it does not exist/);

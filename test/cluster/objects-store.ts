@@ -166,6 +166,6 @@ async function cellProcesses(cluster: Cluster): Promise<{ environment: string; r
   );
   const home = `HOME=${cluster.storePath.replace(/\/store$/, "")}`;
   return all.filter(
-    ({ command, environment }) => /cell(\.ts|\.js)?\0/.test(command) && environment.split("\0").includes(home),
+    ({ command, environment }) => /cell(\.ts|\.c?js)?\0/.test(command) && environment.split("\0").includes(home),
   );
 }

@@ -105,7 +105,7 @@ describe("ramet local as an ordinary user", () => {
     if (Number(first) <= 80) skip();
     await createSandbox("low", { command: ["sleep", "3600"], ports: [{ containerPort: 80 }] });
     const listed = () => user.say("sandbox", "ls");
-    await expect.poll(listed, patient).toMatch(/^low +Failed .*:80 failed: this user may not/m);
+    await expect.poll(listed, patient).toMatch(/^low +Failed .*:80 failed: permission denied/m);
   });
 
   it("goes down and leaves nothing that runs, and with --purge nothing at all", async () => {
@@ -125,7 +125,7 @@ describe("what an ordinary user is refused", () => {
     await chmod(join(directory, "etc", "shadow"), 0o000);
     const { code, stderr } = await user.ramet("local", "image", "add", "foreign", directory);
     expect(code).toBe(2);
-    expect(stderr).toMatch(/\.\/etc\/shadow: Cannot open: Permission denied.*make a tar of it as root/s);
+    expect(stderr).toMatch(/\.\/etc\/shadow: Cannot open: Permission denied.*create a tar of it as root/s);
   });
 
   it("names the sysctl where user namespaces are switched off", async ({ skip }) => {

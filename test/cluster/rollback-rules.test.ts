@@ -210,8 +210,8 @@ it("reports each clone of a fork, and keeps the checkpoint while a clone may sti
   expect(items.map(({ metadata }) => metadata.name)).toEqual(["fork-2"]);
   const progress = io.written("stderr");
   expect(progress).toContain("The sandbox fork-1 failed: restore: it was refused");
-  expect(progress).toContain("Waiting for the sandbox fork-3 took too long");
-  const name = /The checkpoint (\S+) stays for a day/.exec(progress)?.[1] ?? "";
+  expect(progress).toContain("Waiting for the sandbox fork-3 timed out");
+  const name = /The checkpoint (\S+) is kept for a day: a clone may still need it/.exec(progress)?.[1] ?? "";
   const kept = await cluster.seen.checkpoints.resource.get({ namespace: "t", name });
   expect(kept).toMatchObject({ spec: { ttlAfterFinished: "1d" }, status: { phase: "Succeeded" } });
 });

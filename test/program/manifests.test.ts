@@ -109,8 +109,8 @@ it("lets nobody into a cell who may not run commands in its sandbox", async () =
   const options = { apiVersion: "v1", kind: "PodExecOptions", metadata: {} };
   const enters = (how: string) => runError(pods.postSubresource(at, how, options));
   // An API server knows a policy some moments after it was made.
-  await expect.poll(addsContainer).toMatch(/no container may be added to it: run commands with `ramet sandbox exec`/);
-  await expect.poll(unmarks).toMatch(/its label ramet\.dev\/cell stays/);
+  await expect.poll(addsContainer).toMatch(/ephemeral containers are not allowed: run commands with `ramet sandbox exec`/);
+  await expect.poll(unmarks).toMatch(/its label ramet\.dev\/cell cannot be removed/);
   expect(await runError(pods.mergePatch(at, { metadata: { labels: { mine: "too" } } }))).toBe("");
   // No node runs it: so far it gets.
   expect(await enters("exec")).toMatch(/does not have a host assigned/);
@@ -118,7 +118,7 @@ it("lets nobody into a cell who may not run commands in its sandbox", async () =
   await expect
     .poll(() => enters("exec"))
     .toMatch(/The label ramet\.dev\/deny-exec of this namespace forbids exec and attach/);
-  expect(await enters("attach")).toMatch(/has the label ramet\.dev\/deny-exec/);
+  expect(await enters("attach")).toMatch(/The label ramet\.dev\/deny-exec of this namespace forbids exec and attach/);
 });
 
 it("is adopted by a program, also before any of the controllers has run", async () => {
