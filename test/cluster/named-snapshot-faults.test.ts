@@ -117,7 +117,9 @@ it("fails the build with the cause after some attempts when a step takes all mem
 it("names a missing Secret, and continues when it is created", async () => {
   const recipe = [{ copy: { path: "/token", secretKeyRef: { name: "late", key: "token" } } }];
   await world.apply("missing", { from: { template: { name: "nobody" } }, recipe });
-  expect((await world.settled("missing")).status?.message).toMatch(/there is no SandboxTemplate nobody in the namespace t/);
+  expect((await world.settled("missing")).status?.message).toMatch(
+    /there is no SandboxTemplate nobody in the namespace t/,
+  );
   await world.apply("missing", { from: template, recipe });
   const { status } = await world.settled("missing");
   expect(status?.message).toMatch(/Cannot copy Secret late: it does not exist/);

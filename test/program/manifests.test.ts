@@ -109,7 +109,9 @@ it("lets nobody into a cell who may not run commands in its sandbox", async () =
   const options = { apiVersion: "v1", kind: "PodExecOptions", metadata: {} };
   const enters = (how: string) => runError(pods.postSubresource(at, how, options));
   // An API server knows a policy some moments after it was made.
-  await expect.poll(addsContainer).toMatch(/ephemeral containers are not allowed: run commands with `ramet sandbox exec`/);
+  await expect
+    .poll(addsContainer)
+    .toMatch(/ephemeral containers are not allowed: run commands with `ramet sandbox exec`/);
   await expect.poll(unmarks).toMatch(/its label ramet\.dev\/cell cannot be removed/);
   expect(await runError(pods.mergePatch(at, { metadata: { labels: { mine: "too" } } }))).toBe("");
   // No node runs it: so far it gets.
