@@ -124,7 +124,7 @@ it("gives the controllers the permissions that they need", async () => {
   ]);
   const log = new Log(controller);
   try {
-    await log.until(/the controllers run/);
+    await log.until(/the controllers are running/);
     await makeOneOfEach();
     await untilReconciled("sandboxes", "sandboxsets", "checkpoints", "sandboxclaims", "namedsnapshots");
     expect(log.text.split("\n").filter((line) => /forbidden/i.test(line))).toEqual([]);

@@ -40,7 +40,7 @@ it("keeps a secret out of the state, the snapshot and all output", async () => {
   expect(again).toMatchObject({ text: "", outputs: { digest: up.outputs["digest"] } });
   const shown = [up.text, again.text, await world.state(), await everyObject(), await everyLog()].join("\n");
   // Make sure that the object, the output of its steps and the controller's log were searched.
-  const found = [/notes-log-/, /the controllers run/, /started a Pod/].map((pattern) => pattern.test(shown));
+  const found = [/notes-log-/, /the controllers are running/, /started a Pod/].map((pattern) => pattern.test(shown));
   expect(found).toEqual([true, true, true]);
   expect([token, Buffer.from(token).toString("base64")].filter((text) => shown.includes(text))).toEqual([]);
   const client = await cluster.client();
