@@ -119,7 +119,7 @@ it("rejects an object that another stack declares, and keeps it", async () => {
 it("reports an expired token, and uses the state in a preview", async () => {
   await world.restart({ kubeconfig: await kubeconfigWith({ token: "expired" }) });
   const kept = stateOf("data");
-  await expect(world.refresh(kept)).rejects.toThrow(/Unauthorized.*they may have expired\. \[Unauthorized\]/s);
+  await expect(world.refresh(kept)).rejects.toThrow(/Unauthorized.*they may have expired \[Unauthorized\]/s);
   expect(await world.preview("namedSnapshot", requestFor("data", [{ run: "false" }]), kept)).toMatchObject({
     changes: true,
   });
