@@ -49,7 +49,7 @@ export function viewFlags(view: MachineView, directory: PodDirectory, namespace:
  * The namespace's directory in the store. Created if missing, so that it can be mounted before the first checkpoint. If the
  * store itself is missing, the cell has no store and a checkpoint of it fails with that reason.
  */
-function namespaceDirectory(store: string, namespace: string): string | undefined {
+export function namespaceDirectory(store: string, namespace: string): string | undefined {
   const path = join(store, namespace);
   try {
     mkdirSync(path, { mode: 0o700 });

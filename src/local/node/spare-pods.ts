@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import { launchPod, type LaunchedPod } from "./launch-pod.ts";
 import { PodDirectory } from "./pod-directory.ts";
-import { directoryInside, type MachineView } from "./pod-view.ts";
+import { directoryInside, type MachineView, namespaceDirectory } from "./pod-view.ts";
 
 export interface SparePodsOptions {
   /** The directory of all Pods' directories. */
@@ -33,6 +33,8 @@ interface SparePod extends LaunchedPod {
   name: string;
   namespace: string;
   directory: PodDirectory;
+  /** Whether the store's directory existed when the spare started. */
+  seesStore: boolean;
 }
 
 /**
@@ -68,7 +70,7 @@ export class SparePods {
   }
 
   async #fill(): Promise<void> {
-    const others = this.#spares.filter(({ namespace }) => namespace !== this.#namespace);
+    const others = this.#spares.filter((spare) => spare.namespace !== this.#namespace || !this.#seesItsStore(spare));
     this.#spares = this.#spares.filter((spare) => !others.includes(spare));
     for (const spare of others) void end(spare);
     while (!this.#stopped && this.#spares.length < this.#options.count) {
@@ -76,6 +78,7 @@ export class SparePods {
       const namespace = this.#namespace;
       const name = `${prefix}${randomUUID().slice(0, 8)}`;
       const directory = new PodDirectory(pods, name);
+      const seesStore = namespaceDirectory(view.store, namespace) !== undefined;
       try {
         const launched = await launchPod({
           link,
@@ -86,7 +89,7 @@ export class SparePods {
           view,
           spare: true,
         });
-        this.#spares.push({ ...launched, name, namespace, directory });
+        this.#spares.push({ ...launched, name, namespace, directory, seesStore });
       } catch (error) {
         log.warn({ error: String(error) }, "starting a spare cell failed");
         return;
@@ -102,7 +105,9 @@ export class SparePods {
     this.#dropEnded();
     this.#namespace = namespace;
     // A spare that has not written its state yet still needs its directory at the old path.
-    const spare = this.#spares.find((one) => one.namespace === namespace && existsSync(one.directory.stateFile));
+    const spare = this.#spares.find(
+      (one) => one.namespace === namespace && this.#seesItsStore(one) && existsSync(one.directory.stateFile),
+    );
     this.#options.clock.schedule(refillAtLatestMilliseconds, () => void this.fill());
     if (spare === undefined) return undefined;
     this.#spares = this.#spares.filter((one) => one !== spare);
@@ -112,6 +117,11 @@ export class SparePods {
       child.stdin?.end(`${JSON.stringify(environment)}\n`);
     };
     return { child, process, name, give };
+  }
+
+  /** Whether the spare sees the store, or there is none to see. A store that appears later is not mounted into a spare. */
+  #seesItsStore({ seesStore, namespace }: SparePod): boolean {
+    return seesStore || namespaceDirectory(this.#options.view.store, namespace) === undefined;
   }
 
   #dropEnded(): void {
