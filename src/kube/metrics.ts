@@ -51,7 +51,7 @@ interface MetricDefinition<Label extends string> {
   labelNames?: readonly Label[];
 }
 
-/** Of what is fast as a rule. */
+/** Histogram buckets for operations that usually take milliseconds. */
 export const secondsBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 /** Counts and times requests to the API server: for `KubeClientOptions.onRequest`. */

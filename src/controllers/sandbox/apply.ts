@@ -141,7 +141,7 @@ async function createClaim(client: KubeClient, { metadata }: Sandbox, manifest: 
   }
 }
 
-/** Kubernetes judges the spec. */
+/** Kubernetes validates the spec. */
 const ClaimTemplate = z.looseObject({
   metadata: z.looseObject({
     name: z.string().min(1, "is needed"),
