@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { delay, type Clock } from "../base/clock.ts";
+import { within } from "../base/within.ts";
 import type { KubeClient } from "./kube-client.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { ObjectMeta, type KubeManifest } from "./object.ts";
@@ -26,12 +27,12 @@ export interface LeaseOptions {
 
 /**
  * Waits until this candidate holds the lease, runs `lead`, renews the lease until `lead` returns, and then releases it, so that
- * the next candidate need not wait. When `signal` is aborted or the lease is lost, the signal of `lead` is aborted.
+ * the next candidate does not have to wait. If `signal` is aborted or the lease is lost, the signal of `lead` is aborted.
  *
- * Time is measured by each candidate's own monotonic clock, from when it saw the lease change: clocks need not agree.
+ * Each candidate measures time with its own monotonic clock, from when it saw the lease change: clocks need not agree.
  * The intervals are those of external-snapshotter.
  *
- * @throws RametError `Unavailable` if the lease was lost: another process may lead by now, so this one has to stop
+ * @throws RametError `Unavailable` if the lease was lost: another process may lead, so this one must stop
  */
 export async function runWhileLeading(
   options: LeaseOptions,
@@ -60,13 +61,13 @@ export async function runWhileLeading(
     ended.abort();
     const lost = await renewing;
     if (lost === undefined) await lease.release();
-    // What ended the work is the loss, whatever the work made of it.
+    // The lost lease ended the work, so it replaces any error of the work.
     // eslint-disable-next-line no-unsafe-finally
     else throw lost;
   }
 }
 
-/** A lease as the API server has it. */
+/** A Lease in the API. */
 export const LeaseObject = z.looseObject({
   apiVersion: z.string().optional(),
   kind: z.string().optional(),
@@ -81,7 +82,7 @@ export const LeaseObject = z.looseObject({
 });
 export type LeaseObject = z.infer<typeof LeaseObject>;
 
-/** A process that ends does not wait longer for a server that hangs. */
+/** Limits how long a process that exits waits for an unresponsive server. */
 const releaseMilliseconds = 5_000;
 
 class HeldLease {
@@ -89,9 +90,9 @@ class HeldLease {
   readonly #clock: Clock;
   readonly #leases: ResourceClient<LeaseObject>;
   readonly #log: Log;
-  /** The lease as last seen, and since when it has looked like that. */
+  /** The lease as last seen, and when this version was first seen. */
   #seen: { lease: LeaseObject; since: number } | undefined;
-  /** When the last renewal that succeeded was begun. */
+  /** When the last successful renewal started. */
   #renewedAt = 0;
 
   constructor(options: LeaseOptions) {
@@ -101,7 +102,7 @@ class HeldLease {
     this.#log = options.log ?? silentLog;
   }
 
-  /** Tries until it succeeds (true) or `signal` is aborted (false). */
+  /** Retries until it succeeds (true) or `signal` is aborted (false). */
   async acquire(signal: AbortSignal): Promise<boolean> {
     const ended = (): boolean => signal.aborted;
     while (!ended()) {
@@ -119,7 +120,7 @@ class HeldLease {
     return false;
   }
 
-  /** Renews until `signal` is aborted. @throws RametError `Unavailable` when the lease is lost */
+  /** Renews until `signal` is aborted. @throws RametError `Unavailable` if the lease is lost */
   async keep(signal: AbortSignal): Promise<undefined> {
     for (;;) {
       try {
@@ -132,23 +133,22 @@ class HeldLease {
   }
 
   async release(): Promise<void> {
-    const { namespace, name, identity } = this.#options;
-    const late = new AbortController();
-    const cancel = this.#clock.schedule(releaseMilliseconds, () => {
-      late.abort();
-    });
+    const deadline = { clock: this.#clock, milliseconds: releaseMilliseconds, what: "Releasing the lease" };
     try {
-      // Read again: the answer to the last renewal may have been cut off, and what was seen last be outdated.
-      const lease = await this.#leases.get({ namespace, name }, late);
-      if (lease.spec.holderIdentity !== identity) return;
-      const given = { holderIdentity: "", leaseDurationSeconds: 1, renewTime: microTime(this.#clock.now()) };
-      await this.#leases.update(this.#manifest(lease, given), late);
+      await within(deadline, (signal) => this.#giveUp(signal));
     } catch (error) {
-      // The next one then waits until it runs out.
+      // The next candidate then waits until the lease expires.
       this.#log.warn({ error: RametError.from(error).message }, "failed to release the lease");
-    } finally {
-      cancel();
     }
+  }
+
+  async #giveUp(signal: AbortSignal): Promise<void> {
+    const { namespace, name, identity } = this.#options;
+    // The response to the last renewal may have been lost, so the lease as last seen may be outdated.
+    const lease = await this.#leases.get({ namespace, name }, { signal });
+    if (lease.spec.holderIdentity !== identity) return;
+    const free = { holderIdentity: "", leaseDurationSeconds: 1, renewTime: microTime(this.#clock.now()) };
+    await this.#leases.update(this.#manifest(lease, free), { signal });
   }
 
   async #tryAcquire(signal: AbortSignal): Promise<boolean> {
@@ -167,7 +167,7 @@ class HeldLease {
     return this.#write(started, () => this.#leases.update(manifest, { signal }));
   }
 
-  /** Tries again and again until the deadline. */
+  /** Retries until the deadline. */
   async #renewBeforeDeadline(signal: AbortSignal): Promise<void> {
     const deadline = this.#renewedAt + (this.#options.renewDeadlineSeconds ?? 10) * 1000;
     const late = new AbortController();
@@ -190,7 +190,7 @@ class HeldLease {
     }
   }
 
-  /** Whether the lease is this one's still. */
+  /** Renews the lease. Resolves to false if another candidate holds it. */
   async #renew(signal: AbortSignal): Promise<boolean> {
     const { namespace, name, identity } = this.#options;
     const started = this.#clock.monotonicMilliseconds();
@@ -198,14 +198,14 @@ class HeldLease {
     if (known?.spec.holderIdentity === identity) {
       if (await this.#write(started, () => this.#leases.update(this.#manifest(known), { signal }))) return true;
     }
-    // Somebody wrote in between, or an answer was lost: look who holds it.
+    // Another client wrote the lease, or a response was lost: read the holder.
     const found = await this.#leases.get({ namespace, name }, { signal });
     this.#see(found);
     if (found.spec.holderIdentity !== identity) return false;
     return this.#write(started, () => this.#leases.update(this.#manifest(found), { signal }));
   }
 
-  /** False if another was faster. */
+  /** Resolves to false if another candidate was faster. */
   async #write(started: number, write: () => Promise<LeaseObject>): Promise<boolean> {
     try {
       this.#see(await write());
@@ -249,7 +249,7 @@ class HeldLease {
   }
 
   #retryMilliseconds(): number {
-    // Up to a fifth more, so that candidates do not try in step.
+    // Adds up to a fifth, so that candidates do not retry simultaneously.
     return (this.#options.retrySeconds ?? 5) * 1000 * (1 + 0.2 * this.#options.client.random());
   }
 
@@ -270,7 +270,7 @@ class HeldLease {
   }
 }
 
-/** `metav1.MicroTime`: the API server refuses a time with milliseconds only (kubernetes-client/javascript#828). */
+/** `metav1.MicroTime`: the API server rejects a time with milliseconds only (kubernetes-client/javascript#828). */
 export function microTime(date: Date): string {
   return date.toISOString().replace("Z", "000Z");
 }

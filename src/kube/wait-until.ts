@@ -1,6 +1,7 @@
 import { RametError } from "../base/errors.ts";
 import { backoffMilliseconds } from "../base/backoff.ts";
 import { canceled, delay } from "../base/clock.ts";
+import { within } from "../base/within.ts";
 import type { KubeObject } from "./object.ts";
 import { defaultReflectorTimings } from "./reflector.ts";
 import type { ResourceClient } from "./resource-client.ts";
@@ -8,85 +9,85 @@ import type { WatchEvent } from "./watch.ts";
 
 export interface WaitOptions<T extends KubeObject> {
   resource: ResourceClient<T>;
-  /** From where to watch: as it was created, or read. */
+  /** The object as it was created or read: the watch starts from its version. */
   from: T;
-  /** Whether the waiting is over; `undefined` is an object that is gone. What it throws is thrown. */
+  /** Whether to stop waiting; undefined: the object was deleted. Its errors reject the promise. */
   until: (object: T | undefined) => boolean;
-  /** Each state that was seen, the first too. */
+  /** Called with each state, including the first. */
   onState?: (object: T | undefined) => void;
-  /** Read and looked at again after this although nothing has changed: for what may heal by itself in a while. */
+  /** When to read the object once more even if nothing has changed. @default never */
   requeueAfterMilliseconds?: number;
-  /** Infinite is for ever. */
+  /** Infinity: no limit. */
   timeoutMilliseconds: number;
   signal?: AbortSignal;
 }
 
 /**
- * Follows one object, by watch, until it is as wanted, and answers it as it was then. Broken connections are taken up
- * again, and so is what is refused once: a server that starts may know nobody yet. An object of the same name with
- * another UID counts as gone.
+ * Watches one object until it matches, and returns it. Broken connections are opened again. A request that is rejected once is
+ * repeated: a starting server may reject valid credentials. An object of the same name with another UID counts as deleted.
  *
- * @throws RametError `Timeout` or `Canceled`; `NotFound` when it is gone and that is not what is wanted; what the server
- *   refuses twice in a row, such as `Unauthorized` or `Forbidden` when the credentials are accepted no longer
+ * @throws RametError `Timeout` or `Canceled`; `NotFound` if the object is deleted and `until` does not accept that; the error of
+ *   a request that is rejected twice in a row, such as `Unauthorized` or `Forbidden`
  */
 export async function waitUntil<T extends KubeObject>(options: WaitOptions<T>): Promise<T | undefined> {
-  const { resource, until, onState, timeoutMilliseconds, requeueAfterMilliseconds = Infinity } = options;
+  const { resource, timeoutMilliseconds, requeueAfterMilliseconds = Infinity, signal } = options;
   const { clock } = resource.client;
-  const timeout = new AbortController();
-  const again = new AbortController();
-  const timers = [
-    clock.schedule(timeoutMilliseconds, () => {
-      timeout.abort(new RametError("Timeout", `nothing more happened within ${timeoutMilliseconds} ms`));
-    }),
-    clock.schedule(requeueAfterMilliseconds, () => {
-      again.abort();
-    }),
-  ];
-  const signals = options.signal === undefined ? [timeout.signal] : [timeout.signal, options.signal];
+  const requeue = new AbortController();
+  const cancelRequeue = clock.schedule(requeueAfterMilliseconds, () => {
+    requeue.abort();
+  });
+  const deadline = { clock, milliseconds: timeoutMilliseconds, what: "Waiting", signal };
   try {
-    for await (const object of states(options, AbortSignal.any(signals), again.signal)) {
-      onState?.(object);
-      if (until(object)) return object;
-    }
-    throw new RametError("NotFound", "it is gone");
+    return await within(deadline, (ended) => firstMatch(options, ended, requeue.signal));
   } catch (error) {
-    if (timeout.signal.aborted) throw timeout.signal.reason;
-    if (options.signal?.aborted === true) throw canceled("Waiting", options.signal);
+    if (signal?.aborted === true) throw canceled("Waiting", signal);
     throw error;
   } finally {
-    for (const cancel of timers) cancel();
+    cancelRequeue();
   }
 }
 
-/** One object as it is known, at each change, and after each interruption; when it is gone, `undefined` and the end. */
+async function firstMatch<T extends KubeObject>(
+  options: Pick<WaitOptions<T>, "resource" | "from" | "until" | "onState">,
+  signal: AbortSignal,
+  requeue: AbortSignal,
+): Promise<T | undefined> {
+  for await (const object of states(options, signal, requeue)) {
+    options.onState?.(object);
+    if (options.until(object)) return object;
+  }
+  throw new RametError("NotFound", "the object was deleted");
+}
+
+/** Yields the object first, after each change and after each interruption. Ends with undefined when it is deleted. */
 async function* states<T extends KubeObject>(
   { resource, from }: Pick<WaitOptions<T>, "resource" | "from">,
   signal: AbortSignal,
-  again: AbortSignal,
+  requeue: AbortSignal,
 ): AsyncGenerator<T | undefined> {
-  const troubles = new Troubles(resource, signal);
+  const failures = new Failures(resource, signal);
   const unlessReplaced = (object: T | undefined) => (object?.metadata.uid === from.metadata.uid ? object : undefined);
   let object: T | undefined = from;
   for (;;) {
     yield object;
     if (object === undefined) return;
-    // It is read after each watch, so what ends this one has it looked at again.
-    const watching = again.aborted ? signal : AbortSignal.any([signal, again]);
+    // The object is read after each watch, so ending the watch requeues it.
+    const watching = requeue.aborted ? signal : AbortSignal.any([signal, requeue]);
     try {
       for await (const event of changes(resource, object, watching)) {
-        troubles.areOver();
+        failures.reset();
         if (event.type === "BOOKMARK") continue;
         const seen = event.type === "DELETED" ? undefined : unlessReplaced(resource.read(event.object));
         yield seen;
         if (seen === undefined) return;
       }
     } catch (error) {
-      if (signal.aborted || !watching.aborted) await troubles.pauseAfter(error);
+      if (signal.aborted || !watching.aborted) await failures.pauseAfter(error);
     }
     try {
       object = unlessReplaced(await resource.find(from.metadata, { signal }));
     } catch (error) {
-      await troubles.pauseAfter(error);
+      await failures.pauseAfter(error);
     }
   }
 }
@@ -101,28 +102,28 @@ function changes<T extends KubeObject>(
   return resource.watch({ namespace, fieldSelector, resourceVersion, timeoutSeconds, stallMilliseconds, signal });
 }
 
-/** Failures in a row, and refusals among them, which another try seldom mends. */
-class Troubles {
+/** Counts consecutive failures, and the rejections among them, which a retry rarely fixes. */
+class Failures {
   readonly #resource: Pick<ResourceClient<KubeObject>, "client">;
   readonly #signal: AbortSignal;
-  #failures = 0;
-  #refusals = 0;
+  #count = 0;
+  #rejections = 0;
 
   constructor(resource: Pick<ResourceClient<KubeObject>, "client">, signal: AbortSignal) {
     this.#resource = resource;
     this.#signal = signal;
   }
 
-  areOver(): void {
-    this.#failures = 0;
-    this.#refusals = 0;
+  reset(): void {
+    this.#count = 0;
+    this.#rejections = 0;
   }
 
-  /** Waits, longer each time in a row. @throws what is refused again, and what nobody foresaw */
+  /** Waits, longer after each consecutive failure. @throws `error` after a second rejection, or if it is not a RametError */
   async pauseAfter(error: unknown): Promise<void> {
     if (this.#signal.aborted || !(error instanceof RametError)) throw error;
-    if (!error.retryable && this.#refusals++ > 0) throw error;
+    if (!error.retryable && this.#rejections++ > 0) throw error;
     const { clock, random } = this.#resource.client;
-    await delay(clock, backoffMilliseconds(defaultReflectorTimings.backoff, this.#failures++, random), this.#signal);
+    await delay(clock, backoffMilliseconds(defaultReflectorTimings.backoff, this.#count++, random), this.#signal);
   }
 }
