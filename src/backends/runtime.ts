@@ -3,7 +3,7 @@ import type { Pod } from "../api/schema/pod.ts";
 import type { GuestClient } from "../cell/client/guest-client.ts";
 import type { Phases } from "../base/phases.ts";
 
-/** Runs sandboxes. Checkpoints of them are taken by a `Backend`. */
+/** Runs sandboxes. A `Backend` takes their checkpoints. */
 export interface SandboxRuntime {
   /** Assigns an identity to a new sandbox. Resolves when the sandbox responds. */
   boot(target: SandboxRef, environment: Record<string, string>): Promise<Started>;
@@ -20,10 +20,13 @@ export interface SandboxRuntime {
   acceptsConnections(target: SandboxRef, port: number, signal?: AbortSignal): Promise<boolean>;
 }
 
-/** Commands and files of a sandbox. */
-export type SandboxGuest = GuestClient;
+/** The commands and files of a sandbox: the part of the guest's client that controllers use. Any runtime can implement it. */
+export type SandboxGuest = Pick<
+  GuestClient,
+  "startProcess" | "connect" | "listProcesses" | "list" | "stat" | "readFile" | "writeFile"
+>;
 
-/** A sandbox that responds, or, after a part without files, one that has still to be started. */
+/** A sandbox that responds, or, after a part without files, one that still has to be started. */
 export interface Started {
   /** How often the sandbox has been given an identity. Absent: this part did not start it. */
   generation?: number;
