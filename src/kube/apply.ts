@@ -2,13 +2,13 @@ import type { KubeManifest, KubeObject } from "./object.ts";
 import type { CallOptions, ResourceClient } from "./resource-client.ts";
 
 export interface ApplyUnlessOptions<T> extends CallOptions {
-  /** The object as an informer has it: if it already has every field that is wanted, nothing is written. */
+  /** The object from an informer. If it already has all the fields, nothing is written. */
   known?: T | undefined;
-  /** Take fields over that another manager owns; only for fields that are this controller's by design. @default false */
+  /** Take over fields that another manager owns. Only for fields that this controller owns by design. @default false */
   force?: boolean;
 }
 
-/** Server-side apply in the name of one controller. */
+/** Server-side apply with the field manager of one controller. */
 export class Applier {
   readonly fieldManager: string;
 
@@ -17,33 +17,31 @@ export class Applier {
   }
 
   /**
-   * Makes sure that an object exists and has these fields.
+   * Applies the fields of an object, and creates it if it does not exist. With `known`, a field that was applied earlier and is
+   * now omitted is not removed while all others match: omit `known` if fields may be removed.
    *
-   * With `known`, a field that was applied earlier and is left out now is not noticed as long as all others are right;
-   * leave `known` out when fields may vanish.
-   *
-   * @throws RametError `Conflict`, naming field and manager, if somebody else owns a field and `force` is not set
+   * @throws RametError `Conflict` with the field and its manager, if another manager owns a field and `force` is not set
    */
   async apply<T extends KubeObject>(
     resource: ResourceClient<T>,
-    wanted: KubeManifest,
+    desired: KubeManifest,
     { known, force, signal }: ApplyUnlessOptions<T> = {},
   ): Promise<T> {
-    if (known !== undefined && covers(known, wanted)) return known;
-    return resource.apply(wanted, { fieldManager: this.fieldManager, force: force ?? false, signal });
+    if (known !== undefined && covers(known, desired)) return known;
+    return resource.apply(desired, { fieldManager: this.fieldManager, force: force ?? false, signal });
   }
 }
 
-/** Whether `actual` has all that `wanted` has; the API server may have added defaults. Lists are compared by position. */
-export function covers(actual: unknown, wanted: unknown): boolean {
-  if (wanted === undefined) return true;
-  if (typeof wanted !== "object" || wanted === null) return actual === wanted;
+/** Whether `actual` has all fields of `desired`. The API server may have added defaults. Lists are compared by position. */
+export function covers(actual: unknown, desired: unknown): boolean {
+  if (desired === undefined) return true;
+  if (typeof desired !== "object" || desired === null) return actual === desired;
   if (typeof actual !== "object" || actual === null) return false;
-  if (Array.isArray(wanted)) {
+  if (Array.isArray(desired)) {
     return (
-      Array.isArray(actual) && actual.length === wanted.length && wanted.every((item, at) => covers(actual[at], item))
+      Array.isArray(actual) && actual.length === desired.length && desired.every((item, at) => covers(actual[at], item))
     );
   }
   const fields = new Map<string, unknown>(Object.entries(actual));
-  return Object.entries(wanted).every(([field, value]) => covers(fields.get(field), value));
+  return Object.entries(desired).every(([field, value]) => covers(fields.get(field), value));
 }

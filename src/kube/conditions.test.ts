@@ -1,37 +1,41 @@
 import { describe, expect, it } from "vitest";
 import { findCondition, isConditionTrue, setCondition } from "./conditions.ts";
 
-const wanted = { type: "Ready", status: "True", reason: "PodReady", message: "It answers." } as const;
+const desired = { type: "Ready", status: "True", reason: "PodReady", message: "It answers." } as const;
 const first = new Date("2026-01-02T03:04:05.678Z");
 const later = new Date("2026-01-02T04:00:00.000Z");
 
 describe("setCondition", () => {
   it("adds a condition with its transition time", () => {
-    const conditions = setCondition([], wanted, first);
-    expect(conditions).toEqual([{ ...wanted, lastTransitionTime: "2026-01-02T03:04:05Z" }]);
+    const conditions = setCondition([], desired, first);
+    expect(conditions).toEqual([{ ...desired, lastTransitionTime: "2026-01-02T03:04:05Z" }]);
     expect(isConditionTrue(conditions, "Ready")).toBe(true);
     expect(isConditionTrue(conditions, "Other")).toBe(false);
   });
 
   it("returns the same array if nothing differs", () => {
-    const conditions = setCondition([], wanted, first);
-    expect(setCondition(conditions, wanted, later)).toBe(conditions);
+    const conditions = setCondition([], desired, first);
+    expect(setCondition(conditions, desired, later)).toBe(conditions);
   });
 
   it("keeps the transition time while the status is the same", () => {
-    const conditions = setCondition([], wanted, first);
-    const changed = setCondition(conditions, { ...wanted, message: "It still answers." }, later);
+    const conditions = setCondition([], desired, first);
+    const changed = setCondition(conditions, { ...desired, message: "It still answers." }, later);
     expect(findCondition(changed, "Ready")).toMatchObject({
       message: "It still answers.",
       lastTransitionTime: "2026-01-02T03:04:05Z",
     });
-    const flipped = setCondition(changed, { ...wanted, status: "False", reason: "PodGone" }, later);
+    const flipped = setCondition(changed, { ...desired, status: "False", reason: "PodGone" }, later);
     expect(findCondition(flipped, "Ready")?.lastTransitionTime).toBe("2026-01-02T04:00:00Z");
   });
 
   it("keeps the order of the other conditions", () => {
-    const other = { ...wanted, type: "Other", lastTransitionTime: "2026-01-01T00:00:00Z" };
-    const conditions = setCondition([...setCondition([], wanted, first), other], { ...wanted, status: "False" }, later);
+    const other = { ...desired, type: "Other", lastTransitionTime: "2026-01-01T00:00:00Z" };
+    const conditions = setCondition(
+      [...setCondition([], desired, first), other],
+      { ...desired, status: "False" },
+      later,
+    );
     expect(conditions.map(({ type }) => type)).toEqual(["Ready", "Other"]);
     expect(conditions[1]).toBe(other);
   });

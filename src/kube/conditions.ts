@@ -1,22 +1,21 @@
 import type { Condition } from "../api/schema/metadata.ts";
 
 /**
- * The conditions with one set. `lastTransitionTime` moves only if `status` does; if nothing differs, the same array
- * comes back.
+ * Sets one condition. `lastTransitionTime` changes only with `status`. Returns the same array if nothing changes.
  */
 export function setCondition(
   conditions: Condition[],
-  wanted: Omit<Condition, "lastTransitionTime">,
+  desired: Omit<Condition, "lastTransitionTime">,
   now: Date,
 ): Condition[] {
-  const known = findCondition(conditions, wanted.type);
-  if (known !== undefined && isSame(known, wanted)) return conditions;
+  const known = findCondition(conditions, desired.type);
+  if (known !== undefined && isSame(known, desired)) return conditions;
   const lastTransitionTime =
-    known?.status === wanted.status ? known.lastTransitionTime : now.toISOString().replace(/\.\d+Z$/, "Z");
-  const condition = { ...wanted, lastTransitionTime };
+    known?.status === desired.status ? known.lastTransitionTime : now.toISOString().replace(/\.\d+Z$/, "Z");
+  const condition = { ...desired, lastTransitionTime };
   return known === undefined
     ? [...conditions, condition]
-    : conditions.map((other) => (other.type === wanted.type ? condition : other));
+    : conditions.map((other) => (other.type === desired.type ? condition : other));
 }
 
 export function findCondition(conditions: readonly Condition[] | undefined, type: string): Condition | undefined {
@@ -27,11 +26,11 @@ export function isConditionTrue(conditions: readonly Condition[] | undefined, ty
   return findCondition(conditions, type)?.status === "True";
 }
 
-function isSame(known: Condition, wanted: Omit<Condition, "lastTransitionTime">): boolean {
+function isSame(known: Condition, desired: Omit<Condition, "lastTransitionTime">): boolean {
   return (
-    known.status === wanted.status &&
-    known.reason === wanted.reason &&
-    known.message === wanted.message &&
-    known.observedGeneration === wanted.observedGeneration
+    known.status === desired.status &&
+    known.reason === desired.reason &&
+    known.message === desired.message &&
+    known.observedGeneration === desired.observedGeneration
   );
 }

@@ -17,7 +17,7 @@ export interface Connection {
   /** The namespace of requests that name none. */
   namespace: string;
   credentials: Credentials;
-  /** Whom requests are made for. @default the user that the credentials identify */
+  /** The user to impersonate. @default the user that the credentials identify */
   impersonate?: Impersonation;
 }
 

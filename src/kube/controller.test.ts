@@ -84,7 +84,7 @@ describe("runController", () => {
     expect(clock.waits).toEqual([]);
   });
 
-  it("reconciles a key again when reconcile asked for a requeue", async () => {
+  it("reconciles a key again after the requested pause", async () => {
     server.put("a");
     let tries = 0;
     const results: string[] = [];

@@ -14,7 +14,7 @@ export type ReconcileResult = void | { requeueAfterMilliseconds: number };
 
 /** An informer whose changes a controller gets; created by `watching`. */
 export interface ControllerWatch {
-  /** Calls `enqueue` for the keys of each change. @returns a function that ends that */
+  /** Calls `enqueue` for the keys of each change. @returns a function that ends the calls */
   start(enqueue: (key: string, enqueueOptions?: EnqueueOptions) => void): () => void;
   synced(signal: AbortSignal): Promise<void>;
 }
@@ -55,7 +55,7 @@ export interface ControllerOptions {
    */
   drainMilliseconds?: number;
   metrics?: ControllerMetrics;
-  /** Learns when a reconcile does not end, or when keys are not taken. */
+  /** Fails if a reconcile does not end or no worker takes keys. */
   liveness?: Liveness | undefined;
   log?: Log;
   random?: () => number;
@@ -137,7 +137,7 @@ function keysOfChange<T>(change: Change<T>, keysOf: (object: T) => readonly stri
   return change.type === "updated" ? new Set([...keys, ...keysOf(change.previous)]) : keys;
 }
 
-/** Only once the workers run: until then keys wait for the first lists. */
+/** Added only once the workers run: until then, keys wait for the first lists. */
 function livenessChecks({ name, liveness }: ControllerOptions, queue: WorkQueue): (() => void)[] {
   if (liveness === undefined) return [];
   return [

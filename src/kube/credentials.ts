@@ -49,7 +49,7 @@ export interface ExecPlugin {
   args: string[];
   env: { name: string; value: string }[];
   installHint?: string;
-  /** What the plugin learns of the cluster (`spec.cluster` of its ExecCredential), if it asks for that. */
+  /** The cluster, passed to plugins that request it as `spec.cluster` of the ExecCredential. */
   cluster?: object;
 }
 
@@ -90,7 +90,7 @@ interface ExecAuth {
   applyAuthentication(user: { name: string }, options: object): Promise<void>;
 }
 
-/** This one file of client-node stands alone; the package's index loads every generated model (docs/decisions/0002). */
+/** Imports one file of client-node, because the package's index loads every generated model (docs/decisions/0002). */
 async function newExecAuth(): Promise<ExecAuth> {
   const { ExecAuth } = await import("@kubernetes/client-node/dist/exec_auth.js");
   return new ExecAuth();
@@ -99,7 +99,7 @@ async function newExecAuth(): Promise<ExecAuth> {
 function execFailure(plugin: ExecPlugin, error: unknown): RametError {
   const why = error instanceof Error ? error.message.trim() : String(error);
   return new RametError("Unauthorized", `The credential program ${plugin.command} failed: ${why}`, {
-    hint: plugin.installHint ?? "Run it by hand to see what it needs",
+    hint: plugin.installHint ?? "Run the program in a terminal to see what is missing",
     cause: error,
   });
 }

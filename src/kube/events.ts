@@ -17,17 +17,17 @@ export interface EventRecorderOptions {
 
 export interface Transition {
   type: "Normal" | "Warning";
-  /** Why: one CamelCase word. */
+  /** The cause: one CamelCase word. */
   reason: string;
-  /** What was done or tried: one CamelCase word. */
+  /** The action of the controller: one CamelCase word. */
   action: string;
-  /** One sentence for a person; what is over 1 kB is cut off, as the API allows no more. */
+  /** One sentence for people. Truncated to 1 kB, the limit of the API. */
   note: string;
 }
 
 /**
- * Writes Kubernetes Events for transitions (events.k8s.io/v1). The same one again becomes a series: it is counted, and
- * written once a minute at most. Events are news, not truth: one that cannot be written is logged and given up.
+ * Writes Kubernetes Events for transitions (events.k8s.io/v1). A repeated transition is counted in a series, which is written at
+ * most once a minute. An Event that cannot be written is logged and dropped: no decision depends on Events.
  */
 export class EventRecorder {
   readonly #options: EventRecorderOptions;
@@ -40,17 +40,17 @@ export class EventRecorder {
     this.#log = options.log ?? silentLog;
   }
 
-  /** Returns at once; events are written one after another. */
+  /** Returns immediately. Events are written one after another. */
   record(regarding: KubeObject, transition: Transition): void {
     this.#pending = this.#pending
       .then(() => this.#write(regarding, transition))
       .catch((error: unknown) => {
         const { message } = RametError.from(error);
-        this.#log.warn({ reason: transition.reason, error: message }, "an Event could not be written");
+        this.#log.warn({ reason: transition.reason, error: message }, "failed to write an Event");
       });
   }
 
-  /** Resolves when all that was recorded so far is written or given up, or when that takes too long. */
+  /** Resolves when all recorded Events are written or dropped, at the latest after two seconds. */
   async flush(): Promise<void> {
     const over = Promise.withResolvers<undefined>();
     const cancel = this.#options.client.clock.schedule(flushMilliseconds, () => {
@@ -123,12 +123,12 @@ interface Recent {
   writtenAt: number;
 }
 
-/** A process that ends does not wait longer for a server that is away. */
+/** Limits how long a process that exits waits for an unreachable server. */
 const flushMilliseconds = 2_000;
 const seriesMilliseconds = 600_000;
 const seriesWriteMilliseconds = 60_000;
 
-/** Events of what has no namespace live in `default` (the API server refuses others). */
+/** For an object without a namespace, the API server accepts only `default`. */
 function namespaceOf(regarding: KubeObject): string {
   return regarding.metadata.namespace ?? "default";
 }

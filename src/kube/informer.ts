@@ -27,7 +27,7 @@ export class Informer<T extends KubeObject> {
   readonly #options: InformerOptions<T>;
   readonly #log: Log;
   readonly #firstList = Promise.withResolvers<undefined>();
-  /** Undefined while it does not run. */
+  /** Undefined while the informer does not run. */
   #lastProgressAt: number | undefined;
 
   constructor(options: InformerOptions<T>) {
@@ -42,11 +42,12 @@ export class Informer<T extends KubeObject> {
   /**
    * Follows the resource until `signal` is aborted.
    *
-   * @param liveness learns when the informer stops making progress
+   * @param liveness fails if the informer makes no progress
    */
   async run(signal: AbortSignal, liveness?: Liveness): Promise<void> {
     const { plural } = this.resource.ref;
-    if (this.#lastProgressAt !== undefined) throw new RametError("Internal", `The informer of ${plural} runs already`);
+    if (this.#lastProgressAt !== undefined)
+      throw new RametError("Internal", `The informer of ${plural} is already running`);
     const { namespace, labelSelector, fieldSelector, timings } = this.#options;
     const onProgress = (): void => {
       this.#lastProgressAt = this.resource.client.clock.monotonicMilliseconds();
@@ -98,7 +99,7 @@ export class Informer<T extends KubeObject> {
   /**
    * Calls `listener` for each known object, as added, and then for each change. A listener must be fast: it adds keys to queues.
    *
-   * @returns a function that ends that
+   * @returns a function that ends the calls
    */
   onChange(listener: (change: Change<T>) => void): () => void {
     const unsubscribe = this.store.subscribe(listener);

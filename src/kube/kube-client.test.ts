@@ -107,7 +107,7 @@ describe("KubeClient", () => {
     expect(isExpired(error)).toBe(true);
   });
 
-  it("waits as long as a 429 asks, also before it repeats a create", async () => {
+  it("waits for the Retry-After of a 429, also before it repeats a create", async () => {
     const clock = new ManualClock();
     server.refuse({ times: 1, httpStatus: 429, headers: { "retry-after": "7" } });
     const created = connect({ clock }).create({ ...manifest, metadata: { name: "waited" } });

@@ -19,29 +19,29 @@ import {
   wasNeverSent,
 } from "./transport.ts";
 
-/** One request that was answered, or was not. */
+/** One request, with or without a response. */
 export interface RequestRecord {
   verb: Verb;
   resource: ResourceRef;
-  /** Absent of lists, watches and creations. */
+  /** Absent for lists, watches and creations. */
   name?: string;
   subresource?: string;
-  /** Absent if there was no answer. */
+  /** Absent if there was no response. */
   httpStatus?: number;
-  /** Until the headers of the answer. */
+  /** Until the headers of the response. */
   milliseconds: number;
 }
 
 export interface KubeClientOptions {
-  /** Called once per request that went out, repeats too. Benches count API writes with it. */
+  /** Called for each request that was sent, including repeats. Benchmarks count API writes with it. */
   onRequest?: (record: RequestRecord) => void;
   clock?: Clock;
   /** 0 ≤ x < 1. */
   random?: () => number;
   userAgent?: string;
-  /** How many short requests may be under way at once. @default 32 */
+  /** The limit of concurrent short requests. @default 32 */
   connections?: number;
-  /** How long a short request may take until its answer begins; its connection has ten seconds of that at the most. @default 30000 */
+  /** The time limit until a short request has the headers of its response. Connecting may take ten seconds of it. @default 30000 */
   requestTimeoutMilliseconds?: number;
 }
 
@@ -74,14 +74,14 @@ export class KubeClient implements ApiCaller {
     });
   }
 
-  /** The objects of one resource; `parse` checks each and gives it its type. */
+  /** The objects of one resource. `parse` validates and types each. */
   resource(ref: ResourceRef): ResourceClient<KubeObject>;
   resource<T extends KubeObject>(ref: ResourceRef, parse: (value: unknown) => T): ResourceClient<T>;
   resource(ref: ResourceRef, parse: (value: unknown) => KubeObject = parseObject): ResourceClient<KubeObject> {
     return new ResourceClient(this, ref, parse);
   }
 
-  /** Whether the API server says that it is ready (`/readyz`). */
+  /** Whether the API server reports that it is ready (`/readyz`). */
   async ready(signal?: AbortSignal): Promise<boolean> {
     const response = await this.#transport
       .request({ method: "GET", path: "/readyz", ...this.#timeouts(), signal })
@@ -90,7 +90,7 @@ export class KubeClient implements ApiCaller {
     return response?.statusCode === 200;
   }
 
-  /** The version of the API server (`/version`), as it gives it: `v1.36.3`. @throws RametError */
+  /** The version of the API server (`/version`), such as `v1.36.3`. @throws RametError */
   async version(signal?: AbortSignal): Promise<string> {
     const what = "get version";
     try {
@@ -103,7 +103,7 @@ export class KubeClient implements ApiCaller {
   }
 
   /**
-   * Sends a request and reads the answer's JSON.
+   * Sends a request and reads the JSON of the response.
    *
    * @throws RametError with a code that fits the HTTP status; `apiStatusOf` returns the server's response
    */
@@ -190,7 +190,7 @@ export class KubeClient implements ApiCaller {
           }),
       signal: request.signal,
       headersTimeoutMilliseconds,
-      // A watch may be quiet for long; its reader has its own deadline.
+      // A watch may be silent for a long time. Its reader has its own deadline.
       bodyTimeoutMilliseconds: kind === "stream" ? 0 : bodyTimeoutMilliseconds,
       freshCredentials,
     };
@@ -202,15 +202,15 @@ export class KubeClient implements ApiCaller {
   }
 
   #pauseMilliseconds(error: RametError, attempt: number): number {
-    const asked = apiStatusOf(error)?.retryAfterMilliseconds;
+    const retryAfter = apiStatusOf(error)?.retryAfterMilliseconds;
     const own = backoffMilliseconds({ baseMilliseconds: 100, maxMilliseconds: 5_000 }, attempt, this.random);
-    // Never earlier than asked; a little later, so that those who were refused together do not return together.
-    return asked === undefined ? own : Math.min(asked, longestAskedMilliseconds) + own;
+    // A little later than requested, so that clients that were rejected together do not retry together.
+    return retryAfter === undefined ? own : Math.min(retryAfter, longestRetryAfterMilliseconds) + own;
   }
 }
 
 const longestConnectMilliseconds = 10_000;
-const longestAskedMilliseconds = 30_000;
+const longestRetryAfterMilliseconds = 30_000;
 
 const Version = z.looseObject({ gitVersion: z.string() });
 
@@ -224,7 +224,7 @@ const methods = {
   delete: "DELETE",
 } as const satisfies Record<Verb, HttpRequest["method"]>;
 
-/** Who says when to come again is there, and gets what it asks for; as often as client-go does that. */
+/** A server that sends Retry-After is reachable. The limit is that of client-go. */
 function mostAttempts(error: RametError): number {
   return apiStatusOf(error)?.retryAfterMilliseconds === undefined ? 5 : 10;
 }

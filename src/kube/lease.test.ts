@@ -106,8 +106,8 @@ describe("runWhileLeading", () => {
     expect(lease()).toMatchObject({ holderIdentity: "b", leaseTransitions: 1 });
   });
 
-  it("takes over from a dead holder after the lease duration on its own clock", async () => {
-    server.put("ramet", { spec: { holderIdentity: "dead", leaseDurationSeconds: 15, leaseTransitions: 3 } });
+  it("takes over from a stopped holder after the lease duration on its own clock", async () => {
+    server.put("ramet", { spec: { holderIdentity: "stopped", leaseDurationSeconds: 15, leaseTransitions: 3 } });
     const b = new Candidate("b");
     await b.pass(5_000);
     await b.pass(5_000);

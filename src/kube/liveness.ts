@@ -1,8 +1,8 @@
 import type { Clock } from "../base/clock.ts";
 
 /**
- * Finds out whether a server has stopped working although its process runs, for a liveness probe. Only conditions that a
- * restart cures are reported:
+ * Detects for a liveness probe that a server has stopped working although its process runs. Reports only conditions that a
+ * restart fixes:
  *
  * - An informer's loop has come to no result, good or bad, for a long time: a promise in it never settles.
  * - A worker has had one key for a long time: its reconcile never settles, and the key is not reconciled again.
@@ -19,7 +19,7 @@ export class Liveness {
     this.#clock = clock;
   }
 
-  /** Checks this from now on. @returns a function that ends that */
+  /** Adds a check. @returns a function that removes it */
   add(check: LivenessCheck): () => void {
     this.#checks.add(check);
     return () => {
@@ -48,7 +48,7 @@ export interface LivenessCheck {
 }
 
 /**
- * Longer than everything that is healthy: one request with all its retries takes at most ten minutes
- * (`requestTimeoutMilliseconds`, and the pauses that a server asks for).
+ * Longer than any healthy operation: one request with all its retries takes at most ten minutes
+ * (`requestTimeoutMilliseconds`, and the pauses that a server requests).
  */
 export const stoppedMilliseconds = 20 * 60_000;

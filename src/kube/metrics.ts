@@ -65,7 +65,7 @@ export function requestMetrics(registry: Registry): (record: RequestRecord) => v
   });
   const seconds = new Histogram({
     name: "ramet_api_request_seconds",
-    help: "Until the headers of the API server's answer.",
+    help: "Time until the API server sent the headers of its response.",
     labelNames: ["verb"],
     buckets: secondsBuckets,
     registers,

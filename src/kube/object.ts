@@ -18,7 +18,7 @@ export const ObjectMeta = z.looseObject({
 });
 export type ObjectMeta = z.infer<typeof ObjectMeta>;
 
-/** What is true of every object read from the API server. */
+/** The fields of every object read from the API server. */
 export interface KubeObject {
   apiVersion?: string | undefined;
   kind?: string | undefined;
@@ -41,7 +41,7 @@ interface NameParts {
 
 type AnyFields = Record<string, unknown>;
 
-/** Where an object is. The metadata of an object is one. */
+/** The namespace and name of an object, such as its metadata. */
 export interface ObjectName {
   namespace?: string | undefined;
   name: string;
@@ -53,12 +53,12 @@ const AnyObject = z.looseObject({
   metadata: ObjectMeta,
 });
 
-/** Checks what every object must have and leaves the rest as it is. */
+/** Validates the fields of every object. Other fields pass through unchanged. */
 export function parseObject(value: unknown): KubeObject {
   return AnyObject.parse(value);
 }
 
-/** `namespace/name`, or `name` for what has no namespace: the key of queues and stores. */
+/** `namespace/name`, or `name` for an object without a namespace: the key in queues and stores. */
 export function keyOf(at: ObjectName): string {
   return at.namespace === undefined || at.namespace === "" ? at.name : `${at.namespace}/${at.name}`;
 }

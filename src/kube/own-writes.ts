@@ -2,21 +2,21 @@ import type { Informer } from "./informer.ts";
 import type { KubeObject } from "./object.ts";
 
 /**
- * Objects as this process has just written them, until the informer shows them: a decision made from what was there before
- * one's own write would do it again. Resource versions are compared for equality only.
+ * Objects that this process has just written, until the informer shows them: a decision from the version before its own write
+ * would repeat the write. Resource versions are compared for equality only.
  *
- * A watch shows every version, so what is remembered is always the newer. A list shows only what is there when it is made:
- * it may have passed a version by, and then nothing would ever tell that there is something newer than what was written.
- * So a list ends what is remembered; should it be the older, the watch that follows it shows what was written.
+ * A watch delivers every version, so a remembered object is newer than the informer's until the watch delivers it. A list may
+ * skip versions, and then the informer would never show the remembered one. So a list drops all remembered objects. If the list
+ * is older than the write, the watch that follows it delivers the written version.
  */
 export class OwnWrites<T extends KubeObject> {
   readonly #informer: Pick<Informer<T>, "store">;
   readonly #unseen = new Map<string, { object: T; lists: number }>();
-  /** Of writes that are under way, the versions that the informer has shown meanwhile: it may be faster than the answer. */
+  /** For running writes, the versions that the informer has shown meanwhile: it may be faster than the response. */
   readonly #underWay = new Set<{ uid: string; shown: Set<string> }>();
-  /** By UID, the version that was written and then looked at once more: there is nothing to do about it. */
+  /** By UID, the written version that was already reconciled again. */
   readonly #settled = new Map<string, string>();
-  /** Answers that were taken account of: whoever had nothing to write answers one of them again. */
+  /** Responses that were processed. A write without a change returns one of them again. */
   readonly #taken = new WeakSet<T>();
 
   constructor(informer: Pick<Informer<T>, "store">) {
@@ -30,7 +30,7 @@ export class OwnWrites<T extends KubeObject> {
     });
   }
 
-  /** The newer of what the informer has and what was written last. */
+  /** The newer of the informer's version and the last written one. */
   latest(cached: T): T {
     const { uid } = cached.metadata;
     const unseen = this.#unseen.get(uid);
@@ -40,7 +40,7 @@ export class OwnWrites<T extends KubeObject> {
     return cached;
   }
 
-  /** Says that this version, as this process has written it, has been looked at: when the informer shows it, that is no news. */
+  /** Marks a written version as reconciled: it needs no reconcile when the informer shows it. */
   settle({ metadata: { uid, resourceVersion } }: T): void {
     if (this.#informer.store.byUid(uid) !== undefined) this.#settled.set(uid, resourceVersion);
   }
@@ -49,7 +49,7 @@ export class OwnWrites<T extends KubeObject> {
     return this.#settled.get(uid) === resourceVersion;
   }
 
-  /** Does the write, which answers the object as it is then; `base` itself if there was nothing to write. */
+  /** Runs `write`, which returns the written object, or `base` itself if nothing had to be written. */
   async write(base: T, write: () => Promise<T>): Promise<T> {
     const { store } = this.#informer;
     const { lists } = store;

@@ -106,8 +106,8 @@ class Reflector<T extends KubeObject> {
     const pause = backoffMilliseconds(timings.backoff, this.#failures++, resource.client.random);
     const fields = { error: RametError.from(error).message, pauseMilliseconds: Math.round(pause) };
     // A single failure is normal: an expired resource version or a closed connection.
-    if (this.#failures === 1) log.debug(fields, `following ${resource.ref.plural} was interrupted`);
-    else log.warn({ ...fields, failures: this.#failures }, `following ${resource.ref.plural} fails`);
+    if (this.#failures === 1) log.debug(fields, `the watch of ${resource.ref.plural} was interrupted`);
+    else log.warn({ ...fields, failures: this.#failures }, `the watch of ${resource.ref.plural} keeps failing`);
     await delay(resource.client.clock, pause, this.#signal).catch(() => undefined);
     onProgress?.();
   }
@@ -164,12 +164,12 @@ class Reflector<T extends KubeObject> {
       return [this.#options.parse(value)];
     } catch (error) {
       const { kind } = this.#options.resource.ref;
-      this.#options.log.warn({ error: RametError.from(error).message }, `an invalid ${kind} is skipped`);
+      this.#options.log.warn({ error: RametError.from(error).message }, `skipped an invalid ${kind}`);
       return [];
     }
   }
 
-  /** Spreads times, so that clients that started together do not act in step. */
+  /** Randomizes times, so that clients that started together do not act simultaneously. */
   #spread(least: number, share: number): number {
     return least * (1 + share * this.#options.resource.client.random());
   }

@@ -13,13 +13,13 @@ export interface CallOptions {
 export interface WriteOptions extends CallOptions {
   /** Such as `status` or `scale`. */
   subresource?: string;
-  /** Checks the write and carries out nothing. */
+  /** Validates the write without carrying it out. */
   dryRun?: boolean;
 }
 
 export interface ApplyOptions extends WriteOptions {
   fieldManager: string;
-  /** Take fields over that another manager owns. @default false */
+  /** Take over fields that another manager owns. @default false */
   force?: boolean;
 }
 
@@ -31,14 +31,14 @@ export interface SelectOptions extends CallOptions {
 }
 
 export interface ListOptions extends SelectOptions {
-  /** How many objects a request asks for; 0 is all. @default 500 */
+  /** The number of objects per request; 0 means all. @default 500 */
   pageSize?: number;
   /** Called after each page. */
   onPage?: () => void;
 }
 
 export interface DeleteOptions extends CallOptions {
-  /** Delete only the object that has this UID, not a later one of the same name. */
+  /** Delete only the object with this UID, not a later one of the same name. */
   uid?: string | undefined;
   resourceVersion?: string | undefined;
   propagationPolicy?: "Background" | "Foreground" | "Orphan";
@@ -53,11 +53,11 @@ export interface JsonPatchOperation {
 
 export interface ObjectList<T> {
   items: T[];
-  /** From which a watch goes on. */
+  /** The version from which a watch continues. */
   resourceVersion: string;
 }
 
-/** The objects of one resource, as one API server has them. All methods throw `RametError`. */
+/** The objects of one resource in one API server. All methods throw `RametError`. */
 export class ResourceClient<T extends KubeObject> {
   readonly client: ApiCaller;
   readonly ref: ResourceRef;
@@ -77,7 +77,7 @@ export class ResourceClient<T extends KubeObject> {
     );
   }
 
-  /** Like `get`, with `undefined` for what does not exist. */
+  /** Like `get`, but returns undefined if the object does not exist. */
   async find(at: ObjectName, options: CallOptions = {}): Promise<T | undefined> {
     try {
       return await this.get(at, options);
@@ -88,16 +88,16 @@ export class ResourceClient<T extends KubeObject> {
   }
 
   /**
-   * All objects that fit, page by page.
+   * Lists all matching objects, page by page.
    *
-   * @throws RametError for which `isExpired` holds if the list grew too old between two pages: begin again
+   * @throws RametError for which `isExpired` holds if the list expired between two pages: list again
    */
   async list(options: ListOptions = {}): Promise<ObjectList<T>> {
     const { items, resourceVersion } = await this.listRaw(options);
     return { items: items.map((item) => this.read(item)), resourceVersion };
   }
 
-  /** Like `list`, with objects as the server sent them. */
+  /** Like `list`, with unparsed objects. */
   async listRaw(options: ListOptions = {}): Promise<ObjectList<unknown>> {
     const items: unknown[] = [];
     for (let token = ""; ;) {
@@ -135,9 +135,9 @@ export class ResourceClient<T extends KubeObject> {
   }
 
   /**
-   * Puts a whole object in place of the one whose resource version it bears.
+   * Replaces a whole object.
    *
-   * @throws RametError `Conflict` if the object has changed meanwhile
+   * @throws RametError `Conflict` if the object's resource version has changed
    */
   async update(object: KubeManifest, options: WriteOptions = {}): Promise<T> {
     const at = { namespace: this.#namespaceOf(object), name: nameOf(object), subresource: options.subresource };
@@ -151,15 +151,14 @@ export class ResourceClient<T extends KubeObject> {
 
   /** JSON patch (RFC 6902). Guard list positions by a `test`. @throws RametError `InvalidArgument` if a test fails */
   async jsonPatch(at: ObjectName, patch: JsonPatchOperation[], options: WriteOptions = {}): Promise<T> {
-    // A second time a `test` fails or a list grows twice, so this one is not repeated after a lost answer.
+    // Repeated, a `test` would fail or a list would grow twice, so the request is not repeated after a lost response.
     return this.#patch(at, patch, { options, repeatable: false, contentType: "application/json-patch+json" });
   }
 
   /**
-   * Server-side apply: the object then has these fields, and those that this manager applied before and left out now
-   * are gone.
+   * Server-side apply: sets these fields, and removes fields that this manager applied before and now omits.
    *
-   * @throws RametError `Conflict`, naming field and manager, if somebody else owns a field and `force` is not set
+   * @throws RametError `Conflict` with the field and its manager, if another manager owns a field and `force` is not set
    */
   async apply(object: KubeManifest, { fieldManager, force, ...options }: ApplyOptions): Promise<T> {
     const at = { namespace: this.#namespaceOf(object), name: nameOf(object), subresource: options.subresource };
@@ -185,7 +184,7 @@ export class ResourceClient<T extends KubeObject> {
       ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
     };
     try {
-      // Without a precondition a repeat could hit a new object of the same name.
+      // Without a precondition, a repeat could delete a new object of the same name.
       await this.#write("delete", this.#place(at), body, { options, repeatable: uid !== undefined });
       return true;
     } catch (error) {
@@ -238,7 +237,7 @@ export class ResourceClient<T extends KubeObject> {
     return this.ref.namespaced ? (object.metadata.namespace ?? this.client.namespace) : undefined;
   }
 
-  /** Checks an object as the server sent it. @throws RametError `InvalidArgument`, naming the field */
+  /** Parses an object from the server. @throws RametError `InvalidArgument` with the invalid field */
   read(value: unknown): T {
     try {
       return this.#parse(value);
@@ -263,7 +262,7 @@ const Page = z.looseObject({
   items: z.array(z.unknown()).nullish(),
 });
 
-/** The items of a list lack the two fields that every object read by name has. */
+/** The items of a list have no `apiVersion` and `kind`, unlike objects that are read by name. */
 function withKind(ref: ResourceRef, item: unknown): unknown {
   return typeof item === "object" && item !== null
     ? { apiVersion: apiVersionOf(ref), kind: ref.kind, ...item }
@@ -272,5 +271,5 @@ function withKind(ref: ResourceRef, item: unknown): unknown {
 
 function nameOf(object: KubeManifest): string {
   if (object.metadata.name !== undefined) return object.metadata.name;
-  throw new RametError("InvalidArgument", `A ${object.kind} to write has no metadata.name`);
+  throw new RametError("InvalidArgument", `Cannot write a ${object.kind}: it has no metadata.name`);
 }

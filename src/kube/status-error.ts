@@ -5,13 +5,13 @@ import { RametError } from "../base/errors.ts";
 /** The API server's response to a request that it rejected. It is the `cause` of the error that is thrown. */
 export interface ApiStatus {
   httpStatus: number;
-  /** Kubernetes' own word, such as `Expired` or `AlreadyExists`; empty if it gave none. */
+  /** The `reason` of Kubernetes' Status, such as `Expired` or `AlreadyExists`; empty without one. */
   reason: string;
   message: string;
   retryAfterMilliseconds?: number;
 }
 
-/** Kubernetes' `Status` object, as far as it is read. */
+/** The fields of Kubernetes' `Status` object that Ramet reads. */
 const StatusBody = z.looseObject({
   kind: z.literal("Status").optional(),
   message: z.string().optional(),
@@ -21,7 +21,7 @@ const StatusBody = z.looseObject({
 });
 
 /**
- * Reads the body of an answer that is no success.
+ * Reads the body of an error response.
  *
  * @param retryAfter the `Retry-After` header, in seconds (the API server never sends a date)
  */
@@ -29,7 +29,7 @@ export function readStatus(httpStatus: number, body: string, retryAfter?: string
   return statusOfBody(httpStatus, parseJson(body), body, retryAfter);
 }
 
-/** Reads a `Status` that came as an `ERROR` event of a watch. */
+/** Reads the `Status` in an `ERROR` event of a watch. */
 export function readStatusEvent(object: unknown): ApiStatus {
   return statusOfBody(500, object, JSON.stringify(object));
 }
@@ -45,10 +45,10 @@ function statusOfBody(httpStatus: number, body: unknown, text: string, retryAfte
   };
 }
 
-/** The error for a refused request. `what` says what failed, such as `get pods team-a/a`. */
+/** The error for a rejected request. `what` names the request, such as `get pods team-a/a`. */
 export function statusError(what: string, status: ApiStatus): RametError {
   const { code, retryable, hint } = meaningOf(status);
-  const why = status.message === "" ? `the API server answered ${status.httpStatus}` : status.message;
+  const why = status.message === "" ? `the API server responded with status ${status.httpStatus}` : status.message;
   return new RametError(code, `${what} failed: ${why}`, {
     retryable,
     cause: new ApiStatusError(status),
@@ -97,7 +97,7 @@ const meanings: ReadonlyMap<number, Meaning> = new Map([
     401,
     { code: "Unauthorized", retryable: false, hint: "Check the credentials in the kubeconfig: they may have expired" },
   ],
-  [403, { code: "Forbidden", retryable: false, hint: "Grant this verb on this resource by a Role or ClusterRole" }],
+  [403, { code: "Forbidden", retryable: false, hint: "Grant this verb on this resource with a Role or ClusterRole" }],
   [404, { code: "NotFound", retryable: false }],
   [405, { code: "InvalidArgument", retryable: false }],
   [408, { code: "Timeout", retryable: true }],

@@ -81,11 +81,11 @@ describe("Applier", () => {
   it("applies with its controller's field manager, and only differences", async () => {
     server.put("a", { spec: { nodeName: "n", defaulted: true } });
     const known = await pods.get({ name: "a" });
-    const wanted = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" }, spec: { nodeName: "n" } };
+    const desired = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" }, spec: { nodeName: "n" } };
     const applier = new Applier("ramet-test");
-    expect(await applier.apply(pods, wanted, { known })).toBe(known);
+    expect(await applier.apply(pods, desired, { known })).toBe(known);
     expect(server.count("patch")).toBe(0);
-    await applier.apply(pods, { ...wanted, spec: { nodeName: "m" } }, { known });
+    await applier.apply(pods, { ...desired, spec: { nodeName: "m" } }, { known });
     const sent = server.requests.at(-1);
     expect(sent?.headers["content-type"]).toBe("application/apply-patch+yaml");
     expect(Object.fromEntries(sent?.query ?? [])).toEqual({ fieldManager: "ramet-test", force: "false" });
@@ -155,7 +155,7 @@ describe("EventRecorder", () => {
     server.refuse({ times: 1, httpStatus: 403 });
     recorder.record(regarding, transition);
     await recorder.flush();
-    expect(log).toEqual(["an Event could not be written"]);
+    expect(log).toEqual(["failed to write an Event"]);
   });
 
   it("does not delay the end of the process while the server is unreachable", async () => {

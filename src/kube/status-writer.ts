@@ -7,18 +7,18 @@ import { apiStatusOf } from "./status-error.ts";
 export type WithStatus = KubeObject & { status?: object | undefined };
 
 /**
- * The one place that writes the status of a kind. It writes only what differs from what was last seen, where its own
- * last write counts as seen: an informer shows it a little later.
+ * Writes the status of one kind. It writes only the differences from the last known status. Its own last write counts as
+ * known, although an informer shows it later.
  */
 export class StatusWriter<T extends WithStatus> {
   readonly #resource: ResourceClient<T>;
-  /** By the object on which a write was based: what the server made of it. Goes when the cache drops the object. */
+  /** By the object before a write, the server's response. Collected when the cache drops the object. */
   readonly #written = new WeakMap<T, T>();
   /**
-   * By UID: what was last wanted, and what the server made of that. It may keep or drop fields on its own (a Pod's
-   * `qosClass`, what a schema does not know), and to ask for the same again would change nothing.
+   * By UID, the last written status and the status in the response. They differ if the server keeps or drops fields (a Pod's
+   * `qosClass`, fields that are not in the schema). Writing the same status again would change nothing.
    */
-  readonly #settled = new Map<string, { wanted: object; made: object }>();
+  readonly #settled = new Map<string, { desired: object; made: object }>();
 
   readonly #withGeneration: boolean;
 
@@ -28,34 +28,34 @@ export class StatusWriter<T extends WithStatus> {
     this.#withGeneration = options.observedGeneration ?? true;
   }
 
-  /** The object, with this writer's own last write if that was based on it. */
+  /** The object after this writer's last write, if that was based on this object. */
   latest(object: T): T {
     return this.#written.get(object) ?? object;
   }
 
   /**
-   * Makes `status` the object's whole status, with `observedGeneration`, and answers the object as it is then.
+   * Replaces the whole status, sets `observedGeneration`, and returns the written object.
    *
-   * @param object as it came from an informer or the API server; it says which generation was looked at
-   * @throws RametError `NotFound` or `Conflict` if the object is gone, also if another one bears its name by now
+   * @param object from an informer or the API server, with the observed generation
+   * @throws RametError `NotFound` or `Conflict` if the object was deleted, even if another one has its name
    */
   async write(object: T, status: NonNullable<T["status"]>, options: CallOptions = {}): Promise<T> {
     const seen = this.latest(object);
     const { generation, uid } = object.metadata;
-    const wanted = plain(this.#withGeneration ? { ...status, observedGeneration: generation } : status);
+    const desired = plain(this.#withGeneration ? { ...status, observedGeneration: generation } : status);
     const known = plain(seen.status ?? {});
-    if (isDeepStrictEqual(known, wanted) || this.#isSettled(uid, known, wanted)) return seen;
+    if (isDeepStrictEqual(known, desired) || this.#isSettled(uid, known, desired)) return seen;
     const changes =
-      seen.status === undefined ? [{ op: "add" as const, path: "/status", value: wanted }] : changesTo(known, wanted);
+      seen.status === undefined ? [{ op: "add" as const, path: "/status", value: desired }] : changesTo(known, desired);
     const written = await this.#patch(seen, changes, options);
     this.#written.set(object, written);
-    this.#settle(uid, wanted, plain(written.status ?? {}));
+    this.#settle(uid, desired, plain(written.status ?? {}));
     return written;
   }
 
   async #patch(object: T, changes: JsonPatchOperation[], options: CallOptions): Promise<T> {
     const { uid } = object.metadata;
-    // A merge patch with the UID would not do: of a custom resource's status, the API server reads the status alone.
+    // A merge patch cannot guard the UID: in one for a custom resource's status, the API server reads only the status.
     const guarded = [{ op: "test" as const, path: "/metadata/uid", value: uid }, ...changes];
     try {
       return await this.#resource.jsonPatch(object.metadata, guarded, { subresource: "status", ...options });
@@ -69,15 +69,15 @@ export class StatusWriter<T extends WithStatus> {
     }
   }
 
-  #isSettled(uid: string, known: object, wanted: object): boolean {
+  #isSettled(uid: string, known: object, desired: object): boolean {
     const settled = this.#settled.get(uid);
-    return settled !== undefined && isDeepStrictEqual(settled, { wanted, made: known });
+    return settled !== undefined && isDeepStrictEqual(settled, { desired, made: known });
   }
 
-  #settle(uid: string, wanted: object, made: object): void {
+  #settle(uid: string, desired: object, made: object): void {
     this.#settled.delete(uid);
-    // What the server took as it was is found equal without being remembered.
-    if (!isDeepStrictEqual(wanted, made)) this.#settled.set(uid, { wanted, made });
+    // A status that the server stored unchanged needs no entry.
+    if (!isDeepStrictEqual(desired, made)) this.#settled.set(uid, { desired, made });
     for (const oldest of this.#settled.keys()) {
       if (this.#settled.size <= mostSettled) return;
       this.#settled.delete(oldest);
@@ -85,20 +85,20 @@ export class StatusWriter<T extends WithStatus> {
   }
 }
 
-/** A forgotten one costs a write that changes nothing. */
+/** An entry that was dropped costs one write without a change. */
 const mostSettled = 10_000;
 
-/** As JSON carries it: without fields that are undefined. */
+/** The value as JSON, without undefined fields. */
 function plain(value: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(JSON.parse(JSON.stringify(value)) as object));
 }
 
-function changesTo(known: Record<string, unknown>, wanted: Record<string, unknown>): JsonPatchOperation[] {
+function changesTo(known: Record<string, unknown>, desired: Record<string, unknown>): JsonPatchOperation[] {
   const path = (field: string): string => `/status/${field.replaceAll("~", "~0").replaceAll("/", "~1")}`;
-  const gone = Object.keys(known).filter((field) => !(field in wanted));
-  const changed = Object.entries(wanted).filter(([field, value]) => !isDeepStrictEqual(known[field], value));
+  const removed = Object.keys(known).filter((field) => !(field in desired));
+  const changed = Object.entries(desired).filter(([field, value]) => !isDeepStrictEqual(known[field], value));
   return [
-    ...gone.map((field) => ({ op: "remove" as const, path: path(field) })),
+    ...removed.map((field) => ({ op: "remove" as const, path: path(field) })),
     ...changed.map(([field, value]) => ({ op: "add" as const, path: path(field), value })),
   ];
 }

@@ -1,28 +1,28 @@
 import { keyOf, type KubeObject } from "./object.ts";
 
-/** What happened to one object. An object that was deleted and made again under its name is deleted, then added. */
+/** A change of one object. An object that was recreated under its name is deleted, then added. */
 export type Change<T> =
   { type: "added"; object: T } | { type: "updated"; object: T; previous: T } | { type: "deleted"; object: T };
 
-/** The values under which an object is found. */
+/** The values by which an index finds an object. */
 export type IndexFunction<T> = (object: T) => readonly string[];
 
 /**
- * Objects of one resource as they were last seen, found by key (`namespace/name`), by UID and by own indexes.
+ * The last seen objects of one resource, by key (`namespace/name`), by UID and by added indexes.
  *
- * Objects in it belong to everybody: nobody may change them. Resource versions are compared for equality only.
+ * The objects are shared and must not be changed. Resource versions are compared for equality only.
  */
 export class ObjectStore<T extends KubeObject> {
   readonly #byKey = new Map<string, T>();
   readonly #byUid = new Map<string, T>();
   readonly #indexes: Index<T>[] = [];
   readonly #listeners = new Set<(change: Change<T>) => void>();
-  /** UIDs that can never come back; the oldest are forgotten first. */
+  /** UIDs of deleted objects, which cannot return. The oldest are dropped first. */
   readonly #retiredUids = new Set<string>();
   readonly #onListenerError: (error: unknown) => void;
   #lists = 0;
 
-  /** @param onListenerError is called with the error of a listener that threw; the other listeners are still called */
+  /** @param onListenerError called with the error of a listener that threw; the other listeners are still called */
   constructor(onListenerError: (error: unknown) => void) {
     this.#onListenerError = onListenerError;
   }
@@ -56,13 +56,13 @@ export class ObjectStore<T extends KubeObject> {
     return (value) => [...(index.objects.get(value) ?? [])];
   }
 
-  /** Calls `listener` for each change from now on; what is returned ends that. */
+  /** Calls `listener` for each later change. @returns a function that ends the calls */
   subscribe(listener: (change: Change<T>) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Takes an object as it was just seen. What is known already, and what came too late, changes nothing. */
+  /** Stores an object that was just seen. A known version, and one that arrives after a deletion, changes nothing. */
   put(object: T): void {
     const { uid, resourceVersion } = object.metadata;
     if (this.#retiredUids.has(uid)) return;
@@ -81,9 +81,9 @@ export class ObjectStore<T extends KubeObject> {
   }
 
   /**
-   * Takes an object away, unless another one bears its name by now.
+   * Removes an object, unless another one has its name now.
    *
-   * @param final whether it is gone for good; an object that only left a selection can come back with its UID
+   * @param final whether the object was deleted; one that only left a selection can return with its UID
    */
   remove(object: T, final: boolean): void {
     if (final) this.#retire(object.metadata.uid);
@@ -93,13 +93,13 @@ export class ObjectStore<T extends KubeObject> {
     this.#emit({ type: "deleted", object });
   }
 
-  /** Takes a whole new list; what is not in it is gone, for good if `final`. */
+  /** Replaces all objects by a new list. @param final whether objects that are not in it were deleted */
   replace(objects: readonly T[], final: boolean): void {
     this.#lists++;
     const uids = new Set(objects.map((object) => object.metadata.uid));
     const keys = new Set(objects.map((object) => keyOf(object.metadata)));
     for (const known of this.list()) {
-      // Whose name has passed to another object does not come back, whatever was selected.
+      // If another object has its name, the object was deleted, even with a selection.
       if (!uids.has(known.metadata.uid)) this.remove(known, final || keys.has(keyOf(known.metadata)));
     }
     for (const object of objects) this.put(object);

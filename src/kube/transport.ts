@@ -12,10 +12,10 @@ export interface HttpRequest {
   headers?: Record<string, string>;
   body?: string;
   signal?: AbortSignal | undefined;
-  /** How long to wait for the headers of the answer, and then between two parts of its body; 0 is for ever. */
+  /** The time limit for the headers of the response, and for each pause in its body; 0 means no limit. */
   headersTimeoutMilliseconds: number;
   bodyTimeoutMilliseconds: number;
-  /** After the server refused the credentials: read them again. */
+  /** Set after the server rejected the credentials: read them again. */
   freshCredentials?: boolean;
 }
 
@@ -23,18 +23,18 @@ export type HttpResponse = Dispatcher.ResponseData;
 
 /** The connections of one client to one API server. */
 export interface Transport {
-  /** Over the pool that all short requests share. */
+  /** Uses the pool of short requests. */
   request(request: HttpRequest): Promise<HttpResponse>;
-  /** Over the watches' own pool, so that streams that stay open never keep a short request waiting. */
+  /** Uses a separate pool, so that open streams never delay a short request. */
   stream(request: HttpRequest): Promise<HttpResponse>;
   close(): Promise<void>;
 }
 
 export interface TransportOptions {
   userAgent: string;
-  /** How many short requests may be under way at once; more wait their turn. @default 32 */
+  /** The limit of concurrent short requests; others wait. @default 32 */
   connections?: number;
-  /** How long a connection may take to be made. */
+  /** The time limit to open a connection. */
   connectTimeoutMilliseconds: number;
 }
 
@@ -141,7 +141,7 @@ interface ClientCertificate {
 }
 
 interface PoolOptions {
-  /** null: as many as are asked for. */
+  /** null: no limit. */
   connections: number | null;
   connectTimeoutMilliseconds: number;
 }
@@ -161,7 +161,7 @@ function dispatcher(
   };
   const common = {
     connections,
-    // HTTP/1.1: one stuck stream then never holds up another, and the API server needs no stream limits raised.
+    // With HTTP/1.1, a stuck stream never delays another one, and the API server's stream limits do not matter.
     allowH2: false,
     // Go's server closes idle connections after 90 s at the earliest; undici's own 4 s would cost a TLS handshake
     // per reconcile on a quiet cluster.
@@ -173,14 +173,14 @@ function dispatcher(
     : new ProxyAgent({ ...common, uri: connection.proxyUrl, requestTls: tls });
 }
 
-/** Sends requests to one API server: what resources and watches need of `KubeClient`. */
+/** Sends requests to one API server: the part of `KubeClient` that resources and watches use. */
 export interface ApiCaller {
   /** The namespace of requests that name none. */
   readonly namespace: string;
   readonly clock: Clock;
   /** 0 ≤ x < 1. */
   readonly random: () => number;
-  /** Sends a request and reads the answer's JSON. */
+  /** Sends a request and reads the JSON of the response. */
   request(request: ApiRequest): Promise<unknown>;
   /** Opens a stream; the caller reads it to its end or aborts the signal. */
   stream(request: ApiRequest): Promise<HttpResponse["body"]>;
@@ -194,7 +194,7 @@ export interface ApiRequest {
   body?: unknown;
   /** @default application/json */
   contentType?: string;
-  /** Whether the request may be repeated although it may have been carried out. */
+  /** Whether the request may be repeated even if the server may have carried it out. */
   repeatable: boolean;
   signal?: AbortSignal | undefined;
 }
@@ -202,7 +202,7 @@ export interface ApiRequest {
 /** Kubernetes' verbs, as RBAC names them. */
 export type Verb = "get" | "list" | "watch" | "create" | "update" | "patch" | "delete";
 
-/** The error for a request that got no answer. `what` says what failed, such as `get pods team-a/a`. */
+/** The error for a request without a response. `what` names the request, such as `get pods team-a/a`. */
 export function networkError(what: string, error: unknown, signal?: AbortSignal): RametError {
   if (error instanceof RametError) return error;
   if (signal?.aborted === true) {
@@ -226,7 +226,7 @@ export function networkError(what: string, error: unknown, signal?: AbortSignal)
   });
 }
 
-/** Whether the request certainly never reached the server, so that it can be sent again whatever it is. */
+/** Whether the request certainly did not reach the server, so that any request can be repeated. */
 export function wasNeverSent(error: RametError): boolean {
   return neverSent.has(codeOf(error.cause));
 }
@@ -240,7 +240,7 @@ const neverSent: ReadonlySet<string> = new Set([
   "UND_ERR_CONNECT_TIMEOUT",
 ]);
 
-/** The code of an error or of what lies beneath it; Node joins the tries of several addresses in an AggregateError. */
+/** The code of an error or of its causes. Node reports attempts to several addresses as an AggregateError. */
 function codeOf(error: unknown): string {
   if (!(error instanceof Error)) return "";
   if ("code" in error && typeof error.code === "string") return error.code;

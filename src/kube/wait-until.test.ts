@@ -126,7 +126,7 @@ describe("waitUntil", () => {
   });
 
   it("continues after one rejected request, as from a starting server", async () => {
-    server.refuse({ times: 1, httpStatus: 403, message: "not for you yet" });
+    server.refuse({ times: 1, httpStatus: 403, message: "not yet authorized" });
     const { result } = await waiting({ from: server.put("a"), until: hasData });
     server.put("a", { data: { x: "1" } });
     expect(await result).toMatchObject({ data: { x: "1" } });
@@ -134,7 +134,7 @@ describe("waitUntil", () => {
 
   it("rejects when the same request is rejected twice in a row", async () => {
     const from = server.put("a");
-    server.refuse({ when: ({ verb }) => verb === "watch", times: 2, httpStatus: 403, message: "not for you" });
+    server.refuse({ when: ({ verb }) => verb === "watch", times: 2, httpStatus: 403, message: "not authorized" });
     const resource = client.resource(coreResources.configMaps);
     const result = waitUntil({ resource, from, until: () => false, timeoutMilliseconds: Infinity });
     await expect(result).rejects.toMatchObject({ code: "Forbidden" });

@@ -10,7 +10,7 @@ export interface WatchOptions {
   fieldSelector?: string | undefined;
   /** Of a list, an object or a bookmark. */
   resourceVersion: string;
-  /** When the server ends the stream normally. */
+  /** The time after which the server ends the stream normally. */
   timeoutSeconds: number;
   /**
    * How long the stream may be silent before the connection counts as broken. The API server sends a bookmark about once a
@@ -23,11 +23,11 @@ export interface WatchOptions {
 }
 
 /**
- * The events of a resource after a resource version. It ends when the server ends the stream normally.
+ * Yields the events of a resource after a resource version. Ends when the server ends the stream normally.
  *
- * @throws RametError `Canceled` after `signal`; `Timeout` after a silence; `Unavailable` if the connection breaks, a line
- *   is cut off or the server ends the stream at once; an error for which `isExpired` holds if the resource version is too
- *   old
+ * @throws RametError `Canceled` if `signal` is aborted; `Timeout` after a silence; `Unavailable` if the connection breaks, a line
+ *   is truncated or the server ends the stream immediately; an error for which `isExpired` holds if the resource version is
+ *   too old
  */
 export async function* watchResource(
   client: ApiCaller,

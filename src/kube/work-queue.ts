@@ -1,7 +1,7 @@
 import { backoffMilliseconds, type BackoffOptions } from "../base/backoff.ts";
 import type { Clock } from "../base/clock.ts";
 
-/** Receives the state of a queue. The adapter to a metrics library lives elsewhere. */
+/** Receives the state of a queue. */
 export interface QueueMetrics {
   /** The number of waiting keys. */
   depth(waiting: number): void;
@@ -9,7 +9,7 @@ export interface QueueMetrics {
   waited(milliseconds: number): void;
   /** How long a worker processed a key. */
   worked(milliseconds: number): void;
-  /** A key was put back because its work failed. */
+  /** A key was requeued because its work failed. */
   retried(): void;
 }
 
