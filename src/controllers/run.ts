@@ -24,7 +24,7 @@ import { namedSnapshotController } from "./named-snapshot/controller.ts";
 import { sandboxClaimController } from "./sandbox-claim/controller.ts";
 import { sandboxSetController } from "./sandbox-set/controller.ts";
 import { sandboxController } from "./sandbox/controller.ts";
-import { keepSwept } from "./sweep.ts";
+import { runSweeper } from "./sweep.ts";
 
 export interface RunControllersOptions {
   client: KubeClient;
@@ -34,32 +34,33 @@ export interface RunControllersOptions {
   backends?: readonly Backend[];
   /** The image with the cell, gVisor, guest and link. */
   cellImage: string;
-  /** What every sandbox's DNS relay asks and its outbound proxy allows. */
+  /** The upstreams of every sandbox's DNS relay. */
   dns?: CellPodOptions["dns"];
+  /** The default rules of every sandbox's outbound proxy. */
   egress?: CellPodOptions["egress"];
-  /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes do not reach. @default none */
+  /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes cannot reach. @default none */
   clusterRanges?: string[];
-  /** Unlike every other candidate's; absent: there is no other, and no lease is taken. */
+  /** Unique among the candidates. Absent: this is the only one, and it takes no lease. */
   leaderElection?: { identity: string };
-  /** Bring the CRDs to this version first. @default false */
+  /** Whether to install the CRDs of this version first. @default false */
   installCrds?: boolean;
-  /** How many reconciles of one controller may run at once; none waits for a cell's work. @default 16 */
+  /** How many reconciles of one controller run concurrently; none waits for a cell. @default 16 */
   concurrency?: number;
-  /** What captured steps of recipes may take in each namespace. @default 20 GiB */
+  /** The size budget for captured steps of recipes in each namespace. @default 20 GiB */
   stepCacheBytes?: number;
   metrics?: ControllersMetrics;
-  /** Learns when an informer or a controller has stopped. */
+  /** Fails if an informer or a controller stops. */
   liveness?: Liveness;
   log?: Log;
-  /** Called when all that exists is known and reconciling has begun. */
+  /** Called when all informers have synced and all controllers reconcile. */
   onReady?: () => void;
   signal: AbortSignal;
 }
 
 /**
- * Runs the controllers of `table.ts` until `signal` is aborted; reconciles that run then may finish. What cells
- * do at that time they bring to an end, and whoever runs next joins or finds it.
- * @throws RametError `Unavailable` if the lease was lost: the process has to end; `StoreOfAnotherCluster`
+ * Runs all controllers until `signal` is aborted. Running reconciles complete. Cells complete their operations, and the next
+ * leader joins them or finds their results.
+ * @throws RametError `Unavailable` if the lease was lost: the process must exit; `StoreOfAnotherCluster`
  */
 export async function runControllers(options: RunControllersOptions): Promise<void> {
   const { client, leaderElection, signal, log = silentLog } = options;
@@ -83,7 +84,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   const following = new AbortController();
   const followers = all.map((informer) => informer.run(following.signal, options.liveness));
   try {
-    // Every controller looks into all of them, whatever it hears of: who is not listed yet is not gone.
+    // Every controller reads all caches: in one that has not synced, an existing object would seem to be deleted.
     await Promise.all(all.map((informer) => informer.synced(signal)));
     await work(options, { ...opened, informers }, signal);
   } catch (error) {
@@ -153,7 +154,7 @@ async function work(
     );
   try {
     await Promise.all([
-      keepSwept(sweeping, signal),
+      runSweeper(sweeping, signal),
       runCollector(collecting(options, informers), signal),
       ...controllers.map(run),
     ]);
@@ -182,7 +183,6 @@ function countdown(count: number, then: (() => void) | undefined): () => void {
   };
 }
 
-/** Every controller that `ramet controller` runs, each made from the same parts. */
 function controllerTable(parts: ControllerParts): Controller[] {
   return [
     sandboxController(parts),

@@ -14,13 +14,13 @@ import type { Log } from "../base/log.ts";
 import { openForWrite } from "../store/open.ts";
 import { directoryStore } from "../store/directory/store.ts";
 import { controllersMetrics } from "./metrics.ts";
-import { keepSwept } from "./sweep.ts";
+import { runSweeper } from "./sweep.ts";
 
 const hour = 3_600_000;
 
 describe("sweeping the store", () => {
   let root: string;
-  /** How much later than now it is for the store. */
+  /** Milliseconds by which the store's clock is ahead. */
   let later = 0;
   const storeClock = shiftedClock(() => later);
   beforeEach(async () => {
@@ -29,13 +29,13 @@ describe("sweeping the store", () => {
   });
   afterEach(() => rm(root, { recursive: true, force: true }));
 
-  /** The real store and backend; the API's objects are these, and `cached` is what an informer has of them. */
+  /** The real store and backend, with these objects in the API and `cached` in the informer. */
   function open({ objects, cached = [] }: { objects: () => Promise<Checkpoint[]>; cached?: Checkpoint[] }) {
     const clock = new ManualClock();
     const store = directoryStore({ root, clock: storeClock });
-    const told: string[] = [];
-    const tell = (_: object, message: string) => told.push(message);
-    const log: Log = { debug: tell, info: tell, warn: tell, error: tell };
+    const logged: string[] = [];
+    const write = (_: object, message: string) => logged.push(message);
+    const log: Log = { debug: write, info: write, warn: write, error: write };
     const metrics = controllersMetrics();
     const end = new AbortController();
     const checkpoints = {
@@ -46,10 +46,10 @@ describe("sweeping the store", () => {
     const cells = new CellClient(credentials.key);
     const backends = new Backends([cellBackend({ cells, credentials, store })]);
     const sweep = () =>
-      keepSwept({ backends, checkpoints, clock, log, metrics: metrics.sweeps }, end.signal).finally(() => {
+      runSweeper({ backends, checkpoints, clock, log, metrics: metrics.sweeps }, end.signal).finally(() => {
         cells.close();
       });
-    return { store, clock, sweep, told, end, counted: () => metrics.registry.metrics() };
+    return { store, clock, sweep, logged, end, counted: () => metrics.registry.metrics() };
   }
   const object = (checkpointId: string, phase = "Succeeded") =>
     Checkpoint.parse({
@@ -62,11 +62,11 @@ describe("sweeping the store", () => {
   const id = (checkpointId: string) => ({ namespace: "t", checkpointId });
   const files = { "checkpoint.img": "x" };
 
-  it("removes data without an object when it is older than every grant, at start and every ten minutes", async () => {
-    const { store, clock, sweep, end, told, counted } = open({ objects: () => Promise.resolve([object("kept")]) });
+  it("removes data without an object that is older than every grant, at start and every ten minutes", async () => {
+    const { store, clock, sweep, end, logged, counted } = open({ objects: () => Promise.resolve([object("kept")]) });
     await publish({ store, clock: storeClock }, id("kept"), files);
     await publish({ store, clock: storeClock }, id("lost"), { "checkpoint.img": "only here" });
-    const session = await openForWrite(await store.grantWrite({ ...id("dead"), ttlMilliseconds: 60_000 }), {
+    const session = await openForWrite(await store.grantWrite({ ...id("orphan"), ttlMilliseconds: 60_000 }), {
       clock: storeClock,
     });
     await writeFile(join(session.stagingPath, "pages.img"), "of a cell that was killed");
@@ -80,14 +80,14 @@ describe("sweeping the store", () => {
     await swept;
     expect([await store.has(id("kept")), await store.has(id("lost"))]).toEqual([true, false]);
     expect(await store.usage("t")).toMatchObject({ checkpoints: 1, stagingBytes: 0 });
-    expect(told).toEqual(["data of a Checkpoint that is gone was removed from the store", "the store was swept"]);
+    expect(logged).toEqual(["removed checkpoint data without an object from the store", "swept the store"]);
     const metrics = await counted();
     expect(metrics).toContain('ramet_store_sweeps_total{result="success"} 2');
     expect(metrics).toContain('ramet_store_swept_total{what="checkpoints"} 1');
     expect(metrics).toContain('ramet_store_swept_total{what="rests"} 1');
   });
 
-  it("leaves what the cache has and the list has not yet, and what is being taken however long it lasts", async () => {
+  it("keeps a checkpoint that only the cache has, and one that is still being captured", async () => {
     const taken = object("taken", "Creating");
     const cached = [object("cached")];
     const { store, clock, sweep, end } = open({ objects: () => Promise.resolve([taken]), cached });
@@ -105,15 +105,15 @@ describe("sweeping the store", () => {
     expect((await store.usage("t")).stagingBytes).toBeGreaterThan(0);
   });
 
-  it("loses nothing when the API server does not answer or the store is away, and tries again", async () => {
+  it("removes nothing if the API server or the store does not respond, and tries again", async () => {
     let answer: () => Promise<Checkpoint[]> = () => Promise.reject(new RametError("Unavailable", "no API server"));
-    const { store, clock, sweep, end, told, counted } = open({ objects: () => answer() });
+    const { store, clock, sweep, end, logged, counted } = open({ objects: () => answer() });
     await publish({ store, clock: storeClock }, id("lost"), files);
     later = hour + 60_000;
     const swept = sweep();
     await expect.poll(() => clock.waits).toEqual([600_000]);
     expect(await store.has(id("lost"))).toBe(true);
-    expect(told).toEqual(["the store was not swept to the end"]);
+    expect(logged).toEqual(["sweeping the store failed"]);
     expect(await counted()).toContain('ramet_store_sweeps_total{result="error"} 1');
     answer = () => Promise.resolve([]);
     clock.advance(600_000);
@@ -121,7 +121,7 @@ describe("sweeping the store", () => {
     expect(await store.has(id("lost"))).toBe(false);
     await rm(root, { recursive: true });
     clock.advance(600_000);
-    await expect.poll(() => told.filter((line) => line === "the store was not swept to the end")).toHaveLength(2);
+    await expect.poll(() => logged.filter((line) => line === "sweeping the store failed")).toHaveLength(2);
     await mkdir(root);
     end.abort();
     await swept;

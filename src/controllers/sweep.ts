@@ -14,21 +14,21 @@ export interface SweepingOptions {
   clock: Clock;
   log: Log;
   metrics?: SweepMetrics;
-  /** Between two sweeps. @default 600000 */
+  /** Pause between two sweeps. @default 600000 */
   pauseMilliseconds?: number;
 }
 
-/** The known Checkpoints: those in the cache, and the API server. */
+/** The Checkpoints in the cache and in the API server. */
 export interface KnownCheckpoints {
   store: Pick<Informer<Checkpoint>["store"], "list">;
   resource: Pick<Informer<Checkpoint>["resource"], "list">;
 }
 
 /**
- * Frees data that crashes and lost objects left in the stores: now, and every ten minutes until `signal` aborts. Runs in the
- * leading controller only. A failed sweep is logged and repeated at the next turn.
+ * Frees data in the stores that crashes left or whose objects were deleted: now, and every ten minutes until `signal` is
+ * aborted. Runs in the leader only. A failed sweep is logged and retried at the next interval.
  */
-export async function keepSwept(options: SweepingOptions, signal: AbortSignal): Promise<void> {
+export async function runSweeper(options: SweepingOptions, signal: AbortSignal): Promise<void> {
   const { clock, pauseMilliseconds = 600_000 } = options;
   while (!signal.aborted) {
     await sweepOnce(options, signal);
@@ -53,21 +53,21 @@ async function sweepBackend(
   } catch (thrown) {
     if (signal.aborted) return;
     metrics?.sweepFailed();
-    log.warn({ error: RametError.from(thrown).describe() }, "the store was not swept to the end");
+    log.warn({ error: RametError.from(thrown).describe() }, "sweeping the store failed");
   }
 }
 
 function report({ checkpoints, orphans, contents, freedBytes, foreign }: Swept, log: Log): void {
   for (const { namespace, checkpointId } of checkpoints) {
-    log.info({ namespace, checkpointId }, "data of a Checkpoint that is gone was removed from the store");
+    log.info({ namespace, checkpointId }, "removed checkpoint data without an object from the store");
   }
-  if (foreign.length > 0) log.warn({ paths: foreign }, "these are in the store and not Ramet's; they were left alone");
-  if (checkpoints.length + orphans + contents > 0) log.info({ orphans, contents, freedBytes }, "the store was swept");
+  if (foreign.length > 0) log.warn({ paths: foreign }, "kept files in the store that do not belong to Ramet");
+  if (checkpoints.length + orphans + contents > 0) log.info({ orphans, contents, freedBytes }, "swept the store");
 }
 
 /**
- * Returns whether a checkpoint has an object. The cache may be outdated, so it can only confirm that the object exists; that
- * it does not exist is asked of the API server. If the API server does not respond, the function throws and the sweep ends.
+ * Returns whether a checkpoint has an object. The cache may be outdated: a checkpoint without an object in it is looked up in
+ * the API server. If the API server does not respond, the function throws and the sweep ends.
  */
 export function livenessIn(
   { store, resource }: KnownCheckpoints,
