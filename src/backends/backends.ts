@@ -5,7 +5,7 @@ import { type Log, silentLog } from "../base/log.ts";
 import type { Backend, Probe } from "./backend.ts";
 import type { SandboxRef } from "./runtime.ts";
 
-/** Which backend captures which contents, as one part or several. */
+/** A backend and the contents that it captures as one part. */
 export interface PartPlan {
   backend: Backend;
   contents: PartContents;
@@ -21,7 +21,7 @@ export class Backends {
     for (const backend of backends) {
       void this.#probe(backend).then(({ contents, problem }) => {
         if (problem === undefined) return;
-        const message = contents.length === 0 ? "backend does not work" : "backend may soon not work";
+        const message = contents.length === 0 ? "the backend does not work" : "the backend may soon stop working";
         log.warn({ backend: backend.name, error: problem.describe() }, message);
       });
     }

@@ -26,7 +26,7 @@ export interface CellBackendOptions {
 /** A restore holds open files longer than its grant is valid, so a sweep leaves data alone for this many grant lifetimes. */
 const sweepMargin = 6;
 
-/** For a terabyte from a slow disk. */
+/** Enough for a terabyte from a slow disk. */
 const loadMilliseconds = 3_600_000;
 
 /** Captures memory and files with gVisor, in the sandbox's own cell, into Ramet's store. The handle is the manifest's digest. */
@@ -145,7 +145,7 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
     isDurable: true,
     details: {
       templateDigest,
-      // From the manifest of what ran: the template may have changed since.
+      // From the manifest, because the template may have changed since the sandbox started.
       template: comparedParts(manifest.container),
       image: image.name,
       ...(image.digest !== undefined && { imageDigest: image.digest }),

@@ -28,8 +28,8 @@ export async function readClusterCredentials(client: KubeClient, signal?: AbortS
 }
 
 /**
- * The public half of the key of this cluster's gateways, base64url of its 32 bytes. Gateways have a key of their own, with
- * which they can open ports of sandboxes and do nothing else, because any client may connect to a gateway.
+ * The public half of the key of this cluster's gateways, base64url of its 32 bytes. Any client may connect to a gateway, so
+ * gateways have a separate key, which can only open ports of sandboxes.
  */
 export async function clusterGatewayKey(client: KubeClient, signal?: AbortSignal): Promise<string> {
   const make = () => ({ [privateKeyEntry]: base64(newCellKeyPem()) });

@@ -90,9 +90,9 @@ async function clusterUid(client: KubeClient, signal: AbortSignal): Promise<stri
     if (found !== undefined) return found.metadata.uid;
     await delay(client.clock, betweenTriesMilliseconds, signal);
   }
-  throw new RametError("Unavailable", "The cluster is not known: its API has no namespace kube-system", {
+  throw new RametError("Unavailable", "The cluster cannot be identified: it has no namespace kube-system", {
     retryable: true,
-    hint: "Look whether the API server is well; it makes that namespace itself",
+    hint: "Check the API server, which creates that namespace",
   });
 }
 

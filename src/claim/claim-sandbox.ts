@@ -9,36 +9,36 @@ import type { ClaimMetrics } from "./metrics.ts";
 import { claimPatch, type ClaimRequest, validateClaimRequest } from "./request.ts";
 import type { Stock } from "./stock.ts";
 
-/** With what claims are made; one for a process. */
+/** The dependencies of claims; one per process. */
 export interface ClaimParts {
   sandboxes: ResourceClient<Sandbox>;
   stock: Stock;
   turns: FairTurns;
   /**
-   * An unclaimed sandbox of a set, as the set would make it now; undefined: there is no such set.
-   * @throws RametError for a set that no sandbox can be made from
+   * An unclaimed sandbox, as the set would create it now; undefined if the set does not exist.
+   * @throws RametError for a set whose template is invalid
    */
   model: (set: { namespace: string; name: string }) => Promise<NamedManifest | undefined>;
-  /** Does a write to a sandbox and remembers the answer until the cache shows it. @default the write alone */
+  /** Writes a sandbox and remembers the response until the cache has it. @default only writes */
   remember?: (base: Sandbox, write: () => Promise<Sandbox>) => Promise<Sandbox>;
   metrics?: ClaimMetrics;
   clock: Clock;
 }
 
-/** `hot`: it was ready. `cold`: it was made for this claim, and is not ready yet. */
+/** `hot`: the sandbox was ready. `cold`: it was created for this claim, and is not ready yet. */
 export interface Claimed {
   sandbox: Sandbox;
   kind: "hot" | "cold";
 }
 
 /**
- * Takes one sandbox out of a set: one guarded write to one object, so that no two claimers ever get the same one. A repeat of
- * the same request returns the sandbox of the first attempt.
+ * Claims one sandbox of a set with one guarded write to one object, so two claimers never get the same one. A repeat of the
+ * same request returns the sandbox of the first attempt.
  *
- * @param signal ends the waiting; a write that was sent is followed to its end
- * @throws RametError `InvalidArgument`; `NotFound` when there is no such set; `Timeout` when nothing became ready in time;
- *   `Conflict` (retryable) when others were faster each time; `Unavailable` (retryable) when it is not known what became of
- *   the write: repeating the request finds out
+ * @param signal ends the wait; a write that was sent is awaited
+ * @throws RametError `InvalidArgument`; `NotFound` if the set does not exist; `Timeout` if no sandbox became ready in time;
+ *   `Conflict` (retryable) if others were faster each time; `Unavailable` (retryable) if the outcome of the write is unknown:
+ *   repeat the request
  */
 export async function claimSandbox(request: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
   const { clock, metrics } = parts;
@@ -62,7 +62,7 @@ export async function claimSandbox(request: ClaimRequest, parts: ClaimParts, sig
   }
 }
 
-/** One that is refused that often is not unlucky: others take faster than this process hears of it. */
+/** After so many conflicts, other claimers are faster than this process's watch. */
 const mostConflicts = 32;
 
 async function tryCandidates(request: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
@@ -89,7 +89,7 @@ async function tryCandidates(request: ClaimRequest, parts: ClaimParts, signal: A
   );
 }
 
-/** The place in the line is taken first, and then it is asked whether there is such a set at all. */
+/** Joins the line first, then checks that the set exists: no sandbox is missed in between. */
 async function untilMore(request: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<void> {
   const leave = new AbortController();
   const more = parts.stock.untilMore(`${request.namespace}/${request.set}`, AbortSignal.any([signal, leave.signal]));
@@ -145,7 +145,7 @@ async function takeCandidate(
   }
 }
 
-/** The response to the write was lost: the lock shows whose the sandbox is. @throws the original error, if that is unknown */
+/** The response to the write was lost: the lock shows the owner. @throws the original error if the sandbox cannot be read */
 async function findTaken(
   candidate: Sandbox,
   { lock }: ClaimRequest,
@@ -154,7 +154,7 @@ async function findTaken(
   const found = await sandboxes.find(candidate.metadata).catch(() => {
     throw error;
   });
-  return found?.metadata.uid === candidate.metadata.uid && bears(found, lock) ? found : undefined;
+  return found?.metadata.uid === candidate.metadata.uid && hasLock(found, lock) ? found : undefined;
 }
 
 async function makeOne(
@@ -167,18 +167,18 @@ async function makeOne(
     return await sandboxes.create(manifest);
   } catch (error) {
     if (RametError.from(error).code !== "AlreadyExists") throw error;
-    // The name is made from the lock, so it is what an earlier try made; or that one is on its way out.
+    // The name is derived from the lock: an earlier attempt created the sandbox, and it may be being deleted.
     const found = await sandboxes.find(manifest.metadata);
-    if (found !== undefined && bears(found, request.lock) && found.metadata.deletionTimestamp === undefined)
+    if (found !== undefined && hasLock(found, request.lock) && found.metadata.deletionTimestamp === undefined)
       return found;
-    throw new RametError("Conflict", `Making the sandbox ${manifest.metadata.name} failed: its name is taken`, {
+    throw new RametError("Conflict", `Creating the sandbox ${manifest.metadata.name} failed: the name is in use`, {
       retryable: true,
       cause: error,
     });
   }
 }
 
-function bears({ metadata }: Sandbox, lock: string): boolean {
+function hasLock({ metadata }: Sandbox, lock: string): boolean {
   return metadata.annotations?.[annotations.lock] === lock;
 }
 
@@ -188,14 +188,14 @@ function isCanceled(thrown: unknown): boolean {
 
 function noSet({ namespace, set }: ClaimRequest): RametError {
   return new RametError("NotFound", `The SandboxSet ${set} does not exist in the namespace ${namespace}`, {
-    hint: `kubectl get sandboxsets -n ${namespace} lists those there are`,
+    hint: `List the sets with: kubectl get sandboxsets -n ${namespace}`,
   });
 }
 
 function noStock({ set, timeoutMilliseconds }: ClaimRequest): RametError {
   return new RametError(
     "Timeout",
-    `No sandbox of the set ${set} became free within ${Math.round(timeoutMilliseconds / 1000)} s`,
-    { hint: "Raise the set's replicas, or let the claim make a sandbox (createOnNoStock)" },
+    `Claiming from the set ${set} failed: no sandbox became ready within ${Math.round(timeoutMilliseconds / 1000)} s`,
+    { hint: "Increase the set's replicas, or let the claim create a sandbox (createOnNoStock)" },
   );
 }

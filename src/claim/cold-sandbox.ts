@@ -8,7 +8,7 @@ export type NamedManifest = SandboxManifest & { metadata: { name: string; namesp
 /**
  * A sandbox like those of a set, created as claimed and never part of the stock. Its name is derived from the request's lock, so
  * that a repeated request creates it only once.
- * @param model an unclaimed one
+ * @param model an unclaimed sandbox of the set
  */
 export function coldSandbox(
   { metadata, spec, ...rest }: NamedManifest,
@@ -36,7 +36,7 @@ export function coldSandbox(
 
 const digits = 10;
 
-/** A sandbox's name is a DNS label, that of a set may be longer and have dots. */
+/** A sandbox's name is a DNS label; a set's name may be longer and contain dots. */
 function stem(set: string): string {
   return set
     .slice(0, 63 - 1 - digits)
@@ -44,7 +44,7 @@ function stem(set: string): string {
     .replace(/-+$/, "");
 }
 
-/** The claim's labels stand on the Pod too, as the reference has it. */
+/** The Pod gets the claim's labels too, as in OpenKruise Agents. */
 function withLabels(template: Record<string, unknown>, added: Record<string, string> | undefined): typeof template {
   if (added === undefined) return template;
   const metadata = template["metadata"] as { labels?: Record<string, string> } | undefined;

@@ -57,15 +57,14 @@ function isReserved(key: string): boolean {
  * The single write of a claim. It sets the lock, the owner, the time, the label and the request's metadata, and removes the set's
  * owner reference, so that the set immediately creates a replacement. It fails with `Conflict` if the sandbox has changed.
  *
- * A JSON patch: a merge patch takes as long, and the client would repeat it after a lost answer, when its own first write is
- * what conflicts.
+ * It is a JSON patch: the client repeats a merge patch after a lost response, and that would conflict with its own first write.
  */
 export function claimPatch(sandbox: Sandbox, request: ClaimRequest, now: Date): JsonPatchOperation[] {
   const { resourceVersion, ownerReferences = [], ...metadata } = sandbox.metadata;
   const owners = ownerReferences.filter(({ kind }) => kind !== "SandboxSet");
   const claimed = claimMetadata(request, now);
   return [
-    // To set the version it has is how a JSON patch asks for the server's own guard, and its 409.
+    // With the known version, the API server rejects the patch of a changed object with 409.
     { op: "replace", path: "/metadata/resourceVersion", value: resourceVersion },
     { op: "add", path: "/metadata/labels", value: { ...metadata.labels, ...claimed.labels } },
     { op: "add", path: "/metadata/annotations", value: { ...metadata.annotations, ...claimed.annotations } },

@@ -62,7 +62,7 @@ export class Stock {
     this.#given.delete(metadata.uid);
   }
 
-  /** Wakes the next waiter, for one that was woken and takes nothing. */
+  /** Wakes the next waiter if the woken one takes nothing. */
   passOn(setKey: string): void {
     if (this.#waiting.has(setKey) && this.#free(setKey).length > 0) this.#wake(setKey);
   }

@@ -9,13 +9,13 @@ import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
-/** Brings the CRDs to this version and waits until the API server serves them. */
+/** Installs the CRDs of this version and waits until the API server serves them. */
 export async function installCrds(client: KubeClient, signal?: AbortSignal): Promise<void> {
   const crds = client.resource(coreResources.crds, (value) => CrdObject.parse(value));
   const applier = new Applier("ramet-crds");
   await Promise.all(
     renderCrds().map(async (crd) => {
-      // What older versions of Ramet and other installers left is replaced: this version has to work with it.
+      // Takes ownership of fields that older versions and other installers wrote: this version needs its own schemas.
       let found = await applier.apply(crds, { ...crd }, { force: true, signal });
       for (let tries = 0; !isConditionTrue(found.status?.conditions, "Established"); tries++) {
         if (tries === mostTries) throw notServed(crd.metadata.name);
@@ -30,9 +30,9 @@ const pauseMilliseconds = 50;
 const mostTries = 600;
 
 function notServed(name: string): RametError {
-  return new RametError("Timeout", `The API server does not serve ${name} although it has taken the CRD`, {
+  return new RametError("Timeout", `The API server does not serve ${name}: the CRD is not Established`, {
     retryable: true,
-    hint: `Look at the conditions of: kubectl get crd ${name} -o yaml`,
+    hint: `Check the conditions with: kubectl get crd ${name} -o yaml`,
   });
 }
 

@@ -5,7 +5,7 @@ import type { RequestRecord } from "../kube/kube-client.ts";
 import { requestMetrics, secondsBuckets } from "../kube/metrics.ts";
 import { collectionMetrics, type CollectionMetrics } from "./collect/run-collector.ts";
 
-/** What the controllers measure, in the form that Prometheus reads. */
+/** The Prometheus metrics of the controllers. */
 export interface ControllersMetrics {
   registry: Registry;
   /** For `KubeClientOptions.onRequest`. */
@@ -40,11 +40,11 @@ function sweepMetrics(registry: Registry): SweepMetrics {
   });
   const removed = new Counter({
     name: "ramet_store_swept_total",
-    help: "What sweeps removed: checkpoints without an object, rests of crashes, contents without a checkpoint.",
+    help: "Items removed by sweeps: checkpoints (without an object), rests (orphans of crashes), contents (unreferenced).",
     labelNames: ["what"],
     registers,
   });
-  const freed = new Counter({ name: "ramet_store_swept_bytes_total", help: "Bytes that sweeps freed.", registers });
+  const freed = new Counter({ name: "ramet_store_swept_bytes_total", help: "Bytes freed by sweeps.", registers });
   return {
     swept: ({ checkpoints, orphans, contents, freedBytes }) => {
       sweeps.inc({ result: "success" });
@@ -64,16 +64,21 @@ function controllerMetrics(registry: Registry): (name: string) => ControllerMetr
   const labelNames = ["controller"];
   const seconds = (name: string, help: string) =>
     new Histogram({ name, help, labelNames, buckets: secondsBuckets, registers });
-  const depth = new Gauge({ name: "ramet_queue_depth", help: "Keys that wait.", labelNames, registers });
-  const retries = new Counter({ name: "ramet_queue_retries_total", help: "Keys put back.", labelNames, registers });
+  const depth = new Gauge({ name: "ramet_queue_depth", help: "Keys in the queue.", labelNames, registers });
+  const retries = new Counter({
+    name: "ramet_queue_retries_total",
+    help: "Keys requeued after an error.",
+    labelNames,
+    registers,
+  });
   const reconciles = new Counter({
     name: "ramet_reconciles_total",
     help: "Reconciles by result: success, requeue or error.",
     labelNames: ["controller", "result"],
     registers,
   });
-  const reconcileSeconds = seconds("ramet_reconcile_seconds", "How long a reconcile took.");
-  const waitSeconds = seconds("ramet_queue_wait_seconds", "How long a key waited for a worker.");
+  const reconcileSeconds = seconds("ramet_reconcile_seconds", "Duration of a reconcile.");
+  const waitSeconds = seconds("ramet_queue_wait_seconds", "Time a key spent in the queue.");
   return (controller) => ({
     depth: (waiting) => {
       depth.set({ controller }, waiting);

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { labels } from "../../src/api/names/labels.ts";
-import { wantsRollback } from "../../src/api/names/rollback-request.ts";
+import { isRollbackPending } from "../../src/api/names/rollback-request.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { refOf } from "../../src/cli/cluster/cluster.ts";
@@ -60,7 +60,7 @@ export class WarmSet {
     const { store } = this.#claimer.sandboxes;
     return new Promise((resolve, reject) => {
       const look = (seen: Sandbox | undefined): void => {
-        if (seen?.metadata.uid !== sandbox.metadata.uid || wantsRollback(seen)) return;
+        if (seen?.metadata.uid !== sandbox.metadata.uid || isRollbackPending(seen)) return;
         if (seen.metadata.annotations?.["ramet.dev/rollback-to"] !== checkpointId) return;
         stop();
         if (seen.status?.ramet?.restoredFrom === checkpointId) resolve(seen);

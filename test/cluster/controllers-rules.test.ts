@@ -400,7 +400,7 @@ it("does not touch another owner's Pod with the sandbox's name", async () => {
     spec: { containers: [{ name: "other", image: "other" }] },
   });
   await create("Sandbox", "a", { template });
-  const { status } = await sandbox("a", ({ message }) => (message ?? "").includes("is not this sandbox's"));
+  const { status } = await sandbox("a", ({ message }) => (message ?? "").includes("belongs to something else"));
   expect(status?.phase).toBe("Pending");
   expect(await cluster.client.resource(coreResources.pods).find({ namespace, name: "a" })).toBeDefined();
 });
@@ -510,6 +510,6 @@ it("creates volume claims before the Pod that mounts them, and never uses claims
   await create("Sandbox", "e", { template, volumeClaimTemplates: [{ spec: claimSpec }] });
   await sandbox(
     "e",
-    ({ message }) => message?.startsWith("The Pod cannot be made: spec.volumeClaimTemplates[0].metadata") === true,
+    ({ message }) => message?.startsWith("The Pod cannot be created: spec.volumeClaimTemplates[0].metadata") === true,
   );
 });

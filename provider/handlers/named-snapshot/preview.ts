@@ -88,13 +88,13 @@ function shortened(text: string, from: number): string {
 }
 
 function effect({ before, after, kept, held, followers }: SnapshotChange): string[] {
-  const wanted = after.digest?.digest;
-  if (wanted === undefined) return ["digest unknown until its inputs are known"];
-  if (wanted === before.current) return [];
+  const desired = after.digest?.digest;
+  if (desired === undefined) return ["digest unknown until its inputs are known"];
+  if (desired === before.current) return [];
   const rolls = followers.map(({ name, replicas }) => `${name} rolls ${replicas} sandboxes`);
-  const digests = `digest ${short(before.current)} => ${short(wanted)}`;
+  const digests = `digest ${short(before.current)} => ${short(desired)}`;
   if (held !== undefined) return [digests, held];
-  const found = kept.find(({ digest }) => digest === wanted);
+  const found = kept.find(({ digest }) => digest === desired);
   if (found !== undefined) return [digests, `digest is kept as version ${found.version}: no rebuild`, ...rolls];
   return [digests, rebuild(before.digest, after), ...rolls];
 }

@@ -85,10 +85,10 @@ async function crdsIn(
 ): Promise<Pick<RuntimeFacts, "missingCrds" | "otherCrds">> {
   const crds = client.resource(coreResources.crds);
   const found = await Promise.all(
-    renderCrds().map(async (wanted) => {
-      const { name } = wanted.metadata;
+    renderCrds().map(async (desired) => {
+      const { name } = desired.metadata;
       const there = await crds.find({ name }, { signal });
-      const fits = there === undefined || covers(there, { spec: wanted.spec });
+      const fits = there === undefined || covers(there, { spec: desired.spec });
       return { name, isThere: there !== undefined, fits };
     }),
   );

@@ -25,8 +25,8 @@ export const sandboxPhases = [
 export type SandboxPhase = (typeof sandboxPhases)[number];
 
 /**
- * Condition types and the reasons of each, as OpenKruise Agents writes them. Where it has no word for what happened (a
- * restore that failed, say), the reason is the `RametError`'s code.
+ * Condition types and the reasons of each, as in OpenKruise Agents. For events that it does not have, such as a failed restore,
+ * the reason is the code of the `RametError`.
  */
 export const sandboxConditions = {
   Ready: ["PodReady", "InplaceUpdating", "Upgrading", "StartContainerFailed", "PodCreateFailed"],
@@ -54,10 +54,10 @@ export const sandboxConditions = {
     "PostUpgradeFailed",
     "Succeeded",
   ],
-  /** Ramet's own: of a clone or a resumed sandbox, whether all of its memory is in. It answers before. */
+  /** Ramet's own: whether all memory of a clone or a resumed sandbox is loaded. The sandbox responds before that. */
   MemoryLoaded: ["Loading", "Loaded", "LoadFailed"],
   RuntimeInitialized: ["Pending", "Succeeded", "Failed"],
-  /** Ramet's own: how the last rollback that was asked for went. One that was refused left the sandbox as it was. */
+  /** Ramet's own: the result of the last requested rollback. A refused rollback does not change the sandbox. */
   RolledBack: ["Pending", "Restoring", "Succeeded"],
   Recycling: [
     "RecyclingStarted",
@@ -81,43 +81,43 @@ const UpgradeAction = z.object({
 
 export const SandboxSpec = withRules(
   z.object({
-    paused: z.boolean().optional().describe("Whether the sandbox should be paused; back to false asks for a resume."),
+    paused: z.boolean().optional().describe("Whether to pause the sandbox. Set it to false to resume."),
     pauseStrategy: PauseStrategy.optional(),
     persistentContents: PersistentContents.optional(),
-    shutdownTime: Time.optional().describe("When the sandbox is deleted. In the past: at once."),
-    pauseTime: Time.optional().describe("When paused is set to true."),
+    shutdownTime: Time.optional().describe("When the sandbox is deleted. A time in the past deletes it immediately."),
+    pauseTime: Time.optional().describe("When the sandbox is paused."),
     runtimes: Runtimes.optional(),
     lifecycle: z.object({ preUpgrade: UpgradeAction.optional(), postUpgrade: UpgradeAction.optional() }).optional(),
     upgradePolicy: z
       .object({ type: z.enum(["Recreate", "CheckpointRestore"]).optional() })
       .optional()
-      .describe("How a changed template reaches a running sandbox. Unset: it does not."),
+      .describe("How to apply a changed template to a running sandbox. Default: not at all."),
     ...templateFields,
   }),
   [oneTemplate],
 );
 export type SandboxSpec = z.infer<typeof SandboxSpec>;
 
-/** What Ramet adds to the reference's status. */
+/** The fields that Ramet adds to the status of OpenKruise Agents. */
 const RametSandboxStatus = z.object({
   generation: z.int().min(0).optional().describe("How often the sandbox's memory has been given an identity."),
-  bootMilliseconds: z.number().min(0).optional().describe("From the Pod's creation until the sandbox answered."),
+  bootMilliseconds: z.number().min(0).optional().describe("From the Pod's creation until the sandbox responded."),
   initRequest: z
     .string()
     .optional()
-    .describe("Which agents.kruise.io/init-runtime-request the guest has taken: the digest of its text."),
+    .describe("The digest of the agents.kruise.io/init-runtime-request that the guest has."),
   restoredFrom: z
     .string()
     .optional()
     .describe("The id of the checkpoint that this sandbox was cloned from, or was last rolled back to."),
   rollback: z
     .object({
-      request: z.string().describe("The digest of the two annotations that asked for it."),
-      checkpointId: z.string().optional().describe("While it is under way: what is being restored."),
-      replacedPodUid: z.string().optional().describe("While it is under way: the Pod that makes room."),
+      request: z.string().describe("The digest of the two annotations that requested it."),
+      checkpointId: z.string().optional().describe("During a rollback: the checkpoint that is being restored."),
+      replacedPodUid: z.string().optional().describe("During a rollback: the UID of the Pod that is being replaced."),
     })
     .optional()
-    .describe("The rollback that is under way, or the last one that was answered."),
+    .describe("The current rollback, or the last one."),
   phases: z
     .record(z.string(), z.number())
     .optional()
@@ -140,7 +140,7 @@ export const SandboxStatus = z.object({
     .optional(),
   nodeName: z.string().optional(),
   sandboxIp: z.string().optional(),
-  updateRevision: z.string().optional().describe("The revision of the template that the Pod was made from."),
+  updateRevision: z.string().optional().describe("The revision of the template from which the Pod was created."),
   recycledCount: z.int().meta({ format: "int32" }).optional(),
   ramet: RametSandboxStatus.optional(),
 });

@@ -28,7 +28,7 @@ export const annotations = {
   /** On a Checkpoint of a step or a version: the whole digest, which its label holds shortened. */
   stepDigest: "ramet.dev/step-digest",
   snapshotDigest: "ramet.dev/snapshot-digest",
-  /** On a Checkpoint of a step: since when the recipe of its named snapshot does not have the step, as RFC 3339. */
+  /** On a Checkpoint of a step: when the step was removed from the recipe of its named snapshot, as RFC 3339. */
   unneededSince: "ramet.dev/unneeded-since",
   /** On a Sandbox that names a snapshot: the checkpoint id to which the name was resolved when the sandbox started. */
   resolvedCheckpoint: "ramet.dev/resolved-checkpoint",

@@ -28,7 +28,7 @@ export function rollbackRequest({ metadata }: MaybeRequested): RollbackRequest |
 }
 
 /** Whether a rollback is requested that has no result yet. */
-export function wantsRollback(sandbox: MaybeAnswered): boolean {
+export function isRollbackPending(sandbox: MaybeAnswered): boolean {
   const request = rollbackRequest(sandbox);
   return request !== undefined && request.digest !== sandbox.status?.ramet?.rollback?.request;
 }

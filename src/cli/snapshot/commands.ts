@@ -159,5 +159,5 @@ async function pinTo(options: PinSnapshotOptions) {
 
 /** A build takes as long as its steps. */
 function withBuildWait(command: Command): void {
-  withWaitFlags(command, "until the wanted version is current", { milliseconds: Infinity, shown: "forever" });
+  withWaitFlags(command, "until the desired version is current", { milliseconds: Infinity, shown: "forever" });
 }

@@ -31,10 +31,10 @@ async function difference(io: Io, cluster: Cluster, manifest: Manifest): Promise
   const { items: snapshots } = await cluster.snapshots.list({ namespace, signal: io.signal });
   const found = snapshots.find(({ metadata }) => metadata.name === name);
   const requested = defaulted(manifest, namespace, found);
-  const wanted = resolveInputs(requested, await lookupsFor(io, cluster, requested, snapshots));
+  const desired = resolveInputs(requested, await lookupsFor(io, cluster, requested, snapshots));
   const what = `snapshot ${name}`;
-  if ("problem" in wanted) return `${what}: cannot be built yet: ${wanted.problem.describe()}`;
-  return `${what}: ${effect(requested, wanted.digest, found)}`;
+  if ("problem" in desired) return `${what}: cannot be built yet: ${desired.problem.describe()}`;
+  return `${what}: ${effect(requested, desired.digest, found)}`;
 }
 
 /** The manifest with the defaults that the API server would add. */

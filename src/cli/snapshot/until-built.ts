@@ -7,7 +7,7 @@ import type { Io } from "../io.ts";
 import { failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 /**
- * Waits until the wanted version of a named snapshot is current, or returns why it cannot be built. Reports the running step.
+ * Waits until the desired version of a named snapshot is current, or returns why it cannot be built. Reports the running step.
  *
  * @param request the `ramet.dev/build-request` that the controller must have seen, if one was made
  * @throws RametError `Timeout` or `Canceled`
@@ -46,7 +46,7 @@ function hearsLatest({ metadata, status }: NamedSnapshot): boolean {
   return status?.build?.request === metadata.annotations?.[annotations.buildRequest];
 }
 
-/** The result: the object if the wanted version is current, else the failure. */
+/** The result: the object if the desired version is current, else the failure. */
 export function settledBuild(name: string, snapshot: NamedSnapshot | undefined): Settled<NamedSnapshot> {
   if (snapshot?.metadata.deletionTimestamp !== undefined || snapshot === undefined) {
     return { failure: new RametError("Conflict", `The snapshot ${name} was deleted during the wait`) };

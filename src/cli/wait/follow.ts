@@ -73,7 +73,7 @@ interface Reported {
     { phase?: string | undefined; message?: string | undefined; conditions?: Condition[] | undefined } | undefined;
 }
 
-/** The result of a completed wait: the object in the wanted state, or why it cannot reach it. */
+/** The result of a completed wait: the object in the desired state, or why it cannot reach it. */
 export type Settled<T> = { object: T } | { failure: RametError };
 
 /** The phase, and the problem if there is one: `Pending: the template x does not exist`. */

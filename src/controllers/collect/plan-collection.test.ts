@@ -205,7 +205,7 @@ it("lists the ends of times to live, without deleting the objects", () => {
       spec: { templateName: "pool", ttlAfterCompleted },
       status: { phase: "Completed", completionTime: "2026-01-01T00:00:00Z" },
     });
-  expect(planCollection({ ...empty, claims: [claim("c", "60m"), claim("for-ever", "-1s")] })).toMatchObject([
+  expect(planCollection({ ...empty, claims: [claim("c", "60m"), claim("kept", "-1s")] })).toMatchObject([
     { garbage: "TimeToLive", kind: "SandboxClaim", name: "c", dueAt: "2026-01-01T01:00:00.000Z" },
   ]);
 });

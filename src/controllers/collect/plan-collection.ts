@@ -14,8 +14,8 @@ import { type CollectionState, type Garbage, garbageOf } from "./garbage.ts";
 export function planCollection(state: CollectionState): Garbage[] {
   const references = referencesOf(state);
   const orphans = ownerGone(state, references);
-  const going = new Set(orphans.map(({ uid }) => uid));
-  const checkpoints = state.checkpoints.filter(({ metadata }) => !going.has(metadata.uid));
+  const planned = new Set(orphans.map(({ uid }) => uid));
+  const checkpoints = state.checkpoints.filter(({ metadata }) => !planned.has(metadata.uid));
   const all = [
     ...orphans,
     ...unneededStepCaches({ ...state, checkpoints }, references),
@@ -75,8 +75,8 @@ function ownerGone(state: CollectionState, references: References): Garbage[] {
   };
   const isOrphan = ({ metadata }: Checkpoint | SandboxTemplate): boolean => {
     const { ownerReferences = [], deletionTimestamp } = metadata;
-    const areGone = ownerReferences.every(({ kind, uid }) => isOwnerKind(kind) && !owners[kind].has(uid));
-    return deletionTimestamp === undefined && ownerReferences.length > 0 && areGone;
+    const areDeleted = ownerReferences.every(({ kind, uid }) => isOwnerKind(kind) && !owners[kind].has(uid));
+    return deletionTimestamp === undefined && ownerReferences.length > 0 && areDeleted;
   };
   const isOwnerKind = (kind: string): kind is keyof typeof owners => Object.hasOwn(owners, kind);
   return [
@@ -118,14 +118,14 @@ function unneededStepCaches(state: CollectionState, references: References): Gar
   });
 }
 
-/** Until when a recipe had the step; if it never was part of a finished build, when it was captured. */
+/** When a recipe last had the step; for a step that was never part of a finished build, when it was captured. */
 export function lastNeededAt({ metadata, status }: Checkpoint): string {
   return metadata.annotations?.[annotations.unneededSince] ?? status?.completionTime ?? metadata.creationTimestamp;
 }
 
 function isStepCache({ metadata, status }: Checkpoint): boolean {
-  const isGoing = metadata.deletionTimestamp !== undefined;
-  return metadata.labels?.[labels.purpose] === "step" && status?.phase === "Succeeded" && !isGoing;
+  const isDeleting = metadata.deletionTimestamp !== undefined;
+  return metadata.labels?.[labels.purpose] === "step" && status?.phase === "Succeeded" && !isDeleting;
 }
 
 function longestUnneededFirst(a: Checkpoint, b: Checkpoint): number {

@@ -3,7 +3,7 @@ import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { Attempts } from "./attempts.ts";
 
-const unreachable = new RametError("Unavailable", "nobody listens", { retryable: true });
+const unreachable = new RametError("Unavailable", "connection refused", { retryable: true });
 const flush = () => new Promise((resolve) => setImmediate(resolve));
 
 function open(giveUpAfterMilliseconds?: number) {
@@ -13,15 +13,15 @@ function open(giveUpAfterMilliseconds?: number) {
 }
 
 describe("Attempts", () => {
-  it("calls once for each id and tells when the call has ended", async () => {
+  it("calls once for each id and reports when the call has ended", async () => {
     const { attempts } = open();
-    const told: string[] = [];
+    const changes: string[] = [];
     let calls = 0;
     const start = () => {
       attempts.start(
         "a",
         () => Promise.resolve(`answer ${++calls}`),
-        () => told.push("changed"),
+        () => changes.push("changed"),
       );
     };
     start();
@@ -29,12 +29,12 @@ describe("Attempts", () => {
     expect(attempts.get("a")).toEqual({ state: "running", failures: 0 });
     await flush();
     expect(attempts.get("a")).toEqual({ state: "done", value: "answer 1" });
-    expect(told).toEqual(["changed"]);
+    expect(changes).toEqual(["changed"]);
   });
 
-  it("calls again whoever cannot be reached, and says so once", async () => {
+  it("repeats a call to an unreachable side, and reports the first failure", async () => {
     const { clock, attempts } = open();
-    const told: unknown[] = [];
+    const changes: unknown[] = [];
     const outcomes = [
       () => Promise.reject(unreachable),
       () => Promise.reject(unreachable),
@@ -43,7 +43,7 @@ describe("Attempts", () => {
     attempts.start(
       "a",
       () => outcomes.shift()!(),
-      () => told.push(attempts.get("a")?.state),
+      () => changes.push(attempts.get("a")?.state),
     );
     await flush();
     expect(attempts.get("a")).toMatchObject({ state: "running", failures: 1, lastError: unreachable });
@@ -52,10 +52,10 @@ describe("Attempts", () => {
     clock.advance(1_000);
     await flush();
     expect(attempts.get("a")).toEqual({ state: "done", value: "up" });
-    expect(told).toEqual(["running", "done"]);
+    expect(changes).toEqual(["running", "done"]);
   });
 
-  it("gives up after its time, and at once on what another try cannot mend", async () => {
+  it("gives up after its time limit, and immediately on a permanent error", async () => {
     const { clock, attempts } = open(5_000);
     attempts.start(
       "late",
@@ -87,7 +87,7 @@ describe("Attempts", () => {
       });
     const ignore = () => undefined;
 
-    it("gives up a call that is never answered, waits for its end, and calls the other, once", async () => {
+    it("cancels a call without a response, waits for its end, and makes the other call once", async () => {
       const { attempts } = open();
       let calls = 0;
       const other = () => Promise.resolve(`other ${++calls}`);
@@ -101,7 +101,7 @@ describe("Attempts", () => {
       expect(attempts.get("a")).toEqual({ state: "done", value: "other 1" });
     });
 
-    it("calls the other at once in the pause between two tries, and the first never again", async () => {
+    it("makes the other call immediately in the pause between two tries, and drops the first", async () => {
       const { clock, attempts } = open();
       let tries = 0;
       const refused = () => Promise.reject(unreachable).finally(() => tries++);
@@ -113,7 +113,7 @@ describe("Attempts", () => {
       expect([tries, clock.waits]).toEqual([1, []]);
     });
 
-    it("keeps an answer that comes all the same", async () => {
+    it("keeps the response of the first call if it arrives nevertheless", async () => {
       const { attempts } = open();
       const answer = Promise.withResolvers<string>();
       attempts.start("a", () => answer.promise, ignore);
@@ -123,7 +123,7 @@ describe("Attempts", () => {
       expect(attempts.get("a")).toEqual({ state: "done", value: "first" });
     });
 
-    it("starts what was not started, and takes back nothing that has ended", async () => {
+    it("starts a call that was not started, and keeps the outcome of one that has ended", async () => {
       const { attempts } = open();
       attempts.replace("a", () => Promise.resolve("only"), ignore);
       await flush();
@@ -133,7 +133,7 @@ describe("Attempts", () => {
     });
   });
 
-  it("does not call again for whom nobody waits", async () => {
+  it("does not repeat a call that was forgotten", async () => {
     const { clock, attempts } = open();
     attempts.start(
       "a",

@@ -3,7 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { labels, restoreFrom, type MaybeClone } from "../../api/names/labels.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
@@ -12,7 +12,7 @@ import { controllerKeys } from "../../kube/controller.ts";
 import { controllerOf, keyOf, type KubeObject } from "../../kube/object.ts";
 import type { Informers } from "./resources.ts";
 
-/** What the informers have, found by what the controllers ask for. It may lag behind the API server. */
+/** The informers' objects with the indexes that controllers need. It may lag behind the API server. */
 export interface Cache {
   sandbox(key: string): Sandbox | undefined;
   pod(key: string): Pod | undefined;
@@ -20,21 +20,21 @@ export interface Cache {
   template(key: string): SandboxTemplate | undefined;
   checkpointById(namespace: string, checkpointId: string): Checkpoint | undefined;
   checkpointByUid(uid: string): Checkpoint | undefined;
-  /** Those of this sandbox, by name: of its own and of its Pod. */
+  /** Those that name this sandbox or its Pod. */
   checkpointsOf(sandboxKey: string): Checkpoint[];
   checkpointsOwnedBy(uid: string): Checkpoint[];
   templatesOwnedBy(uid: string): SandboxTemplate[];
   sandboxesByTemplate(templateKey: string): Sandbox[];
-  /** Those that are, or are to be, clones of this checkpoint. */
+  /** Those that are restored, or to be restored, from this checkpoint. */
   clonesOf(namespace: string, checkpointId: string): Sandbox[];
   set(key: string): SandboxSet | undefined;
   setsByTemplate(templateKey: string): SandboxSet[];
-  /** Those whose template, or whose SandboxTemplate, is restored from this named snapshot, at whatever version. */
+  /** Those whose template, or whose SandboxTemplate, is restored from any version of this named snapshot. */
   setsWarmedFrom(snapshotKey: string): SandboxSet[];
   snapshot(key: string): NamedSnapshot | undefined;
-  /** Those that a set of this name owns, or another that had the name before. */
+  /** Those that a set of this name owns, including an earlier set of the name. */
   sandboxesOfSet(setKey: string): Sandbox[];
-  /** Sandboxes that were claimed from a set, while a checkpoint has not taken the place of what they run. */
+  /** Sandboxes that were claimed from a set with a checkpoint, which is not restored yet. */
   clonesAwaitedOf(setKey: string): Sandbox[];
   templatesOfSet(setKey: string): SandboxTemplate[];
 }
@@ -83,7 +83,7 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
     clonesAwaitedOf: sandboxes.store.index((sandbox) => {
       const { labels: own, namespace } = sandbox.metadata;
       const set = own?.[labels.sandboxClaimed] === "true" ? own[labels.sandboxPool] : undefined;
-      return set !== undefined && wantsRollback(sandbox) ? [`${namespace}/${set}`] : [];
+      return set !== undefined && isRollbackPending(sandbox) ? [`${namespace}/${set}`] : [];
     }),
     templatesOfSet: templates.store.index(setKeys),
   };
@@ -136,13 +136,13 @@ function ownerUid(object: KubeObject): string[] {
   return owner === undefined ? [] : [owner.uid];
 }
 
-/** The key that the named snapshot has that a template is restored from; for one that names an id, nobody has that key. */
+/** The key of the named snapshot that a template is restored from. For a checkpoint id, no object has the key. */
 function namedSnapshotKeys(object: { metadata: { namespace: string }; spec: { template?: unknown } }): string[] {
   const text = readableRestoreFrom({ metadata: {}, spec: object.spec });
   return text === undefined ? [] : [`${object.metadata.namespace}/${text.split("@")[0] ?? ""}`];
 }
 
-/** Two annotations that differ are the planner's to complain about. */
+/** Undefined if two annotations differ: the planner reports that. */
 function readableRestoreFrom(sandbox: MaybeClone): string | undefined {
   try {
     return restoreFrom(sandbox);

@@ -12,7 +12,7 @@ import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { Cache } from "./cache.ts";
 import type { Informers } from "./resources.ts";
 
-/** What every controller of the process is built from. */
+/** The shared dependencies of all controllers of a process. */
 export interface ControllerParts {
   client: KubeClient;
   informers: Informers;

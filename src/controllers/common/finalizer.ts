@@ -25,9 +25,9 @@ export async function removeFinalizer<T extends KubeObject>(
 ): Promise<void> {
   const { uid, resourceVersion, finalizers = [] } = object.metadata;
   if (!finalizers.includes(finalizer)) return;
-  const rest = finalizers.filter((other) => other !== finalizer);
+  const others = finalizers.filter((other) => other !== finalizer);
   try {
-    await resource.mergePatch(object.metadata, { metadata: { uid, resourceVersion, finalizers: rest } });
+    await resource.mergePatch(object.metadata, { metadata: { uid, resourceVersion, finalizers: others } });
   } catch (error) {
     if (RametError.from(error).code !== "NotFound") throw error;
   }

@@ -110,7 +110,7 @@ async function resolveReference(
       "NotFound",
       `The named snapshot ${reference.name} does not exist in the namespace ${namespace}`,
       {
-        hint: `List what there is with: ramet snapshot ls -n ${namespace}`,
+        hint: `List the named snapshots with: ramet snapshot ls -n ${namespace}`,
       },
     );
   }
@@ -166,8 +166,8 @@ function missingBackend(parts: RestoreSource["parts"], backends: Pick<Backends, 
 
 function endOf({ metadata, status }: Checkpoint): string | undefined {
   if (status?.phase === "Failed") return "has failed";
-  const isGoing = status?.phase === "Terminating" || metadata.deletionTimestamp !== undefined;
-  return isGoing ? "is being deleted" : undefined;
+  const isDeleting = status?.phase === "Terminating" || metadata.deletionTimestamp !== undefined;
+  return isDeleting ? "is being deleted" : undefined;
 }
 
 function notCloneable({ metadata, status }: Checkpoint, why: string): RametError {
@@ -185,7 +185,7 @@ function unrecorded(id: string): RametError {
 
 function mismatched(id: string, difference: string): RametError {
   return new RametError("TemplateMismatch", `The sandbox cannot be restored from the checkpoint ${id}: ${difference}`, {
-    hint: "Give the sandbox the template of the checkpoint's source, or leave spec.template out to take that",
+    hint: "Give the sandbox the template of the checkpoint's source, or omit spec.template to use that template",
   });
 }
 
@@ -197,7 +197,7 @@ export function unknownCheckpoint(namespace: string, id: string, named: Checkpoi
       hint:
         own === undefined
           ? `List the ids with: ramet checkpoint ls -n ${namespace}`
-          : `The Checkpoint of that name has the id ${own}: restore from that`,
+          : `Restore from ${own}, which is the id of the Checkpoint with that name`,
     }),
   );
 }
@@ -228,7 +228,7 @@ export function describeDifference({ field, checkpoint, clone }: TemplateDiffere
   return `${field} is ${shown(checkpoint)} in the checkpoint and ${shown(clone)} here`;
 }
 
-/** Every leaf by its path in a Pod template, the most important first. */
+/** All compared values by their path in a Pod template, the most important first. */
 function fields(spec: RestoreSpec): Map<string, TemplateDifference["clone"]> {
   const container = "containers[0]";
   return new Map<string, TemplateDifference["clone"]>([

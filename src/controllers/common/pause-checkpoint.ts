@@ -4,7 +4,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 
-/** The Checkpoint that keeps a sandbox over a pause. A later pause of the same sandbox has another one. */
+/** The Checkpoint that holds a sandbox during a pause. Each pause of a sandbox has its own. */
 export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
   const { name, namespace, uid } = sandbox.metadata;
   const contents = persistentContents.filter((content) => content === "memory" || content === "filesystem");
@@ -37,7 +37,7 @@ export function isPauseCheckpoint({ metadata }: Checkpoint): boolean {
   return metadata.labels?.[labels.purpose] === "pause";
 }
 
-/** Terminating is an end too: a running capture ends before it. */
+/** Terminating counts as finished: a running capture completes before that phase. */
 export function isUnfinished({ status }: Checkpoint): boolean {
   return !["Succeeded", "Failed", "Terminating"].includes(status?.phase ?? "Pending");
 }
@@ -45,8 +45,8 @@ export function isUnfinished({ status }: Checkpoint): boolean {
 const both: ("memory" | "filesystem")[] = ["memory", "filesystem"];
 
 /**
- * The id of a Checkpoint's data: its name, as far as it fits, and a part of its UID's digest. Deterministic, so that a
- * repeat after a crash finds what the first try did; never the same for a later Checkpoint of the name.
+ * The id of a Checkpoint's data: its name, truncated if necessary, and a part of its UID's digest. Deterministic, so a repeat
+ * after a crash finds the data of the first attempt. A later Checkpoint of the same name has another id.
  */
 export function checkpointIdOf({ name, uid }: { name: string; uid: string }): string {
   const readable = name

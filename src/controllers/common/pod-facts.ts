@@ -16,7 +16,7 @@ export function endMessage(pod: Pod): string {
   const ended = cellStatus(pod)?.state?.terminated;
   const own = ended?.message ?? pod.status?.message;
   if (own !== undefined && own.trim() !== "") return own.trim();
-  return ended === undefined ? `The Pod ${pod.metadata.name} has ended` : `It ended with exit code ${ended.exitCode}`;
+  return ended === undefined ? `The Pod ${pod.metadata.name} has ended` : `The cell exited with code ${ended.exitCode}`;
 }
 
 /** A condition reason for how a Pod has ended: that of Kubernetes' Ready condition, or the reason that the node reports. */
@@ -35,7 +35,7 @@ export function startProblem({ status }: Pod): string | undefined {
     return `The container ${name} cannot be started: ${[reason, message].filter(Boolean).join(": ")}`;
   }
   const unscheduled = status?.conditions?.find((one) => one.type === "PodScheduled" && one.status === "False");
-  return unscheduled && `No node takes the Pod: ${unscheduled.message ?? "no reason given"}`;
+  return unscheduled && `The Pod cannot be scheduled: ${unscheduled.message ?? "no reason given"}`;
 }
 
 const passing = new Set(["PodInitializing", "ContainerCreating"]);

@@ -62,18 +62,18 @@ function fromObject(sandbox: TemplateOwner, { metadata, spec }: SandboxTemplate,
 
 function unknown({ metadata: { namespace } }: TemplateOwner, name: string): RametError {
   return new RametError("NotFound", `The SandboxTemplate ${name} does not exist in the namespace ${namespace}`, {
-    hint: `Create it, and the sandbox starts; kubectl get sandboxtemplates -n ${namespace} lists those there are`,
+    hint: `Create it; list the existing ones with: kubectl get sandboxtemplates -n ${namespace}`,
   });
 }
 
 function none(checkpoint: Checkpoint | undefined): RametError {
   if (checkpoint === undefined) {
     return new RametError("InvalidArgument", "The sandbox has neither spec.template nor spec.templateRef", {
-      hint: "Give one of the two, or name a checkpoint with the annotation ramet.dev/restore-from",
+      hint: "Set one of the two, or set the annotation ramet.dev/restore-from to a checkpoint",
     });
   }
   const { name } = checkpoint.metadata;
-  return new RametError("NotFound", `No template was kept with the checkpoint ${name}`, {
-    hint: "Give the sandbox spec.template or spec.templateRef, as the checkpoint's source had it",
+  return new RametError("NotFound", `The checkpoint ${name} has no stored template`, {
+    hint: "Set the spec.template or spec.templateRef of the checkpoint's source",
   });
 }

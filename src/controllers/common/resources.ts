@@ -12,7 +12,7 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import type { Log } from "../../base/log.ts";
 import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
 
-/** The resources of `agents.kruise.io`, and of our own group, that these controllers follow. */
+/** The custom resources that the controllers watch. */
 export const sandboxResources = {
   sandboxes: ours("sandboxes", "Sandbox"),
   checkpoints: ours("checkpoints", "Checkpoint"),

@@ -4,13 +4,12 @@ import { findVersion, isPinnedReference, parseSnapshotReference } from "../../ap
 import type { Cache } from "./cache.ts";
 
 /**
- * The checkpoint that a `restore-from` annotation on a set's template means: the one place where a set looks a reference up.
- * A reference is a checkpoint id, or a named snapshot of the namespace with or without a version. What it is resolved to
- * stands in each sandbox and in the revision, so a reference that comes to mean another checkpoint makes another revision,
- * to which the set rolls.
+ * Resolves the `restore-from` annotation of a set's template to a checkpoint id. A reference is a checkpoint id, or a named
+ * snapshot of the namespace with or without a version. The resolved id is part of each sandbox and of the revision, so a
+ * snapshot that moves makes another revision, to which the set rolls.
  *
- * An id that does not exist is not refused here: the sandbox that is tried says so, and the set passes it on.
- * @throws RametError `CheckpointNotReady` when the named snapshot has no version yet, `NotFound` when that one is not kept
+ * An id that does not exist is not an error here: the first sandbox reports it, and the set passes that on.
+ * @throws RametError `CheckpointNotReady` if the named snapshot has no version yet, `NotFound` if the version is not kept
  */
 export function resolveOrigin(
   namespace: string,
@@ -25,8 +24,8 @@ export function resolveOrigin(
 }
 
 /**
- * Every text by which a Sandbox refers to where its contents come from: ids of checkpoints, and named snapshots with or
- * without a version. What any of them means must not be removed under it.
+ * All references of a Sandbox to its origins: checkpoint ids, and named snapshots with or without a version. The checkpoints
+ * that they refer to must not be removed.
  */
 export function originReferences({ metadata, spec, status }: Sandbox): string[] {
   const { restoredFrom = "", rollback } = status?.ramet ?? {};
@@ -35,7 +34,7 @@ export function originReferences({ metadata, spec, status }: Sandbox): string[] 
   return [...new Set([...namedBy(metadata.annotations), ...templateOriginReferences(spec.template), ...others])];
 }
 
-/** The same of a Pod template, of a set or a SandboxTemplate. It is schemaless in the API, so anything may stand there. */
+/** The same for a Pod template of a set or a SandboxTemplate. The API does not validate it, so it may contain anything. */
 export function templateOriginReferences(template: Record<string, unknown> | undefined): string[] {
   const metadata = template?.["metadata"] as { annotations?: Record<string, unknown> } | null | undefined;
   return namedBy(metadata?.annotations);

@@ -24,12 +24,12 @@ test.each([
     "containers[0].volumeMounts[/a].readOnly is false in the checkpoint and true here",
   ],
   [{ volumeMounts: [] }, 'containers[0].volumeMounts[/a].mountPath is "/a" in the checkpoint and not set here'],
-])("%j is named", (change, sentence) => {
+])("names the difference in %j", (change, sentence) => {
   const difference = templateDifference(spec({}), spec(change));
   expect(difference && describeDifference(difference)).toBe(sentence);
 });
 
-test("an emptyDir that becomes another volume, or changes its size, is named", () => {
+test("names an emptyDir that becomes another volume or changes its size", () => {
   const withVolume = (source: object) =>
     restoreSpec(parsePodTemplate({ spec: { containers: [main], volumes: [{ name: "a", ...source }] } }));
   const own = withVolume({ emptyDir: {} });
@@ -42,6 +42,6 @@ test("an emptyDir that becomes another volume, or changes its size, is named", (
   ]);
 });
 
-test("templates that differ in what a restore does not compare have no difference", () => {
+test("ignores fields that a restore does not compare", () => {
   expect(templateDifference(spec({}), spec({ env: [{ name: "A", value: "1" }], name: "other" }))).toBeUndefined();
 });

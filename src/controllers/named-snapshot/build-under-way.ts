@@ -1,13 +1,13 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import { builderName } from "./names.ts";
-import type { SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
+import type { SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { withStatus, type Building } from "./status.ts";
 
 /** A build that has not ended. */
 export interface BuildUnderWay {
   state: SnapshotState;
-  wanted: Wanted;
+  desired: DesiredVersion;
   build: SnapshotBuild;
   /** The current status, with only the versions that can still be cloned. Plans add to it. */
   status: NamedSnapshotStatus;

@@ -20,15 +20,15 @@ import type { SnapshotDependencies, SnapshotState } from "./state.ts";
 export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDependencies): Promise<SnapshotState> {
   const { lookups, clock } = dependencies;
   const { name, namespace, uid } = snapshot.metadata;
-  const wanted = await wantedOf(snapshot, dependencies);
-  const digest = "problem" in wanted ? undefined : wanted.digest;
+  const desired = await desiredVersionOf(snapshot, dependencies);
+  const digest = "problem" in desired ? undefined : desired.digest;
   const checkpoint = (at: string): Checkpoint | undefined => dependencies.cache.checkpoint(`${namespace}/${at}`);
   const { build } = snapshot.status ?? {};
   const builders = lookups.buildersOf(uid);
   const builder = build && builders.find(({ metadata }) => metadata.name === builderName(name, build));
   return {
     snapshot,
-    wanted,
+    desired,
     cloneable: await cloneableVersions(snapshot, dependencies),
     versionCheckpoint: digest && checkpoint(versionCheckpointName(name, digest.digest)),
     captured: digest === undefined ? new Map() : capturedSteps(namespace, digest.steps, dependencies),
@@ -46,7 +46,10 @@ export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDepe
   };
 }
 
-async function wantedOf(snapshot: NamedSnapshot, dependencies: SnapshotDependencies): Promise<SnapshotState["wanted"]> {
+async function desiredVersionOf(
+  snapshot: NamedSnapshot,
+  dependencies: SnapshotDependencies,
+): Promise<SnapshotState["desired"]> {
   const { cache, lookups } = dependencies;
   const { namespace } = snapshot.metadata;
   return resolveInputs(snapshot, {

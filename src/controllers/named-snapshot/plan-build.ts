@@ -7,38 +7,38 @@ import { type BuildUnderWay, fail, lost, retry, starting, waiting, whereIn } fro
 import { builderName, sourceCheckpointName } from "./names.ts";
 import { planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
-import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
+import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { type Building, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
 
-/** Builds a version of the wanted digest, which is not kept. The current version stays current meanwhile. */
-export function planBuild(state: SnapshotState, wanted: Wanted): SnapshotPlan {
+/** Builds a version of the desired digest, which is not kept. The current version stays current meanwhile. */
+export function planBuild(state: SnapshotState, desired: DesiredVersion): SnapshotPlan {
   const { snapshot } = state;
   const build = snapshot.status?.build;
   const request = snapshot.metadata.annotations?.[annotations.buildRequest];
-  if (build === undefined || isOutdated(build, wanted, request)) return startBuild(state, wanted, request);
+  if (build === undefined || isOutdated(build, desired, request)) return startBuild(state, desired, request);
   const current = currentVersion(state);
   // A request for a build while one is running refers to the running one.
   const joined = request === undefined ? build : { ...build, request };
   const status = pointer({ ...snapshot.status, build: joined, versions: keptVersions(state) }, current);
-  const underWay = { state, wanted, build: joined, status };
+  const underWay = { state, desired, build: joined, status };
   const plan = joined.failure === undefined ? continueBuild(underWay) : stayFailed(underWay, joined.failure);
   return { ...plan, actions: [...orphans(state), ...planRetention(state, current), ...plan.actions] };
 }
 
-function isOutdated(build: SnapshotBuild, { digest }: Wanted, request: string | undefined): boolean {
+function isOutdated(build: SnapshotBuild, { digest }: DesiredVersion, request: string | undefined): boolean {
   if (build.digest !== digest.digest) return true;
   if (build.endedAt === undefined) return false;
   // A build that succeeded is missing from the kept versions if its Checkpoint was deleted.
   return build.failure === undefined || build.request !== request;
 }
 
-function startBuild(state: SnapshotState, wanted: Wanted, request: string | undefined): SnapshotPlan {
+function startBuild(state: SnapshotState, desired: DesiredVersion, request: string | undefined): SnapshotPlan {
   const { snapshot, now } = state;
   const before = snapshot.status?.build;
   const wasKept = keptVersions(state).some(({ digest }) => digest === before?.digest);
-  const steps = freshSteps(state, wanted, 0);
+  const steps = freshSteps(state, desired, 0);
   const build: SnapshotBuild = {
-    digest: wanted.digest.digest,
+    digest: desired.digest.digest,
     startedAt: now.toISOString(),
     attempt: 1,
     ...(request !== undefined && { request }),
@@ -55,7 +55,7 @@ function startBuild(state: SnapshotState, wanted: Wanted, request: string | unde
         type: "Normal",
         reason: "BuildStarted",
         action: "Build",
-        note: `Building a version with the digest ${wanted.digest.digest}`,
+        note: `Building a version with the digest ${desired.digest.digest}`,
       },
     ],
   };
@@ -101,8 +101,8 @@ function endOf({ metadata, status }: Sandbox, where: string): string | undefined
 
 /** The state that the builder starts from. If the source is a sandbox, it is captured first. */
 function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbox" }> | { plan: SnapshotPlan } {
-  const { state, wanted } = underWay;
-  const { origin, digest } = wanted;
+  const { state, desired } = underWay;
+  const { origin, digest } = desired;
   if (origin.kind !== "sandbox") return origin;
   const { sourceCheckpoint: captured } = state;
   const building = (message: string): Building => ({ status: "True", reason: "CapturingSource", message });
@@ -125,11 +125,11 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
 
 /** Creates a builder from the longest prefix of the recipe that was captured with its memory. */
 function create(underWay: BuildUnderWay, origin: Exclude<BuildOrigin, { kind: "sandbox" }>): SnapshotPlan {
-  const { state, build, wanted } = underWay;
+  const { state, build, desired } = underWay;
   const name = builderName(state.snapshot.metadata.name, build);
-  const base = baseOf(state, wanted, origin);
+  const base = baseOf(state, desired, origin);
   const from =
-    base.steps === 0 ? "the beginning" : `the cached state after step ${base.steps} of ${wanted.digest.steps.length}`;
+    base.steps === 0 ? "the beginning" : `the cached state after step ${base.steps} of ${desired.digest.steps.length}`;
   return {
     ...waiting(underWay, starting(`Starting the sandbox ${name} from ${from}`)),
     actions: [{ do: "createBuilder", name, base }],
@@ -138,7 +138,7 @@ function create(underWay: BuildUnderWay, origin: Exclude<BuildOrigin, { kind: "s
 
 function baseOf(
   { captured }: SnapshotState,
-  { digest }: Wanted,
+  { digest }: DesiredVersion,
   origin: Exclude<BuildOrigin, { kind: "sandbox" }>,
 ): BuilderBase {
   const at = digest.steps.findLastIndex((step) => captured.has(step));
@@ -151,9 +151,9 @@ function baseOf(
 
 /** The builder is running. The steps that it was created with are done; all others are not, whatever an earlier builder did. */
 function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
-  const { state, wanted, build, status } = underWay;
+  const { state, desired, build, status } = underWay;
   const done = Number(builder.metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
-  const steps = freshSteps(state, wanted, done);
+  const steps = freshSteps(state, desired, done);
   const changes = { build: { ...build, builderUid: builder.metadata.uid }, steps, progress: progressOf(steps) };
   const message = `The sandbox ${builder.metadata.name} is running`;
   return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)) };
@@ -194,22 +194,22 @@ function foreign(underWay: BuildUnderWay, name: string): SnapshotPlan {
   return fail(underWay, { reason: "CaptureFailed", message });
 }
 
-function publish({ state, wanted, build, status }: BuildUnderWay, checkpoint: Checkpoint): SnapshotPlan {
+function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: Checkpoint): SnapshotPlan {
   const { completionTime, checkpointId, ramet } = checkpoint.status ?? {};
   const version = Math.max(status.latestVersion ?? 0, ...(status.versions ?? []).map((one) => one.version)) + 1;
   const endedAt = state.now.toISOString();
   const buildMilliseconds = new Date(completionTime ?? endedAt).getTime() - new Date(build.startedAt).getTime();
   const built = {
     version,
-    digest: wanted.digest.digest,
+    digest: desired.digest.digest,
     checkpointId: checkpointId ?? "",
     checkpointName: checkpoint.metadata.name,
     createdAt: endedAt,
     ...(ramet?.sizeBytes !== undefined && { sizeBytes: ramet.sizeBytes }),
     // A Checkpoint of an earlier named snapshot with the same name is older than this build.
     ...(buildMilliseconds > 0 && { buildMilliseconds }),
-    parent: wanted.parent,
-    ...(wanted.secrets.length > 0 && { secrets: wanted.secrets }),
+    parent: desired.parent,
+    ...(desired.secrets.length > 0 && { secrets: desired.secrets }),
   };
   const changes = {
     ...status,

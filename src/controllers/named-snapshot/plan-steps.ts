@@ -10,7 +10,7 @@ import { lastLines, type StepOutcome } from "./steps/step.ts";
 
 /** Plans the next step in a running builder: a capture of the previous step, the step itself, or finally the version. */
 export function planSteps(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
-  const { state, status, wanted } = underWay;
+  const { state, status, desired } = underWay;
   const steps = status.steps ?? [];
   const index = steps.findIndex((step) => step.state !== "Succeeded");
   const step = steps[index];
@@ -20,7 +20,7 @@ export function planSteps(underWay: BuildUnderWay, builder: Sandbox): SnapshotPl
   if (onlySets(underWay, index)) return record(underWay, index, { ...step, state: "Succeeded", milliseconds: 0 });
   const { attempt } = state;
   const building = running(underWay, index);
-  const start: SnapshotAction = { do: "startStep", index, builder, wanted, fresh: step.state === "Pending" };
+  const start: SnapshotAction = { do: "startStep", index, builder, desired, fresh: step.state === "Pending" };
   if (step.state === "Pending") {
     return { ...record(underWay, index, { ...step, state: "Running" }), afterStatus: [start] };
   }
@@ -99,7 +99,7 @@ function isCaptured(underWay: BuildUnderWay, index: number): boolean {
   return stepCache === "EveryStep";
 }
 
-function captureVersion({ state, build, status, wanted }: BuildUnderWay, builder: Sandbox): SnapshotPlan {
+function captureVersion({ state, build, status, desired }: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { name } = state.snapshot.metadata;
   const memory = state.snapshot.spec.contents.includes("memory");
   const capture: SnapshotAction = {
@@ -108,7 +108,7 @@ function captureVersion({ state, build, status, wanted }: BuildUnderWay, builder
     name: versionCheckpointName(name, build.digest),
     sandboxName: builder.metadata.name,
     digest: build.digest,
-    stepDigest: memory ? wanted.digest.steps.at(-1) : undefined,
+    stepDigest: memory ? desired.digest.steps.at(-1) : undefined,
   };
   const building: Building = { status: "True", reason: "CapturingVersion", message: "Capturing the version" };
   return { actions: [capture], status: withStatus(state, status, building) };

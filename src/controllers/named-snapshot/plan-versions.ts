@@ -2,7 +2,7 @@ import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { versionCheckpointName } from "./names.ts";
-import type { SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
+import type { SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { freshSteps, pointer, progressOf, withStatus } from "./status.ts";
 
 /** The versions whose Checkpoints can still be cloned, oldest first. */
@@ -14,19 +14,19 @@ export function currentVersion(state: SnapshotState): SnapshotVersion | undefine
   return keptVersions(state).find(({ version }) => version === state.snapshot.status?.version);
 }
 
-/** Makes a kept version with the wanted digest current. Nothing is built. */
-export function serve(state: SnapshotState, kept: SnapshotVersion, wanted: Wanted): SnapshotPlan {
+/** Makes a kept version with the desired digest current. Nothing is built. */
+export function serve(state: SnapshotState, kept: SnapshotVersion, desired: DesiredVersion): SnapshotPlan {
   const { status, metadata } = state.snapshot;
   const isNew = status?.version !== kept.version;
   const ofBuild = status?.build?.digest === kept.digest;
   const steps =
-    ofBuild && status.steps !== undefined ? status.steps : freshSteps(state, wanted, wanted.digest.steps.length);
+    ofBuild && status.steps !== undefined ? status.steps : freshSteps(state, desired, desired.digest.steps.length);
   const changes = { ...status, versions: keptVersions(state), steps, progress: progressOf(steps) };
   return {
     actions: [
       ...removeBuilders(state),
       // Unneeded objects are deleted only after the status shows the new current version.
-      ...(isNew ? [] : [...planRetention(state, kept), ...unneeded(state, wanted)]),
+      ...(isNew ? [] : [...planRetention(state, kept), ...unneeded(state, desired)]),
     ],
     status: withStatus(state, pointer(changes, kept), {
       status: "False",
@@ -69,7 +69,7 @@ export function planRetention(state: SnapshotState, current: SnapshotVersion | u
  * Deletes Checkpoints that no build of the current recipe can use, and those of interrupted builds. Captured steps that can be
  * restored are only marked, as a later recipe may have them again; the collector deletes them when they take too much space.
  */
-function unneeded({ snapshot, made, now }: SnapshotState, { digest }: Wanted): SnapshotAction[] {
+function unneeded({ snapshot, made, now }: SnapshotState, { digest }: DesiredVersion): SnapshotAction[] {
   const needed = new Set([
     ...(snapshot.status?.versions ?? []).map(({ checkpointName }) => checkpointName),
     versionCheckpointName(snapshot.metadata.name, digest.digest),

@@ -12,7 +12,7 @@ import type { Attempt } from "../common/attempts.ts";
 import { captureCheckpoint, builderSandbox } from "./apply.ts";
 import { builderName, stepCheckpointName, versionCheckpointName } from "./names.ts";
 import { planSnapshot } from "./plan.ts";
-import type { SnapshotAction, SnapshotPlan, SnapshotState, Wanted } from "./state.ts";
+import type { SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import type { StepOutcome } from "./steps/step.ts";
 
 const base = { template: { spec: { containers: [{ name: "main", image: "python" }] } } };
@@ -123,7 +123,7 @@ class StandInWorld {
       status: this.status,
     });
     const digest = snapshotDigest({ ...this.spec, from: { template: base }, copied: new Map() });
-    const wanted: Wanted = {
+    const desired: DesiredVersion = {
       digest,
       origin: { kind: "template", spec: base },
       parent: "template/base",
@@ -139,7 +139,7 @@ class StandInWorld {
     const next = steps.findIndex(({ state }) => state !== "Succeeded");
     return {
       snapshot,
-      wanted,
+      desired,
       cloneable: new Map(succeeded.map((one) => [one.metadata.name, one])),
       versionCheckpoint: this.checkpoints.get(versionCheckpointName("s", digest.digest)),
       captured: new Map(
@@ -279,7 +279,7 @@ function checkAlways(world: StandInWorld): void {
     expect(startedAt).toEqual([...new Set(startedAt)].sort((a, b) => a - b));
 }
 
-it("reaches the wanted version or reports a failure after any order of results, failures and crashes", () => {
+it("reaches the desired version or reports a failure after any order of results, failures and crashes", () => {
   fc.assert(
     fc.property(history, (events) => {
       const world = new StandInWorld();
@@ -293,7 +293,7 @@ it("reaches the wanted version or reports a failure after any order of results, 
       world.settle();
       checkAlways(world);
       const { status } = world;
-      const { digest } = world.state().wanted as Wanted;
+      const { digest } = world.state().desired as DesiredVersion;
       const served = status?.digest === digest.digest;
       if (!served) {
         expect(status?.build).toMatchObject({ digest: digest.digest, failure: {} });
@@ -378,7 +378,7 @@ it("tries a failing recipe once", () => {
 it("leaves another Checkpoint with the version's name alone, and reports it", () => {
   const world = new StandInWorld();
   world.spec = { ...defaults, recipe: [{ run: "a" }] };
-  const name = versionCheckpointName("s", (world.state().wanted as Wanted).digest.digest);
+  const name = versionCheckpointName("s", (world.state().desired as DesiredVersion).digest.digest);
   const foreign = Checkpoint.parse({
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "Checkpoint",

@@ -13,19 +13,19 @@ export function planSnapshot(state: SnapshotState): SnapshotPlan {
 }
 
 function planVersion(state: SnapshotState): SnapshotPlan {
-  const { snapshot, wanted } = state;
+  const { snapshot, desired } = state;
   const { pinnedVersion, suspend } = snapshot.spec;
   if (pinnedVersion !== undefined) return planPin(state, pinnedVersion);
-  if ("problem" in wanted) {
-    return planIdle(state, { status: "False", reason: wanted.reason, message: wanted.problem.describe() });
+  if ("problem" in desired) {
+    return planIdle(state, { status: "False", reason: desired.reason, message: desired.problem.describe() });
   }
-  const kept = keptVersions(state).find(({ digest }) => digest === wanted.digest.digest);
-  if (kept !== undefined) return serve(state, kept, wanted);
+  const kept = keptVersions(state).find(({ digest }) => digest === desired.digest.digest);
+  if (kept !== undefined) return serve(state, kept, desired);
   if (suspend === true) {
     const message = "Builds are suspended; remove spec.suspend to build the changes";
     return planIdle(state, { status: "False", reason: "Suspended", message });
   }
-  return planBuild(state, wanted);
+  return planBuild(state, desired);
 }
 
 function planPin(state: SnapshotState, version: number): SnapshotPlan {
@@ -49,9 +49,9 @@ function planIdle(state: SnapshotState, building: Building, current = currentVer
   };
 }
 
-function requeue({ wanted }: SnapshotState, plan: SnapshotPlan): SnapshotPlan {
-  if ("problem" in wanted) return { ...plan, requeueAfterMilliseconds: missingMilliseconds };
-  const { requeueAfterMilliseconds } = wanted;
+function requeue({ desired }: SnapshotState, plan: SnapshotPlan): SnapshotPlan {
+  if ("problem" in desired) return { ...plan, requeueAfterMilliseconds: missingMilliseconds };
+  const { requeueAfterMilliseconds } = desired;
   return requeueAfterMilliseconds === undefined ? plan : { ...plan, requeueAfterMilliseconds };
 }
 

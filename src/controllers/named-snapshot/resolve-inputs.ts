@@ -19,7 +19,7 @@ export interface InputLookups {
 }
 
 /** The version that a spec asks for with its digest, or the missing input. */
-export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): SnapshotState["wanted"] {
+export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): SnapshotState["desired"] {
   const { metadata, spec } = snapshot;
   const cycle = snapshotCycle(metadata.name, (name) => {
     const one = name === metadata.name ? snapshot : lookups.snapshot(name);

@@ -7,7 +7,7 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyOf } from "../../kube/object.ts";
 import { keyedContent, secretContents } from "./keyed-content.ts";
 import { attemptId, stepTag } from "./names.ts";
-import type { SnapshotAction, SnapshotDependencies, Wanted } from "./state.ts";
+import type { SnapshotAction, SnapshotDependencies, DesiredVersion } from "./state.ts";
 import { fetchContent } from "./steps/fetch-content.ts";
 import { runStep } from "./steps/run-step.ts";
 import { type ContentOf, stepContext, type StepOutcome } from "./steps/step.ts";
@@ -15,7 +15,7 @@ import { type ContentOf, stepContext, type StepOutcome } from "./steps/step.ts";
 /** Runs a step in the background, and reconciles the snapshot when it ends. */
 export function startStep(
   snapshot: NamedSnapshot,
-  { index, builder, wanted, fresh }: Extract<SnapshotAction, { do: "startStep" }>,
+  { index, builder, desired, fresh }: Extract<SnapshotAction, { do: "startStep" }>,
   dependencies: SnapshotDependencies,
 ): void {
   const { client, runtime, steps, podOptions, clock, closing, enqueue } = dependencies;
@@ -26,14 +26,14 @@ export function startStep(
   const request = {
     step,
     context: stepContext(recipe, index),
-    tag: stepTag(index, wanted.digest.steps[index] ?? ""),
+    tag: stepTag(index, desired.digest.steps[index] ?? ""),
     fresh,
-    started: startedBefore(snapshot, index, wanted),
+    started: startedBefore(snapshot, index, desired),
   };
   const environment = {
     guest: (user: string | undefined) => runtime.guest(target, user),
     takesConnections: (port: number, signal: AbortSignal) => runtime.acceptsConnections(target, port, signal),
-    contentOf: contentOf(snapshot, wanted.copied.get(index), dependencies),
+    contentOf: contentOf(snapshot, desired.copied.get(index), dependencies),
     egress: podOptions.egress,
     clock,
     signal: closing,
@@ -42,7 +42,7 @@ export function startStep(
     attemptId(builder.metadata.uid, index),
     async () => {
       // Read before the step runs, so that the step does nothing if they cannot be read.
-      const secrets = await copiedSecrets(client, { snapshot, index, wanted }, closing);
+      const secrets = await copiedSecrets(client, { snapshot, index, desired }, closing);
       return concealing(await runStep(request, environment), secrets);
     },
     () => {
@@ -61,7 +61,11 @@ function concealing(outcome: StepOutcome, secrets: readonly string[]): StepOutco
   };
 }
 
-function startedBefore({ spec: { recipe } }: NamedSnapshot, index: number, { digest }: Wanted): Map<string, string> {
+function startedBefore(
+  { spec: { recipe } }: NamedSnapshot,
+  index: number,
+  { digest }: DesiredVersion,
+): Map<string, string> {
   return new Map(
     recipe
       .slice(0, index + 1)
@@ -76,7 +80,7 @@ function startedBefore({ spec: { recipe } }: NamedSnapshot, index: number, { dig
 /** Returns the content of a copy step. The content of a key must be the one that is in the digest. */
 function contentOf(
   { metadata: { namespace } }: NamedSnapshot,
-  identity: Wanted["copied"] extends ReadonlyMap<number, infer Content> ? Content | undefined : never,
+  identity: DesiredVersion["copied"] extends ReadonlyMap<number, infer Content> ? Content | undefined : never,
   { client, fetch }: SnapshotDependencies,
 ): ContentOf {
   return async (copy, signal) => {
@@ -103,7 +107,11 @@ function keyedSource({ configMapKeyRef, secretKeyRef }: CopyStep) {
  */
 async function copiedSecrets(
   client: KubeClient,
-  { snapshot, index, wanted }: { snapshot: NamedSnapshot; index: number; wanted: Pick<Wanted, "inheritedSecrets"> },
+  {
+    snapshot,
+    index,
+    desired,
+  }: { snapshot: NamedSnapshot; index: number; desired: Pick<DesiredVersion, "inheritedSecrets"> },
   signal: AbortSignal,
 ): Promise<string[]> {
   const { spec, metadata } = snapshot;
@@ -113,7 +121,7 @@ async function copiedSecrets(
     const { bytes } = await keyedContent(client, namespace, { secret }, signal);
     return [bytes];
   });
-  const inherited = wanted.inheritedSecrets.map((name) => secretContents(client, { namespace, name }, signal));
+  const inherited = desired.inheritedSecrets.map((name) => secretContents(client, { namespace, name }, signal));
   const contents = await Promise.all([...own, ...inherited]);
   return contents.flat().map((bytes) => bytes.toString("utf8"));
 }

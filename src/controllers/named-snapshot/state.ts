@@ -19,10 +19,10 @@ import type { StepOutcome } from "./steps/step.ts";
 /** The state from which a named snapshot is planned. */
 export interface SnapshotState {
   snapshot: NamedSnapshot;
-  wanted: Wanted | { problem: RametError; reason: BuildingReason };
+  desired: DesiredVersion | { problem: RametError; reason: BuildingReason };
   /** The Checkpoints of versions that can be cloned, by name. */
   cloneable: ReadonlyMap<string, Checkpoint>;
-  /** The Checkpoint of the wanted digest, in any phase. */
+  /** The Checkpoint of the desired digest, in any phase. */
   versionCheckpoint: Checkpoint | undefined;
   /** Captured states of steps that can be restored, by step digest, from any named snapshot of the namespace. */
   captured: ReadonlyMap<string, Checkpoint>;
@@ -46,7 +46,7 @@ export interface SnapshotState {
 }
 
 /** The version that the spec asks for. */
-export interface Wanted {
+export interface DesiredVersion {
   digest: SnapshotDigest;
   origin: BuildOrigin;
   /** As in the status of a version: `template/python`, `python@3`. */
@@ -85,7 +85,7 @@ export type SnapshotAction =
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
   /** Marks whether the current recipe has the step, so that the collector can delete the longest unneeded ones first. */
   | { do: "markStep"; checkpoint: Checkpoint; unneededSince: string | undefined }
-  | { do: "startStep"; index: number; builder: Sandbox; wanted: Wanted; fresh: boolean }
+  | { do: "startStep"; index: number; builder: Sandbox; desired: DesiredVersion; fresh: boolean }
   | { do: "keepLog"; index: number; digest: string; text: string }
   | { do: "deleteLog"; digest: string }
   | { do: "forgetStep"; index: number; builderUid: string };

@@ -2,7 +2,7 @@ import { describeStep } from "../../api/recipe/recipe.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { NamedSnapshotStatus, SnapshotStep, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { setCondition } from "../../kube/conditions.ts";
-import type { BuildingReason, SnapshotState, Wanted } from "./state.ts";
+import type { BuildingReason, SnapshotState, DesiredVersion } from "./state.ts";
 
 export interface Building {
   status: "True" | "False";
@@ -13,8 +13,8 @@ export interface Building {
 type Now = Pick<SnapshotState, "snapshot" | "now">;
 
 /** A complete status with the conditions. */
-export function withStatus(state: Now, wanted: NamedSnapshotStatus, building: Building): NamedSnapshotStatus {
-  const { message: _, ...status } = wanted;
+export function withStatus(state: Now, desired: NamedSnapshotStatus, building: Building): NamedSnapshotStatus {
+  const { message: _, ...status } = desired;
   const message = building.reason === "Built" ? "" : building.message;
   return {
     ...status,
@@ -46,11 +46,11 @@ function ready({ version, versions = [] }: NamedSnapshotStatus): Omit<Condition,
 /** The steps of a new build, of which the state it starts from contains the first `done`. */
 export function freshSteps(
   { snapshot }: Pick<SnapshotState, "snapshot">,
-  wanted: Wanted,
+  desired: DesiredVersion,
   done: number,
 ): SnapshotStep[] {
   return snapshot.spec.recipe.map((step, index) => ({
-    digest: wanted.digest.steps[index] ?? "",
+    digest: desired.digest.steps[index] ?? "",
     step: describeStep(step),
     state: index < done ? "Succeeded" : "Pending",
     cached: index < done,

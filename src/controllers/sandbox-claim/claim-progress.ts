@@ -2,7 +2,7 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import { annotations, restoreFrom, restoreFromAnnotations } from "../../api/names/labels.ts";
-import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import type { ClaimRequest } from "../../claim/request.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { MemberProgress } from "./state.ts";
@@ -38,7 +38,7 @@ function rejectedByGuest({ status }: Sandbox): string | undefined {
 }
 
 function rejectedByCell(sandbox: Sandbox): string | undefined {
-  if (rollbackRequest(sandbox) === undefined || wantsRollback(sandbox)) return undefined;
+  if (rollbackRequest(sandbox) === undefined || isRollbackPending(sandbox)) return undefined;
   const rolledBack = findCondition(sandbox.status?.conditions, "RolledBack");
   return rolledBack?.status === "False" ? `restoring the checkpoint failed: ${rolledBack.message}` : undefined;
 }
@@ -48,7 +48,7 @@ function missingPart(sandbox: Sandbox): string | undefined {
   // Its user has paused it.
   if (status?.phase === "Paused") return undefined;
   if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) return "it is not ready";
-  if (wantsRollback(sandbox)) return "the checkpoint is not restored yet";
+  if (isRollbackPending(sandbox)) return "the checkpoint is not restored yet";
   const request = initRequestDigest(sandbox);
   return request === undefined || request === status.ramet?.initRequest
     ? undefined

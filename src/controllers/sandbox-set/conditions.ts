@@ -10,18 +10,18 @@ import type { SetState } from "./state.ts";
  */
 export function conditionsOf(state: SetState, pool: Pool): Condition[] {
   const { set, now } = state;
-  const wanted = [readyCondition(state, pool), ...updatedCondition(state, pool)];
-  return wanted.reduce<Condition[]>(
+  const desired = [readyCondition(state, pool), ...updatedCondition(state, pool)];
+  return desired.reduce<Condition[]>(
     (all, condition) => setCondition(all, condition, now),
     [...(set.status?.conditions ?? [])],
   );
 }
 
-type Wanted = Omit<Condition, "lastTransitionTime">;
+type DesiredVersion = Omit<Condition, "lastTransitionTime">;
 
-function readyCondition(state: SetState, pool: Pool): Wanted {
+function readyCondition(state: SetState, pool: Pool): DesiredVersion {
   const { revision, bounds, backoff } = state;
-  const no = (reason: string, message: string): Wanted => ({ type: "Ready", status: "False", reason, message });
+  const no = (reason: string, message: string): DesiredVersion => ({ type: "Ready", status: "False", reason, message });
   if ("problem" in revision) return no(revision.problem.code, revision.problem.describe());
   if ("problem" in bounds) return no(bounds.problem.code, bounds.problem.describe());
   if (pool.available >= pool.replicas) return { type: "Ready", status: "True", reason: "Available", message: "" };
@@ -55,7 +55,7 @@ function whyNotReady(status: { conditions?: Condition[] | undefined } | undefine
 }
 
 /** Absent while the current revision is unknown. */
-function updatedCondition({ revision }: SetState, { total, updated }: Pool): Wanted[] {
+function updatedCondition({ revision }: SetState, { total, updated }: Pool): DesiredVersion[] {
   if ("problem" in revision) return [];
   if (updated === total) return [{ type: "Updated", status: "True", reason: "AllUpdated", message: "" }];
   const message = `${total - updated} of ${total} sandboxes are of an earlier revision than ${revision.hash}`;

@@ -1,7 +1,7 @@
 import type { SandboxSetSpec } from "../../api/kinds/sandbox-set.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
-import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Change } from "../../kube/store.ts";
 
@@ -74,7 +74,7 @@ export function setOfClone(sandbox: Sandbox, now: Date): string[] {
 }
 
 function awaitedMilliseconds(sandbox: Sandbox, now: Date): number {
-  return wantsRollback(sandbox) ? Math.max(0, millisecondsLeft(sandbox, now)) : 0;
+  return isRollbackPending(sandbox) ? Math.max(0, millisecondsLeft(sandbox, now)) : 0;
 }
 
 function millisecondsLeft({ metadata }: Sandbox, now: Date): number {

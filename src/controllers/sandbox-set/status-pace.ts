@@ -13,10 +13,10 @@ export class StatusPace {
     this.#clock = clock;
   }
 
-  /** Milliseconds until `wanted` may be written; 0: now. */
-  millisecondsUntil(uid: string, known: SandboxSetStatus | undefined, wanted: SandboxSetStatus): number {
+  /** Milliseconds until `desired` may be written; 0: now. */
+  millisecondsUntil(uid: string, known: SandboxSetStatus | undefined, desired: SandboxSetStatus): number {
     const lastAt = this.#lastAt.get(uid);
-    if (lastAt === undefined || withoutCounts(known) !== withoutCounts(wanted)) return 0;
+    if (lastAt === undefined || withoutCounts(known) !== withoutCounts(desired)) return 0;
     return Math.max(0, lastAt + paceMilliseconds - this.#clock.monotonicMilliseconds());
   }
 

@@ -13,7 +13,7 @@ import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-calls.ts";
 import type { SandboxAction, SandboxDependencies } from "./state.ts";
 
-/** Carries out one action. Each can be repeated, and what is done or gone already is no error. */
+/** Carries out one action. Every action can be repeated: an existing or a deleted object is no error. */
 export async function applyAction(
   sandbox: Sandbox,
   action: SandboxAction,
@@ -28,7 +28,7 @@ export async function applyAction(
   switch (action.do) {
     case "addFinalizer":
       await dependencies.sandboxWrites.write(sandbox, () =>
-        addFinalizer(sandboxes.resource, sandbox, finalizers.sandbox, keptWith(action)),
+        addFinalizer(sandboxes.resource, sandbox, finalizers.sandbox, patchWithFinalizer(action)),
       );
       return;
     case "removeFinalizer":
@@ -50,29 +50,29 @@ export async function applyAction(
       await sandboxes.resource.delete(sandbox.metadata, { uid });
       return;
     case "setPaused": {
-      const moved = action.shutdownTime && { shutdownTime: action.shutdownTime, pauseTime: action.shutdownTime };
+      const postponed = action.shutdownTime && { shutdownTime: action.shutdownTime, pauseTime: action.shutdownTime };
       await sandboxes.resource.mergePatch(sandbox.metadata, {
-        // A change of the timers that came in between goes first.
+        // Fails with a conflict if the timers have changed since the plan.
         metadata: { uid, resourceVersion },
-        spec: { paused: true, ...moved },
+        spec: { paused: true, ...postponed },
       });
       return;
     }
   }
 }
 
-/** What is written together with the finalizer. */
-function keptWith({ borrowed, resolvedCheckpoint }: Extract<SandboxAction, { do: "addFinalizer" }>) {
+/** The changes that are written together with the finalizer. */
+function patchWithFinalizer({ borrowed, resolvedCheckpoint }: Extract<SandboxAction, { do: "addFinalizer" }>) {
   return {
-    ...(borrowed && { spec: kept(borrowed) }),
+    ...(borrowed && { spec: specOf(borrowed) }),
     ...(resolvedCheckpoint !== undefined && {
       metadata: { annotations: { [annotations.resolvedCheckpoint]: resolvedCheckpoint } },
     }),
   };
 }
 
-/** What a sandbox takes over of the template that was kept with its checkpoint. */
-function kept({ template, volumeClaims }: ResolvedTemplate): object {
+/** The template that was stored with the checkpoint, as fields of the sandbox's spec. */
+function specOf({ template, volumeClaims }: ResolvedTemplate): object {
   return { template, ...(volumeClaims.length > 0 && { volumeClaimTemplates: volumeClaims }) };
 }
 
@@ -84,7 +84,7 @@ async function createPod(
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
   const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
-  // Those of a set wait to be claimed, and a claim may want a checkpoint in the place of what they run.
+  // A claim of a set's sandbox may restore a checkpoint in place.
   const keepsWaiting = controllerOf(sandbox)?.kind === "SandboxSet";
   const manifest = cellPod(owner, template, { ...podOptions, start, keepsWaiting });
   if (volumeClaims.length > 0) await createClaims(client, sandbox, volumeClaims);
@@ -96,7 +96,7 @@ async function createPod(
     if (found === undefined) return;
     if (controllerOf(found)?.uid === sandbox.metadata.uid) newPods.add(sandbox.metadata.uid, found, startedAt);
     else {
-      throw new RametError("AlreadyExists", `A Pod ${found.metadata.name} exists and is not this sandbox's`, {
+      throw new RametError("AlreadyExists", `A Pod ${found.metadata.name} exists and belongs to something else`, {
         hint: "Delete it, or give the sandbox another name",
         cause: error,
       });
@@ -113,9 +113,9 @@ async function created(creation: Promise<unknown>): Promise<void> {
 }
 
 /**
- * Makes the PersistentVolumeClaims `<template>-<sandbox>` that the sandbox's Pod mounts. They belong to the Sandbox: they
- * outlive its Pods, so a paused sandbox finds its volumes again, and go with it by Kubernetes' garbage collector.
- * @throws RametError `InvalidArgument` naming the template that is none; `AlreadyExists` for a claim that is another's
+ * Creates the PersistentVolumeClaims `<template>-<sandbox>` that the sandbox's Pod mounts. The Sandbox owns them: they outlive
+ * its Pods, so a resumed sandbox has its volumes, and Kubernetes' garbage collector deletes them with the Sandbox.
+ * @throws RametError `InvalidArgument` with the field of an invalid template; `AlreadyExists` if another object owns a claim
  */
 async function createClaims(
   client: KubeClient,
@@ -128,10 +128,10 @@ async function createClaims(
 async function createClaim(client: KubeClient, { metadata }: Sandbox, manifest: KubeManifest): Promise<void> {
   const claims = client.resource(coreResources.persistentVolumeClaims);
   const at = { namespace: metadata.namespace, name: manifest.metadata.name ?? "" };
-  // A Pod is made for each resume, and the claims are there then.
+  // Each resume creates a Pod, and the claims already exist then.
   const found = (await claims.find(at)) ?? (await claims.create(manifest).catch(existing));
   if (controllerOf(found)?.uid === metadata.uid) return;
-  throw new RametError("AlreadyExists", `A PersistentVolumeClaim ${at.name} exists and is not this sandbox's`, {
+  throw new RametError("AlreadyExists", `A PersistentVolumeClaim ${at.name} exists and belongs to something else`, {
     hint: "Delete it if its data is not needed, or give the sandbox another name",
   });
 
@@ -141,10 +141,10 @@ async function createClaim(client: KubeClient, { metadata }: Sandbox, manifest: 
   }
 }
 
-/** Kubernetes validates the spec. */
+/** Only the fields that Ramet reads: Kubernetes validates the spec. */
 const ClaimTemplate = z.looseObject({
   metadata: z.looseObject({
-    name: z.string().min(1, "is needed"),
+    name: z.string().min(1, "is required"),
     labels: z.record(z.string(), z.string()).optional(),
     annotations: z.record(z.string(), z.string()).optional(),
   }),
@@ -156,7 +156,7 @@ function claim({ metadata }: Sandbox, template: Record<string, unknown>, index: 
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
     const field = `spec.volumeClaimTemplates[${index}].${issue?.path.join(".") ?? ""}`;
-    throw new RametError("InvalidArgument", `${field}: ${issue?.message ?? "is not legal"}`, {
+    throw new RametError("InvalidArgument", `${field}: ${issue?.message ?? "is invalid"}`, {
       hint: "Write it as a PersistentVolumeClaim: metadata.name and spec",
     });
   }

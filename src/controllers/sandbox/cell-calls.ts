@@ -10,7 +10,7 @@ import { keyOf } from "../../kube/object.ts";
 import { restoreInPlaceId } from "./rollback.ts";
 import { adoptionId, type SandboxAction, type SandboxDependencies } from "./state.ts";
 
-/** What a cell is asked for: calls that take their time, and so run beside the reconciles. */
+/** An action that calls a cell. Such calls take long, so they run outside reconciles. */
 export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;
 
 const cellActions = ["startSandbox", "restoreSandboxInPlace", "adoptIdentity", "awaitMemory"] as const;
@@ -19,7 +19,7 @@ export function isCellAction(action: SandboxAction): action is CellAction {
   return (cellActions as readonly string[]).includes(action.do);
 }
 
-/** Begins with a call, unless it was begun with; its end enqueues the sandbox. The cell joins a call that comes twice. */
+/** Starts a call unless it is already running. Its end requeues the sandbox. The cell joins repeated calls. */
 export function callCell(sandbox: Sandbox, action: CellAction, dependencies: SandboxDependencies): void {
   switch (action.do) {
     case "startSandbox":
@@ -68,7 +68,7 @@ function restoreSandboxInPlace(
 ): void {
   const { environment, initRequest } = startEnvironment(sandbox, template);
   const target = sandboxRef(sandbox, pod);
-  // What it waited for of the memory before does not tell of the one that comes.
+  // The old wait is for memory that the restore replaces.
   loads.forget(pod.metadata.uid);
   const call = async () => {
     const started = await restorePartsInPlace(backends, { source, target, environment, request });
@@ -79,7 +79,7 @@ function restoreSandboxInPlace(
   });
 }
 
-/** A request that cannot be read fails here, where the error is reported. */
+/** An invalid request fails inside the call, so the error is reported as its outcome. */
 function adoptIdentity(
   sandbox: Sandbox,
   { pod, template }: Extract<SandboxAction, { do: "adoptIdentity" }>,
@@ -95,7 +95,7 @@ function adoptIdentity(
   });
 }
 
-/** A request that cannot be read must not keep a sandbox from starting: the error is reported once the sandbox runs. */
+/** An invalid request must not prevent the start: the error is reported once the sandbox runs. */
 function startEnvironment(
   sandbox: Sandbox,
   template: PodTemplateSpec,
@@ -123,7 +123,7 @@ function awaitMemory(sandbox: Sandbox, pod: Pod, { loads, backends, enqueue }: S
   );
 }
 
-/** Values from other objects are not included: the cell gets them from the kubelet. */
+/** The template's literal values. The cell gets values from other objects from the kubelet. */
 function literalEnvironment(template: PodTemplateSpec): Record<string, string> {
   return Object.fromEntries(containerSpec(template).spec.env.map(({ name, value }) => [name, value]));
 }

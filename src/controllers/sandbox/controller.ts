@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
-import { wantsRollback } from "../../api/names/rollback-request.ts";
+import { isRollbackPending } from "../../api/names/rollback-request.ts";
 import { group } from "../../api/schema/kind.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
@@ -21,11 +21,11 @@ import {
   type SandboxDependencies,
   type SandboxPlan,
   type SandboxState,
-  wantsAdoption,
+  isAdoptionPending,
 } from "./state.ts";
 import { notReady } from "./status.ts";
 
-/** Of which changes the Sandbox controller hears. */
+/** The informers of the Sandbox controller, and the sandboxes that each change requeues. */
 export function sandboxWatches({ informers, cache, sandboxWrites }: SandboxDependencies): ControllerWatch[] {
   return [
     watching(informers.sandboxes, ownKey, { isSatisfied: (sandbox) => sandboxWrites.isSettled(sandbox) }),
@@ -37,8 +37,8 @@ export function sandboxWatches({ informers, cache, sandboxWrites }: SandboxDepen
 }
 
 /**
- * Makes one sandbox what its spec says. What has been written is looked at again at once, so that nobody need come back when
- * the informer shows it.
+ * Reconciles one sandbox. After a write it plans again immediately, from the written object, so the informer's event for the
+ * write needs no further reconcile.
  */
 export async function reconcileSandbox(key: string, dependencies: SandboxDependencies): Promise<ReconcileResult> {
   const { cache, sandboxWrites } = dependencies;
@@ -59,7 +59,7 @@ export async function reconcileSandbox(key: string, dependencies: SandboxDepende
   }
 }
 
-/** More than that, and somebody else is at work on it. */
+/** A sandbox that changes more often is being changed by others too. */
 const maxRounds = 3;
 
 function latest(key: string, { cache, sandboxWrites }: SandboxDependencies): Sandbox | undefined {
@@ -67,7 +67,7 @@ function latest(key: string, { cache, sandboxWrites }: SandboxDependencies): San
   return cached && sandboxWrites.latest(cached);
 }
 
-/** Whether a second look finds that it was done; of all else only the informer tells. */
+/** Whether the next round sees the result of the action. The results of all others arrive with the informer. */
 function isVisibleImmediately(action: SandboxAction): boolean {
   return isCellAction(action) || action.do === "addFinalizer" || action.do === "createPod";
 }
@@ -94,16 +94,16 @@ async function writeStatus(
   await sandboxWrites.write(sandbox, () => statuses.write(sandbox, status));
 }
 
-/** What is wrong with the template changes only when somebody changes that; everything else is tried again. */
+/** An invalid template fails until it is changed, so that is not retried. All other errors are. */
 async function reportPodError(state: SandboxState, reason: unknown, dependencies: SandboxDependencies): Promise<void> {
   const error = RametError.from(reason);
-  const note = `The Pod cannot be made: ${error.describe()}`;
+  const note = `The Pod cannot be created: ${error.describe()}`;
   await writeStatus(state.sandbox, notReady(state, "PodCreateFailed", note), dependencies);
   dependencies.events.record(state.sandbox, { type: "Warning", reason: "PodCreateFailed", action: "CreatePod", note });
   if (error.code !== "InvalidArgument") throw error;
 }
 
-/** A Pod whose Sandbox is gone: a crash between two writes leaves it, and not every cluster has a garbage collector. */
+/** Deletes a Pod whose Sandbox no longer exists. A crash can leave one, and not every cluster has a garbage collector. */
 async function deleteOrphan(
   key: string,
   sandbox: Sandbox | undefined,
@@ -128,13 +128,12 @@ function forgetFinished({ sandbox, pod }: SandboxState, dependencies: SandboxDep
   if (pod !== undefined) starts.forget(pod.metadata.uid);
 }
 
-/** Calls to a cell for what is not asked for any more, or was answered. */
+/** Forgets calls to the cell whose request was withdrawn or answered. */
 function forgetCompletedCalls(sandbox: Sandbox, pod: Pod, { adoptions, restoresInPlace }: SandboxDependencies): void {
-  if (!wantsRollback(sandbox)) restoresInPlace.forget(restoreInPlaceId(sandbox, pod));
-  if (!wantsAdoption(sandbox) || sandbox.status?.phase !== "Running") adoptions.forget(adoptionId(sandbox, pod));
+  if (!isRollbackPending(sandbox)) restoresInPlace.forget(restoreInPlaceId(sandbox, pod));
+  if (!isAdoptionPending(sandbox) || sandbox.status?.phase !== "Running") adoptions.forget(adoptionId(sandbox, pod));
 }
 
-/** Makes Sandboxes what their spec says. */
 export function sandboxController(parts: ControllerParts): Controller {
   const { informers, clock, random } = parts;
   const requeues = new RequeueSource();

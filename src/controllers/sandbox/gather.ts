@@ -11,7 +11,7 @@ import { pauseLost } from "./plan-paused.ts";
 import { gatherRollback, restoreInPlaceId, rollbackUnderWay } from "./rollback.ts";
 import { adoptionId, type SandboxDependencies, type SandboxState } from "./state.ts";
 
-/** Reads what a plan needs: from the cache, and where that would have it end a sandbox, from the API server as well. */
+/** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
   const { cache, starts, adoptions, restoresInPlace, loads, slowStart, clock } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
@@ -51,14 +51,14 @@ async function findPod(
   const own = cached !== undefined && isOwn(cached) ? cached : newPods.get(metadata.uid);
   if (own !== undefined) return { pod: own, foreignPod: undefined };
   if (status?.phase === "Running") {
-    // To find nothing here ends the sandbox, so the cache alone is no witness.
+    // A missing Pod ends the sandbox, and the cache may lag behind.
     const found = await informers.pods.resource.find(metadata);
     if (found !== undefined && isOwn(found)) return { pod: found, foreignPod: undefined };
   }
   return { pod: undefined, foreignPod: cached };
 }
 
-/** The checkpoint that a sandbox starts from, and, once the template is known, whether it can. */
+/** The checkpoint that a sandbox starts from. */
 async function lookForOrigin(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<FoundOrigin> {
   const phase = sandbox.status?.phase;
   const { namespace } = sandbox.metadata;
@@ -71,7 +71,7 @@ async function lookForOrigin(sandbox: Sandbox, dependencies: SandboxDependencies
 
 /** @throws RametError `InvalidArgument` when two annotations differ */
 function requestedCheckpoint(sandbox: Sandbox, { cache }: SandboxDependencies): string | undefined {
-  // What a name stood for when the sandbox began is what it is made from, whatever the name stands for by now.
+  // A named snapshot was resolved when the sandbox started. It may have moved since.
   const resolved = sandbox.metadata.annotations?.[annotations.resolvedCheckpoint];
   if (resolved !== undefined) return resolved;
   const { template, templateRef } = sandbox.spec;
@@ -87,7 +87,7 @@ function resumeOrigin(sandbox: Sandbox, { cache, backends }: SandboxDependencies
   return { kind: "impossible", error: pauseLost() };
 }
 
-/** Of the Pod that the sandbox has, or had before its pause; one that came to something goes before one that did not. */
+/** The pause checkpoint of the sandbox's current or last Pod. One that has not failed takes precedence. */
 function pauseCheckpointOf({ status }: Sandbox, owned: Checkpoint[]): Checkpoint | undefined {
   const ofThisPod = owned.filter((one) => {
     const podUid = capturedPodUid(one);

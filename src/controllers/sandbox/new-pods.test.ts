@@ -36,7 +36,7 @@ describe("NewPods", () => {
     expect([lost, clock.waits]).toEqual([[], []]);
   });
 
-  it("keeps no Pod that the informer showed before the API server's answer came", () => {
+  it("keeps no Pod that the informer showed before the API server responded", () => {
     const { clock, store, newPods } = open();
     store.put(pod("p"));
     newPods.add("sandbox", pod("p"), 0);
@@ -44,7 +44,7 @@ describe("NewPods", () => {
     expect([clock.waits, newPods.ageMilliseconds("p")]).toEqual([[], 0]);
   });
 
-  it("says which Pod was never shown, so that its sandbox gets another", () => {
+  it("reports a Pod that the informer never shows, so that its sandbox gets another one", () => {
     const { clock, lost, newPods } = open();
     newPods.add("sandbox", pod("p"), 0);
     clock.advance(10_000);

@@ -6,15 +6,15 @@ import { keyOf } from "../../kube/object.ts";
 export interface NewPodsOptions {
   pods: Pick<Informer<Pod>, "store">;
   clock: Clock;
-  /** Called with the key of a Pod that the informer has not shown for long: it is gone by now, and nothing else tells of it. */
+  /** Called with the key of a Pod that the informer has not shown for ten seconds: it was deleted before it was seen. */
   onLost: (key: string) => void;
 }
 
-/** Pods that were created a moment ago and that the informer has not shown yet. */
+/** Pods that this process has created and that the informer has not shown yet. */
 export class NewPods {
   readonly #options: NewPodsOptions;
   readonly #bySandboxUid = new Map<string, { pod: Pod; cancel: () => void }>();
-  /** When this process asked for a Pod, by the Pod's UID. Goes with the Pod. */
+  /** When this process requested a Pod, by the Pod's UID. Removed with the Pod. */
   readonly #createdAt = new Map<string, number>();
 
   constructor(options: NewPodsOptions) {
@@ -30,7 +30,7 @@ export class NewPods {
     const { uid } = pod.metadata;
     this.#forget(sandboxUid);
     this.#createdAt.set(uid, startedAt);
-    // The informer may have been faster than the answer.
+    // The informer may have been faster than the response.
     if (this.#options.pods.store.byUid(uid) !== undefined) return;
     const cancel = this.#options.clock.schedule(trustedMilliseconds, () => {
       this.#bySandboxUid.delete(sandboxUid);
@@ -44,7 +44,7 @@ export class NewPods {
     return this.#bySandboxUid.get(sandboxUid)?.pod;
   }
 
-  /** Milliseconds since the Pod was asked for, if that was by this process. */
+  /** Milliseconds since this process requested the Pod; undefined for other Pods. */
   ageMilliseconds(podUid: string): number | undefined {
     const at = this.#createdAt.get(podUid);
     return at === undefined ? undefined : Math.round(this.#options.clock.monotonicMilliseconds() - at);

@@ -4,7 +4,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, failed } from "./status.ts";
 
-/** The Pod goes; when it has gone the pause is in force; and then a resume may be asked for. */
+/** Deletes the Pod, then reports the pause as complete, then resumes on request. */
 export function planPaused(state: SandboxState): SandboxPlan {
   const { sandbox, pod, orphans } = state;
   const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
@@ -13,12 +13,12 @@ export function planPaused(state: SandboxState): SandboxPlan {
     return { actions: [...(isDeleting ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp] };
   }
   const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
-  if (condition?.status !== "True") return { actions: tidyUp, status: inForce(state, condition) };
+  if (condition?.status !== "True") return { actions: tidyUp, status: pauseCompleted(state, condition) };
   if (sandbox.spec.paused === true) return { actions: tidyUp };
   return { actions: tidyUp, status: resuming(state, condition) };
 }
 
-function inForce(state: SandboxState, condition: Condition | undefined) {
+function pauseCompleted(state: SandboxState, condition: Condition | undefined) {
   const kept = condition?.reason === "CheckpointSucceeded";
   const reason = kept ? "SnapshotPauseSucceed" : "StopPauseSucceed";
   const message = kept ? condition.message : "Its memory and files are not kept";
@@ -28,13 +28,13 @@ function inForce(state: SandboxState, condition: Condition | undefined) {
 function resuming(state: SandboxState, { reason }: Condition) {
   if (reason === "SnapshotPauseSucceed" && state.pauseCheckpoint === undefined) return failed(state, pauseLost());
   return changed(state, "Resuming", {
-    conditions: [{ type: "SandboxResumed", status: "False", reason: "CreatePod", message: "A Pod is being made" }],
+    conditions: [{ type: "SandboxResumed", status: "False", reason: "CreatePod", message: "A Pod is being created" }],
   });
 }
 
-/** The one thing that a paused sandbox consists of was deleted. */
+/** The checkpoint that holds a paused sandbox was deleted. */
 export function pauseLost(): RametError {
-  return new RametError("CheckpointLost", "The sandbox cannot be resumed: the checkpoint of its pause is gone", {
-    hint: "Delete the Sandbox, and create it anew from its template or from another checkpoint",
+  return new RametError("CheckpointLost", "The sandbox cannot be resumed: the checkpoint of its pause was deleted", {
+    hint: "Delete the Sandbox, and create it again from its template or from another checkpoint",
   });
 }

@@ -5,7 +5,7 @@ import { RametError } from "../../base/errors.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
-import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { planSandbox } from "./plan.ts";
@@ -64,7 +64,7 @@ function sandbox(status: object, { paused = false, to = "c-1" } = {}): Sandbox {
 function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): SandboxState {
   const request = rollbackRequest(parts.sandbox);
   const isSettled = ["Running", "Paused", "Succeeded", "Failed"].includes(parts.sandbox.status?.phase ?? "");
-  const isRequested = request !== undefined && isSettled && wantsRollback(parts.sandbox);
+  const isRequested = request !== undefined && isSettled && isRollbackPending(parts.sandbox);
   const origin = parts.origin ?? checkpoint;
   return {
     pod: undefined,
@@ -148,7 +148,7 @@ const states = fc
   );
 
 describe("a rollback", () => {
-  it("touches nothing before it has begun, and begins only from a checkpoint that can be restored", () => {
+  it("changes nothing before it starts, and starts only from a checkpoint that can be restored", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { status: before } = state.sandbox;
@@ -176,7 +176,7 @@ describe("a rollback", () => {
     );
   });
 
-  it("that is refused changes nothing but what is told of it, and is answered once", () => {
+  it("that is refused changes only its own condition, and is answered once", () => {
     fc.assert(
       fc.property(states, (state) => {
         const plan = planSandbox(state);
@@ -200,7 +200,7 @@ describe("a rollback", () => {
     );
   });
 
-  it("in a Pod that runs is asked of its cell, once, and answered with what that says", () => {
+  it("calls the cell of a running Pod once, and reports the cell's outcome", () => {
     fc.assert(
       fc.property(starts, (restoreInPlace) => {
         const state = stateOf({ sandbox: sandbox({ phase: "Running" }), pod: pod("old"), restoreInPlace });
@@ -226,7 +226,7 @@ describe("a rollback", () => {
     expect(planSandbox(stateOf(old)).status?.phase).toBe("Resuming");
   });
 
-  it("deletes only the Pod that it replaces, while its checkpoint is there and no other is being taken", () => {
+  it("deletes only the Pod that it replaces, while its checkpoint exists and no other is being taken", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { sandbox: one, origin, otherCheckpoint } = state;
@@ -239,7 +239,7 @@ describe("a rollback", () => {
     );
   });
 
-  it("ends with an answer, and says what the sandbox was restored from only when it answers", () => {
+  it("ends with a condition, and records the restored checkpoint only when the sandbox responds", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { status } = planSandbox(state);
@@ -256,7 +256,7 @@ describe("a rollback", () => {
     );
   });
 
-  it("comes to its end from every settled phase, also if the controller begins anew before any step", () => {
+  it("completes from every settled phase, even if the controller restarts before any step", () => {
     fc.assert(
       fc.property(
         fc.constantFrom("Running", "Succeeded", "Failed"),
@@ -267,7 +267,7 @@ describe("a rollback", () => {
           let start: SandboxState["start"];
           let restoreInPlace: SandboxState["restoreInPlace"];
           for (const restarted of restarts) {
-            // Calls are begun anew, and cells join them; all else stands in the API.
+            // A restart loses only calls, which are made again and which cells join.
             if (restarted) start = restoreInPlace = undefined;
             const plan = planSandbox(stateOf({ ...world, start, restoreInPlace }));
             for (const action of plan.actions) {
@@ -282,8 +282,8 @@ describe("a rollback", () => {
             if (plan.status !== undefined) world.sandbox = { ...world.sandbox, status: plan.status };
           }
           const last = restarts.at(-1) === true && world.sandbox.status?.phase === "Resuming";
-          const asksAgain = restarts.at(-1) === true && wantsRollback(world.sandbox);
-          if (last || asksAgain || restarts.filter((one) => !one).length < 6) return;
+          const requestsAgain = restarts.at(-1) === true && isRollbackPending(world.sandbox);
+          if (last || requestsAgain || restarts.filter((one) => !one).length < 6) return;
           expect(world.sandbox.status).toMatchObject({ phase: "Running", ramet: { restoredFrom: "c-1" } });
           expect(rolledBack(world.sandbox.status)).toMatchObject({ status: "True", reason: "Succeeded" });
         },
@@ -291,11 +291,11 @@ describe("a rollback", () => {
     );
   });
 
-  it("is asked for again by another request, and not by the same", () => {
+  it("is repeated for another request, and not for the same one", () => {
     const done = sandbox({ phase: "Running", ramet: { generation: 2, rollback: { request: digest } } });
-    expect(wantsRollback(done)).toBe(false);
-    const asked = { ...done.metadata.annotations, [annotations.rollbackRequest]: "2" };
-    expect(wantsRollback({ ...done, metadata: { ...done.metadata, annotations: asked } })).toBe(true);
-    expect(wantsRollback(sandbox({ phase: "Running" }, { to: "" }))).toBe(false);
+    expect(isRollbackPending(done)).toBe(false);
+    const requested = { ...done.metadata.annotations, [annotations.rollbackRequest]: "2" };
+    expect(isRollbackPending({ ...done, metadata: { ...done.metadata, annotations: requested } })).toBe(true);
+    expect(isRollbackPending(sandbox({ phase: "Running" }, { to: "" }))).toBe(false);
   });
 });

@@ -10,14 +10,14 @@ import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 import { changed, running } from "./status.ts";
 
 /**
- * What is asked for by `ramet.dev/rollback-to`, on top of what else is to be done about a settled sandbox. It is refused
- * before anything is touched; or it is done in the Pod that runs; or, where none does, it begins with the phase Resuming,
- * and another Pod takes the place of what is left of the old one.
+ * Adds the rollback that `ramet.dev/rollback-to` requests to the plan of a sandbox. A rollback that is impossible is refused
+ * before anything is changed. In a running Pod, the checkpoint is restored in place. Otherwise the sandbox becomes Resuming,
+ * and a new Pod replaces the old one.
  */
 export function withRollback(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { rollback, sandbox } = state;
   const phase = sandbox.status?.phase;
-  // A sandbox that has just come to its end, or to its pause, is answered from there.
+  // If the phase changes now, the request is answered in the new phase.
   if (rollback === undefined || (plan.status !== undefined && plan.status.phase !== phase)) return plan;
   const decision = decide(state, rollback);
   if ("source" in decision) {
@@ -38,30 +38,33 @@ type Decision = { source: RestoreSource; template: PodTemplateSpec } | { wait: s
 
 function decide(state: SandboxState, { origin, request }: NonNullable<SandboxState["rollback"]>): Decision {
   const { sandbox, template } = state;
-  const isPausedOrGoing = sandbox.status?.phase === "Paused" || sandbox.spec.paused === true;
-  const awaited = sandbox.status?.phase === "Running" ? checkpointUnderWay(state, isPausedOrGoing) : undefined;
-  if (awaited !== undefined) return { wait: `It waits for the checkpoint ${awaited}, which is being taken` };
-  if (isPausedOrGoing) return { refusal: isPaused() };
+  const isPausedOrPausing = sandbox.status?.phase === "Paused" || sandbox.spec.paused === true;
+  const awaited = sandbox.status?.phase === "Running" ? checkpointUnderWay(state, isPausedOrPausing) : undefined;
+  if (awaited !== undefined) return { wait: `The rollback waits for the checkpoint ${awaited}, which is being taken` };
+  if (isPausedOrPausing) return { refusal: isPaused() };
   if ("problem" in template) return { refusal: template.problem };
   if (origin.kind === "checkpoint") return { source: origin.source, template: template.template };
   return { refusal: origin.kind === "impossible" ? origin.error : notYet(request.to) };
 }
 
-/** A pause that has begun comes to its end first. Of others: it may be what is asked for, and its end must not come from here. */
+/**
+ * The unfinished checkpoint that the rollback waits for. A pause that has started completes first. Any other checkpoint may be
+ * the one to roll back to, and the rollback would make it fail.
+ */
 function checkpointUnderWay({ pauseCheckpoint, otherCheckpoint }: SandboxState, pauses: boolean): string | undefined {
   if (pauseCheckpoint !== undefined && isUnfinished(pauseCheckpoint)) return pauseCheckpoint.metadata.name;
   return pauses ? undefined : otherCheckpoint?.metadata.name;
 }
 
 function isPaused(): RametError {
-  return new RametError("SandboxNotReady", "A paused sandbox is not rolled back", {
-    hint: "Set spec.paused to false, and ask again when it runs",
+  return new RametError("SandboxNotReady", "The sandbox cannot be rolled back: it is paused", {
+    hint: "Set spec.paused to false, and request the rollback again when the sandbox runs",
   });
 }
 
 function beginning(state: SandboxState, request: string, { name }: RestoreSource): SandboxStatus {
   const { checkpointId } = name;
-  const message = `It is being rolled back to the checkpoint ${checkpointId}`;
+  const message = `The sandbox is being rolled back to the checkpoint ${checkpointId}`;
   const replacedPodUid = state.pod?.metadata.uid;
   return {
     ...changed(state, "Resuming", {
@@ -81,7 +84,7 @@ function beginning(state: SandboxState, request: string, { name }: RestoreSource
 
 export function notYet(to: string): RametError {
   return new RametError("CheckpointNotReady", `${to} cannot be restored: it has not succeeded yet`, {
-    hint: "Ask again when it has",
+    hint: "Request the rollback again when the checkpoint is Succeeded",
   });
 }
 
@@ -89,23 +92,23 @@ interface RestoreInPlaceRequest {
   pod: Pod;
   template: PodTemplateSpec;
   source: RestoreSource;
-  /** The digest of the request that is answered by this. */
+  /** The digest of the request. */
   request: string;
 }
 
-/** The Pod in which the sandbox runs, and whose cell can have something else run there. */
+/** The Pod of the running sandbox, if its cell can restore in place. */
 function podForRestoreInPlace({ sandbox, pod, restoreInPlace }: SandboxState): Pod | undefined {
   const { phase, podInfo } = sandbox.status ?? {};
   if (phase !== "Running" || pod === undefined || pod.metadata.uid !== podInfo?.podUID) return undefined;
   if (pod.metadata.deletionTimestamp !== undefined || isEnded(pod) || !cellRuns(pod)) return undefined;
-  // The cell of an earlier release does not know how.
+  // The cells of earlier releases do not have the call.
   const isUnknown = restoreInPlace?.state === "failed" && restoreInPlace.error.code === "NotFound";
   return isUnknown ? undefined : pod;
 }
 
 /**
- * Has the cell put a checkpoint in the place of what runs. No status says that it has begun: until it is done nothing has
- * changed, and whoever asked looks for the answer to the request.
+ * Restores a checkpoint in place. The status does not report the start: clients wait for the answer to their request, and a
+ * failed restore leaves the sandbox unchanged.
  */
 function planRestoreInPlace(state: SandboxState, plan: SandboxPlan, restore: RestoreInPlaceRequest): SandboxPlan {
   const { restoreInPlace } = state;
@@ -121,6 +124,6 @@ function planRestoreInPlace(state: SandboxState, plan: SandboxPlan, restore: Res
 function restoredInPlace(state: SandboxState, outcome: StartOutcome, { pod, source, request }: RestoreInPlaceRequest) {
   const status = running(state, pod, outcome);
   const answered = { ...status, ramet: { ...status.ramet, rollback: { request } } };
-  const message = `It goes on from the checkpoint ${source.name.checkpointId}`;
+  const message = `The sandbox was restored from the checkpoint ${source.name.checkpointId}`;
   return withRolledBack(state, answered, { status: "True", reason: "Succeeded", message });
 }

@@ -4,14 +4,14 @@ import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
 import { cellRuns, isEnded } from "../common/pod-facts.ts";
-import { type SandboxAction, type SandboxPlan, type SandboxState, wantsAdoption } from "./state.ts";
+import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import { changed, type ConditionChange, ended, initialized, memoryLoaded, memoryNotLoaded } from "./status.ts";
 
-/** A sandbox that runs: it is paused on request, and otherwise follows its Pod. */
+/** Pauses a running sandbox on request, and otherwise reports the state of its Pod. */
 export function planRunning(state: SandboxState): SandboxPlan {
   const { sandbox, pauseCheckpoint, orphans } = state;
   const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
-  // A checkpoint that ends its source cannot be called back: the pause comes to its end, and then the resume.
+  // A checkpoint that ends its source cannot be canceled: the pause completes, then the sandbox resumes.
   const pausing = pauseCheckpoint !== undefined && pauseCheckpoint.status?.phase !== "Failed";
   if (pausing) return withActions(planPausing(state), tidyUp);
   const end = planEnd(state);
@@ -22,7 +22,7 @@ export function planRunning(state: SandboxState): SandboxPlan {
   return withActions(withAdoption(state, planReadiness(state)), [...tidyUp, ...dropped]);
 }
 
-/** The Pod has ended, or is gone or going although nobody asked this controller for it. */
+/** Reports that the Pod has ended, or was deleted by someone other than this controller. */
 function planEnd(state: SandboxState): SandboxPlan | undefined {
   const { sandbox, pod } = state;
   const recorded = sandbox.status?.podInfo?.podUID;
@@ -30,15 +30,15 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
   if (isOwn && isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (isOwn && pod.metadata.deletionTimestamp === undefined) return undefined;
   const message =
-    "Pod Not Found: the sandbox's Pod was deleted, and what it held is gone; delete the Sandbox, and create it anew " +
-    "from its template or from a checkpoint";
+    "Pod Not Found: the sandbox's Pod was deleted, and its memory and files are lost; delete the Sandbox, and create it " +
+    "again from its template or from a checkpoint";
   const condition = { type: "Ready", status: "False", reason: "SandboxLost", message } as const;
   return { actions: [], status: changed(state, "Failed", { message, conditions: [condition] }) };
 }
 
 /**
- * The cell's answer made the sandbox ready, often before the kubelet's probe has had its turn. So only a Pod that has
- * become unready since then says otherwise.
+ * The cell's response made the sandbox ready, often before the kubelet's first probe. So the Pod's condition counts only if it
+ * became False after that.
  */
 function planReadiness(state: SandboxState): SandboxPlan {
   const { sandbox, pod } = state;
@@ -68,7 +68,7 @@ function planReadiness(state: SandboxState): SandboxPlan {
   };
 }
 
-/** A clone whose memory was still being read when it answered is asked until that is over, by this controller or the next. */
+/** Waits until all memory of a clone is loaded, if it was not when the clone first responded. */
 function planMemory(
   { sandbox, load }: SandboxState,
   pod: Pod,
@@ -80,7 +80,7 @@ function planMemory(
   return { actions: [], conditions: [load.state === "done" ? memoryLoaded() : memoryNotLoaded(load.error)] };
 }
 
-/** Undefined: it is ready, or was never seen ready. */
+/** Why the Pod is not ready; undefined if it is ready, or has not become unready since `instant`. */
 export function unreadySince(pod: Pod, instant: string): string | undefined {
   const condition = pod.status?.conditions?.find(({ type, status }) => type === "Ready" && status === "False");
   const since = condition?.lastTransitionTime;
@@ -93,14 +93,14 @@ function withActions(plan: SandboxPlan, actions: SandboxAction[]): SandboxPlan {
 }
 
 /**
- * A running sandbox whose annotation asks for another environment than its guest has: a claim has just written it. New
- * commands get it; what runs keeps what it has.
+ * Gives the guest the environment that the sandbox's annotation requests, such as that of a claim. New commands get it;
+ * running processes keep theirs.
  */
 function withAdoption(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { sandbox, pod, template, adoption } = state;
-  // What takes the place of this one has it from the first moment.
+  // The restored sandbox gets the environment with the restore.
   if (state.rollback !== undefined) return plan;
-  if (!wantsAdoption(sandbox) || pod === undefined || "problem" in template || !cellRuns(pod)) return plan;
+  if (!isAdoptionPending(sandbox) || pod === undefined || "problem" in template || !cellRuns(pod)) return plan;
   if (adoption === undefined) {
     return { ...plan, actions: [...plan.actions, { do: "adoptIdentity", pod, template: template.template }] };
   }
@@ -132,25 +132,25 @@ function withStatus(
 }
 
 /**
- * From Running to Paused. With a checkpoint, the phase moves when that has succeeded, so that a pause that fails leaves
- * the sandbox running as it was; with the strategy Stop it moves at once.
+ * From Running to Paused. With a checkpoint, the phase changes when the checkpoint has succeeded, so a failed pause leaves the
+ * sandbox running; with the strategy Stop, it changes immediately.
  */
 function planPausing(state: SandboxState): SandboxPlan {
   const { pauseCheckpoint } = state;
-  if (pauseCheckpoint === undefined) return planBeginning(state);
+  if (pauseCheckpoint === undefined) return planPauseStart(state);
   const { name } = pauseCheckpoint.metadata;
   if (isUnfinished(pauseCheckpoint)) {
     return stillRunning(state, "CheckpointCreating", `The checkpoint ${name} is being taken`);
   }
   if (pauseCheckpoint.status?.phase === "Failed") {
     const why = pauseCheckpoint.status.message ?? "no reason given";
-    const message = `The checkpoint ${name} failed, and the sandbox goes on: ${why}. Set spec.paused to false, and to true again, to try once more`;
+    const message = `The checkpoint ${name} failed, and the sandbox continues to run: ${why}. Set spec.paused to false, then to true, to try again`;
     return stillRunning(state, "CheckpointFailed", message);
   }
-  return paused(state, "CheckpointSucceeded", `The checkpoint ${name} holds it`);
+  return paused(state, "CheckpointSucceeded", `The checkpoint ${name} has the sandbox's state`);
 }
 
-function planBeginning(state: SandboxState): SandboxPlan {
+function planPauseStart(state: SandboxState): SandboxPlan {
   const { template, otherCheckpoint, sandbox } = state;
   const resolved = "problem" in template ? undefined : template;
   const strategy = sandbox.spec.pauseStrategy?.type ?? resolved?.pauseStrategy;

@@ -6,7 +6,7 @@ import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, running } from "./status.ts";
 
-/** From nothing, or from a pause, to Running: a Pod, then a boot or a restore in it. */
+/** Starts a new or paused sandbox: creates a Pod, then boots or restores in it. */
 export function planStart(state: SandboxState): SandboxPlan {
   const { template, pod, origin } = state;
   if (pod === undefined && origin.kind === "impossible") return { actions: [], status: failed(state, origin.error) };
@@ -29,11 +29,11 @@ function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
   return { actions: [...finalizer(state, template), { do: "createPod", template, start }] };
 }
 
-/** The reference stays Pending here too: the name may become free. */
+/** The sandbox stays Pending, as in OpenKruise Agents: the name may become free. */
 function planForeignPod(state: SandboxState, { metadata }: Pod): SandboxPlan {
   const message =
     metadata.deletionTimestamp === undefined
-      ? `A Pod ${metadata.name} exists and is not this sandbox's; delete it, or give the sandbox another name`
+      ? `A Pod ${metadata.name} exists and belongs to something else; delete it, or give the sandbox another name`
       : `The Pod ${metadata.name} of an earlier sandbox is being deleted`;
   if (metadata.deletionTimestamp !== undefined) return slowly(state, message);
   return {
@@ -46,11 +46,11 @@ function planForeignPod(state: SandboxState, { metadata }: Pod): SandboxPlan {
 function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod): SandboxPlan {
   const { start } = state;
   if (start?.state === "done") return { actions: [], status: running(state, pod, start.value) };
-  // A cell that cannot start its sandbox says why, and ends: its answer says more than its end.
+  // A cell that cannot start its sandbox responds with the reason and exits. The response has more detail than the Pod's end.
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
   if (isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (!cellRuns(pod)) return planWaiting(state, pod);
-  if (start !== undefined) return slowly(state, start.lastError?.message ?? "Waiting for the sandbox to answer");
+  if (start !== undefined) return slowly(state, start.lastError?.message ?? "Waiting for the sandbox to respond");
   return planContents(state, template, pod);
 }
 
@@ -68,15 +68,15 @@ function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
   return slowly(state, `Waiting for the Pod ${pod.metadata.name} to start`);
 }
 
-/** Says for what it waits, once it has waited for long: who starts at once needs one status and not two. */
+/** Reports the reason of the wait once it is long. A fast start needs only one status write. */
 function slowly(state: SandboxState, message: string): SandboxPlan {
   if (state.slowInMilliseconds > 0) return { actions: [] };
   return { actions: [], status: notReady(state, "PodCreateFailed", message) };
 }
 
 /**
- * In the same write, a sandbox without a template gets its checkpoint's: the checkpoint may be deleted one day. And one that
- * names a snapshot keeps what the name stands for.
+ * Adds the finalizer. The same write gives a sandbox without a template the one of its checkpoint, which may be deleted later,
+ * and records the checkpoint that a named snapshot resolves to.
  */
 function finalizer({ sandbox, origin }: SandboxState, template: ResolvedTemplate): SandboxAction[] {
   if (sandbox.metadata.finalizers?.includes(finalizers.sandbox) ?? false) return [];

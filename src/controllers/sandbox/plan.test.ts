@@ -153,7 +153,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
 const doing = (state: SandboxState) => planSandbox(state).actions.map((action) => action.do);
 
 describe("planSandbox", () => {
-  it("starts contents only in a Pod that runs and stays, and never twice", () => {
+  it("starts a sandbox only in a running Pod that is not being deleted, and never twice", () => {
     fc.assert(
       fc.property(states, (state) => {
         if (!doing(state).includes("startSandbox")) return;
@@ -164,14 +164,14 @@ describe("planSandbox", () => {
     );
   });
 
-  it("hands an environment over only to what runs, once for each request, and says so", () => {
+  it("gives an environment only to a running sandbox, once for each request, and reports it", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { sandbox, adoption } = state;
         const plan = planSandbox(state);
-        const isAsked = sandbox.metadata.annotations?.[annotations.initRuntimeRequest] !== undefined;
+        const isRequested = sandbox.metadata.annotations?.[annotations.initRuntimeRequest] !== undefined;
         if (plan.actions.some((action) => action.do === "adoptIdentity")) {
-          expect(isAsked && sandbox.status?.phase === "Running").toBe(true);
+          expect(isRequested && sandbox.status?.phase === "Running").toBe(true);
           expect(adoption).toBeUndefined();
           expect(state.pod?.status?.phase).toBe("Running");
         }
@@ -185,7 +185,7 @@ describe("planSandbox", () => {
     );
   });
 
-  it("makes a Pod only where there is none, and of nothing impossible", () => {
+  it("creates a Pod only if none exists and the origin is usable", () => {
     fc.assert(
       fc.property(states, (state) => {
         if (!doing(state).includes("createPod")) return;
@@ -195,7 +195,7 @@ describe("planSandbox", () => {
     );
   });
 
-  it("lets a Sandbox go only when its Pod has gone, and never deletes a Pod that runs unasked", () => {
+  it("removes the finalizer only after the Pod, and deletes a Pod only for a deletion or a pause", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { metadata, status } = state.sandbox;
@@ -219,7 +219,7 @@ describe("planSandbox", () => {
     );
   });
 
-  it("does nothing about phases that have ended or are another controller's, but keeps the timers", () => {
+  it("does nothing in phases that are final or belong to another controller, except the timers", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { metadata, status } = state.sandbox;
@@ -232,7 +232,7 @@ describe("planSandbox", () => {
     );
   });
 
-  it("says in every status that is not Running or Succeeded why the sandbox is not Ready", () => {
+  it("reports why a sandbox that neither runs nor pauses nor resumes is not Ready", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { status } = planSandbox(state);
@@ -243,7 +243,7 @@ describe("planSandbox", () => {
     );
   });
 
-  it("asks once when a clone's memory is in, and says it when it is", () => {
+  it("waits once for a clone's memory, and reports when it is loaded", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { actions, status } = planSandbox(state);
@@ -258,7 +258,7 @@ describe("planSandbox", () => {
     );
   });
 
-  it("looks again at a start that has said nothing, so that it says for what it waits once it is slow", () => {
+  it("requeues a start without a status, to report why it waits once it is slow", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { metadata, status } = state.sandbox;

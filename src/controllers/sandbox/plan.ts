@@ -15,8 +15,8 @@ import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { changed, ended, failed } from "./status.ts";
 
 /**
- * What to do about a sandbox: a pure function of what is known. The phases are those of OpenKruise Agents
- * (pkg/controller/sandbox); phases that Ramet does not know are another controller's business.
+ * Plans the next actions and the status of a sandbox. Pure. The phases are those of OpenKruise Agents
+ * (pkg/controller/sandbox); sandboxes in other phases belong to another controller.
  */
 export function planSandbox(state: SandboxState): SandboxPlan {
   if (state.sandbox.metadata.deletionTimestamp !== undefined) return withTransition(state, planDeletion(state));
@@ -47,20 +47,20 @@ function planPhase(state: SandboxState): SandboxPlan {
   }
 }
 
-/** When a sandbox that starts should say for what it waits, if it has not said so before. */
+/** When the status of a starting sandbox should report why it waits, unless it already does. */
 function slowAt({ sandbox, slowInMilliseconds, now }: SandboxState): Date | undefined {
   const phase = sandbox.status?.phase;
   const isStarting = phase === undefined || phase === "Resuming";
   return isStarting && slowInMilliseconds > 0 ? new Date(now.getTime() + slowInMilliseconds) : undefined;
 }
 
-/** From what a pause has kept, or back to a checkpoint. */
+/** Continues a resume or a rollback. */
 function planResuming(state: SandboxState): SandboxPlan {
   const underWay = rollbackUnderWay(state.sandbox);
   return underWay === undefined ? planStart(state) : planRollingBack(state, underWay);
 }
 
-/** The Pod goes, with its grace period; when it has gone, so may the Sandbox. */
+/** Deletes the Pod with its grace period, then removes the finalizer. */
 function planDeletion(state: SandboxState): SandboxPlan {
   const { sandbox, pod, pauseCheckpoint, orphans } = state;
   const owned = [...(pauseCheckpoint === undefined ? [] : [pauseCheckpoint]), ...orphans];
@@ -77,12 +77,14 @@ function planDeletion(state: SandboxState): SandboxPlan {
       ...(pod.metadata.deletionTimestamp === undefined ? [{ do: "deletePod", pod } as const] : []),
     ],
     status: changed(state, "Terminating", {
-      conditions: [{ type: "Ready", status: "False", reason: "SandboxNotReady", message: "The sandbox is deleted" }],
+      conditions: [
+        { type: "Ready", status: "False", reason: "SandboxNotReady", message: "The sandbox is being deleted" },
+      ],
     }),
   };
 }
 
-/** One Event for each change of phase, named as the reference names them. */
+/** Adds an Event for a change of phase, with the names that OpenKruise Agents uses. */
 function withTransition(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const phase = plan.status?.phase;
   if (phase === undefined || phase === state.sandbox.status?.phase) return plan;
@@ -90,22 +92,25 @@ function withTransition(state: SandboxState, plan: SandboxPlan): SandboxPlan {
     type: phase === "Failed" ? "Warning" : "Normal",
     reason: `Sandbox${phase}`,
     action: "Reconcile",
-    note: plan.status?.message === undefined || plan.status.message === "" ? `It is ${phase}` : plan.status.message,
+    note:
+      plan.status?.message === undefined || plan.status.message === ""
+        ? `The sandbox is ${phase}`
+        : plan.status.message,
   };
   return { ...plan, transitions: [...(plan.transitions ?? []), transition] };
 }
 
 interface Timers {
-  /** What is due. */
+  /** The action that is due. */
   action?: Extract<SandboxAction, { do: "deleteSandbox" | "setPaused" }>;
-  /** When the next one is. */
+  /** When the next one is due. */
   nextAt?: Date;
 }
 
 /**
- * `spec.shutdownTime` and `spec.pauseTime`, as the reference keeps them: past the first the Sandbox is deleted, past the
- * second it is paused. With `agents.kruise.io/reserve-paused-sandbox-duration` a pause that is due moves the shutdown out
- * by that much, and so goes before a shutdown that is due as well.
+ * Applies `spec.shutdownTime`, after which the Sandbox is deleted, and `spec.pauseTime`, after which it is paused. With
+ * `agents.kruise.io/reserve-paused-sandbox-duration`, a due pause postpones the shutdown by that duration, so it takes
+ * precedence over a due shutdown. OpenKruise Agents does the same.
  */
 export function timers(sandbox: Sandbox, now: Date): Timers {
   const { metadata, spec } = sandbox;
@@ -134,7 +139,7 @@ function instant(time: string | undefined): Date | undefined {
   return time === undefined ? undefined : new Date(time);
 }
 
-/** Undefined: nothing is reserved. What is no duration reserves nothing, as the annotation is anybody's to write. */
+/** Undefined: nothing is reserved. An invalid duration is ignored, because any user can write the annotation. */
 function reserveMilliseconds(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   if (text === "forever") return 100 * 365 * 86_400_000;
@@ -146,7 +151,7 @@ function reserveMilliseconds(text: string | undefined): number | undefined {
   }
 }
 
-/** A rollback that has begun: the Pod makes room, and another one is restored as a resume restores one. */
+/** Continues a rollback: deletes the old Pod, then restores the checkpoint in a new one, as a resume does. */
 function planRollingBack(state: SandboxState, underWay: RollbackUnderWay): SandboxPlan {
   const { pod } = state;
   const isReplaced = pod !== undefined && pod.metadata.uid === underWay.replacedPodUid;
@@ -154,19 +159,19 @@ function planRollingBack(state: SandboxState, underWay: RollbackUnderWay): Sandb
     return withOutcome(state, planStart(state), underWay);
   const obstacle = obstacleTo(state, underWay);
   if (obstacle !== undefined) return { actions: [], status: withdrawn(state, pod, underWay, obstacle) };
-  // One that is being taken of this Pod was asked for first, and would be lost with it.
+  // A checkpoint of this Pod was requested before the rollback, and would be lost with the Pod.
   if (state.otherCheckpoint !== undefined && !isEnded(pod)) return { actions: [] };
   return { actions: [{ do: "deletePod", pod }] };
 }
 
-/** What has become impossible since the rollback began, and while nothing was lost yet. */
+/** Why the rollback has become impossible since it started. Nothing is lost yet. */
 function obstacleTo({ template, origin }: SandboxState, { checkpointId }: RollbackUnderWay) {
   if ("problem" in template) return template.problem;
   if (origin.kind === "impossible") return origin.error;
   return origin.kind === "checkpoint" ? undefined : notYet(checkpointId);
 }
 
-/** Back to how it was. Only a Pod in which the sandbox has answered is one that it can go on in. */
+/** Withdraws the rollback. The sandbox continues in its Pod if it has responded there before. */
 function withdrawn(state: SandboxState, pod: Pod, { request }: RollbackUnderWay, error: Obstacle): SandboxStatus {
   const before = (): SandboxStatus => {
     if (isEnded(pod)) return ended(state, pod);
@@ -179,7 +184,7 @@ function withdrawn(state: SandboxState, pod: Pod, { request }: RollbackUnderWay,
 
 type Obstacle = NonNullable<ReturnType<typeof obstacleTo>>;
 
-/** The status of a start, with what it means for the rollback. */
+/** Adds the result of the rollback to the status of the start. */
 function withOutcome(state: SandboxState, plan: SandboxPlan, { request, checkpointId }: RollbackUnderWay): SandboxPlan {
   const { status } = plan;
   if (status === undefined || status.phase === "Resuming") return plan;
@@ -188,7 +193,7 @@ function withOutcome(state: SandboxState, plan: SandboxPlan, { request, checkpoi
     const { reason = "Internal", message = "" } = findCondition(status.conditions, "Ready") ?? {};
     return { ...plan, status: withRolledBack(state, answered, { status: "False", reason, message }) };
   }
-  const message = `It goes on from the checkpoint ${checkpointId}`;
+  const message = `The sandbox was restored from the checkpoint ${checkpointId}`;
   const conditions = (status.conditions ?? []).filter(({ type }) => type !== "SandboxResumed");
   const restored = { ...answered, conditions, ramet: { ...answered.ramet, restoredFrom: checkpointId } };
   return { ...plan, status: withRolledBack(state, restored, { status: "True", reason: "Succeeded", message }) };

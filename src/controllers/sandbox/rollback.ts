@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
-import { rollbackRequest, wantsRollback } from "../../api/names/rollback-request.ts";
+import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { RametError } from "../../base/errors.ts";
@@ -7,11 +7,11 @@ import { setCondition } from "../../kube/conditions.ts";
 import { originOfText } from "../common/origin.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
-/** A rollback that has begun and has not ended: the sandbox's Pod makes room, or another one is being restored. */
+/** A rollback in progress: the sandbox's old Pod is being deleted, or a new one restored. */
 export interface RollbackUnderWay {
   request: string;
   checkpointId: string;
-  /** Undefined: there was no Pod when it began. */
+  /** Undefined: the sandbox had no Pod when the rollback started. */
   replacedPodUid?: string | undefined;
 }
 
@@ -21,28 +21,29 @@ export function rollbackUnderWay({ status }: Sandbox): RollbackUnderWay | undefi
   return { request, checkpointId, replacedPodUid };
 }
 
-/** Under which the call for the rollback that is asked for by now is known: another request is another call. */
+/** Identifies the call for the requested rollback. Another request has another id. */
 export function restoreInPlaceId(sandbox: Sandbox, pod: Pod): string {
   return `${pod.metadata.uid}/${rollbackRequest(sandbox)?.digest ?? ""}`;
 }
 
-/** The rollback that is asked for, and whether it can be done; everything is looked at before anything is touched. */
+/** The requested rollback, and whether its checkpoint can be restored. Everything is checked before anything changes. */
 export async function gatherRollback(
   sandbox: Sandbox,
   template: SandboxState["template"],
   dependencies: SandboxDependencies,
 ): Promise<SandboxState["rollback"]> {
   const request = rollbackRequest(sandbox);
-  if (request === undefined || !wantsRollback(sandbox) || !settledPhases.has(sandbox.status?.phase)) return undefined;
+  if (request === undefined || !isRollbackPending(sandbox) || !settledPhases.has(sandbox.status?.phase))
+    return undefined;
   const { namespace } = sandbox.metadata;
   const { origin } = await originOfText(namespace, () => request.to, dependencies);
   return { request, origin: origin("problem" in template ? undefined : template.template) };
 }
 
-/** A sandbox in another phase is on its way to one of these. */
+/** Every other phase leads to one of these. */
 const settledPhases = new Set<string | undefined>(["Running", "Paused", "Succeeded", "Failed"]);
 
-/** Answers a request with no, and keeps the rest of a status as it is. */
+/** Records that a request is refused. All else in the status stays. */
 export function refused(
   state: SandboxState,
   status: SandboxStatus,
@@ -52,7 +53,7 @@ export function refused(
   return { ...answered, ramet: { ...answered.ramet, rollback: { request } } };
 }
 
-/** A status that says another thing of the last rollback. */
+/** Sets the condition `RolledBack`. */
 export function withRolledBack(
   { now }: SandboxState,
   status: SandboxStatus,

@@ -15,47 +15,47 @@ import type { Origin } from "../common/origin.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import type { NewPods } from "./new-pods.ts";
 
-/** All that a decision about one sandbox is made from. */
+/** The state from which one sandbox is planned. */
 export interface SandboxState {
   sandbox: Sandbox;
   /** The sandbox's own Pod. */
   pod: Pod | undefined;
-  /** A Pod of the sandbox's name that is somebody else's. */
+  /** A Pod of the sandbox's name that the sandbox does not own. */
   foreignPod: Pod | undefined;
   template: ResolvedTemplate | { problem: RametError };
-  /** Where the sandbox's contents come from when its Pod is made. */
+  /** Where the contents of a new Pod come from. */
   origin: Origin;
-  /** A rollback that is asked for and has not been answered, and from what it would restore. */
+  /** The requested rollback that has not been answered, and its checkpoint. */
   rollback: { request: RollbackRequest; origin: Origin } | undefined;
-  /** The call that boots or restores what is in `pod`. */
+  /** The call that boots or restores the sandbox in `pod`. */
   start: Attempt<StartOutcome> | undefined;
-  /** The call that gives the running sandbox the environment that its annotation asks for by now. */
+  /** The call that gives the running sandbox the requested environment. */
   adoption: Attempt<{ generation: number }> | undefined;
-  /** The call that has a checkpoint take the place of what runs in `pod`, for the rollback that is asked for. */
+  /** The call that restores the checkpoint of the requested rollback in place. */
   restoreInPlace: Attempt<StartOutcome> | undefined;
-  /** The wait until all memory of the clone in `pod` is in. */
+  /** The wait until all memory of the clone in `pod` is loaded. */
   load: Attempt<void> | undefined;
-  /** The checkpoint of the pause that is under way or in force. */
+  /** The checkpoint of the current pause. */
   pauseCheckpoint: Checkpoint | undefined;
   /** Checkpoints of earlier pauses. */
   orphans: Checkpoint[];
-  /** A checkpoint that somebody else takes of this sandbox just now. */
+  /** An unfinished checkpoint of this sandbox that is not for a pause. */
   otherCheckpoint: Checkpoint | undefined;
-  /** Until the start takes so long that a status should say for what it waits; 0: it does. */
+  /** Until the start counts as slow, and the status reports why it waits; 0: it is slow. */
   slowInMilliseconds: number;
   now: Date;
 }
 
 export interface StartOutcome extends Started {
-  /** From the Pod's creation; absent if an earlier controller created it. */
+  /** Since the Pod's creation; absent if an earlier controller process created it. */
   bootMilliseconds?: number;
-  /** The id of the checkpoint that it was restored from. */
+  /** The checkpoint that the sandbox was restored from. */
   checkpointId?: string;
-  /** The digest of the init-runtime-request that it got its environment from. */
+  /** The digest of the init-runtime-request that its environment came from. */
   initRequest?: string;
 }
 
-/** What is to be done. All at once; then the status is written. */
+/** One step. The actions of a plan run concurrently; the status is written after them. */
 export type SandboxAction =
   | { do: "addFinalizer"; borrowed?: ResolvedTemplate; resolvedCheckpoint?: string }
   | { do: "removeFinalizer" }
@@ -79,24 +79,24 @@ export interface SandboxPlan {
   requeueAfterMilliseconds?: number;
 }
 
-/** Under which the hand-over of what a sandbox asks for by now is known: another request is another hand-over. */
+/** Identifies the call for the requested environment. Another request has another id. */
 export function adoptionId(sandbox: Sandbox, pod: Pod): string {
   return `${pod.metadata.uid}/${initRequestDigest(sandbox) ?? ""}`;
 }
 
-/** Whether the guest has been given another environment than the one that is asked for. */
-export function wantsAdoption(sandbox: Sandbox): boolean {
+/** Whether the guest's environment differs from the requested one. */
+export function isAdoptionPending(sandbox: Sandbox): boolean {
   return initRequestDigest(sandbox) !== sandbox.status?.ramet?.initRequest;
 }
 
 export interface SandboxDependencies extends ControllerParts {
   statuses: StatusWriter<Sandbox>;
   starts: Attempts<StartOutcome>;
-  /** Identities for sandboxes that run. */
+  /** Calls that give running sandboxes another environment. */
   adoptions: Attempts<{ generation: number }>;
-  /** Checkpoints that take the place of what runs. */
+  /** Calls that restore a checkpoint in place. */
   restoresInPlace: Attempts<StartOutcome>;
-  /** By the UID of a Pod: the wait until the memory of its clone is in. */
+  /** By the UID of a Pod: the wait until the memory of its clone is loaded. */
   loads: Attempts<void>;
   newPods: NewPods;
   slowStart: SlowStart;

@@ -14,7 +14,7 @@ export interface ConditionChange {
   message?: string;
 }
 
-/** The present status with another phase, message and conditions. An old message does not stay. */
+/** The current status with another phase and conditions. The old message is replaced or removed. */
 export function changed(
   { sandbox, now }: Pick<SandboxState, "sandbox" | "now">,
   phase: SandboxPhase,
@@ -33,7 +33,7 @@ export function changed(
   };
 }
 
-/** For what cannot go on: the phase is Failed, and the reason is the error's code. */
+/** For a permanent error: the phase is Failed, and the reason is the error's code. */
 export function failed(state: SandboxState, error: RametError): SandboxStatus {
   const message = error.describe();
   return changed(state, "Failed", {
@@ -42,7 +42,7 @@ export function failed(state: SandboxState, error: RametError): SandboxStatus {
   });
 }
 
-/** The Pod has ended, well or not. */
+/** For a Pod that has ended, successfully or not. */
 export function ended(state: SandboxState, pod: Pod): SandboxStatus {
   const message = endMessage(pod);
   return changed(state, pod.status?.phase === "Succeeded" ? "Succeeded" : "Failed", {
@@ -51,16 +51,16 @@ export function ended(state: SandboxState, pod: Pod): SandboxStatus {
   });
 }
 
-/** For what may yet come right: the phase stays, and the condition says what is missing. */
+/** For a problem that may pass: the phase stays, and the condition reports what is missing. */
 export function notReady(state: SandboxState, reason: string, message: string): SandboxStatus {
   const phase = state.sandbox.status?.phase === "Resuming" ? "Resuming" : "Pending";
   return changed(state, phase, { message, conditions: [{ type: "Ready", status: "False", reason, message }] });
 }
 
-/** The guest has the environment that was asked for. */
+/** The guest has the requested environment. */
 export const initialized: ConditionChange = { type: "RuntimeInitialized", status: "True", reason: "Succeeded" };
 
-/** The sandbox answers. */
+/** For a sandbox that responds. */
 export function running(state: SandboxState, pod: Pod, started: StartOutcome): SandboxStatus {
   const { sandbox } = state;
   const resumed = sandbox.status?.phase === "Resuming";
@@ -99,16 +99,16 @@ function memoryConditions(memory: StartOutcome["memory"]): ConditionChange[] {
   return [memory === "loaded" ? memoryLoaded() : memoryNotLoaded()];
 }
 
-/** All memory of a clone is in. */
+/** All memory of a clone is loaded. */
 export function memoryLoaded(): ConditionChange {
   return { type: "MemoryLoaded", status: "True", reason: "Loaded" };
 }
 
-/** Until all memory is in, a first touch may wait for the disk, and a checkpoint waits for the rest. */
+/** Until all memory is loaded, a first access may wait for the disk, and a checkpoint waits until it is. */
 export function memoryNotLoaded(error?: RametError): ConditionChange {
   const type = "MemoryLoaded";
   if (error !== undefined) return { type, status: "False", reason: "LoadFailed", message: error.describe() };
-  const message = "Pages are still being read from the checkpoint; the sandbox answers, and may be slower at first";
+  const message = "The sandbox responds, and may be slower until all its memory is read from the checkpoint";
   return { type, status: "False", reason: "Loading", message };
 }
 

@@ -16,7 +16,7 @@ function sandbox(spec: object, annotations: Record<string, string> = {}, phase =
   });
 }
 
-it("deletes past shutdownTime, pauses past pauseTime, and says when the next is due", () => {
+it("deletes past shutdownTime, pauses past pauseTime, and returns when the next one is due", () => {
   expect(timers(sandbox({}), now)).toEqual({});
   expect(timers(sandbox({ shutdownTime: past }), now)).toEqual({ action: { do: "deleteSandbox" } });
   expect(timers(sandbox({ pauseTime: past, shutdownTime: future }), now)).toEqual({
@@ -26,12 +26,12 @@ it("deletes past shutdownTime, pauses past pauseTime, and says when the next is 
   expect(timers(sandbox({ pauseTime: future }), now)).toEqual({ nextAt: new Date(future) });
 });
 
-it("pauses what runs and is not paused already", () => {
+it("pauses only a running sandbox that is not paused already", () => {
   expect(timers(sandbox({ pauseTime: past, paused: true }), now)).toEqual({});
   expect(timers(sandbox({ pauseTime: past }, {}, "Pending"), now)).toEqual({});
 });
 
-it("lets a pause with a reserve go before a shutdown, and moves that out", () => {
+it("prefers a pause with a reserve to a shutdown, and postpones the shutdown", () => {
   const both = { pauseTime: past, shutdownTime: past };
   const key = "agents.kruise.io/reserve-paused-sandbox-duration";
   expect(timers(sandbox(both, { [key]: "1h" }), now)).toEqual({

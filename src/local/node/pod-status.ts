@@ -137,7 +137,7 @@ function conditions(
 ): NonNullable<NodePodStatus["conditions"]> {
   const started = container.waiting === undefined;
   const done = { reason: ended ? "PodCompleted" : "PodStarted", message: "" };
-  const wanted: Omit<Condition, "lastTransitionTime">[] = [
+  const desired: Omit<Condition, "lastTransitionTime">[] = [
     { type: "PodReadyToStartContainers", status: started && !ended ? "True" : "False", ...done },
     { type: "Initialized", status: "True", ...done },
     { type: "ContainersReady", ...ready },
@@ -151,7 +151,7 @@ function conditions(
     message: condition.message ?? "",
     lastTransitionTime: condition.lastTransitionTime ?? seconds(now),
   }));
-  return wanted.reduce<Condition[]>((all, condition) => setCondition(all, condition, now), known);
+  return desired.reduce<Condition[]>((all, condition) => setCondition(all, condition, now), known);
 }
 
 /** `metav1.Time` has no fractions. */
