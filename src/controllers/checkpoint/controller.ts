@@ -1,7 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { captureParts, findParts, removeParts } from "../../backends/checkpoint-parts.ts";
+import { findParts, removeParts } from "../../backends/checkpoint-parts.ts";
 import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
@@ -13,17 +13,10 @@ import { Attempts } from "../common/attempts.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { removeFinalizer } from "../common/finalizer.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
+import { releasePod, startCapture } from "./capture.ts";
 import { gather } from "./gather.ts";
-import { keepTemplate } from "./keep-template.ts";
-import { markStarted } from "./mark-started.ts";
 import { planCheckpoint } from "./plan.ts";
-import type {
-  CheckpointAction,
-  CheckpointCapture,
-  CheckpointDependencies,
-  CheckpointPlan,
-  CheckpointState,
-} from "./state.ts";
+import type { CheckpointAction, CheckpointDependencies, CheckpointPlan, CheckpointState } from "./state.ts";
 
 /** The changes that the Checkpoint controller watches: Checkpoints, and Pods while they are captured. */
 export function checkpointWatches({ informers, cache, capturing }: CheckpointDependencies): ControllerWatch[] {
@@ -90,26 +83,6 @@ async function applyAction(
   }
 }
 
-/**
- * Starts the capture outside the reconcile; the key is requeued when it ends. The write before it belongs to the reconcile,
- * which is repeated while the API server is unreachable. No cell is called before that write has succeeded.
- */
-async function startCapture(
-  { checkpoint, checkpointId }: CheckpointState,
-  { source, spec }: Extract<CheckpointAction, { do: "startCapture" }>,
-  dependencies: CheckpointDependencies,
-): Promise<void> {
-  const { uid } = checkpoint.metadata;
-  dependencies.capturing.set(source.pod.metadata.uid, uid);
-  const capture = { checkpoint, checkpointId, source, spec };
-  if (!(await markStarted(capture, dependencies))) return;
-  const call = (signal: AbortSignal) => takeCheckpoint(capture, dependencies, signal);
-  dependencies.captures.start(uid, call, () => {
-    if (dependencies.captures.get(uid)?.state !== "running") release(uid, dependencies);
-    dependencies.enqueue(keyOf(checkpoint.metadata));
-  });
-}
-
 function findPublished(
   { checkpoint, checkpointId }: CheckpointState,
   { otherwise }: Extract<CheckpointAction, { do: "findPublished" }>,
@@ -122,7 +95,7 @@ function findPublished(
       throw RametError.from(error).code === "CheckpointLost" ? otherwise : error;
     });
   captures.replace(uid, call, () => {
-    if (captures.get(uid)?.state !== "running") release(uid, dependencies);
+    if (captures.get(uid)?.state !== "running") releasePod(uid, dependencies);
     enqueue(keyOf(checkpoint.metadata));
   });
 }
@@ -153,51 +126,7 @@ async function remove(
 
 function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies): void {
   dependencies.captures.forget(metadata.uid);
-  release(metadata.uid, dependencies);
-}
-
-function release(checkpointUid: string, { capturing }: CheckpointDependencies): void {
-  for (const [podUid, uid] of capturing) if (uid === checkpointUid) capturing.delete(podUid);
-}
-
-/**
- * Takes a checkpoint that is marked as started: captures the parts, and meanwhile writes the status and keeps the template.
- * A repeated call is safe, because the cell and the store know the id. `signal` ends the wait for the cell.
- */
-async function takeCheckpoint(
-  capture: CheckpointCapture,
-  dependencies: CheckpointDependencies,
-  signal: AbortSignal,
-): Promise<CheckpointRecord> {
-  // Neither delays the capture, and neither throws. Both end before the status reports the outcome.
-  const concurrent = Promise.all([writeCreating(capture, dependencies), keepTemplate(capture, dependencies)]);
-  return captureSource(capture, dependencies, signal).finally(() => concurrent);
-}
-
-async function captureSource(
-  { checkpoint, checkpointId, source, spec }: CheckpointCapture,
-  { backends }: CheckpointDependencies,
-  signal: AbortSignal,
-): Promise<CheckpointRecord> {
-  const name = { namespace: checkpoint.metadata.namespace, checkpointId };
-  const { contents, keepRunning } = spec;
-  const target = sandboxRef(source.sandbox, source.pod);
-  return captureParts(backends, { source: target, name, contents, keepRunning, signal });
-}
-
-/** Writes the phase Creating. The phase is informative only, so a failed write does not stop the capture. */
-async function writeCreating(
-  { checkpoint, checkpointId }: CheckpointCapture,
-  { statuses, ownWrites, log }: CheckpointDependencies,
-): Promise<void> {
-  if (checkpoint.status?.phase === "Creating") return;
-  try {
-    await ownWrites.write(checkpoint, () =>
-      statuses.write(checkpoint, { ...checkpoint.status, phase: "Creating", checkpointId }),
-    );
-  } catch (error) {
-    log.debug({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "status not written");
-  }
+  releasePod(metadata.uid, dependencies);
 }
 
 /** A checkpoint fails when its cell has been unreachable for this long. */

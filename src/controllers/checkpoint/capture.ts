@@ -1,0 +1,200 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { annotations, finalizers, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import { captureParts } from "../../backends/checkpoint-parts.ts";
+import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
+import { sandboxRef } from "../../backends/runtime.ts";
+import { RametError } from "../../base/errors.ts";
+import { controllerOf, keyOf } from "../../kube/object.ts";
+import { addFinalizer } from "../common/finalizer.ts";
+import { resolveTemplate } from "../common/resolve-template.ts";
+import type {
+  CapturableSource,
+  CheckpointAction,
+  CheckpointCapture,
+  CheckpointDependencies,
+  CheckpointState,
+} from "./state.ts";
+
+/**
+ * Starts the capture outside the reconcile; the key is requeued when it ends. The write before it belongs to the reconcile,
+ * which is repeated while the API server is unreachable. No cell is called before that write has succeeded.
+ */
+export async function startCapture(
+  { checkpoint, checkpointId }: CheckpointState,
+  { source, spec }: Extract<CheckpointAction, { do: "startCapture" }>,
+  dependencies: CheckpointDependencies,
+): Promise<void> {
+  const { uid } = checkpoint.metadata;
+  dependencies.capturing.set(source.pod.metadata.uid, uid);
+  const capture = { checkpoint, checkpointId, source, spec };
+  if (!(await markStarted(capture, dependencies))) return;
+  const call = (signal: AbortSignal) => takeCheckpoint(capture, dependencies, signal);
+  dependencies.captures.start(uid, call, () => {
+    if (dependencies.captures.get(uid)?.state !== "running") releasePod(uid, dependencies);
+    dependencies.enqueue(keyOf(checkpoint.metadata));
+  });
+}
+
+/** Ends the capture of the Pod that this checkpoint captured. */
+export function releasePod(checkpointUid: string, { capturing }: CheckpointDependencies): void {
+  for (const [podUid, uid] of capturing) if (uid === checkpointUid) capturing.delete(podUid);
+}
+
+/**
+ * Takes a checkpoint that is marked as started: captures the parts, and meanwhile writes the status and keeps the template.
+ * A repeated call is safe, because the cell and the store know the id. `signal` ends the wait for the cell.
+ */
+async function takeCheckpoint(
+  capture: CheckpointCapture,
+  dependencies: CheckpointDependencies,
+  signal: AbortSignal,
+): Promise<CheckpointRecord> {
+  // Neither delays the capture, and neither throws. Both end before the status reports the outcome.
+  const concurrent = Promise.all([writeCreating(capture, dependencies), keepTemplate(capture, dependencies)]);
+  return captureSource(capture, dependencies, signal).finally(() => concurrent);
+}
+
+async function captureSource(
+  { checkpoint, checkpointId, source, spec }: CheckpointCapture,
+  { backends }: CheckpointDependencies,
+  signal: AbortSignal,
+): Promise<CheckpointRecord> {
+  const name = { namespace: checkpoint.metadata.namespace, checkpointId };
+  const { contents, keepRunning } = spec;
+  const target = sandboxRef(source.sandbox, source.pod);
+  return captureParts(backends, { source: target, name, contents, keepRunning, signal });
+}
+
+/** Writes the phase Creating. The phase is informative only, so a failed write does not stop the capture. */
+async function writeCreating(
+  { checkpoint, checkpointId }: CheckpointCapture,
+  { statuses, ownWrites, log }: CheckpointDependencies,
+): Promise<void> {
+  if (checkpoint.status?.phase === "Creating") return;
+  try {
+    await ownWrites.write(checkpoint, () =>
+      statuses.write(checkpoint, { ...checkpoint.status, phase: "Creating", checkpointId }),
+    );
+  } catch (error) {
+    log.debug({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "status not written");
+  }
+}
+
+/**
+ * Writes the finalizer and the Pod's UID to the Checkpoint, before the capture has any effect. Returns false if the Checkpoint
+ * no longer exists.
+ * @throws RametError if the API server is unreachable. The checkpoint has not failed; it starts when the write succeeds
+ */
+async function markStarted(capture: CheckpointCapture, dependencies: CheckpointDependencies): Promise<boolean> {
+  try {
+    return await mark(capture, dependencies);
+  } catch (error) {
+    if (RametError.from(error).code !== "NotFound") throw error;
+    return false;
+  }
+}
+
+async function mark(
+  capture: CheckpointCapture,
+  { informers, cache, ownWrites }: CheckpointDependencies,
+): Promise<boolean> {
+  const { resource } = informers.checkpoints;
+  const { metadata } = capture.checkpoint;
+  let latest = cache.checkpoint(keyOf(metadata)) ?? capture.checkpoint;
+  for (let tries = 0; ; tries++) {
+    if (latest.metadata.uid !== metadata.uid) return false;
+    if (isMarked(latest, capture.source)) return true;
+    try {
+      const base = latest;
+      await ownWrites.write(base, () =>
+        addFinalizer(resource, base, finalizers.checkpoint, { metadata: marks(capture) }),
+      );
+      return true;
+    } catch (error) {
+      // The object changed after the cache read it; a label was written, for example.
+      if (RametError.from(error).code !== "Conflict" || tries >= mostTries) throw error;
+      latest = await resource.get(metadata);
+    }
+  }
+}
+
+const mostTries = 5;
+
+function isMarked({ metadata }: Checkpoint, { pod }: CapturableSource): boolean {
+  const { annotations: found, finalizers: present } = metadata;
+  return found?.[annotations.podUid] === pod.metadata.uid && (present?.includes(finalizers.checkpoint) ?? false);
+}
+
+function marks({ checkpointId, source, spec }: CheckpointCapture) {
+  const { name, namespace } = source.sandbox.metadata;
+  return {
+    annotations: { [annotations.podUid]: source.pod.metadata.uid, [annotations.sandboxId]: `${namespace}--${name}` },
+    labels: {
+      [labels.sandboxName]: name,
+      [labels.checkpointId]: checkpointId,
+      [labels.checkpointType]: [...spec.contents].sort().join("-"),
+    },
+  };
+}
+
+/**
+ * Keeps the source's template as a SandboxTemplate that the Checkpoint owns, so that a clone needs no template. OpenKruise
+ * Agents' sandbox-manager does the same. The name is that of the Checkpoint, or the checkpoint id if that name is taken. A
+ * failure is only logged: a clone of the checkpoint then needs its own template.
+ */
+async function keepTemplate(capture: CheckpointCapture, dependencies: CheckpointDependencies): Promise<void> {
+  const { checkpoint, checkpointId } = capture;
+  const { cache, log } = dependencies;
+  if (cache.templatesOwnedBy(checkpoint.metadata.uid).length > 0) return;
+  try {
+    const spec = keptSpec(capture, dependencies);
+    const names = [checkpoint.metadata.name, checkpointId];
+    for (const name of names) if (await createTemplate(name, spec, { capture, dependencies })) return;
+  } catch (error) {
+    log.warn({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "template not kept");
+  }
+}
+
+function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: CheckpointDependencies) {
+  const resolved = resolveTemplate(sandbox, cache);
+  if ("problem" in resolved) throw resolved.problem;
+  const { runtimes, pauseStrategy } = sandbox.spec;
+  const persistentContents = sandbox.spec.persistentContents ?? resolved.persistentContents;
+  return {
+    template: withoutOrigin(resolved.template),
+    ...(resolved.volumeClaims.length > 0 && { volumeClaimTemplates: resolved.volumeClaims }),
+    ...(persistentContents.length > 0 && { persistentContents }),
+    ...(runtimes && { runtimes }),
+    ...(pauseStrategy && { pauseStrategy }),
+  };
+}
+
+/** Returns false if another owner's template has the name. */
+async function createTemplate(
+  as: string,
+  spec: object,
+  { capture, dependencies }: { capture: CheckpointCapture; dependencies: CheckpointDependencies },
+): Promise<boolean> {
+  const { resource } = dependencies.informers.templates;
+  const { name, namespace, uid } = capture.checkpoint.metadata;
+  const owner = { apiVersion, kind: "Checkpoint", name, uid, controller: true };
+  const metadata = { name: as, namespace, ownerReferences: [owner] };
+  try {
+    await resource.create({ apiVersion, kind: "SandboxTemplate", metadata, spec });
+    return true;
+  } catch (error) {
+    if (RametError.from(error).code !== "AlreadyExists") throw error;
+    const found = await resource.find(metadata);
+    return found !== undefined && controllerOf(found)?.uid === uid;
+  }
+}
+
+/** Removes the restore-from annotations: a clone of a clone is restored from its own checkpoint, not from the first one. */
+function withoutOrigin(template: PodTemplateSpec): PodTemplateSpec {
+  const kept = Object.entries(template.metadata?.annotations ?? {}).filter(
+    ([key]) => !(restoreFromAnnotations as readonly string[]).includes(key),
+  );
+  return { ...template, metadata: { ...template.metadata, annotations: Object.fromEntries(kept) } };
+}
