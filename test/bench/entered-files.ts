@@ -1,0 +1,207 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { SourceMap, type SourceMapPayload } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { LocalCluster } from "./local-cluster.ts";
+
+/**
+ * Prints the source files whose functions run during one `ramet checkpoint create`: in the command, in the controllers and in
+ * the cell. V8's precise coverage finds the functions, and source maps find their files. The command's start-up is not counted:
+ * its functions also run for `--help`. What the controllers do in the same second for other reasons is counted.
+ */
+async function main(): Promise<void> {
+  const interrupted = new AbortController();
+  process.once("SIGINT", () => {
+    interrupted.abort();
+  });
+  const cluster = await LocalCluster.up("entered", interrupted.signal);
+  try {
+    const sandbox = await cluster.createSandbox({ name: "source" });
+    await cluster.createCheckpoint("first", "source");
+    const startUp = await coveredByCommand(cluster, ["checkpoint", "create", "--help"]);
+    const command = await coveredByCommand(cluster, ["checkpoint", "create", "source", "--name", "second"]);
+    const controller = await coveredDuring(cluster.part("controller"), () =>
+      cluster.createCheckpoint("third", "source"),
+    );
+    const cell = await coveredDuring(await cellOf(sandbox.metadata.uid), () =>
+      cluster.createCheckpoint("fourth", "source"),
+    );
+    print({ command: without(command, startUp), controller, cell });
+  } finally {
+    await cluster.down();
+  }
+}
+
+/** Entered functions by source file: `line:column` of each. */
+type Entered = Map<string, Set<string>>;
+
+function print(processes: Record<string, Entered>): void {
+  const all = new Set<string>();
+  for (const [name, entered] of Object.entries(processes)) {
+    const files = [...entered.keys()].sort();
+    for (const file of files) all.add(file);
+    console.log(`${name}: ${files.length} files\n${files.map((file) => `  ${file}`).join("\n")}`);
+  }
+  console.log(`all: ${all.size} files`);
+}
+
+function without(entered: Entered, known: Entered): Entered {
+  const rest: Entered = new Map();
+  for (const [file, functions] of entered) {
+    const others = [...functions].filter((at) => known.get(file)?.has(at) !== true);
+    if (others.length > 0) rest.set(file, new Set(others));
+  }
+  return rest;
+}
+
+interface Script {
+  url: string;
+  functions: { ranges: { startOffset: number; count: number }[] }[];
+}
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+async function coveredByCommand(cluster: LocalCluster, args: readonly string[]): Promise<Entered> {
+  const directory = await mkdtemp(join(tmpdir(), "ramet-coverage-"));
+  try {
+    const child = spawn(process.execPath, [join(root, "bin/ramet.mjs"), ...args], {
+      env: { ...process.env, KUBECONFIG: cluster.directory.kubeconfig, NODE_V8_COVERAGE: directory },
+      stdio: ["ignore", "ignore", "inherit"],
+    });
+    const [code] = (await once(child, "close")) as [number | null];
+    if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}`);
+    const reports = await Promise.all(
+      (await readdir(directory)).map(
+        async (name) => JSON.parse(await readFile(join(directory, name), "utf8")) as unknown,
+      ),
+    );
+    return await enteredIn(reports.flatMap((report) => (report as { result: Script[] }).result));
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** The process of the sandbox's cell: an ancestor of gVisor's processes, whose arguments contain the sandbox's UID. */
+async function cellOf(uid: string): Promise<number> {
+  for (const name of (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry))) {
+    if (!(await commandOf(Number(name))).includes(uid)) continue;
+    for (let pid = Number(name); pid > 1; pid = await parentOf(pid)) {
+      if ((await commandOf(pid)).includes("cell.cjs")) return pid;
+    }
+  }
+  throw new Error(`no cell of the sandbox ${uid} runs`);
+}
+
+function commandOf(pid: number): Promise<string> {
+  return readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+}
+
+async function parentOf(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "");
+  return Number(/^PPid:\s+(\d+)/m.exec(status)?.[1] ?? 0);
+}
+
+/** Measures a running Node process. SIGUSR1 makes it accept a debugger on a loopback port. */
+async function coveredDuring(pid: number | undefined, work: () => Promise<unknown>): Promise<Entered> {
+  if (pid === undefined) throw new Error("the process does not run");
+  process.kill(pid, "SIGUSR1");
+  const debug = await Debugger.connect();
+  try {
+    await debug.call("Profiler.enable");
+    await debug.call("Profiler.startPreciseCoverage", { callCount: true, detailed: false });
+    await work();
+    const { result } = (await debug.call("Profiler.takePreciseCoverage")) as { result: Script[] };
+    return await enteredIn(result);
+  } finally {
+    await debug.close();
+  }
+}
+
+/** Node's inspector, by its web socket. */
+class Debugger {
+  readonly #socket: WebSocket;
+  #id = 0;
+
+  private constructor(socket: WebSocket) {
+    this.#socket = socket;
+  }
+
+  static async connect(): Promise<Debugger> {
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        const [target] = (await (await fetch("http://127.0.0.1:9229/json")).json()) as {
+          webSocketDebuggerUrl: string;
+        }[];
+        const socket = new WebSocket(target?.webSocketDebuggerUrl ?? "");
+        await once(socket, "open");
+        return new Debugger(socket);
+      } catch (error) {
+        if (attempt > 100) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    }
+  }
+
+  async call(method: string, params: object = {}): Promise<unknown> {
+    this.#id += 1;
+    const id = this.#id;
+    const answered = new Promise<unknown>((resolve) => {
+      const listen = (event: MessageEvent): void => {
+        const answer = JSON.parse(String(event.data)) as { id?: number; result?: unknown };
+        if (answer.id !== id) return;
+        this.#socket.removeEventListener("message", listen);
+        resolve(answer.result);
+      };
+      this.#socket.addEventListener("message", listen);
+    });
+    this.#socket.send(JSON.stringify({ id, method, params }));
+    return answered;
+  }
+
+  /** Also frees the port for the next process. */
+  async close(): Promise<void> {
+    const closed = once(this.#socket, "close");
+    await this.call("Runtime.evaluate", { expression: "setImmediate(() => process._debugEnd())" });
+    this.#socket.close();
+    await closed;
+  }
+}
+
+async function enteredIn(scripts: readonly Script[]): Promise<Entered> {
+  const entered: Entered = new Map();
+  for (const { url, functions } of scripts) {
+    const path = url.startsWith("file:") ? fileURLToPath(url) : url;
+    if (!path.startsWith(join(root, "dist"))) continue;
+    const positions = await sourcePositions(path);
+    // The first function of a script is the script itself.
+    for (const { ranges } of functions.slice(1)) {
+      const [range] = ranges;
+      if (range === undefined || range.count === 0) continue;
+      const at = positions(range.startOffset);
+      if (at === undefined) continue;
+      entered.set(at.file, (entered.get(at.file) ?? new Set()).add(at.position));
+    }
+  }
+  return entered;
+}
+
+type SourcePosition = { file: string; position: string } | undefined;
+
+async function sourcePositions(path: string): Promise<(offset: number) => SourcePosition> {
+  const text = await readFile(path, "utf8");
+  const map = new SourceMap(JSON.parse(await readFile(`${path}.map`, "utf8")) as SourceMapPayload);
+  const starts = [0];
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) starts.push(at + 1);
+  return (offset) => {
+    const line = starts.findLastIndex((start) => start <= offset);
+    const entry = map.findEntry(line, offset - (starts[line] ?? 0));
+    if (!("originalSource" in entry)) return undefined;
+    const file = relative(root, join(dirname(path), entry.originalSource));
+    return file.startsWith("src/") ? { file, position: `${entry.originalLine}:${entry.originalColumn}` } : undefined;
+  };
+}
+
+await main();
