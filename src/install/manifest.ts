@@ -1,3 +1,5 @@
+import { specialAddresses } from "../base/special-addresses.ts";
+
 /** A Kubernetes object to apply. */
 export interface Manifest {
   apiVersion: string;
@@ -6,5 +8,5 @@ export interface Manifest {
   [field: string]: unknown;
 }
 
-/** The default for the cluster's ranges of Pods, Services and nodes: the private ranges of RFC 1918 and RFC 6598. */
-export const privateRanges: readonly string[] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"];
+/** The default for the cluster's ranges of Pods, Services and nodes. */
+export const privateRanges: readonly string[] = specialAddresses.private;

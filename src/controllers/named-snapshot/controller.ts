@@ -84,7 +84,7 @@ export function namedSnapshotController(parts: ControllerParts): Controller {
     statuses: new StatusWriter<NamedSnapshot>(informers.snapshots.resource),
     ownWrites: new OwnWrites(informers.snapshots),
     steps: new Attempts<StepOutcome>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
-    fetch: publicFetch(),
+    fetch: publicFetch({ clusterRanges: parts.podOptions.clusterRanges }),
     counted,
     closing: closing.signal,
     enqueue: requeues.enqueue,

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -30,18 +32,20 @@ type Verdict struct {
 	Name string
 }
 
-// Reachable only if a rule names an address or range inside: a proxy in the Pod's network must not give access to them.
-var alwaysRefused = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("127.0.0.0/8"),
-	netip.MustParsePrefix("169.254.0.0/16"), // link-local, with the clouds' metadata services
-	netip.MustParsePrefix("224.0.0.0/4"),
-	netip.MustParsePrefix("240.0.0.0/4"),
-}
+//go:embed special-addresses.json
+var specialJSON []byte
+
+// special holds the addresses that no policy opens by accident. src/base/special-addresses.ts describes them.
+var special = func() (s struct{ Metadata, Reserved, Private []netip.Prefix }) {
+	if err := json.Unmarshal(specialJSON, &s); err != nil {
+		panic(err)
+	}
+	return s
+}()
 
 // New parses a spec. refuse holds the cluster's ranges.
 func New(spec Spec, refuse []string) (*Policy, error) {
-	p := &Policy{refused: slices.Clone(alwaysRefused)}
+	p := &Policy{refused: slices.Clone(special.Reserved)}
 	switch spec.Default {
 	case "allow", "":
 		p.open = true
@@ -67,6 +71,9 @@ func New(spec Spec, refuse []string) (*Policy, error) {
 // Connection decides on a TCP connection to an address that the sandbox has resolved from names (possibly none). own holds
 // the addresses of the Pod or node that link runs on.
 func (p *Policy) Connection(to netip.AddrPort, names []string, own []netip.Addr) Verdict {
+	if slices.ContainsFunc(special.Metadata, func(m netip.Prefix) bool { return m.Contains(to.Addr()) }) {
+		return Verdict{Why: "metadata services and link-local addresses are always refused"}
+	}
 	for _, r := range p.deny {
 		if r.matchesPort(to.Port()) && (r.matchesAddress(to.Addr()) || matchesAny(r, names) != "") {
 			return Verdict{Why: fmt.Sprintf("the rule deny %s", r.text)}
@@ -125,8 +132,8 @@ func (p *Policy) reserved(address netip.Addr, own []netip.Addr) (netip.Prefix, s
 	}
 	for i, prefix := range p.refused {
 		if prefix.Contains(address) {
-			if i < len(alwaysRefused) {
-				return prefix, "loopback, link-local and multicast addresses"
+			if i < len(special.Reserved) {
+				return prefix, "loopback, multicast and special-purpose addresses"
 			}
 			return prefix, "addresses of the cluster"
 		}

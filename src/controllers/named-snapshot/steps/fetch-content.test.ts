@@ -58,6 +58,20 @@ it.each([
   "http://169.254.169.254/latest/meta-data",
   "http://[fd00::1]/",
   "http://0.0.0.0/",
+  "http://168.63.129.16/machine?comp=goalstate",
+  "http://100.100.100.200/latest/meta-data",
+  "http://192.0.0.192/opc/v2/instance",
+  "http://[::ffff:a9fe:a9fe]/",
+  "http://[64:ff9b::a9fe:a9fe]/",
+  "http://[2002:a9fe:a9fe::1]/",
 ])("rejects %s, which is not public", async (url) => {
   await expect(publicFetch()(url, signal)).rejects.toMatchObject({ code: "Forbidden" });
+});
+
+it("rejects an address in the cluster's ranges", async () => {
+  const fetching = publicFetch({ clusterRanges: ["203.0.113.0/24"] });
+  await expect(fetching("http://203.0.113.7/", signal)).rejects.toMatchObject({
+    code: "Forbidden",
+    message: expect.stringContaining("203.0.113.7 is not a public address") as string,
+  });
 });

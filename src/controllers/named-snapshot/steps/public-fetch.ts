@@ -1,19 +1,26 @@
 import { lookup } from "node:dns";
-import { BlockList, isIP, type LookupFunction } from "node:net";
+import { isIP, type LookupFunction } from "node:net";
 import type { Readable } from "node:stream";
 import { Agent, request } from "undici";
 import { RametError } from "../../../base/errors.ts";
+import { notPublicAddresses } from "../../../base/special-addresses.ts";
 
 /** Returns the response body of a GET. @throws RametError `Forbidden`, `NotFound`, `Unavailable` */
 export type PublicFetch = (url: string, signal: AbortSignal) => Promise<Readable>;
 
+export interface PublicFetchOptions {
+  clusterRanges?: readonly string[] | undefined;
+  isAllowed?: (address: string) => boolean;
+}
+
 /**
  * Fetches URLs on behalf of users from the controller's network, so it allows public addresses only: not those of the node,
  * the cluster, private networks or cloud metadata services, also behind a name or a redirect.
+ * @param options.clusterRanges further IPv4 ranges that are not allowed: those of the cluster's Pods, Services and nodes
  * @param options.isAllowed replaces the check of addresses in tests
  */
-export function publicFetch(options: { isAllowed?: (address: string) => boolean } = {}): PublicFetch {
-  const isAllowed = options.isAllowed ?? isPublic;
+export function publicFetch(options: PublicFetchOptions = {}): PublicFetch {
+  const isAllowed = options.isAllowed ?? publicOnly(options.clusterRanges);
   const dispatcher = new Agent({ connect: { lookup: guardedLookup(isAllowed), timeout: 10_000 }, pipelining: 0 });
   return async (url, signal) => {
     for (let hops = 0, next = url; hops <= mostRedirects; hops++) {
@@ -47,39 +54,11 @@ function guardedLookup(isAllowed: (address: string) => boolean): LookupFunction 
   };
 }
 
-function isPublic(address: string): boolean {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
-  const plain = mapped ?? address;
-  return !notPublic().check(plain, isIP(plain) === 6 ? "ipv6" : "ipv4");
+function publicOnly(clusterRanges: readonly string[] | undefined): (address: string) => boolean {
+  const denied = notPublicAddresses(clusterRanges);
+  return (address) => !denied.check(address, isIP(address) === 6 ? "ipv6" : "ipv4");
 }
 
-/** The special-purpose addresses of RFC 6890 and those that clouds use for metadata. */
-function notPublic(): BlockList {
-  const list = new BlockList();
-  for (const [net, bits] of ranges4) list.addSubnet(net, bits, "ipv4");
-  for (const [net, bits] of ranges6) list.addSubnet(net, bits, "ipv6");
-  return list;
-}
-
-const ranges4 = [
-  ["0.0.0.0", 8],
-  ["10.0.0.0", 8],
-  ["100.64.0.0", 10],
-  ["127.0.0.0", 8],
-  ["169.254.0.0", 16],
-  ["172.16.0.0", 12],
-  ["192.0.0.0", 24],
-  ["192.168.0.0", 16],
-  ["198.18.0.0", 15],
-  ["224.0.0.0", 3],
-] as const;
-const ranges6 = [
-  ["::", 96],
-  ["64:ff9b::", 96],
-  ["fc00::", 7],
-  ["fe80::", 10],
-  ["ff00::", 8],
-] as const;
 const mostRedirects = 5;
 
 function refused(url: string, why: string): RametError {
