@@ -115,7 +115,7 @@ async function runSteps(
     const left = [await cluster.sets.find({ ...at, name: set }), await cluster.snapshots.find(at)];
     expectEqual("what is left", JSON.stringify(left), "[null,null]");
     expectEqual("lines of the table in the claimed one", await rowsIn(claimed), "100001");
-    return `the pool, the snapshot and the clone are gone; whoever claimed ${claimed} goes on`;
+    return `the pool, the snapshot and the clone are deleted; the claimed sandbox ${claimed} keeps running`;
   });
 }
 

@@ -107,7 +107,7 @@ describe("a checkpoint of two parts", () => {
     const places = () => Promise.all([exists(copyOf(id)), store.has({ namespace: "t", checkpointId: id })]);
     expect(await places()).toEqual([true, true]);
     await cluster.seen.checkpoints.resource.delete({ namespace: "t", name: "first" });
-    await cluster.gone("checkpoints", "t/first");
+    await cluster.untilDeleted("checkpoints", "t/first");
     expect(await places()).toEqual([false, false]);
     const clone = await cluster.sandbox("t/b", settled);
     expect(await readFile(file(clone), "utf8")).toBe("one");

@@ -213,7 +213,7 @@ it("deletes a completed claim after ttlAfterCompleted, and keeps its sandboxes",
   await inNewNamespace();
   await stockedSet(1);
   await claim("c", { ttlAfterCompleted: "1s" });
-  await cluster.gone("claims", at("c"));
+  await cluster.untilDeleted("claims", at("c"));
   await expect.poll(() => sandboxes(isClaimed)).toHaveLength(1);
 });
 

@@ -6,7 +6,7 @@ import { clusterCredentials } from "../../src/backends/cell-keys.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 
-/** Tests with real cells and real gVisor what a claimed sandbox contains. */
+/** Tests the contents of a claimed sandbox with real cells and real gVisor. */
 let cluster: Cluster;
 
 beforeAll(async () => {

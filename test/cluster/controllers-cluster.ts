@@ -62,7 +62,7 @@ export interface Cluster {
   sandbox: (key: string, holds: (sandbox: Sandbox) => boolean) => Promise<Sandbox>;
   checkpoint: (key: string, holds: (checkpoint: Checkpoint) => boolean) => Promise<Checkpoint>;
   pod: (key: string, holds: (pod: Pod) => boolean) => Promise<Pod>;
-  gone: (kind: keyof Informers, key: string) => Promise<void>;
+  untilDeleted: (kind: keyof Informers, key: string) => Promise<void>;
   close: () => Promise<void>;
 }
 
@@ -145,7 +145,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
     sandbox: (key, holds) => until(seen.sandboxes, key, holds),
     checkpoint: (key, holds) => until(seen.checkpoints, key, holds),
     pod: (key, holds) => until(seen.pods, key, holds),
-    gone: (kind, key) => untilGone(seen[kind], key),
+    untilDeleted: (kind, key) => untilDeleted(seen[kind], key),
     close: async () => {
       await stopControllers();
       end.abort();
@@ -184,7 +184,7 @@ function until<T extends KubeObject>(informer: Informer<T>, key: string, holds: 
   });
 }
 
-async function untilGone(informer: Informers[keyof Informers], key: string): Promise<void> {
+async function untilDeleted(informer: Informers[keyof Informers], key: string): Promise<void> {
   const known = informer.store.get(key) ?? (await informer.resource.find(nameOfKey(key)));
   if (known === undefined) return;
   await new Promise<void>((resolve, reject) => {

@@ -185,7 +185,7 @@ it("finishes a checkpoint that is deleted during its capture, and then deletes i
   await cluster.checkpoint(at("c"), ({ metadata }) => metadata.deletionTimestamp !== undefined);
   expect(node.cells.get(at("a"))!.state.checkpointing).toBeDefined();
   hold.resolve(undefined);
-  await cluster.gone("checkpoints", at("c"));
+  await cluster.untilDeleted("checkpoints", at("c"));
   expect(await readdir(join(cluster.storePath, namespace, "checkpoints"))).toEqual([]);
 });
 
@@ -222,7 +222,7 @@ it("fails an unpublished checkpoint whose Pod was deleted while no controller ra
   await checkpoint("c", inPhase("Creating"));
   await cluster.stopControllers();
   await cluster.seen.pods.resource.delete({ namespace, name: "a" }, { gracePeriodSeconds: 0 });
-  await cluster.gone("pods", at("a"));
+  await cluster.untilDeleted("pods", at("a"));
   await cluster.startControllers();
   const { status } = await checkpoint("c", inPhase("Failed"));
   expect(status?.message).toContain("the Pod a no longer exists");
@@ -260,7 +260,7 @@ it("fails a checkpoint as soon as its Pod is deleted, and removes it if it was d
     await checkpoint(`of-${name}`, inPhase("Creating"));
     if (isDeleted) await cluster.seen.checkpoints.resource.delete({ namespace, name: `of-${name}` });
     await cluster.seen.pods.resource.delete({ namespace, name }, { gracePeriodSeconds: 0 });
-    if (isDeleted) await cluster.gone("checkpoints", at(`of-${name}`));
+    if (isDeleted) await cluster.untilDeleted("checkpoints", at(`of-${name}`));
     else
       expect((await checkpoint(`of-${name}`, inPhase("Failed"))).status?.message).toContain(
         "the Pod kept no longer exists",
@@ -288,7 +288,7 @@ it("deletes a checkpoint after its time to live", async () => {
   await running("a");
   await create("Checkpoint", "c", { podName: "a", ttlAfterFinished: "1s" });
   await checkpoint("c", inPhase("Succeeded"));
-  await cluster.gone("checkpoints", at("c"));
+  await cluster.untilDeleted("checkpoints", at("c"));
 });
 
 it("lets a clone wait for an unfinished checkpoint, and fails the clone if the checkpoint fails", async () => {
@@ -376,9 +376,9 @@ it("pauses a sandbox at its pauseTime, and deletes it at its shutdownTime", asyn
   await create("Sandbox", "p", { template, pauseTime: soon() });
   await create("Sandbox", "s", { template, shutdownTime: soon() });
   await sandbox("p", inPhase("Paused"));
-  await cluster.gone("sandboxes", at("s"));
+  await cluster.untilDeleted("sandboxes", at("s"));
   await create("Sandbox", "past", { template, shutdownTime: "2020-01-01T00:00:00Z" });
-  await cluster.gone("sandboxes", at("past"));
+  await cluster.untilDeleted("sandboxes", at("past"));
 });
 
 it("deletes a Pod whose Sandbox was deleted while no controller ran", async () => {
@@ -388,7 +388,7 @@ it("deletes a Pod whose Sandbox was deleted while no controller ran", async () =
   await cluster.seen.sandboxes.resource.mergePatch({ namespace, name: "a" }, { metadata: { finalizers: null } });
   await cluster.seen.sandboxes.resource.delete({ namespace, name: "a" });
   await cluster.startControllers();
-  await cluster.gone("pods", at("a"));
+  await cluster.untilDeleted("pods", at("a"));
 });
 
 it("does not touch another owner's Pod with the sandbox's name", async () => {
@@ -455,7 +455,7 @@ it("applies the variables of an annotation to new and running sandboxes, and kee
   expect(environment()).toEqual({ A: "own" });
   expect(node.cells.get(at("a"))?.calls).toEqual(["boot", "identity"]);
 
-  // A controller that died before it recorded the handover repeats it: the cell accepts the same identity again.
+  // A controller that stopped before it recorded the handover repeats it: the cell accepts the same identity again.
   await cluster.stopControllers();
   await ask('{"envVars":{"A":"new"}}');
   await cluster.startControllers();

@@ -9,7 +9,7 @@ import { counterScript } from "../setup/counter.ts";
 import { count, counterTemplate as template } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
 
-/** Tests with real cells and real gVisor what a user sees from a Sandbox to its clone, and that the clone has the memory. */
+/** Tests sandboxes, checkpoints and clones with real cells and real gVisor, and that a clone has the memory. */
 let cluster: Cluster;
 
 beforeAll(async () => {
@@ -119,7 +119,7 @@ it("keeps the memory over a pause, and removes the checkpoint of the pause after
   );
   expect(paused.status?.phase).toBe("Paused");
   expect(paused.status?.conditions).toContainEqual(expect.objectContaining({ reason: "SnapshotPauseSucceed" }));
-  await cluster.gone("pods", "t/a");
+  await cluster.untilDeleted("pods", "t/a");
 
   // The controllers may restart while the sandbox is paused.
   await cluster.restartControllers();
@@ -130,7 +130,7 @@ it("keeps the memory over a pause, and removes the checkpoint of the pause after
   );
   expect(await count(cluster, "a")).toBe(before + 1);
   const ofPause = cluster.seen.checkpoints.store.list().find(({ metadata }) => metadata.name.startsWith("a-pause-"));
-  if (ofPause !== undefined) await cluster.gone("checkpoints", `t/${ofPause.metadata.name}`);
+  if (ofPause !== undefined) await cluster.untilDeleted("checkpoints", `t/${ofPause.metadata.name}`);
 });
 
 it("stops the sandbox after its checkpoint with keepRunning: false", async () => {
@@ -153,7 +153,7 @@ it("boots a sandbox from a checkpoint that has only files", async () => {
 
 it("removes a deleted checkpoint from the store, and keeps its clone running", async () => {
   await cluster.seen.checkpoints.resource.delete({ namespace: "t", name: "a-1" });
-  await cluster.gone("checkpoints", "t/a-1");
+  await cluster.untilDeleted("checkpoints", "t/a-1");
   const remaining = await readdir(join(cluster.storePath, "t", "checkpoints"));
   expect(remaining.filter((name) => name.startsWith("a-1"))).toEqual([]);
   expect(await cluster.seen.templates.resource.find({ namespace: "t", name: "a-1" })).toBeUndefined();
@@ -162,7 +162,7 @@ it("removes a deleted checkpoint from the store, and keeps its clone running", a
 
 it("deletes the Pod of a deleted sandbox", async () => {
   await cluster.seen.sandboxes.resource.delete({ namespace: "t", name: "b" });
-  await cluster.gone("sandboxes", "t/b");
+  await cluster.untilDeleted("sandboxes", "t/b");
   expect(await cluster.seen.pods.resource.find({ namespace: "t", name: "b" })).toBeUndefined();
 });
 

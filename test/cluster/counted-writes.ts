@@ -6,16 +6,16 @@ export function writeOf({ verb, resource, subresource }: RequestRecord): string 
   return [verb, resource.plural, subresource].filter(Boolean).join(" ");
 }
 
-/** What the written statuses of one object reported, in order: each version of an object is one write. */
+/** The reasons of the status writes of one object, in order: each version of an object is one write. */
 export interface StatusCauses {
-  /** Why each status was written that only reports what the object waits for: its message. */
+  /** The messages of writes that only report why the object waits. */
   notices: () => string[];
   stop: () => void;
 }
 
 /**
- * Follows the statuses of one object. An object that is not done within half a second gets a status that reports what it
- * waits for; `noticeOf` returns that message, and undefined for every other status.
+ * Follows the statuses of one object. An object that is not ready within half a second gets a status that reports why it waits.
+ * `noticeOf` returns the message of such a status, and undefined for all others.
  */
 export function followStatuses<T extends KubeObject>(
   { store }: Informer<T>,

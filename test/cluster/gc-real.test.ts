@@ -53,7 +53,7 @@ it("keeps and reuses a step that left the recipe, until ramet gc removes it with
   expect((await ramet("--dry-run")).items).toMatchObject([{ name: stepOfTwo, outcome: "planned" }]);
   expect(steps()).toHaveLength(2);
   expect(await ramet()).toMatchObject({ exitCode: 0, items: [{ name: stepOfTwo, outcome: "removed" }] });
-  await world.cluster.gone("checkpoints", `t/${stepOfTwo}`);
+  await world.cluster.untilDeleted("checkpoints", `t/${stepOfTwo}`);
   await expect.poll(published).toBe(2);
   await expect.poll(steps).toHaveLength(1);
 

@@ -16,7 +16,7 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
 
 /**
- * Tests what the collector and `ramet gc` delete on a real API server. The controllers do not run, so that they do not
+ * Tests which objects the collector and `ramet gc` delete on a real API server. The controllers do not run, so that they do not
  * change the objects. Other tests prove that deleted objects lose their data.
  */
 let cluster: Cluster;
@@ -108,7 +108,7 @@ async function someGarbage(): Promise<void> {
   });
 }
 
-it("shows in a dry run what would be deleted and why, and deletes nothing", async () => {
+it("lists garbage and its causes in a dry run, and deletes nothing", async () => {
   await someGarbage();
   const { exitCode, stdout } = await ramet("--dry-run");
   expect(exitCode).toBe(0);

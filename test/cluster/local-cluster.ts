@@ -15,7 +15,7 @@ import { prepareCluster } from "../../src/local/prepare-cluster.ts";
 import { startCluster, type UpResult } from "../../src/local/up.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 
-/** A real local cluster in a directory of its own. */
+/** A real local cluster in its own directory. */
 export class TestCluster {
   readonly directory: ClusterDirectory;
   readonly #home: string;
@@ -32,7 +32,7 @@ export class TestCluster {
     return new TestCluster(await mkdtemp(join(tmpdir(), "ramet-local-")), ownImages);
   }
 
-  /** With `ownImages` it sees no image but those that are added with this environment. */
+  /** With `ownImages`, the cluster has only the images that are added with this environment. */
   get environment(): NodeJS.ProcessEnv {
     const own = this.#ownImages ? { XDG_CACHE_HOME: join(this.#home, "cache") } : {};
     return { ...process.env, XDG_DATA_HOME: this.#home, ...own };
@@ -71,7 +71,7 @@ export class TestCluster {
     return found.pid;
   }
 
-  /** Makes a Sandbox of the image `python`, or another, that runs this Python program. */
+  /** Creates a Sandbox that runs this Python program, from the image `python` or another one. */
   async createSandbox(
     name: string,
     code: string,
@@ -97,28 +97,28 @@ export class TestCluster {
     await (await this.client()).resource({ ...sandboxes, kind: "Sandbox" }).delete({ namespace: "default", name });
   }
 
-  /** Watches the Pod until it is as asked; `undefined` is for a Pod that is gone. */
+  /** Resolves when the condition holds for the Pod; undefined is a deleted Pod. */
   untilPod(
     name: string,
-    isSo: (pod: NodePod | undefined) => boolean,
+    holds: (pod: NodePod | undefined) => boolean,
     namespace = "default",
   ): Promise<NodePod | undefined> {
-    return this.until(coreResources.pods, { namespace, name }, (value) => NodePod.parse(value), isSo);
+    return this.until(coreResources.pods, { namespace, name }, (value) => NodePod.parse(value), holds);
   }
 
-  /** Watches an object until it is as asked; `undefined` is for one that is gone. */
+  /** Resolves when the condition holds for the object; undefined is a deleted object. */
   async until<T extends KubeObject>(
     ref: ResourceRef,
     { namespace, name }: { namespace: string; name: string },
     read: (value: unknown) => T,
-    isSo: (object: T | undefined) => boolean,
+    holds: (object: T | undefined) => boolean,
   ): Promise<T | undefined> {
     const resource = (await this.client()).resource(ref, read);
     const found = await resource.find({ namespace, name });
-    if (isSo(found)) return found;
+    if (holds(found)) return found;
     const { resourceVersion } = await resource.list({ namespace });
     const now = await resource.find({ namespace, name });
-    if (isSo(now)) return now;
+    if (holds(now)) return now;
     const options = { namespace, fieldSelector: `metadata.name=${name}`, resourceVersion };
     const signal = AbortSignal.timeout(120_000);
     let last: unknown;
@@ -132,16 +132,16 @@ export class TestCluster {
         if (event.type === "BOOKMARK") continue;
         last = event.object;
         const object = event.type === "DELETED" ? undefined : resource.read(event.object);
-        if (isSo(object)) return object;
+        if (holds(object)) return object;
       }
     } catch (cause) {
       const seen = JSON.stringify((last as KubeObject | undefined) ?? now);
-      throw new Error(`${ref.plural} ${name} did not become as asked: ${seen}`, { cause });
+      throw new Error(`${ref.plural} ${name} did not reach the expected state: ${seen}`, { cause });
     }
-    throw new Error(`${ref.plural} ${name} did not become as asked`);
+    throw new Error(`${ref.plural} ${name} did not reach the expected state`);
   }
 
-  /** What `kubectl logs` asks the API server for. With `follow`, to the end of the Pod. */
+  /** The log as `kubectl logs` requests it. With `follow`, resolves when the Pod has ended. */
   logs(pod: string, query = ""): Promise<string> {
     return this.#readLog(pod, query, () => false);
   }
@@ -156,10 +156,10 @@ export class TestCluster {
     const { cert, key } = (await credentials.current(false)) as { cert: string; key: string };
     const dispatcher = new Agent({ connect: { ca: ca ?? "", cert, key } });
     try {
-      const answer = await fetch(`${server}/api/v1/namespaces/default/pods/${pod}/log?${query}`, { dispatcher });
+      const response = await fetch(`${server}/api/v1/namespaces/default/pods/${pod}/log?${query}`, { dispatcher });
       const decoder = new TextDecoder();
       let text = "";
-      for await (const chunk of answer.body ?? []) {
+      for await (const chunk of response.body ?? []) {
         text += decoder.decode(chunk as Uint8Array, { stream: true });
         if (isEnough(text)) break;
       }

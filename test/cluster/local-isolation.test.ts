@@ -15,7 +15,7 @@ import { TestCluster } from "./local-cluster.ts";
 let cluster: TestCluster;
 beforeAll(async () => {
   cluster = await TestCluster.create();
-  // What a second cluster of the same user would keep.
+  // Stands in for the files of a second cluster of the same user.
   const other = join(dirname(cluster.directory.path), "other");
   mkdirSync(other, { recursive: true });
   writeFileSync(join(other, "kubeconfig"), "secret");
@@ -23,12 +23,12 @@ beforeAll(async () => {
 }, 400_000);
 afterAll(() => cluster.remove());
 
-/** All paths below the directory of all clusters, as the cell of a Pod finds them; its own Pod's directory is at /run/ramet. */
-function seenBy(pod: NodePod): string[] {
+/** The paths below the directory of all clusters that a Pod's cell sees. The Pod's own directory is at /run/ramet. */
+function visiblePaths(pod: NodePod): string[] {
   const record = new PodDirectory(cluster.directory.pods, pod.metadata.uid).readRecord();
   const name = record?.spare ?? record?.uid;
   const pids = podProcesses(cluster.directory.pods).flatMap((one) => (one.name === name ? [one.process.pid] : []));
-  // The outer process is in the machine's own mount namespace; all others are in the Pod's.
+  // The outer process is in the machine's mount namespace, all others are in the Pod's.
   const inner = pids.find((pid) => mountNamespace(pid) !== mountNamespace(process.pid));
   const all = dirname(cluster.directory.path);
   const printed = execFileSync(
@@ -47,7 +47,7 @@ function mountNamespace(pid: number): string {
   return execFileSync("readlink", [`/proc/${pid}/ns/mnt`], { encoding: "utf8" });
 }
 
-/** A sandbox of a namespace, ready, and a checkpoint of it. */
+/** Creates a sandbox and a checkpoint of it, and resolves to the sandbox's Pod. */
 async function sandboxWithCheckpoint(namespace: string, name: string): Promise<NodePod> {
   const client = await cluster.client();
   const code = "import time\nwhile True: time.sleep(1)";
@@ -75,27 +75,27 @@ async function sandboxWithCheckpoint(namespace: string, name: string): Promise<N
   return pod!;
 }
 
-describe.skipIf(process.getuid?.() !== 0)("the cells of one machine", () => {
-  it("see their own namespace's checkpoints, and nothing else that clusters keep", async () => {
+describe.skipIf(process.getuid?.() !== 0)("a cell on a local cluster", () => {
+  it("sees the checkpoints of its own namespace, and no other file of any cluster", async () => {
     const client = await cluster.client();
     for (const name of ["team-a", "team-b"]) {
       await client
         .resource(coreResources.namespaces)
         .create({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
     }
-    // The first is of a namespace for which no cell is kept started; the second of one for which there may be one.
+    // The namespace of the first sandbox has no spare cell yet; the second sandbox may get one.
     const pods = [
       await sandboxWithCheckpoint("team-a", "first"),
       await sandboxWithCheckpoint("team-a", "second"),
       await sandboxWithCheckpoint("team-b", "third"),
     ];
     for (const pod of pods) {
-      const seen = seenBy(pod);
+      const visible = visiblePaths(pod);
       const store = `test/store/${pod.metadata.namespace}`;
       const fixed = ["test", "test/store", "test/cell-compile-cache"];
-      const rest = seen.filter((path) => !fixed.includes(path) && !path.startsWith("test/cell-compile-cache/"));
-      expect(rest.filter((path) => path !== store && !path.startsWith(`${store}/`))).toEqual([]);
-      expect(seen).toContainEqual(expect.stringMatching(`^${store}/checkpoints/[^/]+/manifest\\.json$`));
+      const others = visible.filter((path) => !fixed.includes(path) && !path.startsWith("test/cell-compile-cache/"));
+      expect(others.filter((path) => path !== store && !path.startsWith(`${store}/`))).toEqual([]);
+      expect(visible).toContainEqual(expect.stringMatching(`^${store}/checkpoints/[^/]+/manifest\\.json$`));
     }
   });
 });

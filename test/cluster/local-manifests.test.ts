@@ -18,7 +18,7 @@ import { TestCluster } from "./local-cluster.ts";
 
 const image = "registry-ap-southeast-1.ack.aliyuncs.com/acs/code-interpreter:v1.6";
 
-/** What stands in the documents that these manifests are from, but for the name and what a clone adds. */
+/** The manifest in ACS's documentation, with another name and the annotations of a clone. */
 const sandbox = (name: string, annotations = ""): string => `
 apiVersion: agents.kruise.io/v1alpha1
 kind: Sandbox
@@ -72,7 +72,7 @@ spec:
   - filesystem
 `;
 
-/** A stand-in for the interpreter: it adds up what it is sent. */
+/** A stand-in for the interpreter: responds with its user id and the sum of the numbers in all requests. */
 const server = `
 from http.server import BaseHTTPRequestHandler, HTTPServer
 import os
@@ -138,7 +138,7 @@ async function interpreterLayout(): Promise<string> {
   return layout;
 }
 
-/** As `kubectl apply --server-side -f`, in the namespace `default`. */
+/** Applies a manifest as `kubectl apply --server-side -f` does, in the namespace `default`. */
 async function apply(text: string): Promise<void> {
   const parsed = parse(text) as KubeManifest;
   const manifest = { ...parsed, metadata: { namespace: "default", ...parsed.metadata } };
@@ -148,20 +148,20 @@ async function apply(text: string): Promise<void> {
 
 const ready = (pod: NodePod | undefined): boolean => pod !== undefined && isPodReady(pod);
 
-/** The server's answer at the Pod's address, as soon as it listens. */
+/** The server's response at the Pod's address, as soon as it listens. */
 async function ask(pod: NodePod | undefined, path: string): Promise<string> {
   const url = `http://${pod?.status?.podIP ?? ""}:49999${path}`;
   const deadline = AbortSignal.timeout(60_000);
   for (;;) {
-    const answer = await request(url, { signal: deadline }).catch((error: unknown) => {
+    const response = await request(url, { signal: deadline }).catch((error: unknown) => {
       if (deadline.aborted) throw error;
     });
-    if (answer !== undefined) return answer.body.text();
+    if (response !== undefined) return response.body.text();
   }
 }
 
-describe("the manifests of the documents", () => {
-  it("run from an image that was added under the name that they have, and clone with their memory", async () => {
+describe("a sandbox from ACS's documentation", () => {
+  it("runs from an image that was added under the manifest's image name, and is cloned with its memory", async () => {
     expect(await ramet("local", "image", "add", image, await interpreterLayout())).toMatch(/^sha256:[0-9a-f]{64}\n$/);
     expect(await ramet("local", "image", "ls")).toContain(image);
     await apply(sandbox("code-demo"));
@@ -182,13 +182,13 @@ describe("the manifests of the documents", () => {
     expect(await ask(source, "/1")).toBe("65534 41");
   });
 
-  it("keep their image when it is taken away, until they are gone", async () => {
+  it("keeps running after its image was removed", async () => {
     await ramet("local", "image", "rm", image);
     expect(await ramet("local", "image", "ls")).not.toContain(image);
     expect(await ask(await cluster.untilPod("code-demo", ready), "/1")).toBe("65534 42");
   });
 
-  it("are ready according to their probes", async () => {
+  it("becomes ready or fails according to its probes", async () => {
     await ramet("local", "image", "add", image, join(scratch, "layout"));
     const probe = (path: string) => ({ httpGet: { path, port: 49999 }, initialDelaySeconds: 1, periodSeconds: 1 });
     const withProbes = (name: string, probes: object): KubeManifest => {
@@ -199,7 +199,7 @@ describe("the manifests of the documents", () => {
     await apply(JSON.stringify(withProbes("healthy", { startupProbe: probe("/0") })));
     const pod = await cluster.untilPod("healthy", ready);
     expect(pod?.status?.containerStatuses).toMatchObject([{ ready: true, started: true }]);
-    // What is no number ends the connection without an answer.
+    // The server closes the connection without a response if the path is not a number.
     await apply(JSON.stringify(withProbes("unhealthy", { livenessProbe: probe("/x") })));
     const ended = await cluster.untilPod("unhealthy", (one) => one?.status?.phase === "Failed");
     expect(ended?.status?.["message"]).toMatch(/^the liveness probe failed: .*\(3 times\)$/);

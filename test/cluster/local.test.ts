@@ -21,7 +21,7 @@ afterAll(() => cluster.remove());
 
 const ready = (pod: NodePod | undefined): boolean => pod !== undefined && isPodReady(pod);
 const ended = (pod: NodePod | undefined): boolean => pod?.status?.phase === "Failed";
-const gone = (pod: NodePod | undefined): boolean => pod === undefined;
+const deleted = (pod: NodePod | undefined): boolean => pod === undefined;
 
 /** The processes of one Pod on this machine. */
 function processesOf(pod: NodePod | undefined): number[] {
@@ -31,11 +31,11 @@ function processesOf(pod: NodePod | undefined): number[] {
 }
 
 describe("a cluster on this machine", () => {
-  it("says that it is up when it is started twice", async () => {
+  it("reports a second start of a running cluster", async () => {
     expect((await cluster.up()).already).toBe(true);
   });
 
-  it("runs a Pod and tells the truth about it", async () => {
+  it("runs a Pod and reports its status", async () => {
     await cluster.createSandbox("truth", counting);
     const pod = await cluster.untilPod("truth", ready);
     expect(pod?.spec.nodeName).toBe("ramet-local");
@@ -54,7 +54,7 @@ describe("a cluster on this machine", () => {
     ]);
   });
 
-  it("serves what the entrypoint prints, as kubectl logs asks for it", async () => {
+  it("serves the entrypoint's output with the options of kubectl logs", async () => {
     await cluster.untilPrinted("truth");
     expect(await cluster.logs("truth", "limitBytes=7")).toBe("line 0\n");
     expect(await cluster.logs("truth", "tailLines=1")).toMatch(/^line \d+\n$/);
@@ -62,7 +62,7 @@ describe("a cluster on this machine", () => {
     expect(await cluster.logs("truth", "previous=true")).toContain("no previous run");
   });
 
-  it("follows the log to the end, and has the Pod end as its entrypoint does", async () => {
+  it("follows the log to the end, and ends the Pod when its entrypoint exits", async () => {
     await cluster.createSandbox("short", "import time\nprint('a'); time.sleep(1.5); print('b')");
     await cluster.untilPod("short", (one) => one?.status?.phase === "Running");
     expect(await cluster.logs("short", "follow=true")).toBe("a\nb\n");
@@ -70,10 +70,10 @@ describe("a cluster on this machine", () => {
     const terminated = { exitCode: 0, reason: "Completed" };
     expect(pod?.status?.containerStatuses?.[0]?.state).toMatchObject({ terminated });
     await cluster.deleteSandbox("short");
-    await cluster.untilPod("short", gone);
+    await cluster.untilPod("short", deleted);
   });
 
-  it("gives a sandbox its volumes and variables, and waits for what is missing", async () => {
+  it("gives a sandbox its volumes and variables, and waits for a missing Secret", async () => {
     const code =
       "import os\nprint(os.environ['WHERE'], os.environ['PASS'], open('/etc/conf/greeting').read())\nopen('/scratch/x', 'w')\nimport time; time.sleep(1)";
     await cluster.createSandbox("supplied", code, {
@@ -106,10 +106,10 @@ describe("a cluster on this machine", () => {
     await cluster.untilPod("supplied", (one) => one?.status?.phase === "Running");
     expect(await cluster.logs("supplied", "follow=true")).toBe("ramet-local sesame hello\n");
     await cluster.deleteSandbox("supplied");
-    await cluster.untilPod("supplied", gone);
+    await cluster.untilPod("supplied", deleted);
   });
 
-  it("waits with a reason for an image that it cannot get", async () => {
+  it("reports why an image cannot be pulled, and keeps the Pod Pending", async () => {
     await cluster.createSandbox("imageless", counting, { image: "registry.invalid/nowhere:1" });
     const pod = await cluster.untilPod("imageless", (one) => one?.status?.containerStatuses !== undefined);
     expect(pod?.status?.phase).toBe("Pending");
@@ -118,10 +118,10 @@ describe("a cluster on this machine", () => {
       message: expect.stringMatching(/registry\.invalid\/nowhere:1.*ramet local image add/s) as string,
     });
     await cluster.deleteSandbox("imageless");
-    await cluster.untilPod("imageless", gone);
+    await cluster.untilPod("imageless", deleted);
   });
 
-  it("keeps its Pods when the node is killed, and knows them afterwards", async () => {
+  it("keeps its Pods when the node is killed, and manages them after its restart", async () => {
     const before = await cluster.untilPod("truth", ready);
     const processes = processesOf(before);
     process.kill(cluster.pid("node"), "SIGKILL");
@@ -134,22 +134,22 @@ describe("a cluster on this machine", () => {
     expect(await cluster.logs("truth", "tailLines=1")).toMatch(/^line \d+\n$/);
   });
 
-  it("has a gateway, which stays at its address when it is killed", async () => {
+  it("restarts a killed gateway at the same address", async () => {
     const client = await cluster.client();
     const agent = { namespace: "default", name: "agent" };
     const token = await accountToken(client, agent);
     await allowToReach(client, "default", agent);
     const port = readPort(cluster.directory.gatewayPort) ?? 0;
     // The cell has reported that nothing listens in the sandbox.
-    const asked = async () => (await ask({ port }, { id: "default--truth", port: 9000 }, { token })).text;
-    expect(await asked()).toContain("nothing listens there");
+    const response = async () => (await ask({ port }, { id: "default--truth", port: 9000 }, { token })).text;
+    expect(await response()).toContain("nothing listens there");
     const pid = cluster.pid("gateway");
     process.kill(pid, "SIGKILL");
-    await expect.poll(() => asked().catch(() => ""), { timeout: 60_000 }).toContain("nothing listens there");
+    await expect.poll(() => response().catch(() => ""), { timeout: 60_000 }).toContain("nothing listens there");
     expect(cluster.pid("gateway")).not.toBe(pid);
   });
 
-  it("tells why, when a sandbox is lost", async () => {
+  it("reports the reason when a sandbox is lost", async () => {
     const [outer] = processesOf(await cluster.untilPod("after", ready));
     process.kill(outer!, "SIGKILL");
     const pod = await cluster.untilPod("after", ended);
@@ -157,15 +157,15 @@ describe("a cluster on this machine", () => {
     expect(pod?.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 137 });
   });
 
-  it("leaves nothing of a Pod that is deleted", async () => {
+  it("leaves no processes and no files of a deleted Pod", async () => {
     const pod = await cluster.untilPod("truth", ready);
     await cluster.deleteSandbox("truth");
-    await cluster.untilPod("truth", gone);
+    await cluster.untilPod("truth", deleted);
     expect(processesOf(pod)).toEqual([]);
     expect(readdirSync(cluster.directory.pods)).not.toContain(pod?.metadata.uid);
   });
 
-  it("is whole again after its supervisor was killed", async () => {
+  it("continues after its supervisor was killed and it was started again", async () => {
     await cluster.createSandbox("survivor", counting);
     const before = await cluster.untilPod("survivor", ready);
     const supervisor = identifyProcess(cluster.pid("supervisor"));
@@ -176,7 +176,7 @@ describe("a cluster on this machine", () => {
     expect(after?.status?.containerStatuses).toEqual(before?.status?.containerStatuses);
   });
 
-  it("goes down with everything in it, and keeps its objects", async () => {
+  it("stops all its processes, and keeps its objects", async () => {
     expect(await cluster.down()).toEqual({ wasUp: true });
     expect(podProcesses(cluster.directory.pods)).toEqual([]);
     expect(existsSync(cluster.directory.pods)).toBe(false);

@@ -133,7 +133,7 @@ export async function openSnapshotWorld({
       const builders = cluster.seen.sandboxes.store
         .list()
         .filter((one) => one.metadata.name.startsWith(`${name}-build-`));
-      for (const { metadata } of builders) await cluster.gone("sandboxes", `t/${metadata.name}`);
+      for (const { metadata } of builders) await cluster.untilDeleted("sandboxes", `t/${metadata.name}`);
     },
     clone: async (name, from) => {
       const metadata = { name, namespace: "t", annotations: { "ramet.dev/restore-from": from } };

@@ -201,9 +201,9 @@ it("keeps a deleted snapshot while objects follow it, then deletes all its objec
   );
   for (const name of ["child", "pinned", "web"]) {
     await world.cluster.seen.snapshots.resource.delete({ namespace: "t", name });
-    if (name !== "web") await world.cluster.gone("snapshots", `t/${name}`);
+    if (name !== "web") await world.cluster.untilDeleted("snapshots", `t/${name}`);
   }
-  await world.cluster.gone("snapshots", "t/web");
+  await world.cluster.untilDeleted("snapshots", "t/web");
   // With the policy Retain, versions are kept. Checkpoints that only builds need are deleted.
   const kept = (await world.cluster.seen.checkpoints.resource.list({ namespace: "t" })).items;
   const ofWeb = kept.filter(({ metadata }) => metadata.labels?.["ramet.dev/snapshot"] === "web");
@@ -215,6 +215,6 @@ it("keeps a deleted snapshot while objects follow it, then deletes all its objec
 
   const [version] = (await world.settled("secret")).status?.versions ?? [];
   await world.cluster.seen.snapshots.resource.delete({ namespace: "t", name: "secret" });
-  await world.cluster.gone("snapshots", "t/secret");
-  await world.cluster.gone("checkpoints", `t/${version?.checkpointName ?? ""}`);
+  await world.cluster.untilDeleted("snapshots", "t/secret");
+  await world.cluster.untilDeleted("checkpoints", `t/${version?.checkpointName ?? ""}`);
 });

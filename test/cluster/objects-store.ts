@@ -100,7 +100,7 @@ export function objectsStore(cloud: CloudUnderTest, bucketAt: (location: StoreLo
 
     it("deletes a Checkpoint's data from the bucket, and does not affect its clone", async () => {
       await cluster.seen.checkpoints.resource.delete({ namespace: "t", name: "a-1" });
-      await cluster.gone("checkpoints", "t/a-1");
+      await cluster.untilDeleted("checkpoints", "t/a-1");
       expect(await keys()).toEqual(["store.json"]);
       expect(await count(cluster, "b")).toBe(4);
     });

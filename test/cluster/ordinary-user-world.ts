@@ -15,12 +15,12 @@ export interface Outcome {
   stderr: string;
 }
 
-/** Debian's `nobody`: no name's home, no subordinate ids, no rights anywhere. */
+/** Debian's `nobody`: no home directory, no subordinate ids, no permissions. */
 const nobody = 65534;
 
 /**
- * `ramet` as an ordinary user types it. A suite that runs as root takes the part of `nobody`, who gets directories of its own,
- * the tools that are built, and the program at a path that it may read; any other suite runs it as itself.
+ * Runs `ramet` as an ordinary user. If the tests run as root, the user is `nobody`, with its own directories, the built tools,
+ * and the program at a readable path. Otherwise it is the user of the tests.
  */
 export class OrdinaryUser {
   readonly directory: string;
@@ -37,7 +37,8 @@ export class OrdinaryUser {
   static async create(): Promise<OrdinaryUser> {
     const user = new OrdinaryUser(await mkdtemp(join(tmpdir(), "ramet-user-")));
     await chmod(user.directory, 0o755);
-    for (const name of ["home", "data", "cache", "tmp", "program"]) await user.#makeFolder(join(user.directory, name));
+    for (const name of ["home", "data", "cache", "tmp", "program"])
+      await user.#makeDirectory(join(user.directory, name));
     if (user.#root) await user.#giveTools();
     return user;
   }
@@ -55,21 +56,21 @@ export class OrdinaryUser {
     return this.run(this.command(...args));
   }
 
-  /** The words with which the user starts `ramet`. */
+  /** The command line with which the user starts `ramet`. */
   command(...args: string[]): string[] {
     return [...this.#node(), join(this.#program, "bin", "ramet.mjs"), ...args];
   }
 
-  /** Its standard output, without the last line's end; an error when it does not exit with 0. */
-  async say(...args: string[]): Promise<string> {
+  /** Runs `ramet`, and resolves to its output without the last newline. Rejects if it does not exit with 0. */
+  async output(...args: string[]): Promise<string> {
     const { code, stdout, stderr } = await this.ramet(...args);
     if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}: ${stderr}`);
     return stdout.trimEnd();
   }
 
   /** Runs any program as the user. */
-  run(words: string[]): Promise<Outcome> {
-    const [program = "", ...args] = this.#root ? [...this.#asNobody(), ...words] : words;
+  run(command: string[]): Promise<Outcome> {
+    const [program = "", ...args] = this.#root ? [...this.#asNobody(), ...command] : command;
     const child = spawn(program, args, {
       cwd: join(this.directory, "home"),
       env: this.#environment(),
@@ -80,7 +81,7 @@ export class OrdinaryUser {
     child.stderr.setEncoding("utf8").on("data", (text: string) => (outcome.stderr += text));
     return new Promise((resolve, reject) => {
       child.once("error", reject);
-      // Not "close": a supervisor that goes on may keep the pipes.
+      // Not "close": a supervisor that keeps running may hold the pipes open.
       child.once("exit", (code, signal) => {
         setImmediate(() => {
           resolve({ code: code ?? (signal === null ? 1 : 128), ...outcome });
@@ -89,30 +90,30 @@ export class OrdinaryUser {
     });
   }
 
-  /** The command lines of what runs in the user's directories. */
+  /** The command lines of the processes that use the user's directories. */
   async processes(): Promise<string[]> {
     const found = (await readdir("/proc")).map(async (pid) => {
       const [environment, command] = await Promise.all(
         ["environ", "cmdline"].map((name) => readFile(join("/proc", pid, name), "latin1").catch(() => "")),
       );
-      const its = /^\d+$/.test(pid) && `${environment}${command}`.includes(this.directory);
-      return its ? [command!.replaceAll("\0", " ")] : [];
+      const isTheirs = /^\d+$/.test(pid) && `${environment}${command}`.includes(this.directory);
+      return isTheirs ? [command!.replaceAll("\0", " ")] : [];
     });
     return (await Promise.all(found)).flat();
   }
 
-  /** The image `python` as a tar, as somebody else may have made it: with root's files in it. */
+  /** The image `python` as a tar that contains files of root. */
   async pythonTar(): Promise<string> {
     const path = join(this.directory, "python.tar");
     await promisify(execFile)("tar", ["-c", "-f", path, "--numeric-owner", "-C", await pythonRootPath(), "."]);
     return path;
   }
 
-  /** Gives the user the image `python`, if it is not the suite's own user. */
+  /** Adds the image `python` for the user, unless it is the user of the tests. */
   async addPythonImage(): Promise<void> {
     if (!this.#root) return;
     const tar = await this.pythonTar();
-    await this.say("local", "image", "add", pythonImageName, tar);
+    await this.output("local", "image", "add", pythonImageName, tar);
     await rm(tar);
   }
 
@@ -133,7 +134,7 @@ export class OrdinaryUser {
       XDG_DATA_HOME: this.dataDirectory,
       TMPDIR: join(this.directory, "tmp"),
       KUBECONFIG: this.kubeconfig,
-      // Else Node would keep it below TMPDIR.
+      // By default, Node uses TMPDIR.
       NODE_COMPILE_CACHE: join(this.#cache, "node"),
     };
     const shared = { PATH, ...(KUBEBUILDER_ASSETS !== undefined && { KUBEBUILDER_ASSETS }) };
@@ -141,28 +142,29 @@ export class OrdinaryUser {
     return { ...shared, ...own, HOME: join(this.directory, "home"), XDG_CACHE_HOME: this.#cache };
   }
 
-  /** The program may lie where only root may look: it is shown to the user at another path. */
+  /** The program may be in a directory that only root can read, so it is mounted at another path. */
   #asNobody(): string[] {
     const script = 'mount --bind "$0" "$1" && shift && exec "$@"';
     const drop = ["setpriv", "--reuid", `${nobody}`, "--regid", `${nobody}`, "--clear-groups", "--"];
     return ["unshare", "--mount", "--", "sh", "-c", script, packageRoot(), this.#program, ...drop];
   }
 
-  /** Hard links, or copies where the cache is on another file system. */
+  /** Gives the user hard links of the tools, or copies if the cache is on another file system. */
   async #giveTools(): Promise<void> {
     const cache = cacheDirectory();
     for (const path of Object.values(await acquireTools({ names: toolNames }))) {
       const version = relative(cache, dirname(path));
-      if (version.startsWith("..")) continue; // found in PATH, where the user finds it too
+      if (version.startsWith("..")) continue; // It is in PATH, and the user has the same PATH.
       const parent = join(this.directory, "cache", "ramet", dirname(version));
-      await this.#makeFolder(parent);
+      await this.#makeDirectory(parent);
       const copy = promisify(execFile);
       await copy("cp", ["-al", dirname(path), parent]).catch(() => copy("cp", ["-a", dirname(path), parent]));
     }
-    for (const part of ["ramet", join("ramet", "tools")]) await this.#makeFolder(join(this.directory, "cache", part));
+    for (const part of ["ramet", join("ramet", "tools")])
+      await this.#makeDirectory(join(this.directory, "cache", part));
   }
 
-  async #makeFolder(path: string): Promise<void> {
+  async #makeDirectory(path: string): Promise<void> {
     await mkdir(path, { recursive: true });
     if (this.#root) await chown(path, nobody, nobody);
   }

@@ -5,7 +5,7 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { OrdinaryUser } from "./ordinary-user-world.ts";
 
-/** Answers each request with how many there were, and prints it. */
+/** Responds to each request with the number of requests so far, and prints it. */
 const counter = `
 import http.server
 count = 0
@@ -21,7 +21,7 @@ http.server.HTTPServer(("", 8000), Handler).serve_forever()
 `;
 const ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000').read().decode())";
 
-/** Each look is a command of its own. */
+/** Each poll starts a command. */
 const patient = { timeout: 60_000 };
 
 let user: OrdinaryUser;
@@ -45,39 +45,39 @@ async function createSandbox(name: string, container: Record<string, unknown>, p
 }
 
 function count(sandbox: string): Promise<string> {
-  return user.say("sandbox", "exec", sandbox, "--", "python3", "-c", ask);
+  return user.output("sandbox", "exec", sandbox, "--", "python3", "-c", ask);
 }
 
 describe("ramet local as an ordinary user", () => {
   it("starts a cluster in the user's own directory", async () => {
-    expect(await user.say("local", "up", "--name", "ordinary")).toContain("KUBECONFIG=");
-    expect(await user.say("local", "status", "--name", "ordinary")).toContain("cluster ordinary: up");
+    expect(await user.output("local", "up", "--name", "ordinary")).toContain("KUBECONFIG=");
+    expect(await user.output("local", "status", "--name", "ordinary")).toContain("cluster ordinary: up");
   });
 
   it("runs a sandbox from the template python, and commands in it as its root", async () => {
-    expect(await user.say("sandbox", "create", "--template", "python", "--name", "plain")).toBe("plain");
-    expect(await user.say("sandbox", "exec", "plain", "--", "python3", "-c", "print(1)")).toBe("1");
-    expect(await user.say("sandbox", "exec", "plain", "--", "id", "-u")).toBe("0");
+    expect(await user.output("sandbox", "create", "--template", "python", "--name", "plain")).toBe("plain");
+    expect(await user.output("sandbox", "exec", "plain", "--", "python3", "-c", "print(1)")).toBe("1");
+    expect(await user.output("sandbox", "exec", "plain", "--", "id", "-u")).toBe("0");
   });
 
-  it("clones a sandbox with its memory: the counter goes on from where it was, in both", async () => {
+  it("clones a sandbox with its memory, and the counter continues in both", async () => {
     await createSandbox("counter", { command: ["python3", "-u", "-c", counter] });
     await expect.poll(() => count("counter").catch(() => ""), patient).toBe("1");
     expect(await count("counter")).toBe("2");
-    const id = await user.say("checkpoint", "create", "counter", "--contents", "memory,filesystem");
+    const id = await user.output("checkpoint", "create", "counter", "--contents", "memory,filesystem");
     expect(await count("counter")).toBe("3");
-    expect(await user.say("sandbox", "create", "--from", id, "--name", "twin")).toBe("twin");
+    expect(await user.output("sandbox", "create", "--from", id, "--name", "twin")).toBe("twin");
     expect(await count("twin")).toBe("3");
     expect(await count("counter")).toBe("4");
-    expect(await user.say("sandbox", "logs", "counter")).toBe("serving\ncount 1\ncount 2\ncount 3\ncount 4");
+    expect(await user.output("sandbox", "logs", "counter")).toBe("serving\ncount 1\ncount 2\ncount 3\ncount 4");
   });
 
-  it("clones the files alone", async () => {
-    await user.say("sandbox", "exec", "plain", "--", "sh", "-c", "echo kept > /my-file; chown 1000 /my-file");
-    const id = await user.say("checkpoint", "create", "plain", "--contents", "filesystem");
-    await user.say("sandbox", "create", "--from", id, "--name", "files");
-    expect(await user.say("sandbox", "exec", "files", "--", "cat", "/my-file")).toBe("kept");
-    expect(await user.say("sandbox", "exec", "files", "--", "stat", "-c", "%u", "/my-file")).toBe("1000");
+  it("clones a sandbox with only its files", async () => {
+    await user.output("sandbox", "exec", "plain", "--", "sh", "-c", "echo kept > /my-file; chown 1000 /my-file");
+    const id = await user.output("checkpoint", "create", "plain", "--contents", "filesystem");
+    await user.output("sandbox", "create", "--from", id, "--name", "files");
+    expect(await user.output("sandbox", "exec", "files", "--", "cat", "/my-file")).toBe("kept");
+    expect(await user.output("sandbox", "exec", "files", "--", "stat", "-c", "%u", "/my-file")).toBe("1000");
   });
 
   it("lets any user in the sandbox write to a volume, and clones it with the memory", async () => {
@@ -93,22 +93,22 @@ describe("ramet local as an ordinary user", () => {
       pod,
     );
     const owner = ["--", "stat", "-c", "%n %u:%g", "/scratch/f"];
-    const written = () => user.say("sandbox", "exec", "volume", ...owner).catch(() => "");
+    const written = () => user.output("sandbox", "exec", "volume", ...owner).catch(() => "");
     await expect.poll(written, patient).toBe("/scratch/f 1000:1000");
-    const id = await user.say("checkpoint", "create", "volume");
-    await user.say("sandbox", "create", "--from", id, "--name", "volume-clone");
-    expect(await user.say("sandbox", "exec", "volume-clone", "--", "cat", "/scratch/f")).toBe("mine");
+    const id = await user.output("checkpoint", "create", "volume");
+    await user.output("sandbox", "create", "--from", id, "--name", "volume-clone");
+    expect(await user.output("sandbox", "exec", "volume-clone", "--", "cat", "/scratch/f")).toBe("mine");
   });
 
-  it("says why a sandbox that declares a port below 1024 fails", async ({ skip }) => {
+  it("reports why a sandbox that declares a port below 1024 fails", async ({ skip }) => {
     const first = await readFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", "utf8");
     if (Number(first) <= 80) skip();
     await createSandbox("low", { command: ["sleep", "3600"], ports: [{ containerPort: 80 }] });
-    const listed = () => user.say("sandbox", "ls");
+    const listed = () => user.output("sandbox", "ls");
     await expect.poll(listed, patient).toMatch(/^low +Failed .*:80 failed: permission denied/m);
   });
 
-  it("goes down and leaves nothing that runs, and with --purge nothing at all", async () => {
+  it("stops all processes of the cluster, and removes all its files with --purge", async () => {
     expect((await user.processes()).length).toBeGreaterThan(10);
     expect((await user.ramet("local", "down", "--name", "ordinary", "--purge")).code).toBe(0);
     expect(await user.processes()).toEqual([]);
@@ -117,8 +117,8 @@ describe("ramet local as an ordinary user", () => {
   });
 });
 
-describe("what an ordinary user is refused", () => {
-  it("names the file of an image that the user cannot read, and a way out", async () => {
+describe("missing permissions of an ordinary user", () => {
+  it("are reported for an unreadable file of an image, with a workaround", async () => {
     const directory = join(user.directory, "foreign");
     await mkdir(join(directory, "etc"), { recursive: true });
     await writeFile(join(directory, "etc", "shadow"), "secret");
@@ -128,17 +128,18 @@ describe("what an ordinary user is refused", () => {
     expect(stderr).toMatch(/\.\/etc\/shadow: Cannot open: Permission denied.*create a tar of it as root/s);
   });
 
-  it("names the sysctl where user namespaces are switched off", async ({ skip }) => {
+  it("are reported with the sysctl that disables user namespaces", async ({ skip }) => {
     const none = "--inh-caps=-all --ambient-caps=-all --bounding-set=-all";
     const script = `echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv ${none} "$@"`;
     const refused = ["unshare", "--user", "--map-current-user", "--keep-caps", "--", "sh", "-c", script, "sh"];
-    if ((await user.run([...refused, "true"])).code !== 0) skip("this machine's unshare cannot make such a place");
+    if ((await user.run([...refused, "true"])).code !== 0)
+      skip("unshare cannot disable user namespaces on this machine");
     const { code, stderr } = await user.run([...refused, ...user.command("local", "up", "--name", "refused")]);
     expect(code).not.toBe(0);
     expect(stderr).toContain("because of the sysctl user.max_user_namespaces=0");
     expect(stderr).toContain("As root: sysctl -w user.max_user_namespaces=");
     expect(stderr).toContain("[HostUnsupported]");
-    // That is found out first: what takes minutes to build is not even looked for.
+    // The check comes first, before the tools that take minutes to build.
     expect(stderr).toContain("ramet-link");
     expect(stderr).not.toMatch(/etcd|kube-apiserver|runsc/);
     expect(await readdir(join(user.dataDirectory, "ramet"))).not.toContain("refused");

@@ -160,11 +160,11 @@ it("leaves no clone when the capture fails", async () => {
   await ramet("sandbox", "create", "--template", "counter", "--name", "brief");
   const { io, ended } = await startedFork("brief", "never");
   await cluster.seen.pods.resource.delete({ namespace: "t", name: "brief" });
-  await cluster.gone("pods", "t/brief");
+  await cluster.untilDeleted("pods", "t/brief");
   await cluster.startControllers();
   expect(await ended).toBe(1);
   expect(io.written("stderr")).toMatch(/error: The checkpoint brief-fork-\w+ failed: .*brief/);
-  for (const name of ["never-1", "never-2"]) await cluster.gone("sandboxes", `t/${name}`);
+  for (const name of ["never-1", "never-2"]) await cluster.untilDeleted("sandboxes", `t/${name}`);
 });
 
 it("rejects an impossible fork before it creates anything", async () => {

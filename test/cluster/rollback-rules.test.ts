@@ -109,12 +109,12 @@ it("hands over a requested environment in the same restore", async () => {
   expect(cell?.identity?.environment).toMatchObject({ TASK: "7" });
 });
 
-it("resumes the rollback of a controller that died before or after the deletion of the old Pod", async () => {
+it("resumes the rollback of a controller that stopped before or after the deletion of the old Pod", async () => {
   const before = await running("c");
   const id = await taken("c-1", "c");
   await cluster.stopControllers();
   await rollBack("c", id);
-  // The status that a controller wrote just before it died: the rollback has started and the Pod still exists.
+  // The status that a controller wrote just before it stopped: the rollback has started and the Pod still exists.
   const request = rollbackRequest(await cluster.seen.sandboxes.resource.get({ namespace: "t", name: "c" }));
   const replacedPodUid = before.status?.podInfo?.podUID;
   const rollback = { request: request?.digest, checkpointId: id, replacedPodUid };
@@ -123,7 +123,7 @@ it("resumes the rollback of a controller that died before or after the deletion 
     { status: { phase: "Resuming", ramet: { rollback } } },
     { subresource: "status" },
   );
-  // The next controller deletes the Pod, and dies before the new Pod starts.
+  // The next controller deletes the Pod, and stops before the new Pod starts.
   node.ignored.add("t/c");
   await cluster.startControllers();
   const held = await cluster.pod("t/c", ({ metadata }) => metadata.uid !== replacedPodUid);
@@ -182,7 +182,7 @@ it("allows the checkpoint to be deleted after a rollback, and the sandbox during
   await rollBack("f", id);
   await sandbox("f", succeeded);
   await cluster.seen.checkpoints.resource.delete({ namespace: "t", name: "f-1" });
-  await cluster.gone("checkpoints", "t/f-1");
+  await cluster.untilDeleted("checkpoints", "t/f-1");
   await rollBack("f", id, "2");
   const { status } = await sandbox("f", rejectedWith("NotFound"));
   expect(status?.phase).toBe("Running");
@@ -195,7 +195,7 @@ it("allows the checkpoint to be deleted after a rollback, and the sandbox during
   await rollBack("f", second, "3");
   await sandbox("f", ({ phase }) => phase === "Resuming");
   await cluster.seen.sandboxes.resource.delete({ namespace: "t", name: "f" });
-  await cluster.gone("sandboxes", "t/f");
+  await cluster.untilDeleted("sandboxes", "t/f");
   expect(await cluster.seen.pods.resource.find({ namespace: "t", name: "f" })).toBeUndefined();
 });
 

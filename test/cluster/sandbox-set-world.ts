@@ -82,8 +82,8 @@ export class SetWorld {
   }
 
   /** Resolves when the set's status contains these fields. */
-  async status(wanted: Partial<SandboxSetStatus>): Promise<SandboxSetStatus> {
-    await expect.poll(() => this.set?.status, patient).toMatchObject(wanted);
+  async status(fields: Partial<SandboxSetStatus>): Promise<SandboxSetStatus> {
+    await expect.poll(() => this.set?.status, patient).toMatchObject(fields);
     return this.set!.status!;
   }
 

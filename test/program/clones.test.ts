@@ -5,7 +5,7 @@ import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
-/** Clones of snapshots that the program knows only by name, and what an update keeps. */
+/** Tests clones of snapshots that the program knows only by name, and the fields that an update keeps. */
 const namespace = "default";
 const template = {
   template: { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "infinity"] }] } },

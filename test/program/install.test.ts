@@ -35,8 +35,8 @@ const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
 const deployments = { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
 
 /**
- * What is declared, and whether its permissions suffice, on an API server without the Deployment controller. The tests
- * depend on their order.
+ * Tests which objects are declared, and whether their permissions suffice, on an API server without the Deployment controller.
+ * The tests depend on their order.
  */
 let plane: TestControlPlane;
 let world: ProgramWorld;

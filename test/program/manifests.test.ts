@@ -36,7 +36,7 @@ afterAll(async () => {
   await plane.stop();
 });
 
-it("refuses what is not legal, as the command line does", async () => {
+it("rejects an invalid argument, as the command line does", async () => {
   await world.edit("/var/lib/ramet", "var/lib/ramet");
   const preview = await world.engine.preview();
   expect(preview.succeeded).toBe(false);
@@ -46,11 +46,11 @@ it("refuses what is not legal, as the command line does", async () => {
   await world.edit("var/lib/ramet", "/var/lib/ramet");
 });
 
-it("is what RametRuntime declares where there is nothing", async () => {
+it("prints the objects that RametRuntime declares on an empty cluster", async () => {
   expect(await declared()).toEqual(byName(manifests));
 });
 
-it("equals what RametRuntime declares with a store in S3, without a warning about a mount", async () => {
+it("prints the objects that RametRuntime declares with a store in S3, without a warning about a mount", async () => {
   const roleArn = "arn:aws:iam::123456789012:role/ramet";
   const s3 = `{ s3: { bucket: "checkpoints", prefix: "ramet", region: "eu-central-1", roleArn: "${roleArn}" } }`;
   await world.edit(directory, s3);
@@ -62,14 +62,14 @@ it("equals what RametRuntime declares with a store in S3, without a warning abou
   expect((await world.engine.preview()).text).not.toContain("mount");
 
   await world.edit('bucket: "checkpoints"', 'bucket: "Checkpoints"');
-  const illegal = await world.engine.preview();
-  expect(illegal.text).toContain("the store in S3: bucket must be the name of a bucket [InvalidArgument]");
+  const invalid = await world.engine.preview();
+  expect(invalid.text).toContain("the store in S3: bucket must be the name of a bucket [InvalidArgument]");
   await world.edit('{ s3: { bucket: "Checkpoints"', '{ directory: "/var/lib/ramet", s3: { bucket: "checkpoints"');
   expect((await world.engine.preview()).text).toContain("The argument store sets more than one kind of store");
   await world.edit(s3.replace("{ s3", '{ directory: "/var/lib/ramet", s3'), directory);
 });
 
-it("is what RametRuntime declares with a store in Google Cloud Storage", async () => {
+it("prints the objects that RametRuntime declares with a store in Google Cloud Storage", async () => {
   const email = "ramet@project.iam.gserviceaccount.com";
   const gcs = `{ gcs: { bucket: "checkpoints", prefix: "ramet", serviceAccount: "${email}" } }`;
   await world.edit(directory, gcs);
@@ -81,16 +81,16 @@ it("is what RametRuntime declares with a store in Google Cloud Storage", async (
   await world.edit(gcs, directory);
 });
 
-it("is taken by an API server as it is", async () => {
+it("prints objects that an API server accepts unchanged", async () => {
   expect((await world.engine.destroy()).succeeded).toBe(true);
   for (const manifest of manifests) {
-    // An apply refuses fields that the server does not know; those that it drops would be missing in its answer.
+    // An apply rejects unknown fields. Fields that the server drops would be missing in its response.
     const applied = await client.resource(refOf(manifest)).apply(manifest, { fieldManager: "kubectl" });
     expect(covers(applied, manifest), `${manifest.kind} ${manifest.metadata.name}`).toBe(true);
   }
 });
 
-it("lets nobody into a cell who may not run commands in its sandbox", async () => {
+it("denies access to a cell without the permission to run commands in its sandbox", async () => {
   const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "sandboxes", labels: {} } };
   const namespaces = client.resource(refOf(namespace));
   await namespaces.create(namespace);
@@ -103,38 +103,38 @@ it("lets nobody into a cell who may not run commands in its sandbox", async () =
   await pods.create({ apiVersion: "v1", kind: "Pod", ...labelled, spec });
 
   const ephemeralContainers = [{ name: "debugger", image: "busybox" }];
-  const addsContainer = () =>
+  const addContainer = () =>
     runError(pods.mergePatch(at, { spec: { ephemeralContainers } }, { subresource: "ephemeralcontainers" }));
-  const label = (value: string | null) =>
+  const setLabel = (value: string | null) =>
     runError(pods.mergePatch(at, { metadata: { labels: { [labels.cell]: value } } }));
-  // Each policy takes effect on its own: restore the label if this one is not in effect yet.
-  const unmarks = async () => {
-    const refused = await label(null);
-    if (refused === "") await label("true");
-    return refused;
+  // Policies take effect separately: restore the label if this one is not in effect yet.
+  const removeLabel = async () => {
+    const error = await setLabel(null);
+    if (error === "") await setLabel("true");
+    return error;
   };
   const options = { apiVersion: "v1", kind: "PodExecOptions", metadata: {} };
-  const enters = (how: string) => runError(pods.postSubresource(at, how, options));
-  // An API server knows a policy some moments after it was made.
+  const enter = (how: string) => runError(pods.postSubresource(at, how, options));
+  // A new policy takes effect after a moment.
   await expect
-    .poll(addsContainer)
+    .poll(addContainer)
     .toMatch(/ephemeral containers are not allowed: run commands with `ramet sandbox exec`/);
-  await expect.poll(unmarks).toMatch(/its label ramet\.dev\/cell cannot be removed/);
+  await expect.poll(removeLabel).toMatch(/its label ramet\.dev\/cell cannot be removed/);
   expect(await runError(pods.mergePatch(at, { metadata: { labels: { mine: "too" } } }))).toBe("");
-  // No node runs it: so far it gets.
-  expect(await enters("exec")).toMatch(/does not have a host assigned/);
+  // The request passes the policies and fails later, because the Pod has no node.
+  expect(await enter("exec")).toMatch(/does not have a host assigned/);
   await namespaces.mergePatch({ name: "sandboxes" }, { metadata: { labels: { [labels.denyExec]: "true" } } });
   await expect
-    .poll(() => enters("exec"))
+    .poll(() => enter("exec"))
     .toMatch(/The label ramet\.dev\/deny-exec of this namespace forbids exec and attach/);
-  expect(await enters("attach")).toMatch(/The label ramet\.dev\/deny-exec of this namespace forbids exec and attach/);
+  expect(await enter("attach")).toMatch(/The label ramet\.dev\/deny-exec of this namespace forbids exec and attach/);
 });
 
-it("is adopted by a program, also before any of the controllers has run", async () => {
+it("prints objects that a program adopts, even before a controller has run", async () => {
   expect(await world.engine.preview()).toMatchObject({ succeeded: true, outputs: { mode: "adopt" } });
 });
 
-/** Why it was refused; empty if it was not. */
+/** The error message of a request; empty if it succeeds. */
 async function runError(request: Promise<unknown>): Promise<string> {
   return request.then(
     () => "",
@@ -142,7 +142,7 @@ async function runError(request: Promise<unknown>): Promise<string> {
   );
 }
 
-/** What a program that is carried out declares. */
+/** Runs the program, and returns the objects that it declares. */
 async function declared(): Promise<object> {
   const up = await world.engine.up();
   expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
@@ -161,7 +161,7 @@ function byName(objects: readonly object[]): object {
   );
 }
 
-/** Without what only a program says: who declares it, and how Pulumi's plugin is to treat it. */
+/** Removes the annotations that only a program adds: the owner, and settings of Pulumi's plugin. */
 function withoutPulumi({ metadata: { annotations = {}, ...metadata }, ...manifest }: Manifest): Manifest {
   const others = Object.entries(annotations).filter(
     ([name]) => name !== ownerAnnotation && !name.startsWith("pulumi.com/"),

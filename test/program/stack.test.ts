@@ -10,8 +10,8 @@ import { microTime } from "../../src/kube/lease.ts";
 import { refs, StackWorld } from "./stack-world.ts";
 
 /**
- * The generic stack: what it declares, what it leaves to other managers, and what it rejects. The tests depend on their
- * order.
+ * Tests the generic stack: the objects that it declares or leaves to other managers, and the errors that it reports. The tests
+ * depend on their order.
  */
 let world: StackWorld;
 const hostpath = "hostpath.csi.k8s.io";
@@ -270,7 +270,6 @@ function snapshot(name: string, source: Record<string, string>) {
   };
 }
 
-/** Of the objects of a kind that the steps make. */
 function names(steps: { type: string; name: string }[], kind: string): string[] {
   return steps
     .filter(({ type }) => type.endsWith(`:${kind}`))

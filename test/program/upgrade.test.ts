@@ -8,8 +8,8 @@ import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { upgradeOptions } from "./upgrade-options.ts";
 
 /**
- * A state that an earlier version of the package has left goes on with this one: nothing is replaced or built because
- * the package is another. `states/keep.ts` keeps one of each version.
+ * Continues with states that earlier versions of the package left: the new version replaces and builds nothing.
+ * `states/keep.ts` records one state of each version.
  */
 const states = join(import.meta.dirname, "states");
 const versions = (await readdir(states))
@@ -32,7 +32,7 @@ afterAll(async () => {
   await plane.stop();
 });
 
-it("has kept states", () => {
+it("has a recorded state", () => {
   expect(versions).toContain("0.1.0");
 });
 
@@ -55,8 +55,8 @@ it.each(versions)("handles missing objects of a state of %s, and destroys twice"
   expect(destroyed.succeeded).toBe(true);
   const again = await open(version);
   const refreshed = await again.engine.refresh();
-  const gone = refreshed.steps.filter(({ operation }) => operation === "delete").map(({ name }) => name);
-  expect(gone.toSorted()).toEqual(["base", "child", "data", "dev", "pool"]);
+  const deleted = refreshed.steps.filter(({ operation }) => operation === "delete").map(({ name }) => name);
+  expect(deleted.toSorted()).toEqual(["base", "child", "data", "dev", "pool"]);
 });
 
 async function open(version: string): Promise<ProgramWorld> {

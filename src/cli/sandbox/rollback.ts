@@ -72,14 +72,14 @@ async function untilRolledBack(io: Io, cluster: Cluster, wait: RollbackWait): Pr
     noun: "sandbox",
     what: `the rollback of the sandbox ${name}`,
     timeoutMilliseconds: wait.timeoutMilliseconds,
-    isOver: (sandbox) => isGoing(sandbox) || isAnswered(sandbox, digest) || !isAsked(sandbox, digest),
+    isOver: (sandbox) => isDeleting(sandbox) || isAnswered(sandbox, digest) || !isRequested(sandbox, digest),
     describe: (sandbox) => describeProgress(sandbox, digest),
   });
   return settled(name, last, digest);
 }
 
 function settled(name: string, sandbox: Sandbox | undefined, digest: string): Settled<Sandbox> {
-  if (sandbox === undefined || isGoing(sandbox)) {
+  if (sandbox === undefined || isDeleting(sandbox)) {
     return { failure: new RametError("Conflict", `The sandbox ${name} was deleted during the wait`) };
   }
   if (!isAnswered(sandbox, digest)) {
@@ -95,11 +95,11 @@ function settled(name: string, sandbox: Sandbox | undefined, digest: string): Se
   return { failure: failureOf(`The sandbox ${name} ${what}`, reported, "Internal") };
 }
 
-function isGoing({ metadata }: Sandbox): boolean {
+function isDeleting({ metadata }: Sandbox): boolean {
   return metadata.deletionTimestamp !== undefined;
 }
 
-function isAsked(sandbox: Sandbox, digest: string): boolean {
+function isRequested(sandbox: Sandbox, digest: string): boolean {
   return rollbackRequest(sandbox)?.digest === digest || sandbox.status?.ramet?.rollback?.request === digest;
 }
 

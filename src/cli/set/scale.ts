@@ -81,7 +81,7 @@ function isStuck({ metadata, status }: SandboxSet): boolean {
 }
 
 function describeSet(set: SandboxSet | undefined): string {
-  if (set === undefined) return "gone";
+  if (set === undefined) return "deleted";
   const { status, spec } = set;
   if (status === undefined) return "not processed by a controller yet";
   return `${status.availableReplicas} of ${spec.replicas} ready`;

@@ -62,7 +62,7 @@ const harmless = new Set(["Built", "Pinned", "Suspended"]);
 
 /** `2/4, step 3 of 4: run pip install pandas`. */
 export function describeSnapshot(snapshot: NamedSnapshot | undefined): string {
-  if (snapshot === undefined) return "gone";
+  if (snapshot === undefined) return "deleted";
   const building = findCondition(snapshot.status?.conditions, "Building");
   if (building === undefined) return "not processed by a controller yet";
   const message = building.message.split("\n")[0] ?? "";

@@ -78,7 +78,7 @@ export type Settled<T> = { object: T } | { failure: RametError };
 
 /** The phase, and the problem if there is one: `Pending: the template x does not exist`. */
 export function describeState(object: Reported | undefined): string {
-  if (object === undefined) return "gone";
+  if (object === undefined) return "deleted";
   const phase = object.status?.phase ?? "not processed by a controller yet";
   const why = messageOf(object)?.replace(codeAtEnd, "");
   return why === undefined ? phase : `${phase}: ${why}`;

@@ -22,7 +22,7 @@ describe("describeState", () => {
     ];
     expect(describeState({ status: { phase: "Running", conditions } })).toBe("Running");
     expect(describeState({})).toBe("not processed by a controller yet");
-    expect(describeState(undefined)).toBe("gone");
+    expect(describeState(undefined)).toBe("deleted");
   });
 });
 

@@ -7,8 +7,8 @@ import { openProgram } from "../program-world.ts";
 import { upgradeOptions } from "../upgrade-options.ts";
 
 /**
- * Keeps the state that this version of the package leaves, for the upgrade test of the versions to come. Run once for each version
- * that is released: `node test/program/states/keep.ts`.
+ * Records the state that this version of the package leaves, for the upgrade tests of later versions. Run once for each released
+ * version: `node test/program/states/keep.ts`.
  */
 build();
 const cluster = await TestCluster.create();
