@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { imageNames } from "./images.ts";
 import { ask } from "../setup/gateway.ts";
 import { controllers, gateways, makeStoreSecret, openWorld, type World } from "./world.ts";
@@ -8,10 +8,10 @@ import { controllers, gateways, makeStoreSecret, openWorld, type World } from ".
 const long = { timeout: 90_000, interval: 250 };
 
 /**
- * What `ramet manifests` prints, on a real kubelet with containerd and runc, the images built from images/Dockerfile, a store in S3.
- * It does not prove what clouds add: their CNI, their AppArmor and seccomp, several nodes, control groups of version 2.
+ * Tests an installation by `ramet manifests` on a real kubelet with containerd and runc, with the images of images/Dockerfile and a
+ * store in S3. Does not test a cloud's CNI, AppArmor and seccomp, several nodes, or cgroup v2.
  */
-describe("installed by ramet manifests on a node of Kubernetes", () => {
+describe("an installation by ramet manifests", () => {
   let world: World;
   let directory: string;
 
@@ -25,7 +25,7 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
   const inSandbox: World["inSandbox"] = (...args) => world.inSandbox(...args);
   const readyPods: World["readyPods"] = (...args) => world.readyPods(...args);
 
-  test("two controllers run with the declared rights alone, and one of them leads", async () => {
+  it("runs two controllers with only the declared permissions, and one of them leads", async () => {
     const address = `s3://checkpoints/ramet?endpoint=${encodeURIComponent(world.s3.endpoint)}`;
     const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell];
     await ramet("manifests", ...images, "--store", address, "--store-secret", "s3", "--out", directory);
@@ -39,14 +39,14 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     expect(await logs()).not.toMatch(/forbidden/i);
   });
 
-  test("a sandbox has its init container, sidecar, volumes, variables, probes and hooks", async () => {
+  it("runs a sandbox with its init container, sidecar, volumes, variables, probes and hooks", async () => {
     await world.apply(template("whole", wholePod));
     await ramet("sandbox", "create", "--template", "whole", "--name", "whole");
     await expect.poll(() => readyPods("-l", "agents.kruise.io/sandbox-name=whole"), long).toBe(1);
     expect(await inSandbox("whole", "cat /shared/init /started; uname -r")).toMatch(
       /^from-init\nnode-a given\n\S*gvisor$/,
     );
-    // What the machine itself reaches, and Ramet's own Pods.
+    // The machine and Ramet's own Pods can reach this address.
     const reach = `python3 -c 'import urllib.request as r; r.urlopen("${world.s3.endpoint}", timeout=5)' 2>&1 | tail -1`;
     expect(await inSandbox("whole", reach)).toContain("Connection reset by peer");
     await ramet("sandbox", "rm", "whole");
@@ -55,7 +55,7 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
       .toBe("");
   });
 
-  test("a clone goes on from a checkpoint in S3, with its memory, and the source goes on too", async () => {
+  it("clones a sandbox from a checkpoint in S3 with its memory, and the source keeps running", async () => {
     await world.apply(template("counting", countingPod));
     await ramet("sandbox", "create", "--template", "counting", "--name", "source");
     await expect.poll(() => inSandbox("source", "cat /count"), long).toMatch(/^[1-9]/);
@@ -69,7 +69,7 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     expect(Number(await inSandbox("source", "cat /count"))).toBe(before);
   });
 
-  test("a set is warmed, and a claim has a version of a named snapshot go on in it", async () => {
+  it("fills a set, and restores a version of a named snapshot in a claimed sandbox", async () => {
     await world.apply(snapshotAndSet);
     await expect
       .poll(() => kubectl("get", "namedsnapshot", "data", "-o", "jsonpath={.status.version}"), long)
@@ -81,7 +81,7 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     expect(await inSandbox(name, "cat /data/seed; tail -1 /data/rows")).toBe("a,b\n1000");
   });
 
-  test("when the leader's Pod is deleted the other takes over, and sandboxes run on", async () => {
+  it("has the other controller lead when the leader's Pod is deleted, and sandboxes keep running", async () => {
     const [before = ""] = (await world.leader()).split("_");
     await kubectl("delete", "pod", "-n", "ramet-system", before, "--now");
     await expect.poll(() => world.leader(), long).not.toMatch(new RegExp(`^(${before}.*|)$`));
@@ -90,7 +90,7 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     expect(await inSandbox("clone", "cat /my-file")).toBe("kept");
   });
 
-  test("gateways carry requests to any port of a sandbox for who may reach it, also while one of them goes", async () => {
+  it("proxies requests of authorized clients to any port of a sandbox, also while a gateway is being deleted", async () => {
     await expect.poll(() => readyPods(...gateways), long).toBe(2);
     await kubectl("create", "serviceaccount", "agent");
     await kubectl("create", "role", "reach", "--verb=create", "--resource=sandboxes.agents.kruise.io/proxy");
@@ -106,26 +106,26 @@ describe("installed by ramet manifests on a node of Kubernetes", () => {
     for (const address of addresses) {
       await expect.poll(() => asked(address).then(({ text }) => text), long).toBe("kept\n");
     }
-    // What clients of the cluster have.
+    // Clients in the cluster use the Service.
     expect(await show("{.spec.ports[0].port}", "service", "ramet-gateway")).toBe("80");
     const ready = "{.items[*].endpoints[?(@.conditions.ready==true)].addresses[0]}";
     const endpoints = () => show(ready, "endpointslices", "-l", "kubernetes.io/service-name=ramet-gateway");
     expect((await endpoints()).split(" ").sort()).toEqual(addresses.sort());
 
-    const [gone = ""] = (await kubectl("get", "pods", ...gateways, "-o", "name")).split("\n");
-    const address = await show("{.status.podIP}", gone);
-    await kubectl("delete", "-n", "ramet-system", gone, "--wait=false");
-    // It is out of the Service before it stops taking connections.
+    const [deleted = ""] = (await kubectl("get", "pods", ...gateways, "-o", "name")).split("\n");
+    const address = await show("{.status.podIP}", deleted);
+    await kubectl("delete", "-n", "ramet-system", deleted, "--wait=false");
+    // The Service drops the gateway before it stops accepting connections.
     await expect.poll(endpoints, { timeout: 10_000, interval: 50 }).not.toContain(address);
     expect((await asked(address)).text).toBe("kept\n");
-    await kubectl("wait", "-n", "ramet-system", "--for=delete", gone, "--timeout=60s");
+    await kubectl("wait", "-n", "ramet-system", "--for=delete", deleted, "--timeout=60s");
     await expect.poll(() => readyPods(...gateways), long).toBe(2);
     expect(await kubectl("logs", ...gateways, "--tail=-1")).not.toMatch(/forbidden:/i);
   });
 
-  test("what is removed again leaves CRDs, and sandboxes run on", async () => {
+  it("keeps CRDs and running sandboxes when it is removed", async () => {
     const lasting = ["custom-resource-definition.yaml", "namespace.yaml", "kustomization.yaml"];
-    // The one that leads gives up its lease when it ends, as long as it has the right to.
+    // The leader releases its lease when it exits, while it still has the permission.
     await kubectl("delete", "-f", join(directory, "deployment.yaml"));
     await expect.poll(() => kubectl("get", "pods", ...controllers, "-o", "name"), long).toBe("");
     expect(await world.leader()).toBe("");

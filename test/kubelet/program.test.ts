@@ -1,10 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openProgram, type ProgramWorld } from "../program/program-world.ts";
 import { imageNames } from "./images.ts";
 import { controllers, makeStoreSecret, openWorld, type World } from "./world.ts";
 
-/** A whole platform repository in one program, on a real kubelet: by the stand-in for Pulumi's engine, or with RAMET_TEST_ENGINE=pulumi by `pulumi`. */
-describe("a program that installs the runtime and declares what stands on it", () => {
+/**
+ * Tests a program with a whole platform on a real kubelet. The engine is the stand-in, or `pulumi` with
+ * RAMET_TEST_ENGINE=pulumi.
+ */
+describe("a program that installs the runtime and uses it", () => {
   let world: World;
   let program: ProgramWorld;
 
@@ -26,7 +29,7 @@ describe("a program that installs the runtime and declares what stands on it", (
 
   const rows = async (url: string): Promise<string> => (await fetch(`${url}/rows`)).text();
 
-  test("up has all of it run", async () => {
+  it("runs all its resources after up", async () => {
     const up = await program.engine.up();
     expect(up.succeeded, up.text).toBe(true);
     expect(up.outputs).toMatchObject({ mode: "install", version: 1 });
@@ -36,7 +39,7 @@ describe("a program that installs the runtime and declares what stands on it", (
     expect(await world.inSandbox(name, "tail -1 /data/rows")).toBe("1000");
   });
 
-  test("another up changes nothing, and a changed step is built from there and rolls the set", async () => {
+  it("changes nothing in another up, and rebuilds from a changed step and rolls the set", async () => {
     const again = await program.engine.up();
     expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
     await program.edit("seq 1000", "seq 2000");
@@ -50,9 +53,9 @@ describe("a program that installs the runtime and declares what stands on it", (
     expect(await world.inSandbox(name, "tail -1 /data/rows")).toBe("2000");
   });
 
-  test("destroy removes it, and leaves no controller", async () => {
-    const gone = await program.engine.destroy();
-    expect(gone.succeeded, gone.text).toBe(true);
+  it("removes the controllers with destroy", async () => {
+    const destroyed = await program.engine.destroy();
+    expect(destroyed.succeeded, destroyed.text).toBe(true);
     await expect.poll(() => world.readyPods(...controllers), { timeout: 60_000 }).toBe(0);
   });
 });

@@ -1,5 +1,5 @@
 import { stringify } from "yaml";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { SnapshotStackFacts } from "../../provider/handlers/snapshot-stack/stack-facts.ts";
 import { openProgram, type ProgramWorld } from "../program/program-world.ts";
 import { openWorld, type World } from "./world.ts";
@@ -7,7 +7,7 @@ import { openWorld, type World } from "./world.ts";
 const driver = "hostpath.csi.k8s.io";
 const controller = ["-n", "kube-system", "deployment/snapshot-controller"];
 
-/** external-snapshotter as a SnapshotStack installs it, run by a real kubelet. There is no driver: nobody takes the snapshots. */
+/** Tests the external-snapshotter of a SnapshotStack on a real kubelet. No driver is installed, so no snapshot becomes ready. */
 describe("a program that declares a snapshot stack", () => {
   let world: World;
   let program: ProgramWorld;
@@ -19,10 +19,10 @@ describe("a program that declares a snapshot stack", () => {
   });
   afterAll(() => program.remove());
 
-  test("up has its controllers run, of which one leads", async () => {
+  it("runs its controllers after up, and one of them leads", async () => {
     const up = await program.engine.up();
     expect(up.succeeded, up.text).toBe(true);
-    // The stand-in for Pulumi's engine waits for no Deployment.
+    // The stand-in for Pulumi's engine does not wait for Deployments.
     await world.kubectl("rollout", "status", ...controller, "--timeout=120s");
     const lease = ["-n", "kube-system", "lease/snapshot-controller-leader"];
     const holder = await world.kubectl("get", ...lease, "-o", "jsonpath={.spec.holderIdentity}");
@@ -31,7 +31,7 @@ describe("a program that declares a snapshot stack", () => {
     expect(pods).toBe("0 0");
   });
 
-  test("another up changes nothing, and misses nothing", async () => {
+  it("changes nothing in another up, and finds no problem", async () => {
     const again = await program.engine.up();
     expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
     const { controllers, findings } = again.outputs["facts"] as SnapshotStackFacts;
@@ -39,7 +39,7 @@ describe("a program that declares a snapshot stack", () => {
     expect(findings).toEqual([]);
   });
 
-  test("a snapshot of a claim gets its content, by the rights that were declared", async () => {
+  it("binds a snapshot of a claim to its content with only the declared permissions", async () => {
     const claim = { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: { name: "data" } };
     const volume = { apiVersion: "v1", kind: "PersistentVolume", metadata: { name: "data" } };
     const size = { storage: "1Mi" };
@@ -66,9 +66,9 @@ describe("a program that declares a snapshot stack", () => {
     expect(await world.kubectl("logs", ...controller, "--all-pods")).not.toMatch(/forbidden/i);
   });
 
-  test("destroy removes the controllers, and leaves CRDs and snapshots", async () => {
-    const gone = await program.engine.destroy();
-    expect(gone.succeeded, gone.text).toBe(true);
+  it("removes the controllers with destroy, and keeps CRDs and snapshots", async () => {
+    const destroyed = await program.engine.destroy();
+    expect(destroyed.succeeded, destroyed.text).toBe(true);
     const pods = () => world.kubectl("get", "pods", "-n", "kube-system", "-o", "name");
     await expect.poll(pods, { timeout: 60_000 }).toBe("");
     expect(await world.kubectl("get", "volumesnapshots", "-o", "name")).toMatch(/\/data/);

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { restoreSpec } from "../../api/cell/restore-spec.ts";
 import { describeDifference, templateDifference } from "./origin.ts";
@@ -12,7 +12,7 @@ const main = {
 const spec = (change: Record<string, unknown>) =>
   restoreSpec(parsePodTemplate({ spec: { containers: [{ ...main, ...change }] } }));
 
-test.each([
+it.each([
   [{ image: "node:22" }, 'containers[0].image is "python:3.12" in the checkpoint and "node:22" here'],
   [{ args: ["-m", "pdb"] }, 'containers[0].args[1] is "http.server" in the checkpoint and "pdb" here'],
   [{ args: ["-m"] }, 'containers[0].args[1] is "http.server" in the checkpoint and not set here'],
@@ -29,7 +29,7 @@ test.each([
   expect(difference && describeDifference(difference)).toBe(sentence);
 });
 
-test("names an emptyDir that becomes another volume or changes its size", () => {
+it("names an emptyDir that becomes another volume or changes its size", () => {
   const withVolume = (source: object) =>
     restoreSpec(parsePodTemplate({ spec: { containers: [main], volumes: [{ name: "a", ...source }] } }));
   const own = withVolume({ emptyDir: {} });
@@ -42,6 +42,6 @@ test("names an emptyDir that becomes another volume or changes its size", () => 
   ]);
 });
 
-test("ignores fields that a restore does not compare", () => {
+it("ignores fields that a restore does not compare", () => {
   expect(templateDifference(spec({}), spec({ env: [{ name: "A", value: "1" }], name: "other" }))).toBeUndefined();
 });
