@@ -3,26 +3,26 @@ import { firstAnswer, workloadCommand, workloadPort } from "../bench/workload.ts
 import type { RunningCell } from "../setup/cell-rig.ts";
 import { Cells, namespace } from "../setup/cells.ts";
 
-/** Cells whose programs count what they are asked, and can be asked what has become of them. */
+/** Cells with programs that count their requests. */
 export class CellWorld extends Cells {
   static override async open(): Promise<CellWorld> {
     const { rig, store } = await super.open();
     return new CellWorld(rig, store);
   }
 
-  /** A sandbox that runs and answers, with so much touched memory. */
+  /** Starts a sandbox with this much touched memory, and resolves when it responds. */
   async source(name: string, sizeMiB = 0): Promise<RunningCell> {
     const cell = await this.boot({ name, container: container(sizeMiB) });
     await firstAnswer(cell.address.ip);
     return cell;
   }
 
-  /** What the store says that there is; undefined when the checkpoint was never published. */
+  /** The digest of a checkpoint's manifest in the store; undefined if it was never published. */
   async published(checkpointId: string): Promise<string | undefined> {
     return (await this.store.find({ namespace, checkpointId }))?.manifestDigest;
   }
 
-  /** A cell that waits for the checkpoint, and the request to restore it. */
+  /** Starts a cell that waits for the checkpoint. `restore` restores it there. */
   async cloneOf(
     name: string,
     checkpointId: string,
@@ -59,8 +59,8 @@ export class CellWorld extends Cells {
     }
   }
 
-  /** Sweeps as a controller would that knows no unfinished checkpoint, and returns what was left of broken attempts. */
-  async sweptRests(): Promise<number> {
+  /** Sweeps like a controller without unfinished checkpoints, and resolves to the number of removed orphans. */
+  async sweptOrphans(): Promise<number> {
     const report = await this.store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: 0 });
     return report.removedRests;
   }

@@ -45,7 +45,7 @@ describe("a cell whose processes are killed", () => {
       if (outcome === "succeeded") expect(published).toBeDefined();
       if (published !== undefined) expect(await world.countInClone(checkpointId, sizeMiB)).toBe(2);
     }
-    await world.sweptRests();
+    await world.sweptOrphans();
     expect(await world.stagingBytes()).toBe(0);
     expect(await world.countInClone("earlier-1", sizeMiB)).toBe(2);
   });

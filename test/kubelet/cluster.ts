@@ -11,12 +11,12 @@ import { runProgram } from "../../src/local/tools/run-program.ts";
 import { accepts } from "../setup/loopback-server.ts";
 import type { NodeToolName } from "./node-tools.ts";
 
-/** What main.ts has made before the namespaces. */
+/** The setting that main.ts creates before it enters the namespaces. */
 export interface ClusterSetting {
   dir: string;
-  /** The name of the control group below which the kubelet has its own. */
+  /** The control group of this run, which contains those of the kubelet. */
   cgroup: string;
-  /** The directory of CNI's plugins. */
+  /** The directory with the CNI plugins. */
   cni: string;
   tools: Record<NodeToolName | "etcd" | "kube-apiserver" | "versitygw", string>;
   /** OCI archives. */
@@ -25,17 +25,17 @@ export interface ClusterSetting {
 
 export interface KubeletCluster {
   kubeconfig: string;
-  /** Of an S3 server that Pods reach, with the bucket `checkpoints`. */
+  /** An S3 server with the bucket `checkpoints`, at an address that Pods can reach. */
   s3: { endpoint: string; environment: { AWS_ACCESS_KEY_ID: string; AWS_SECRET_ACCESS_KEY: string } };
   stop: () => Promise<void>;
 }
 
-/** Of the bridge that Pods are on, where they find this machine. */
+/** The machine's address on the Pods' bridge. */
 const gateway = "10.88.0.1";
-/** Of the Service `kubernetes`. There is no kube-proxy: the API server itself listens there. */
+/** The address of the Service `kubernetes`. The API server listens there, because kube-proxy does not run. */
 const kubernetesAddress = "10.96.0.1";
 
-/** A cluster of one node, in the network, mount and process namespaces that main.ts has made: a real kubelet, containerd and runc. */
+/** Starts a cluster of one node with a real kubelet, containerd and runc, in the namespaces that main.ts has created. */
 export async function startCluster(setting: ClusterSetting): Promise<KubeletCluster> {
   const { dir, tools } = setting;
   const children: Child[] = [];
@@ -144,7 +144,7 @@ async function makeNetwork(): Promise<void> {
 
 const bridge = "cni0";
 
-/** Sockets and states of the node's programs go with the mounts. What the kubelet mounts for a Pod has to be seen in its containers. */
+/** The sockets and states of the node's programs end with the mounts. The kubelet's mounts must propagate into containers. */
 async function makeMounts(dir: string): Promise<void> {
   await runProgram("mount", ["-t", "tmpfs", "tmpfs", "/run"]);
   const kubelet = join(dir, "kubelet");
@@ -177,7 +177,7 @@ root = "${dir}/containerd"
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "localhost/pause:test"
 [plugins."io.containerd.cri.v1.runtime"]
-  # A machine on which not even root may lower a score.
+  # On some machines, not even root may lower a score.
   restrict_oom_score_adj = true
 [plugins."io.containerd.cri.v1.runtime".cni]
   bin_dirs = ["${cni}"]
@@ -200,7 +200,7 @@ async function kubeletSetting({ dir, cgroup }: ClusterSetting, clientCAFile: str
     failCgroupV1: false,
     failSwapOn: false,
     containerRuntimeEndpoint: `unix://${containerdSocket}`,
-    // What it may not set of the machine, as in a container or without CAP_SYS_RESOURCE, it goes without.
+    // Ignores settings of the machine that it may not change, as in a container or without CAP_SYS_RESOURCE.
     featureGates: { KubeletInUserNamespace: true },
     evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
     podLogsDir: join(dir, "pod-logs"),

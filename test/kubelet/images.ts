@@ -10,7 +10,7 @@ import { ensurePythonImage } from "../../src/local/images/python-image.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** What the cluster calls its images: those of images/Dockerfile, a template's, the one that holds a Pod's namespaces, and external-snapshotter's. */
+/** The images in the cluster: those of images/Dockerfile, a template's, the pause image, and external-snapshotter's. */
 export const imageNames = {
   controller: "localhost/ramet:test",
   cell: "localhost/ramet-cell:test",
@@ -20,9 +20,9 @@ export const imageNames = {
 } as const;
 
 /**
- * Builds the images and writes each as an OCI archive into `directory`. `images/Dockerfile` is built as users build it, but for its bases:
- * where no registry is in reach, a Debian with Node, and one with Go, stand in for `node:22-bookworm-slim` and `golang:1.26-bookworm`.
- * So does one with that program for external-snapshotter's image.
+ * Builds the images and writes each as an OCI archive into `directory`. `images/Dockerfile` is built as users build it, except for
+ * its bases, so that no registry is needed: Debian with Node and Debian with Go stand in for `node:22-bookworm-slim` and
+ * `golang:1.26-bookworm`. External-snapshotter's image is a stand-in too, with only its program.
  */
 export async function buildImages(
   directory: string,
@@ -35,12 +35,12 @@ export async function buildImages(
   const key = digestOf([python.digest, process.version, go.version, ...certificates()]);
   const base = (name: string): string => `localhost/ramet-base-${name}:${key}`;
   const bases = { debian: base("debian"), node: base("node"), go: base("go") };
-  progress("images: the bases");
+  progress("images: base images");
   await buildah.compose(bases.debian, "scratch", [[python.rootPath, "/"]]);
   const link = ["ln", "-s", "../lib/node_modules/npm/bin/npm-cli.js", "/usr/local/bin/npm"];
   await buildah.compose(bases.node, bases.debian, await nodeFiles(), { run: link });
   await buildah.compose(bases.go, bases.debian, [[go.path, "/usr/local/go"]]);
-  // Of what holds a Pod's namespaces a node asks no more than that it goes on.
+  // The pause image only has to keep running.
   await buildah.compose(base("pause"), bases.debian, [], { entrypoint: ["sleep", "infinity"] });
   await buildah.run("tag", bases.debian, imageNames.python);
   await buildah.run("tag", base("pause"), imageNames.pause);
@@ -56,25 +56,25 @@ export async function buildImages(
   }
   const archives = Object.values(imageNames).map((name, index) => ({ name, path: join(directory, `${index}.tar`) }));
   for (const { name, path } of archives) await buildah.run("push", "--quiet", name, `oci-archive:${path}:${name}`);
-  // What earlier runs built, and nothing is made from.
+  // Removes images of earlier runs that no image is built from.
   await buildah.run("rmi", "--prune");
   return archives.map(({ path }) => path);
 }
 
 interface Buildah {
   run(...args: string[]): Promise<string>;
-  /** An image of another one's files and more, where there is none of that name. */
+  /** Builds an image from another one and more files, unless an image of that name exists. */
   compose(name: string, from: string, files: [string, string][], more?: Composition): Promise<void>;
   build(target: string, name: string, bases: { node: string; go: string }): Promise<void>;
 }
 
 interface Composition {
-  /** A command that is run in it once. */
+  /** A command to run once in the image. */
   run?: string[];
   entrypoint?: string[];
 }
 
-/** Buildah with a storage of its own in the cache, which makes what has not changed only once. */
+/** Opens Buildah with its own storage in the cache, so that unchanged images are built only once. */
 async function openBuildah(): Promise<Buildah> {
   const storage = join(cacheDirectory(), "test-images");
   await mkdir(storage, { recursive: true });
@@ -112,12 +112,12 @@ async function openBuildah(): Promise<Buildah> {
   };
 }
 
-/** How npm and Go get at their registries from this machine is how they do in a build, and what they have they need not get again. */
+/** Builds use this machine's settings and caches of npm and Go. */
 async function machineSettings(): Promise<string[]> {
   const home = homedir();
   const paths = [".npmrc", ".config/go", ".cache/ramet"].map((path) => join(home, path));
   const authority = process.env["NODE_EXTRA_CA_CERTS"];
-  const there = await Promise.all(
+  const existing = await Promise.all(
     [...paths, ...(authority === undefined ? [] : [authority])].map((path) =>
       access(path).then(
         () => [path],
@@ -125,7 +125,7 @@ async function machineSettings(): Promise<string[]> {
       ),
     ),
   );
-  return there.flat().flatMap((path) => ["--volume", `${path}:${path}`]);
+  return existing.flat().flatMap((path) => ["--volume", `${path}:${path}`]);
 }
 
 function certificates(): string[] {
@@ -133,7 +133,7 @@ function certificates(): string[] {
   return authority === undefined ? [] : [`NODE_EXTRA_CA_CERTS=${authority}`, `SSL_CERT_FILE=${authority}`];
 }
 
-/** This very Node, and the npm that is on the PATH. */
+/** The Node that runs this, and the npm in PATH. */
 async function nodeFiles(): Promise<[string, string][]> {
   const { stdout } = await runProgram("which", ["npm"]);
   const npm = dirname(dirname(await realpath(stdout.trim())));

@@ -1,5 +1,5 @@
-// `npm run test:kubelet`: the installed controllers and sandboxes on a node of Kubernetes, with a real kubelet, containerd and runc. All of
-// it runs in namespaces of its own (network, processes, mounts), and ends with them.
+// `npm run test:kubelet`: tests an installation and its sandboxes on a node with a real kubelet, containerd and runc. Everything
+// runs in separate namespaces (network, processes, mounts) and ends with them.
 import { spawnSync } from "node:child_process";
 import { mkdir, mkdtemp, rm, rmdir } from "node:fs/promises";
 import { globSync } from "node:fs";
@@ -17,7 +17,7 @@ const progress = (line: string): void => {
   console.error(line);
 };
 
-/** With `--if-possible`, a machine that cannot run a kubelet skips the suite and says so. */
+/** With `--if-possible`, the suite is skipped with a message on a machine that cannot run a kubelet. */
 const options = process.argv.slice(2).filter((option) => option !== "--if-possible");
 const mustRun = !process.argv.includes("--if-possible");
 const missing = await missingNeeds();
@@ -50,14 +50,14 @@ try {
   for (const directory of cgroupDirectories()) await removeGroup(directory);
 }
 
-/** Where the kubelet's groups go: with version 1 of control groups in each hierarchy. */
+/** The directories of this run's control group: with cgroup v1, one in each hierarchy. */
 function cgroupDirectories(): string[] {
   const hierarchies = globSync("/sys/fs/cgroup/*/cgroup.procs").map((path) => join(path, ".."));
   const isUnified = globSync("/sys/fs/cgroup/cgroup.controllers").length > 0;
   return (isUnified ? ["/sys/fs/cgroup"] : hierarchies).map((directory) => join(directory, cgroup));
 }
 
-/** Those below it first. Nothing runs in them any more. */
+/** Removes a control group without processes, and the groups in it first. */
 async function removeGroup(directory: string): Promise<void> {
   for (const below of globSync(`${directory}/*/`)) await removeGroup(below);
   await rmdir(directory).catch(() => undefined);

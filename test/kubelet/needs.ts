@@ -5,7 +5,7 @@ const programs = ["buildah", "runc", "ip", "unshare"];
 const pluginDirectories = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
 const plugins = ["bridge", "host-local"];
 
-/** Where the plugins of CNI are that give Pods their network. */
+/** The directory with the CNI plugins for the Pods' network. */
 export async function cniDirectory(): Promise<string | undefined> {
   for (const directory of pluginDirectories) {
     if ((await missingOf(plugins, [directory])).length === 0) return directory;
@@ -13,13 +13,13 @@ export async function cniDirectory(): Promise<string | undefined> {
   return undefined;
 }
 
-/** What has to be on this machine and is not, each with what brings it on Debian. */
+/** The requirements that this machine does not meet. */
 export async function missingNeeds(): Promise<string[]> {
   const missing = await missingOf(programs, (process.env["PATH"] ?? "").split(":"));
   return [
-    ...(process.getuid?.() === 0 ? [] : ["root, as a kubelet has to be"]),
+    ...(process.getuid?.() === 0 ? [] : ["root, which a kubelet requires"]),
     ...missing,
-    ...((await cniDirectory()) === undefined ? ["CNI's plugins"] : []),
+    ...((await cniDirectory()) === undefined ? ["the CNI plugins"] : []),
   ];
 }
 
@@ -29,11 +29,11 @@ async function missingOf(names: string[], directories: string[]): Promise<string
 }
 
 async function isInOneOf(directories: string[], name: string): Promise<boolean> {
-  const looks = directories.map((directory) =>
+  const found = directories.map((directory) =>
     access(join(directory, name)).then(
       () => true,
       () => false,
     ),
   );
-  return (await Promise.all(looks)).includes(true);
+  return (await Promise.all(found)).includes(true);
 }

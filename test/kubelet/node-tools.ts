@@ -27,7 +27,7 @@ const pinned = {
   "snapshot-controller": snapshotController,
 } as const;
 
-/** A program of a node, or of the rest of a cluster; its module's version stands in `test/tools/{kubelet,containerd,snapshot-controller}/go.mod`. */
+/** A program of the cluster. Its version is also in `test/tools/{kubelet,containerd,snapshot-controller}/go.mod`. */
 export type NodeToolName = keyof typeof pinned;
 
 export const nodeToolNames = Object.keys(pinned) as NodeToolName[];

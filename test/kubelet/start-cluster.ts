@@ -1,14 +1,14 @@
 import type { TestProject } from "vitest/node";
 import { startCluster, type ClusterSetting } from "./cluster.ts";
 
-/** What a test is told of the cluster. */
+/** The cluster, as provided to the tests. */
 export interface GivenCluster {
   kubeconfig: string;
-  /** A directory for what tests write. */
+  /** A directory for files of tests. */
   dir: string;
-  /** The program. */
+  /** The path of the program. */
   kubectl: string;
-  /** Of an S3 server that Pods reach, with the bucket `checkpoints`. */
+  /** An S3 server with the bucket `checkpoints`, at an address that Pods can reach. */
   s3: { endpoint: string; environment: Record<string, string> };
 }
 
@@ -18,7 +18,7 @@ declare module "vitest" {
   }
 }
 
-/** Vitest's global set-up: one cluster for all tests, as it takes half a minute. */
+/** Vitest's global setup: all tests share one cluster, which takes half a minute to start. */
 export async function setup({ provide }: TestProject): Promise<() => Promise<void>> {
   const setting = JSON.parse(process.env["RAMET_TEST_KUBELET"] ?? "{}") as ClusterSetting;
   const { kubeconfig, s3, stop } = await startCluster(setting);

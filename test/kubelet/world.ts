@@ -7,17 +7,17 @@ import { runProgram } from "../../src/local/tools/run-program.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import type { GivenCluster } from "./start-cluster.ts";
 
-/** The cluster as a user has it: by `kubectl` and `ramet`. Both return what was printed on stdout. */
+/** Access to the cluster as a user: with `kubectl` and `ramet`, which resolve to their output. */
 export interface World extends Pick<GivenCluster, "kubeconfig" | "s3"> {
-  /** A directory of this test's own. */
+  /** A directory for this test only. */
   directory: string;
   kubectl: (...args: string[]) => Promise<string>;
   apply: (manifest: string) => Promise<void>;
   ramet: (...args: string[]) => Promise<string>;
   inSandbox: (name: string, script: string) => Promise<string>;
-  /** How many Pods of those are Ready. */
+  /** The number of selected Pods that are Ready. */
   readyPods: (...selector: string[]) => Promise<number>;
-  /** The identity of the controllers that work. */
+  /** The identity of the leading controller; empty without one. */
   leader: () => Promise<string>;
 }
 
@@ -62,7 +62,7 @@ export async function openWorld(): Promise<World> {
   };
 }
 
-/** Makes the Secret by which the controllers reach the store. */
+/** Creates the Secret with the controllers' credentials for the store. */
 export async function makeStoreSecret({ kubectl, s3 }: World): Promise<void> {
   const variables = Object.entries({ ...s3.environment, AWS_REGION: "us-east-1" });
   const literals = variables.map(([name, value]) => `--from-literal=${name}=${value}`);
