@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "../..");
-/** What makes this Node report an old version. It stands in for an old Node, and does not prove that one can parse the files. */
+/** A module that makes this Node report an old version. A stand-in for an old Node: does not prove that one can parse the files. */
 const pretendOld = `data:text/javascript,${encodeURIComponent(
   'Object.defineProperty(process, "versions", { value: { ...process.versions, node: "18.20.4" } });',
 )}`;

@@ -100,7 +100,7 @@ describe("a cell whose processes are killed", () => {
   it.each([
     ["link", "ramet-link net"],
     ["gVisor's sandbox", "runsc-sandbox"],
-  ])("%s: the cell says that the sandbox is lost, ends, and leaves nothing", async (_, commandLine) => {
+  ])("reports that the sandbox is lost, exits and leaves nothing behind if %s is killed", async (_, commandLine) => {
     const source = await world.source("lost");
     const exited = once(source.process, "exit");
     const [victim] = await victims(source, commandLine);

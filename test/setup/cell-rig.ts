@@ -26,9 +26,9 @@ export interface RunningCell {
   process: ChildProcess;
   directory: string;
   identity: Identity;
-  /** With which it was started. */
+  /** The environment with which it was started. */
   environment: NodeJS.ProcessEnv;
-  /** What the cell itself had to tell, line by line. */
+  /** The lines of the cell's own log. */
   logLines: string[];
 }
 

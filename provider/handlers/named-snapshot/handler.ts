@@ -83,7 +83,7 @@ function hasFailed(before: NamedSnapshot | undefined, { digest }: NamedSnapshotI
   return build?.failure !== undefined && (digest === undefined || build.digest === digest);
 }
 
-/** Waits until an object that is being deleted is gone and its name is free. Returns any other object. */
+/** Waits until an object that is being deleted no longer exists and its name is free. Returns any other object. */
 async function unlessDeleting(
   snapshots: ReturnType<typeof snapshotClient>,
   found: NamedSnapshot,

@@ -20,9 +20,9 @@ export function classParameters(driver: string, options: unknown): Record<string
   const result = schema.safeParse(options);
   if (result.success) return render(result.data);
   const why = result.error.issues.map(({ path, message }) => [...path.map(String), message].join(": ")).join("; ");
-  const legal = schema instanceof z.ZodObject ? `Supported options: ${Object.keys(schema.shape).join(", ")}` : "";
+  const supported = schema instanceof z.ZodObject ? `Supported options: ${Object.keys(schema.shape).join(", ")}` : "";
   throw new RametError("InvalidArgument", `Invalid snapshot options for the driver ${driver}: ${why}`, {
-    ...(legal !== "" && { hint: legal }),
+    ...(supported !== "" && { hint: supported }),
   });
 }
 

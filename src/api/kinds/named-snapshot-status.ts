@@ -62,7 +62,7 @@ export type SnapshotStep = z.infer<typeof SnapshotStep>;
 
 /** The running build, or the last one. */
 export const SnapshotBuild = z.object({
-  digest: Digest.describe("Of what it is built from."),
+  digest: Digest.describe("The digest of its inputs."),
   startedAt: Time,
   request: z.string().optional().describe("The value of the annotation ramet.dev/build-request that requested it."),
   attempt: z.int().min(1).describe("The number of the attempt. A lost builder is replaced, up to 3 attempts."),

@@ -52,7 +52,7 @@ function rendered(checkpoint: Checkpoint, { output }: CreateCheckpointOptions, n
 
 function check({ name, contents, ttl }: CreateCheckpointOptions): void {
   if (name !== undefined) checkName(name, "--name");
-  if (contents !== undefined && !legalContents.has([...contents].sort().join(","))) {
+  if (contents !== undefined && !validContents.has([...contents].sort().join(","))) {
     throw new RametError("InvalidArgument", `Invalid --contents: ${JSON.stringify(contents.join(","))}`, {
       hint: "Use filesystem, or memory,filesystem: memory cannot be restored without its files",
     });
@@ -64,7 +64,7 @@ function check({ name, contents, ttl }: CreateCheckpointOptions): void {
   }
 }
 
-const legalContents: ReadonlySet<string> = new Set(["filesystem", "filesystem,memory"]);
+const validContents: ReadonlySet<string> = new Set(["filesystem", "filesystem,memory"]);
 
 function manifest(cluster: Cluster, options: CreateCheckpointOptions): CheckpointManifest {
   const { sandbox, name, contents, ttl, keepRunning } = options;

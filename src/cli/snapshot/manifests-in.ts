@@ -14,7 +14,7 @@ export async function manifestsIn(io: Io, path: string): Promise<Manifest[]> {
   const text = path === "-" ? await textOf(io.stdin) : await read(path);
   return parseAllDocuments(text).flatMap((document) => {
     const [broken] = document.errors;
-    if (broken !== undefined) throw illegal(path, broken.message);
+    if (broken !== undefined) throw invalid(path, broken.message);
     const value: unknown = document.toJS();
     return value === null ? [] : [manifestOf(path, value)];
   });
@@ -24,9 +24,9 @@ function manifestOf(path: string, value: unknown): Manifest {
   const result = NamedSnapshotManifest.safeParse(value);
   if (!result.success) {
     const [issue] = result.error.issues;
-    throw illegal(path, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is not a NamedSnapshot"}`);
+    throw invalid(path, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is not a NamedSnapshot"}`);
   }
-  if (result.data.metadata.name === undefined) throw illegal(path, "metadata.name: is required");
+  if (result.data.metadata.name === undefined) throw invalid(path, "metadata.name: is required");
   // Return the manifest as written, without the schema's defaults: the API server adds those.
   return value as Manifest;
 }
@@ -39,7 +39,7 @@ async function read(path: string): Promise<string> {
   }
 }
 
-function illegal(path: string, why: string): RametError {
+function invalid(path: string, why: string): RametError {
   return new RametError("InvalidArgument", `${path} is not a valid NamedSnapshot manifest: ${why}`, {
     hint: "See docs/tasks/snapshots.md for the fields",
   });

@@ -67,8 +67,8 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
 const sweepMilliseconds = 2_000;
 
 /**
- * The images that are unpacked on this machine, and those that it can pull. What is there is taken as it is, also for
- * `Always`: a machine without a network must be able to run what it has; `ramet local image add` puts a newer one in place.
+ * The unpacked images of this machine, and images that it can pull. An existing image is not pulled again, even with `Always`,
+ * so that a machine without a network can run it. `ramet local image add` replaces it by a newer one.
  */
 function machineImages(progress: (line: string) => void, clock: Clock): ImageSource {
   const dir = imagesDirectory();

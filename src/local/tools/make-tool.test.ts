@@ -138,7 +138,7 @@ it.skipIf(go === undefined)("clears away what a killed run left behind", buildTi
   expect((await readdir(dir)).sort()).toEqual(["cache", "module"]);
 });
 
-it.skipIf(go === undefined)("passes on what the compiler says, and leaves nothing", buildTimeout, async () => {
+it.skipIf(go === undefined)("reports the compiler's error, and leaves no files", buildTimeout, async () => {
   const tool = await helloTool(undefined, "package main\n\nfunc main() { nonsense() }\n");
   await mkdir(join(dir, "cache"));
   await expect(makeTool(tool, join(dir, "cache"), options())).rejects.toMatchObject({
@@ -147,7 +147,7 @@ it.skipIf(go === undefined)("passes on what the compiler says, and leaves nothin
   expect(await readdir(join(dir, "cache"))).toEqual([]);
 });
 
-it.skipIf(go === undefined)("stops at once when told to", async () => {
+it.skipIf(go === undefined)("stops immediately when it is aborted", async () => {
   const abort = new AbortController();
   abort.abort();
   await mkdir(join(dir, "cache"));

@@ -36,10 +36,10 @@ it("keeps versions that a process runs or has in its environment", async () => {
   const running = await made("running", daysAgo(2));
   await copyFile("/bin/sleep", join(running, "tool-copy"));
   await utimes(running, daysAgo(2), daysAgo(2));
-  const told = await made("told", daysAgo(2));
+  const configured = await made("configured", daysAgo(2));
   const processes = [
     spawn(join(running, "tool-copy"), ["60"]),
-    spawn("sleep", ["60"], { env: { RAMET_GUEST: join(told, "tool"), PATH: process.env["PATH"] } }),
+    spawn("sleep", ["60"], { env: { RAMET_GUEST: join(configured, "tool"), PATH: process.env["PATH"] } }),
   ];
   await Promise.all(processes.map((child) => once(child, "spawn")));
   const prune = () => pruneBuilds({ parent, current: "current", now });
@@ -50,7 +50,7 @@ it("keeps versions that a process runs or has in its environment", async () => {
     for (const child of processes) child.kill("SIGKILL");
     await Promise.all(exits);
   }
-  expect((await prune()).sort()).toEqual(["running", "told"]);
+  expect((await prune()).sort()).toEqual(["configured", "running"]);
 });
 
 it("restores a version that is requested while it is being removed", async () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { errnoOf } from "../store-error.ts";
 
-/** The paths of one namespace's folder; docs/reference/store.md shows them. */
+/** The paths in one namespace's directory; docs/reference/store.md shows them. */
 export interface Layout {
   readonly path: string;
   /** Contains the name of the namespace, so that a cell can verify it under any mount path. */

@@ -26,18 +26,18 @@ it.each([
   ["without an attempt", `{"v":1,"manifest":{}}`, "CheckpointLost"],
   ["of an attempt that climbs", `{"v":1,"attempt":"../x","manifest":{}}`, "CheckpointLost"],
   ["of a newer version", `{"v":2}`, "CheckpointTooNew"],
-])("a publication that is %s is refused", (_, text, code) => {
+])("rejects a publication that is %s", (_, text, code) => {
   expect(() => decodePublication(Buffer.from(text), ref)).toThrow(expect.objectContaining({ code }));
 });
 
-it("each key is known for what it is, and no other is", () => {
+it("identifies the kind of each key, and of no other text", () => {
   const attempt = newAttempt(1_795_000_000_000);
   expect(attemptExpiry(attempt)).toBe(1_795_000_000_000);
   expect(kindOf(publicationKey(ref))).toEqual({ kind: "publication", ref });
   expect(kindOf(fileKey(ref, attempt, 3))).toEqual({ kind: "file", ref, attempt });
   expect(kindOf(newProbeKey())).toEqual({ kind: "probe" });
   expect(kindOf("store.json")).toEqual({ kind: "owner" });
-  const strange = [
+  const unknown = [
     "notes.txt",
     "team-a",
     "team-a/c1",
@@ -45,10 +45,10 @@ it("each key is known for what it is, and no other is", () => {
     `team-a/c1/${attempt}/0/1`,
     `A/c1/manifest.json`,
   ];
-  for (const key of strange) expect(kindOf(key), key).toBeUndefined();
+  for (const key of unknown) expect(kindOf(key), key).toBeUndefined();
 });
 
-it("a signed URL says which checkpoint it is for, in the path or after a bucket's host", () => {
+it("finds the checkpoint in a signed URL, with the bucket in the path or in the host", () => {
   expect(isPublicationUrl("https://s3.example/bucket/x/team-a/c1/manifest.json?X-Amz-Signature=1", ref)).toBe(true);
   expect(isPublicationUrl("https://bucket.s3.example/team-a/c1/manifest.json", ref)).toBe(true);
   expect(isPublicationUrl("https://bucket.s3.example/team-b/c1/manifest.json", ref)).toBe(false);

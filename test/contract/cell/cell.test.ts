@@ -120,7 +120,7 @@ describe("a cell on real gVisor", () => {
       cells.checkpoint(source, "other-1"),
     ]);
     expect(second).toEqual(first);
-    // Which of them the cell hears first, nobody can say.
+    // Either request may reach the cell first.
     const [winner, loser] = first.status === "fulfilled" ? [first, other] : [other, first];
     expect(winner.status).toBe("fulfilled");
     expect(loser).toMatchObject({ status: "rejected", reason: { code: "Conflict" } });

@@ -54,12 +54,12 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
           if (event.type === "data") text += event.data.toString();
         }
       } catch {
-        // The sandbox ended under it.
+        // The sandbox ended during the command.
       }
       return text.trim();
     }
 
-    /** Answers the last state that a cell tells while it comes to its end. */
+    /** Resolves to the last state that an ending cell reports. */
     async function lastState(cell: RunningCell): Promise<CellState | undefined> {
       let last: CellState | undefined;
       try {

@@ -57,7 +57,7 @@ it("streams large input over one connection at the speed of the command", async 
   const digest = createHash("sha256").update(Buffer.concat(parts)).digest("hex");
   expect(taken).toMatchObject({ stdout: `${digest}  -\n`, exitCode: 0 });
 
-  // A command that reads a little and ends: whoever writes hears of it and does not wait for ever.
+  // If a command exits before it has read all input, the write fails instead of waiting.
   const refused = Promise.withResolvers<unknown>();
   await collect(start("head -c 10 > /dev/null"), async (event) => {
     if (event.type !== "start") return;
@@ -70,7 +70,7 @@ it("streams large input over one connection at the speed of the command", async 
   });
   expect(await refused.promise).toMatchObject({ code: expect.stringMatching(/^(Conflict|NotFound)$/) as string });
 
-  // One that reads nothing keeps nobody who lets go.
+  // A client can stop writing to a command that does not exist.
   const patient = client.openInput({ tag: "nobody" });
   patient.close();
   await expect(patient.end()).rejects.toMatchObject({ code: "Canceled" });

@@ -4,7 +4,7 @@ import { createServer, type AddressInfo, type Server } from "node:net";
 
 export interface DnsStandIn {
   readonly address: string;
-  /** The names that were asked for, in order. */
+  /** The requested names, in order. */
   readonly asked: string[];
   close(): void;
 }
