@@ -60,7 +60,7 @@ interface PoolGauge {
 const gauges: PoolGauge[] = [
   {
     name: "ramet_sandboxset_desired_replicas",
-    help: "Number of unclaimed sandboxes that the set asks for.",
+    help: "Number of unclaimed sandboxes in the spec of the set.",
     count: ({ spec }) => spec.replicas,
   },
   {
