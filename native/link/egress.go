@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ramet.dev/native/link/internal/carry"
 	"ramet.dev/native/link/internal/dnsrelay"
 	"ramet.dev/native/link/internal/netns"
 	"ramet.dev/native/link/internal/policy"
+	"ramet.dev/native/link/internal/proxy"
 )
 
 const (
@@ -31,11 +31,11 @@ type egress struct {
 	refused refusals
 	// relearned holds the names that link has recently resolved itself.
 	relearned oncePerWhile
-	carried   carry.Carried[carriedOut]
+	pairs     proxy.Pairs[egressPair]
 	slots     chan struct{}
 }
 
-type carriedOut struct {
+type egressPair struct {
 	to    netip.AddrPort
 	names []string
 }
@@ -61,7 +61,7 @@ func newEgress(g *gate, config netConfig) (*egress, error) {
 
 // serve opens the proxy and the DNS relay in the gateway namespace, and redirects the sandbox's connections to them.
 func (e *egress) serve(pair *netns.Pair) error {
-	proxy, err := pair.Gateway.Listen(netip.AddrPortFrom(netns.GatewayAddress, 0))
+	listener, err := pair.Gateway.Listen(netip.AddrPortFrom(netns.GatewayAddress, 0))
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (e *egress) serve(pair *netns.Pair) error {
 	}
 	go e.relay.ServeUDP(udp)
 	go e.relay.ServeTCP(tcp)
-	go e.accept(proxy)
-	return pair.Redirect(uint16(proxy.Addr().(*net.TCPAddr).Port))
+	go e.accept(listener)
+	return pair.Redirect(uint16(listener.Addr().(*net.TCPAddr).Port))
 }
 
 // setPolicy takes effect immediately, also for open connections.
@@ -87,13 +87,13 @@ func (e *egress) setPolicy(spec policy.Spec) error {
 		return err
 	}
 	e.policy.Store(p)
-	e.carried.Cut(func(c carriedOut) bool { return !e.decide(c).Allowed })
+	e.pairs.Cut(func(c egressPair) bool { return !e.decide(c).Allowed })
 	return nil
 }
 
 // cutAll resets all connections.
 func (e *egress) cutAll() {
-	e.carried.Cut(func(carriedOut) bool { return true })
+	e.pairs.Cut(func(egressPair) bool { return true })
 }
 
 func (e *egress) permitQuestion(name string) bool {
@@ -107,7 +107,7 @@ func (e *egress) permitQuestion(name string) bool {
 	return false
 }
 
-func (e *egress) decide(c carriedOut) policy.Verdict {
+func (e *egress) decide(c egressPair) policy.Verdict {
 	return e.policy.Load().Connection(c.to, c.names, e.own.list())
 }
 
@@ -125,7 +125,7 @@ func (e *egress) accept(listener *net.TCPListener) {
 				e.serveConn(conn)
 			}()
 		default:
-			carry.Reset(conn)
+			proxy.Reset(conn)
 		}
 	}
 }
@@ -133,34 +133,34 @@ func (e *egress) accept(listener *net.TCPListener) {
 func (e *egress) serveConn(inner *net.TCPConn) {
 	to, err := originalDestination(inner)
 	if err != nil || !e.gate.isOpen() {
-		carry.Reset(inner)
+		proxy.Reset(inner)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), egressTimeout)
 	defer cancel()
 	about, early, ok := e.admit(ctx, inner, to)
 	if !ok {
-		carry.Reset(inner)
+		proxy.Reset(inner)
 		return
 	}
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp4", about.to.String())
 	if err != nil {
-		carry.Reset(inner)
+		proxy.Reset(inner)
 		return
 	}
 	outer := conn.(*net.TCPConn)
 	if _, err := outer.Write(early); err != nil {
-		carry.Reset(inner)
-		carry.Reset(outer)
+		proxy.Reset(inner)
+		proxy.Reset(outer)
 		return
 	}
-	e.carried.Run(about, inner, outer, func() bool { return e.gate.isOpen() && e.decide(about).Allowed })
+	e.pairs.Run(about, inner, outer, func() bool { return e.gate.isOpen() && e.decide(about).Allowed })
 }
 
 // admit returns the destination of an allowed connection. early holds the bytes that were read to decide.
-func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPort) (about carriedOut, early []byte, ok bool) {
-	about = carriedOut{to: to, names: e.names.Of(to.Addr())}
+func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPort) (about egressPair, early []byte, ok bool) {
+	about = egressPair{to: to, names: e.names.Of(to.Addr())}
 	verdict := e.decide(about)
 	if !verdict.Allowed && e.relearn(ctx, to.Port()) {
 		about.names = e.names.Of(to.Addr())
@@ -178,7 +178,7 @@ func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPor
 	case name != "" && verdict.Allowed && verdict.Name == "":
 		about.names = append(about.names, name)
 	case name != "":
-		about = carriedOut{to: e.locate(ctx, name, to), names: []string{name}}
+		about = egressPair{to: e.locate(ctx, name, to), names: []string{name}}
 	case verdict.Name != "":
 		verdict = policy.Verdict{Why: "rules allow it only by name, and the client sends no host name"}
 	}

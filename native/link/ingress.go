@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"ramet.dev/native/link/internal/carry"
 	"ramet.dev/native/link/internal/fault"
 	"ramet.dev/native/link/internal/netns"
+	"ramet.dev/native/link/internal/proxy"
 )
 
 const (
@@ -28,12 +28,12 @@ const (
 
 // An ingress proxies connections from outside to the sandbox's ports.
 type ingress struct {
-	pair    *netns.Pair
-	gate    *gate
-	carried carry.Carried[carriedIn]
+	pair  *netns.Pair
+	gate  *gate
+	pairs proxy.Pairs[ingressPair]
 }
 
-type carriedIn struct{ control bool }
+type ingressPair struct{ control bool }
 
 type ingressHeader struct {
 	Port    uint16 `json:"port"`
@@ -94,12 +94,12 @@ func (in *ingress) serve(conn *net.UnixConn) {
 	}
 	early, _ := reader.Peek(reader.Buffered())
 	if _, err := inner.Write(early); err != nil {
-		carry.Reset(inner)
+		proxy.Reset(inner)
 		refuse(conn, dialFault(header.Port, err))
 		return
 	}
 	writeLine(conn, answer{OK: true})
-	in.carry(conn, inner, header.Control)
+	in.proxy(conn, inner, header.Control)
 }
 
 func (in *ingress) permitted(header ingressHeader) *fault.Fault {
@@ -152,19 +152,19 @@ func (in *ingress) accept(listener *net.TCPListener, port uint16) {
 		go func() {
 			inner, err := in.dial(port)
 			if err != nil {
-				carry.Reset(conn)
+				proxy.Reset(conn)
 				return
 			}
-			in.carry(conn, inner, false)
+			in.proxy(conn, inner, false)
 		}()
 	}
 }
 
 // cutClients resets the connections of clients. The cell's own connections stay open.
-func (in *ingress) cutClients() { in.carried.Cut(func(c carriedIn) bool { return !c.control }) }
+func (in *ingress) cutClients() { in.pairs.Cut(func(c ingressPair) bool { return !c.control }) }
 
-func (in *ingress) carry(outer, inner carry.Conn, control bool) {
-	in.carried.Run(carriedIn{control: control}, outer, inner, func() bool { return control || in.gate.isOpen() })
+func (in *ingress) proxy(outer, inner proxy.Conn, control bool) {
+	in.pairs.Run(ingressPair{control: control}, outer, inner, func() bool { return control || in.gate.isOpen() })
 }
 
 func (in *ingress) dial(port uint16) (*net.TCPConn, error) {

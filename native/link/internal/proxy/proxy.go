@@ -1,5 +1,5 @@
-// Package carry copies bytes between two stream connections and tracks the open pairs, so that they can be reset.
-package carry
+// Package proxy copies bytes between two stream connections and tracks the open pairs, so that they can be reset.
+package proxy
 
 import (
 	"io"
@@ -13,10 +13,10 @@ type Conn interface {
 	CloseWrite() error
 }
 
-// Carried holds the open pairs of connections, each with a value of its owner.
-type Carried[T any] struct {
-	mu    sync.Mutex
-	pairs map[*pair[T]]struct{}
+// Pairs holds the open pairs of connections. Each pair has a value that its owner chooses.
+type Pairs[T any] struct {
+	mu   sync.Mutex
+	open map[*pair[T]]struct{}
 }
 
 type pair[T any] struct {
@@ -26,18 +26,18 @@ type pair[T any] struct {
 
 // Run copies bytes in both directions until both have ended or the pair is cut, and closes both connections. The check
 // runs after the pair is registered, so that a policy change since the decision takes effect.
-func (c *Carried[T]) Run(about T, a, b Conn, check func() bool) {
+func (ps *Pairs[T]) Run(about T, a, b Conn, check func() bool) {
 	p := &pair[T]{about: about, a: a, b: b}
-	c.mu.Lock()
-	if c.pairs == nil {
-		c.pairs = map[*pair[T]]struct{}{}
+	ps.mu.Lock()
+	if ps.open == nil {
+		ps.open = map[*pair[T]]struct{}{}
 	}
-	c.pairs[p] = struct{}{}
-	c.mu.Unlock()
+	ps.open[p] = struct{}{}
+	ps.mu.Unlock()
 	defer func() {
-		c.mu.Lock()
-		delete(c.pairs, p)
-		c.mu.Unlock()
+		ps.mu.Lock()
+		delete(ps.open, p)
+		ps.mu.Unlock()
 		_, _ = a.Close(), b.Close()
 	}()
 	if !check() {
@@ -51,16 +51,16 @@ func (c *Carried[T]) Run(about T, a, b Conn, check func() bool) {
 	<-done
 }
 
-// Cut resets every pair that which selects.
-func (c *Carried[T]) Cut(which func(T) bool) {
-	c.mu.Lock()
+// Cut resets every pair whose value is selected.
+func (ps *Pairs[T]) Cut(selected func(T) bool) {
+	ps.mu.Lock()
 	var cut []*pair[T]
-	for p := range c.pairs {
-		if which(p.about) {
+	for p := range ps.open {
+		if selected(p.about) {
 			cut = append(cut, p)
 		}
 	}
-	c.mu.Unlock()
+	ps.mu.Unlock()
 	for _, p := range cut {
 		Reset(p.a)
 		Reset(p.b)
