@@ -126,11 +126,18 @@ function pod({ image, cellImage, store, clusterRanges }: PodOptions) {
         readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
         resources: { requests: { cpu: "100m", memory: "128Mi" } },
         securityContext: restrictedSecurityContext,
-        ...(mounted && { volumeMounts: [{ name: "store", mountPath: mounted.directory }] }),
+        volumeMounts: [
+          { name: "tmp", mountPath: "/tmp" },
+          ...(mounted ? [{ name: "store", mountPath: mounted.directory }] : []),
+        ],
         ...("address" in store && store.secret !== undefined && { envFrom: [{ secretRef: { name: store.secret } }] }),
       },
     ],
-    ...(mounted && { volumes: [{ name: "store", persistentVolumeClaim: { claimName: mounted.claim } }] }),
+    volumes: [
+      // Recipe steps fetch files of up to 1 GiB into it; the root file system is read-only.
+      { name: "tmp", emptyDir: { sizeLimit: "4Gi" } },
+      ...(mounted ? [{ name: "store", persistentVolumeClaim: { claimName: mounted.claim } }] : []),
+    ],
   };
 }
 

@@ -68,7 +68,7 @@ export const clusterRights: readonly Right[] = [
     why: "run each sandbox in a Pod",
     apiGroups: [""],
     resources: ["pods"],
-    verbs: [...follow, "create", "patch", "delete"],
+    verbs: [...follow, "create", "delete"],
   },
   {
     why: "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox",

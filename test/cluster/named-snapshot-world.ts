@@ -202,7 +202,7 @@ export async function openSnapshotWorld({
 }
 
 const ended = new Set(["Running", "Failed", "Succeeded"]);
-const baseTemplate = {
+export const baseTemplate = {
   spec: {
     terminationGracePeriodSeconds: 1,
     containers: [{ name: "main", image: "python", command: ["sleep", "infinity"], ports: [{ containerPort: 8000 }] }],

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { NamedSnapshotManifest } from "../../src/api/kinds/named-snapshot.ts";
-import { openSnapshotWorld, untilReleased, type SnapshotWorld } from "./named-snapshot-world.ts";
+import { baseTemplate, openSnapshotWorld, untilReleased, type SnapshotWorld } from "./named-snapshot-world.ts";
 
 /** Tests building, caching, rolling back and cloning named snapshots with real cells and real gVisor. */
 let world: SnapshotWorld;
@@ -191,6 +191,35 @@ it("hides and lists Secrets of the source like its own", async () => {
   expect(status?.versions?.[0]?.secrets).toEqual(["parent-key"]);
   expect(status?.steps?.[0]?.output).toBe("[secret] is its\n");
   expect(JSON.stringify([status, await world.log("secret-child")])).not.toContain("correct horse");
+});
+
+it("hides and lists Secrets that a template gives as variables, also in what is built from a clone", async () => {
+  await world.secret("of-template", { token: "battery staple" });
+  const variable = { name: "TOKEN", valueFrom: { secretKeyRef: { name: "of-template", key: "token" } } };
+  const [main] = baseTemplate.spec.containers;
+  await world.cluster.create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "SandboxTemplate",
+    metadata: { name: "with-secret", namespace: "t" },
+    spec: { template: { spec: { containers: [{ ...main, env: [variable] }] } } },
+  });
+  const recipe = [{ run: "echo $TOKEN it is" }];
+  await world.apply("variable", { from: { template: { name: "with-secret" } }, recipe });
+  const { status } = await world.until("variable", ({ status: now }) => now?.version === 1);
+  expect(status?.versions?.[0]?.secrets).toEqual(["of-template"]);
+  expect(status?.steps?.[0]?.output).toBe("[secret] it is\n");
+  expect(JSON.stringify([status, await world.log("variable")])).not.toContain("battery");
+
+  await world.clone("variable-a", "variable");
+  await world.apply("from-clone", { from: { sandbox: { name: "variable-a" } }, recipe });
+  const built = await world.until("from-clone", ({ status: now }) => now?.version === 1);
+  expect(built.status?.versions?.[0]?.secrets).toEqual(["of-template"]);
+  const id = built.status?.checkpointId;
+  const { status: captured } = await world.cluster.checkpoint(
+    `t/${built.status?.versions?.[0]?.checkpointName ?? ""}`,
+    ({ status: now }) => now?.checkpointId === id,
+  );
+  expect(captured?.ramet?.secrets).toEqual(["of-template"]);
 });
 
 it("keeps a deleted snapshot while objects follow it, then deletes all its objects", async () => {

@@ -114,6 +114,11 @@ export const RametCheckpointStatus = z.object({
   template: RestoreSpec.optional().describe("The fields behind templateDigest, used to name a difference."),
   image: z.string().optional(),
   imageDigest: z.string().optional(),
+  secrets: z
+    .array(z.string())
+    .meta({ "x-kubernetes-list-type": "atomic" })
+    .optional()
+    .describe("The Secrets of the namespace whose values the captured memory or files can contain."),
   consistency: z.enum(consistencies).optional(),
   needs: Needs.optional().describe("What a node must have for a restore."),
   phases: z.record(z.string(), z.number()).optional().describe("Milliseconds by phase, in order."),

@@ -42,7 +42,7 @@ export const SnapshotVersion = z.object({
     .meta({ "x-kubernetes-list-type": "atomic" })
     .optional()
     .describe(
-      "Secrets that its recipe or the recipe of a parent version has copied into it. Every clone contains them.",
+      "The Secrets whose values it can contain: those of its template, of its recipe and of its source. Every clone contains them.",
     ),
 });
 export type SnapshotVersion = z.infer<typeof SnapshotVersion>;

@@ -56,8 +56,11 @@ async function lookupsFor(io: Io, cluster: Cluster, requested: NamedSnapshot, sn
     template: () => template,
     sandbox: () => sandbox,
     snapshot: (name: string) => snapshots.find(({ metadata }) => metadata.name === name),
-    hasCheckpoint: (id: string) =>
-      checkpoints.some(({ status }) => status?.checkpointId === id && status.phase === "Succeeded"),
+    checkpoint: (id: string) =>
+      checkpoints.find(({ status }) => status?.checkpointId === id && status.phase === "Succeeded"),
+    // A difference does not show the Secrets of a version.
+    secretsOfSandbox: () => [],
+    secretsOfCheckpoint: () => [],
     copied: await copiedContents(cluster.client, requested, io.signal),
   };
 }

@@ -6,6 +6,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { capturedPodUid, checkpointIdOf, isUnfinished } from "../common/pause-checkpoint.ts";
 import { endMessage, isEnded } from "../common/pod-facts.ts";
+import { secretsOfSandbox, secretsOfTemplate } from "../common/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
@@ -25,8 +26,15 @@ export async function gather(checkpoint: Checkpoint, dependencies: CheckpointDep
         ? undefined
         : earlierCaptureOf(checkpoint, source.pod.metadata.uid, dependencies),
     capture: captures.get(uid),
+    secrets: secretsOf(checkpoint, source, dependencies),
     now: clock.now(),
   };
+}
+
+/** The kept template stands in for a source that no longer exists. */
+function secretsOf({ metadata }: Checkpoint, source: Source, { cache }: CheckpointDependencies): string[] {
+  if (!("problem" in source)) return secretsOfSandbox(source.sandbox, cache);
+  return cache.templatesOwnedBy(metadata.uid).flatMap(({ spec }) => secretsOfTemplate(spec.template));
 }
 
 function specOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): CheckpointState["spec"] {

@@ -92,6 +92,7 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
     { state: "failed", error },
     { state: "done", value: record },
   ),
+  secrets: fc.constantFrom([], ["api-key"]),
   now: fc.constant(now),
 });
 const doing = (state: CheckpointState) => planCheckpoint(state).actions.map((action) => action.do);

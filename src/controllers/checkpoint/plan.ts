@@ -40,7 +40,7 @@ function abandonedCapture(source: Source): CheckpointAction[] {
 }
 
 function succeeded(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {
-  const { checkpoint, checkpointId, now } = state;
+  const { checkpoint, checkpointId, secrets, now } = state;
   return {
     actions: [],
     status: {
@@ -48,7 +48,7 @@ function succeeded(state: CheckpointState, record: CheckpointRecord): Checkpoint
       phase: "Succeeded",
       checkpointId,
       completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
-      ramet: record,
+      ramet: { ...record, ...(secrets.length > 0 && { secrets }) },
     },
     transitions: [
       {

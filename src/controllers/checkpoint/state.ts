@@ -24,6 +24,8 @@ export interface CheckpointState {
   earlierCapture: Checkpoint | undefined;
   /** The call that takes the checkpoint. */
   capture: Attempt<CheckpointRecord> | undefined;
+  /** The Secrets whose values the checkpoint can contain. */
+  secrets: string[];
   now: Date;
 }
 

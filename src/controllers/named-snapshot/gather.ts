@@ -3,6 +3,7 @@ import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import { secretsOfCheckpoint, secretsOfSandbox } from "../common/secrets-in-memory.ts";
 import { copiedContents } from "./keyed-content.ts";
 import type { Lookups } from "./lookups.ts";
 import {
@@ -56,7 +57,12 @@ async function desiredVersionOf(
     template: (name) => cache.template(`${namespace}/${name}`),
     snapshot: (name) => lookups.snapshot(`${namespace}/${name}`),
     sandbox: (name) => cache.sandbox(`${namespace}/${name}`),
-    hasCheckpoint: (id) => isCloneable(cache.checkpointById(namespace, id)),
+    checkpoint: (id) => {
+      const found = cache.checkpointById(namespace, id);
+      return isCloneable(found) ? found : undefined;
+    },
+    secretsOfSandbox: (sandbox) => secretsOfSandbox(sandbox, cache),
+    secretsOfCheckpoint: (checkpoint) => secretsOfCheckpoint(checkpoint, cache),
     copied: await copiedContents(dependencies.client, snapshot),
   });
 }

@@ -1,3 +1,4 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -6,14 +7,18 @@ import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import type { CopiedContent, ResolvedSource } from "../../api/snapshot/snapshot-inputs.ts";
 import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { RametError } from "../../base/errors.ts";
+import { secretsOfTemplate } from "../common/secrets-in-memory.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
 
 export interface InputLookups {
   template: (name: string) => SandboxTemplate | undefined;
   snapshot: (name: string) => NamedSnapshot | undefined;
   sandbox: (name: string) => Sandbox | undefined;
-  /** Whether a checkpoint with this id can be cloned. */
-  hasCheckpoint: (id: string) => boolean;
+  /** The checkpoint with this id, if it can be cloned. */
+  checkpoint: (id: string) => Checkpoint | undefined;
+  /** The Secrets whose values a sandbox or a checkpoint can contain. */
+  secretsOfSandbox: (sandbox: Sandbox) => string[];
+  secretsOfCheckpoint: (checkpoint: Checkpoint) => string[];
   /** Represents the content that steps copy, by step index; or the problem that prevents reading it. */
   copied: ReadonlyMap<number, CopiedContent> | { problem: RametError };
 }
@@ -56,6 +61,7 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
       source: { template: found.spec },
       origin: { kind: "template", spec: found.spec },
       parent: `template/${name}`,
+      inheritedSecrets: secretsOfTemplate(found.spec.template),
     };
   }
   if (from.snapshot !== undefined) {
@@ -74,10 +80,12 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
     const { name } = from.sandbox;
     const found = lookups.sandbox(name) ?? missing("Sandbox", name, namespace);
     const source = { sandbox: { name, uid: found.metadata.uid } };
-    return { source, origin: { kind: "sandbox", name }, parent: `sandbox/${name}` };
+    const inheritedSecrets = lookups.secretsOfSandbox(found);
+    return { source, origin: { kind: "sandbox", name }, parent: `sandbox/${name}`, inheritedSecrets };
   }
   const id = from.checkpoint?.id ?? "";
-  if (!lookups.hasCheckpoint(id)) {
+  const found = lookups.checkpoint(id);
+  if (found === undefined) {
     throw new RametError(
       "NotFound",
       `The namespace ${namespace} has no checkpoint with the id ${id} that can be cloned`,
@@ -90,6 +98,7 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
     source: { checkpoint: { id } },
     origin: { kind: "checkpoint", checkpointId: id },
     parent: `checkpoint/${id}`,
+    inheritedSecrets: lookups.secretsOfCheckpoint(found),
   };
 }
 
