@@ -58,7 +58,7 @@ async function removeOne(io: Io, cluster: Cluster, options: RemoveOptions, objec
       from: object,
       until: (state) => state === undefined,
       onState: (state) => {
-        progress(`${noun} ${name}: ${state === undefined ? "deleted" : "being deleted"}`);
+        progress(`${noun} ${name}: ${state === undefined ? "removed" : "being removed"}`);
       },
       timeoutMilliseconds: options.timeout,
       signal: io.signal,
