@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as z from "zod";
 import {
@@ -31,16 +31,42 @@ interface Call {
 }
 
 const bodyLimitBytes = 1024 * 1024;
+/** Connections without a valid token: probes of the kubelet, calls that just arrived, and strangers. */
+const maxStrangers = 64;
+/** Connections of gateways to ports of the sandbox, as many as link accepts. */
+const maxTunnels = 2048;
 
-/** The cell's HTTP server. Every call but the probes needs a token for its operation. */
+const limits = {
+  headersTimeout: 5_000,
+  // For headers and body together. An operation may take longer.
+  requestTimeout: 10_000,
+  connectionsCheckingInterval: 2_500,
+  keepAliveTimeout: 60_000,
+  // Detects a peer that disappeared without closing the connection.
+  keepAlive: true,
+  keepAliveInitialDelay: 60_000,
+};
+
+/**
+ * The cell's HTTP server. Every call but the probes needs a token for its operation. The port is open to every Pod, so the
+ * cell verifies the token before it reads a body, and closes the oldest connection without a token when there are too many.
+ */
 export function cellServer(options: CellServerOptions): Server {
-  const server = createServer((request, response) => {
-    void answer(options, request, response);
+  const strangers = new Set<Duplex>();
+  const tunnels = new Set<Duplex>();
+  const server = createServer(limits, (request, response) => {
+    response.on("error", () => response.destroy());
+    void answer({ ...options, strangers }, request, response);
+  });
+  server.on("connection", (socket: Socket) => {
+    strangers.add(socket);
+    socket.once("close", () => strangers.delete(socket));
+    const [oldest] = strangers;
+    if (strangers.size > maxStrangers) oldest?.destroy();
   });
   server.on("upgrade", (request: IncomingMessage, socket: Duplex) => {
-    void upgrade(options, request, socket);
+    void upgrade({ ...options, strangers, tunnels }, request, socket);
   });
-  server.keepAliveTimeout = 60_000;
   return server;
 }
 
@@ -62,7 +88,11 @@ function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Cal
   };
 }
 
-async function answer(options: CellServerOptions, request: IncomingMessage, response: ServerResponse): Promise<void> {
+interface Guarded extends CellServerOptions {
+  strangers: Set<Duplex>;
+}
+
+async function answer(options: Guarded, request: IncomingMessage, response: ServerResponse): Promise<void> {
   try {
     const url = new URL(request.url ?? "/", "http://cell");
     const probe = probes[url.pathname];
@@ -70,12 +100,7 @@ async function answer(options: CellServerOptions, request: IncomingMessage, resp
       response.writeHead(probe(options.cell) ? 200 : 503).end(`${options.cell.state.phase}\n`);
       return;
     }
-    const result = await perform(options, {
-      request,
-      response,
-      url,
-      body: await readBody(request, bodyLimitBytes, "cell: the body"),
-    });
+    const result = await perform(options, { request, response, url });
     if (result !== undefined) sendJson(response, 200, result);
   } catch (error) {
     sendError(response, error);
@@ -88,24 +113,38 @@ const probes: Record<string, (cell: Cell) => boolean> = {
   "/readyz": (cell) => cell.state.ready,
 };
 
-async function perform(options: CellServerOptions, call: Call): Promise<unknown> {
-  const { method = "", headers } = call.request;
-  const operation = /^\/v1\/([a-z]+)$/.exec(call.url.pathname)?.[1] ?? "";
+async function perform(options: Guarded, { request, response, url }: Omit<Call, "body">): Promise<unknown> {
+  const { method = "", headers } = request;
+  const operation = /^\/v1\/([a-z]+)$/.exec(url.pathname)?.[1] ?? "";
   const handler = routes(options)[`${method} ${operation}`];
-  if (handler === undefined) throw new RametError("NotFound", `cell: unknown route ${method} ${call.url.pathname}`);
-  const digest = call.body.length === 0 ? undefined : createHash("sha256").update(call.body).digest("base64url");
-  await options.verifier.verify(headers.authorization, operation, digest);
-  return handler(call);
+  if (handler === undefined) throw new RametError("NotFound", `cell: unknown route ${method} ${url.pathname}`);
+  const token = await options.verifier.verify(headers.authorization, operation);
+  options.strangers.delete(request.socket);
+  if (Number(headers["content-length"] ?? 0) > bodyLimitBytes)
+    throw new RametError("InvalidArgument", `cell: the body is larger than ${bodyLimitBytes} bytes`);
+  const body = await readBody(request, bodyLimitBytes, "cell: the body");
+  token.requireBody(body);
+  return handler({ request, response, url, body });
 }
 
-async function upgrade({ cell, verifier }: CellServerOptions, request: IncomingMessage, socket: Duplex): Promise<void> {
+async function upgrade(
+  { cell, verifier, strangers, tunnels }: Guarded & { tunnels: Set<Duplex> },
+  request: IncomingMessage,
+  socket: Duplex,
+): Promise<void> {
   socket.on("error", () => socket.destroy());
   try {
     const port = Number(/^\/v1\/ports\/(\d{1,5})$/.exec(request.url ?? "")?.[1]);
     if (!Number.isInteger(port) || request.headers.upgrade !== "tcp")
       throw new RametError("NotFound", "cell: only /v1/ports/<port> accepts an upgrade, to tcp");
     await verifier.verify(request.headers.authorization, "ports");
+    if (tunnels.size >= maxTunnels)
+      throw new RametError("Unavailable", `port ${port}: the sandbox has ${maxTunnels} open connections`);
+    strangers.delete(socket);
+    tunnels.add(socket);
+    socket.once("close", () => tunnels.delete(socket));
     const inner = await cell.dial(port);
+    if (socket.destroyed) return void inner.destroy();
     inner.on("error", () => socket.destroy());
     inner.on("close", () => socket.destroy());
     socket.on("close", () => inner.destroy());

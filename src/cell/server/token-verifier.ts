@@ -1,4 +1,4 @@
-import { createPublicKey, type KeyObject } from "node:crypto";
+import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import { jwtVerify } from "jose";
 import * as z from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -8,10 +8,16 @@ const Claims = z.object({ op: z.string().min(1), bdg: z.string().optional(), exp
 
 export interface TokenVerifier {
   /**
-   * Resolves if `authorization` holds a valid token for this sandbox and operation and, if there is a body, for this body.
+   * Resolves if `authorization` holds a valid token for this sandbox and operation. It needs only headers, so that a server
+   * reads no body of a stranger.
    * @throws RametError `Unauthorized` or `Forbidden`
    */
-  verify(authorization: string | undefined, operation: string, bodyDigest?: string): Promise<void>;
+  verify(authorization: string | undefined, operation: string): Promise<VerifiedToken>;
+}
+
+export interface VerifiedToken {
+  /** @throws RametError `Forbidden` if there is a body, and the token is not for this one */
+  requireBody(body: Buffer): void;
 }
 
 /** Public keys, base64url of their 32 bytes. */
@@ -33,7 +39,7 @@ export function tokenVerifier(
   const controllers = keyObject(publicKey);
   const gateways = gatewayKey === undefined ? undefined : keyObject(gatewayKey);
   return {
-    async verify(authorization, operation, bodyDigest) {
+    async verify(authorization, operation) {
       const token = /^Bearer (\S+)$/.exec(authorization ?? "")?.[1];
       if (token === undefined) throw new RametError("Unauthorized", "cell: the request has no bearer token");
       const { op, bdg, ofGateway } = await claims(token);
@@ -41,8 +47,12 @@ export function tokenVerifier(
         throw new RametError("Forbidden", `cell: the token is for ${op}, not for ${operation}`);
       if (ofGateway && operation !== gatewayOperation)
         throw new RametError("Forbidden", `cell: a gateway key can only open ports, not ${operation}`);
-      if (bodyDigest !== undefined && bdg !== bodyDigest)
-        throw new RametError("Forbidden", "cell: the token is for another request body");
+      return {
+        requireBody: (body) => {
+          if (body.length > 0 && bdg !== createHash("sha256").update(body).digest("base64url"))
+            throw new RametError("Forbidden", "cell: the token is for another request body");
+        },
+      };
     },
   };
 

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -92,9 +91,9 @@ export class StandInCell {
       const chunks: Buffer[] = [];
       for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
       const body = Buffer.concat(chunks);
-      const digest = body.length === 0 ? undefined : createHash("sha256").update(body).digest("base64url");
       const { publicKey, sandbox } = this.config;
-      await tokenVerifier({ publicKey }, sandbox.uid).verify(request.headers.authorization, operation, digest);
+      const token = await tokenVerifier({ publicKey }, sandbox.uid).verify(request.headers.authorization, operation);
+      token.requireBody(body);
       const answer = await this.#perform(operation, body.length === 0 ? {} : JSON.parse(body.toString()));
       response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
     } catch (error) {

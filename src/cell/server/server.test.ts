@@ -1,0 +1,128 @@
+import { once } from "node:events";
+import type { Server } from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { PassThrough } from "node:stream";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { cellKeyFromPem, newCellKeyPem, signCellToken } from "../client/cell-token.ts";
+import type { Cell } from "../lifecycle/cell.ts";
+import { cellServer } from "./server.ts";
+import { tokenVerifier } from "./token-verifier.ts";
+
+const key = cellKeyFromPem(newCellKeyPem());
+const sandboxUid = "11111111-2222-4333-8444-555555555555";
+/** Stands in for the cell: it proves nothing about sandboxes. */
+const cell = {
+  state: { phase: "running", generation: 1, ready: true },
+  boot: () => Promise.resolve(cell.state),
+  dial: () => Promise.resolve(new PassThrough()),
+};
+const mebibyte = 1024 * 1024;
+
+let server: Server;
+let sockets: Socket[];
+
+beforeEach(async () => {
+  sockets = [];
+  server = cellServer({
+    cell: cell as unknown as Cell,
+    verifier: tokenVerifier(key, sandboxUid),
+    logPath: "/nonexistent",
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+});
+afterEach(() => {
+  for (const socket of sockets) socket.destroy();
+  server.closeAllConnections();
+  server.close();
+});
+
+it("rejects a call without a valid token before its body arrives", async () => {
+  const head = `POST /v1/boot HTTP/1.1\r\nHost: x\r\nContent-Length: ${mebibyte}\r\n`;
+  expect(await statusLine(`${head}\r\n`)).toContain(" 401 ");
+  expect(await statusLine(`${head}Authorization: ${await token("state")}\r\n\r\n`)).toContain(" 403 ");
+  const large = `POST /v1/boot HTTP/1.1\r\nHost: x\r\nContent-Length: ${mebibyte + 1}\r\n`;
+  expect(await statusLine(`${large}Authorization: ${await token("boot")}\r\n\r\n`)).toContain(" 400 ");
+});
+
+it("rejects a body that the token was not signed for", async () => {
+  const call = async (body: string, signed: string): Promise<string> => {
+    const authorization = await token("boot", signed);
+    return statusLine(
+      `POST /v1/boot HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\nAuthorization: ${authorization}\r\n\r\n${body}`,
+    );
+  };
+  const body = JSON.stringify({ identity: { sandboxId: "a--b", hostname: "b", accessToken: "t", environment: {} } });
+  expect(await call(body, body)).toContain(" 200 ");
+  expect(await call(body, `${body} `)).toContain(" 403 ");
+});
+
+it("answers a controller and the kubelet while strangers hold connections", async () => {
+  const silent = Array.from({ length: 200 }, () => open(""));
+  await expect.poll(() => silent.filter(({ closed }) => !closed).length).toBeLessThanOrEqual(64);
+  expect(await statusLine("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")).toContain(" 200 ");
+  const state = `GET /v1/state HTTP/1.1\r\nHost: x\r\nAuthorization: ${await token("state")}\r\n\r\n`;
+  expect(await statusLine(state)).toContain(" 200 ");
+});
+
+it("keeps connections with a valid token when strangers arrive", async () => {
+  const gateway = open(await tunnelRequest());
+  const controller = open(`GET /v1/state HTTP/1.1\r\nHost: x\r\nAuthorization: ${await token("state")}\r\n\r\n`);
+  await Promise.all([once(gateway, "data"), once(controller, "data")]);
+  const silent = Array.from({ length: 200 }, () => open(""));
+  await expect.poll(() => silent.filter(({ closed }) => !closed).length).toBeLessThanOrEqual(64);
+  expect([gateway.closed, controller.closed]).toEqual([false, false]);
+});
+
+it("limits the connections to ports", async () => {
+  const request = await tunnelRequest();
+  const opened = Array.from({ length: 2048 }, () => open(request));
+  await Promise.all(opened.map((socket) => once(socket, "data")));
+  expect(await statusLine(request)).toContain(" 503 ");
+  opened[0]?.destroy();
+  await expect.poll(() => statusLine(request)).toContain(" 101 ");
+});
+
+it.each([
+  ["a path that is no URL", "GET // HTTP/1.1\r\nHost: x\r\n\r\n"],
+  ["an unknown route", "GET /v2/state HTTP/1.1\r\nHost: x\r\n\r\n"],
+  ["no HTTP", "\0\0\0\0\r\n\r\n"],
+  ["an upgrade behind another request", `GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n${upgradeOf("/v1/ports/80")}`],
+  ["an upgrade to an unknown path", upgradeOf("/v1/state")],
+  ["an upgrade to another port number", upgradeOf("/v1/ports/99999")],
+  [
+    "contradictory lengths",
+    "POST /v1/boot HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+  ],
+  ["a bad chunk", "POST /v1/boot HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
+  ["large headers", `GET /healthz HTTP/1.1\r\nHost: x\r\nX: ${"a".repeat(100_000)}\r\n\r\n`],
+])("survives %s", async (_, request) => {
+  const socket = open(request);
+  socket.end();
+  await once(socket, "close");
+  expect(await statusLine("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).toContain(" 200 ");
+});
+
+function upgradeOf(path: string): string {
+  return `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`;
+}
+
+async function tunnelRequest(): Promise<string> {
+  return upgradeOf("/v1/ports/80").replace("\r\n\r\n", `\r\nAuthorization: ${await token("ports")}\r\n\r\n`);
+}
+
+async function token(operation: string, body?: string): Promise<string> {
+  return `Bearer ${await signCellToken(key, { sandboxUid, operation, body })}`;
+}
+
+function open(request: string): Socket {
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1").on("error", () => undefined);
+  sockets.push(socket);
+  socket.resume().write(request);
+  return socket;
+}
+
+async function statusLine(request: string): Promise<string> {
+  const [chunk] = (await once(open(request), "data")) as [Buffer];
+  return chunk.toString().split("\r\n")[0] ?? "";
+}
