@@ -15,11 +15,11 @@ import (
 
 // config is read from the command line, or from the JSON file given by `--config`, with the same names.
 type config struct {
-	// Args is the entrypoint. Without it the guest only serves.
+	// Args is the command line of the entrypoint. Without it, the guest only serves clients.
 	Args []string `json:"args"`
 	// Env is added to the guest's own environment and overrides it.
 	Env map[string]string `json:"env"`
-	// Cwd is the working directory of the entrypoint, and the default one of commands.
+	// Cwd is the working directory of the entrypoint, and the default of commands.
 	Cwd                string `json:"cwd"`
 	UID                uint32 `json:"uid"`
 	GID                uint32 `json:"gid"`
@@ -27,7 +27,7 @@ type config struct {
 	ControlPeer        string `json:"controlPeer"`
 	ControlPort        int    `json:"controlPort"`
 	ClientPort         int    `json:"clientPort"`
-	// Listen is the address of both ports. Empty: all addresses.
+	// Listen is the address of both ports. If empty, they listen on all addresses.
 	Listen string `json:"listen"`
 	// OutputBytes is the size of each command's output buffer, for clients that connect later.
 	OutputBytes int    `json:"outputBytes"`
@@ -46,11 +46,11 @@ func readConfig(arguments []string) (config, error) {
 	}
 	flags := flag.NewFlagSet("ramet-guest", flag.ContinueOnError)
 	file := flags.String("config", "", "JSON file with the same settings; flags take precedence")
-	uid := flags.Uint("uid", uint(os.Getuid()), "user id of the entrypoint, and the default one of commands")
-	gid := flags.Uint("gid", uint(os.Getgid()), "group id of the entrypoint")
-	flags.StringVar(&c.Cwd, "cwd", "", "working directory of the entrypoint, and the default one of commands")
+	uid := flags.Uint("uid", uint(os.Getuid()), "user ID of the entrypoint, and the default of commands")
+	gid := flags.Uint("gid", uint(os.Getgid()), "group ID of the entrypoint")
+	flags.StringVar(&c.Cwd, "cwd", "", "working directory of the entrypoint and of commands")
 	flags.BoolVar(&c.ExitWithEntrypoint, "exit-with-entrypoint", false, "exit when the entrypoint exits, with its exit code")
-	flags.StringVar(&c.ControlPeer, "control-peer", c.ControlPeer, "the only address that may use the control port")
+	flags.StringVar(&c.ControlPeer, "control-peer", c.ControlPeer, "the only address that can connect to the control port")
 	flags.IntVar(&c.ControlPort, "control-port", c.ControlPort, "port for the cell")
 	flags.IntVar(&c.ClientPort, "client-port", c.ClientPort, "port for clients")
 	flags.StringVar(&c.Listen, "listen", "", "address of both ports; all if empty")
@@ -90,7 +90,7 @@ func readConfig(arguments []string) (config, error) {
 	return c, nil
 }
 
-// environment is the guest's own environment plus that of the configuration.
+// environment returns the guest's own environment and that of the configuration, which takes precedence.
 func (c config) environment() []string {
 	all := os.Environ()
 	for key, value := range c.Env {
@@ -99,7 +99,7 @@ func (c config) environment() []string {
 	return all
 }
 
-// entrypoint runs with the container's environment, which may set HOME.
+// entrypoint returns the entrypoint's process. The container's environment takes precedence over the user's HOME.
 func (c config) entrypoint(state *identity.State, user users.User) process.Spec {
 	declared := map[string]string{}
 	for _, entry := range c.environment() {

@@ -19,7 +19,7 @@ import (
 	"ramet.dev/native/guest/internal/envdtest/processpb"
 )
 
-func TestACloneTakesItsIdentityAndRunsItsHooksOnce(t *testing.T) {
+func TestCloneTakesItsIdentityAndRunsItsHooksOnce(t *testing.T) {
 	g := startGuest(t)
 	writeHook(t, g, "20-second", `echo second`)
 	writeHook(t, g, "10-first", `echo $RAMET_SANDBOX_ID $RAMET_GENERATION $RAMET_CLONE $NEW; cat `+g.dir+`/state/generation; echo x >> `+g.dir+`/ran; exit 4`)
@@ -62,7 +62,7 @@ func TestACloneTakesItsIdentityAndRunsItsHooksOnce(t *testing.T) {
 	}
 }
 
-func TestTheEntrypointKnowsWhoItIsOrStartsSoonWithout(t *testing.T) {
+func TestEntrypointStartsWithTheIdentityOrAfterATimeout(t *testing.T) {
 	for name, request := range map[string]map[string]any{
 		"hi": {"environment": map[string]string{"GREETING": "hi"}},
 		"":   nil,
@@ -77,12 +77,12 @@ func TestTheEntrypointKnowsWhoItIsOrStartsSoonWithout(t *testing.T) {
 			text, _ = os.ReadFile(out)
 		}
 		if string(text) != name+"\n" {
-			t.Errorf("it was greeted with %q, not %q", text, name)
+			t.Errorf("GREETING is %q, want %q", text, name)
 		}
 	}
 }
 
-func TestAHookThatHangsIsEnded(t *testing.T) {
+func TestHookThatHangsIsKilled(t *testing.T) {
 	g := startGuest(t)
 	writeHook(t, g, "hang", "echo waiting; sleep 600")
 	began := time.Now()
@@ -94,7 +94,7 @@ func TestAHookThatHangsIsEnded(t *testing.T) {
 	}
 }
 
-func TestACommandRunsOnWhenItsSandboxBecomesAClone(t *testing.T) {
+func TestCommandKeepsRunningWhenItsSandboxBecomesAClone(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	client := g.processes()
@@ -106,7 +106,7 @@ func TestACommandRunsOnWhenItsSandboxBecomesAClone(t *testing.T) {
 	for stream.Receive() {
 	}
 	if stream.Err() == nil {
-		t.Error("the connection of the former life was not cut")
+		t.Error("the connection from before the restore was not reset")
 	}
 	listed, err := client.List(t.Context(), connect.NewRequest(&processpb.ListRequest{}))
 	must(t, err)
@@ -115,18 +115,18 @@ func TestACommandRunsOnWhenItsSandboxBecomesAClone(t *testing.T) {
 	}
 }
 
-func TestTheControlPortAnswersTheCellOnly(t *testing.T) {
+func TestControlPortAcceptsOnlyTheCell(t *testing.T) {
 	g := startGuest(t, "--control-peer", "169.254.17.1")
 	response, err := http.Get(g.control + "/health")
 	if err == nil {
-		t.Errorf("it answered %s", response.Status)
+		t.Errorf("it responded %s", response.Status)
 	}
 	if status, _ := g.http("GET", "/health", nil); status != 204 {
 		t.Errorf("clients: %d", status)
 	}
 }
 
-func TestAWishThatIsNotLegalIsRefused(t *testing.T) {
+func TestInvalidIdentityIsRejected(t *testing.T) {
 	g := startGuest(t)
 	for field, value := range map[string]any{"sandboxId": "", "hostname": "a b", "accessToken": "", "generation": 0, "environment": 3} {
 		if status, answer := g.init(map[string]any{field: value}); status != 400 || answer["code"] != "InvalidArgument" {
@@ -135,7 +135,7 @@ func TestAWishThatIsNotLegalIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheEntrypointsEndIsTold(t *testing.T) {
+func TestControlPortReportsTheEntrypointsExitCode(t *testing.T) {
 	g := startGuest(t, "--", "/bin/sh", "-c", "echo up; read x < "+"/dev/null; sleep 0.3; exit 9")
 	response, err := http.Get(g.control + "/exit")
 	must(t, err)
@@ -153,7 +153,7 @@ func TestTheEntrypointsEndIsTold(t *testing.T) {
 	}
 }
 
-func TestTheGuestCanEndWithItsEntrypoint(t *testing.T) {
+func TestGuestExitsWithItsEntrypoint(t *testing.T) {
 	g := startGuest(t, "--exit-with-entrypoint", "--", "/bin/sh", "-c", "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.1; done")
 	eventually(t, "the entrypoint is up", func() bool { return strings.Contains(g.output.String(), "up") })
 	must(t, g.command.Process.Signal(syscall.SIGTERM))
@@ -163,7 +163,7 @@ func TestTheGuestCanEndWithItsEntrypoint(t *testing.T) {
 	}
 }
 
-func TestAnEntrypointThatIsMissingIsToldOf(t *testing.T) {
+func TestGuestReportsAMissingEntrypoint(t *testing.T) {
 	g := startGuest(t, "--exit-with-entrypoint", "--", "no-such-program")
 	<-g.exited
 	if g.command.ProcessState.ExitCode() != 127 || !strings.Contains(g.output.String(), "no-such-program") {
@@ -171,7 +171,7 @@ func TestAnEntrypointThatIsMissingIsToldOf(t *testing.T) {
 	}
 }
 
-func TestGarbageHarmsNobody(t *testing.T) {
+func TestGuestSurvivesMalformedRequests(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	noise := make([]byte, 64<<10)
@@ -191,16 +191,16 @@ func TestGarbageHarmsNobody(t *testing.T) {
 	}
 }
 
-func TestTheGuestIsSmall(t *testing.T) {
+func TestGuestUsesLittleMemory(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	runCommand(t, g.processes(), &processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: "/bin/true"}})
 	response, err := http.Post(g.control+"/quiesce", "application/json", nil)
 	must(t, err)
 	_ = response.Body.Close()
-	// The binary under test holds the test libraries, so that this is an upper bound.
+	// The binary under test contains the test libraries, so this is an upper bound.
 	if now, _ := g.residentKiB(); now > 24<<10 {
-		t.Errorf("the guest takes %d KiB", now)
+		t.Errorf("the guest uses %d KiB", now)
 	}
 	var metrics map[string]float64
 	_, text := g.http("GET", "/metrics", nil, "X-Access-Token", "secret")

@@ -20,7 +20,7 @@ import (
 	"ramet.dev/native/guest/internal/envdtest/filesystempb"
 )
 
-func TestFilesGoInAndComeOut(t *testing.T) {
+func TestClientUploadsAndDownloadsFiles(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	path := filepath.Join(g.dir, "new/directory/file")
@@ -37,7 +37,7 @@ func TestFilesGoInAndComeOut(t *testing.T) {
 	}
 }
 
-func TestAFormHoldsSeveralFiles(t *testing.T) {
+func TestFormUploadsSeveralFiles(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	var body bytes.Buffer
@@ -52,11 +52,11 @@ func TestAFormHoldsSeveralFiles(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	if got, _ := os.ReadFile(filepath.Join(g.dir, "sub/b")); string(got) != "content of sub/b" {
-		t.Errorf("the file holds %q", got)
+		t.Errorf("the file has %q", got)
 	}
 }
 
-func TestAHugeFileIsStreamed(t *testing.T) {
+func TestLargeFileIsStreamed(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	const size = 256 << 20
@@ -72,11 +72,11 @@ func TestAHugeFileIsStreamed(t *testing.T) {
 		t.Error(status, len(text))
 	}
 	if _, high := g.residentKiB(); high > 32<<10 {
-		t.Errorf("the guest took %d KiB for it", high)
+		t.Errorf("the guest used %d KiB for it", high)
 	}
 }
 
-func TestWhatCannotBeReadOrWrittenIsSaid(t *testing.T) {
+func TestFailedTransfersAreReported(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	for _, call := range []struct {
@@ -98,7 +98,7 @@ func TestWhatCannotBeReadOrWrittenIsSaid(t *testing.T) {
 	}
 }
 
-func TestNobodyPassesWithoutTheToken(t *testing.T) {
+func TestClientPortRequiresTheToken(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	for _, path := range []string{"/envs", "/metrics", "/files?path=/etc/passwd", "/files?path=/etc/passwd&signature=v1_x"} {
@@ -119,7 +119,7 @@ func TestNobodyPassesWithoutTheToken(t *testing.T) {
 	}
 }
 
-func TestASignedLinkStandsInForTheToken(t *testing.T) {
+func TestSignedLinkReplacesTheToken(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	sign := func(operation, expiry string) string {
@@ -146,7 +146,7 @@ func TestASignedLinkStandsInForTheToken(t *testing.T) {
 	}
 }
 
-func TestFoldersAndEntries(t *testing.T) {
+func TestClientManagesDirectories(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
@@ -193,7 +193,7 @@ func TestFoldersAndEntries(t *testing.T) {
 	})
 }
 
-func TestChangesInAFolderAreTold(t *testing.T) {
+func TestWatcherReportsChangesOfADirectory(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {

@@ -22,7 +22,7 @@ import (
 	"ramet.dev/native/guest/internal/envdtest/processpb/processpbconnect"
 )
 
-// TestMain lets the test binary be the guest: tests start it anew and speak to it as the cell and clients do.
+// TestMain runs the guest if the test binary was started as one. Tests call it as the cell and as clients.
 func TestMain(m *testing.M) {
 	if os.Getenv("RAMET_GUEST_UNDER_TEST") == "1" {
 		main()
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// guest is one that runs, as an ordinary process on loopback addresses.
+// guest is a running guest: an ordinary process with loopback addresses.
 type guest struct {
 	t       *testing.T
 	command *exec.Cmd
@@ -92,10 +92,10 @@ func (g *guest) untilHealthy() {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	g.t.Fatal("the guest did not answer: " + g.output.String())
+	g.t.Fatal("the guest did not respond: " + g.output.String())
 }
 
-// init gives the guest an identity and returns status and answer.
+// init gives the guest an identity, and returns the status and the body of the response.
 func (g *guest) init(request map[string]any) (int, map[string]any) {
 	g.t.Helper()
 	hostname, _ := os.Hostname()
@@ -145,7 +145,7 @@ func (g *guest) http(method, path string, body io.Reader, header ...string) (int
 	return response.StatusCode, string(text)
 }
 
-// residentKiB is what the kernel counts of the guest's memory; high is the most it ever was.
+// residentKiB returns the guest's resident memory, now and at its peak.
 func (g *guest) residentKiB() (now, high int) {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/status", g.command.Process.Pid))
 	if err != nil {
@@ -159,7 +159,7 @@ func (g *guest) residentKiB() (now, high int) {
 	return now, high
 }
 
-// transcript keeps what the guest prints while a test reads it.
+// transcript collects the guest's output. It can be read while the guest writes.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -177,7 +177,7 @@ func (t *transcript) String() string {
 	return t.text.String()
 }
 
-// withToken adds what SDKs add to each call.
+// withToken adds the headers that SDKs add to each call.
 type withToken struct{ token, user string }
 
 func (w withToken) RoundTrip(request *http.Request) (*http.Response, error) {

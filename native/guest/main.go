@@ -1,5 +1,5 @@
-// The guest is PID 1 of a sandbox: it starts the image's entrypoint, reaps what is left behind, starts the commands and
-// serves the files that clients ask for, and takes a new identity when the sandbox wakes up as a clone.
+// The guest is PID 1 of a sandbox. It starts the image's entrypoint, reaps orphans, runs commands and serves files for
+// clients, and takes a new identity when the sandbox is restored as a clone.
 package main
 
 import (
@@ -36,12 +36,14 @@ func main() {
 }
 
 const (
-	lastWordsTime = 50 * time.Millisecond
-	// identityPatience is how long the entrypoint waits for the sandbox to know who it is: a controller that is away must
-	// not keep it from starting.
-	identityPatience = 200 * time.Millisecond
-	// settleTime is after a start, when the entrypoint no longer has use for every CPU.
-	settleTime = time.Second
+	// flushTime is how long the guest waits before it exits. The sandbox's network stack ends with PID 1, and data that
+	// was just written must be sent before.
+	flushTime = 50 * time.Millisecond
+	// identityTimeout is how long the entrypoint waits for the sandbox's identity. It then starts without one, so that it
+	// does not depend on a running controller.
+	identityTimeout = 200 * time.Millisecond
+	// shrinkDelay leaves the CPUs to the entrypoint while it starts.
+	shrinkDelay = time.Second
 )
 
 func run(config config) (int, error) {
@@ -70,7 +72,7 @@ func run(config config) (int, error) {
 		entrypoint = control.NewEntrypoint(func() (*process.Process, error) {
 			return processes.Start(config.entrypoint(state, user))
 		})
-		time.AfterFunc(identityPatience, entrypoint.Start)
+		time.AfterFunc(identityTimeout, entrypoint.Start)
 	}
 	clients := newConnections()
 	controlServer := &control.Server{
@@ -88,13 +90,12 @@ func run(config config) (int, error) {
 	failed := make(chan error, 2)
 	go func() { failed <- controlHTTP.Serve(control.OnlyFrom(controlListener, peer)) }()
 	go func() { failed <- clientHTTP.Serve(clientListener) }()
-	time.AfterFunc(settleTime, footprint.Shrink)
+	time.AfterFunc(shrinkDelay, footprint.Shrink)
 	code, err := supervise(config, entrypoint, signals, failed)
 	// Callers that wait for the entrypoint get its exit code before the sandbox ends.
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	_ = controlHTTP.Shutdown(ctx)
-	// The sandbox's network stack ends with its first process; what was just written has to leave it before.
-	time.Sleep(lastWordsTime)
+	time.Sleep(flushTime)
 	return code, err
 }

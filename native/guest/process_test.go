@@ -18,7 +18,7 @@ import (
 	"ramet.dev/native/guest/internal/envdtest/processpb/processpbconnect"
 )
 
-func TestACommandsOutputAndEndReachTheCaller(t *testing.T) {
+func TestCallerGetsTheOutputAndTheEndOfACommand(t *testing.T) {
 	g := startGuest(t)
 	g.init(map[string]any{"environment": map[string]string{"WHO": "sandbox", "BOTH": "sandbox"}})
 	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
@@ -40,7 +40,7 @@ func TestACommandsOutputAndEndReachTheCaller(t *testing.T) {
 	})
 }
 
-func TestAUserThatTheImageDoesNotHaveIsNamed(t *testing.T) {
+func TestUnknownUserIsNamedInTheError(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
@@ -52,7 +52,7 @@ func TestAUserThatTheImageDoesNotHaveIsNamed(t *testing.T) {
 			err = stream.Err()
 		}
 		var failure *connect.Error
-		// The code is envd's; the detail is what tells it from a wrong token.
+		// The code is envd's. The detail distinguishes this error from a wrong token.
 		if !errors.As(err, &failure) || failure.Code() != connect.CodeUnauthenticated {
 			t.Fatalf("error %v", err)
 		}
@@ -65,7 +65,7 @@ func TestAUserThatTheImageDoesNotHaveIsNamed(t *testing.T) {
 	})
 }
 
-func TestACommandReadsWhatItIsGiven(t *testing.T) {
+func TestCommandReadsItsInput(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
@@ -104,7 +104,7 @@ func TestACommandReadsWhatItIsGiven(t *testing.T) {
 	})
 }
 
-func TestATerminalHasASizeThatCanChange(t *testing.T) {
+func TestTerminalCanBeResized(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	client := g.processes()
@@ -130,7 +130,7 @@ func TestATerminalHasASizeThatCanChange(t *testing.T) {
 	}
 }
 
-func TestAClientThatComesBackFindsAllOutput(t *testing.T) {
+func TestReconnectedClientGetsAllOutput(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	client := g.processes()
@@ -166,7 +166,7 @@ func TestAClientThatComesBackFindsAllOutput(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeStartedIsRefusedWithAReason(t *testing.T) {
+func TestInvalidCommandIsRejectedWithAReason(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	for want, config := range map[string]*processpb.ProcessConfig{
@@ -186,7 +186,7 @@ func TestWhatCannotBeStartedIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-func TestADeadlineEndsTheCommandAndItsChildren(t *testing.T) {
+func TestDeadlineEndsTheCommandAndItsChildren(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	client := g.processes()
@@ -205,10 +205,10 @@ func TestADeadlineEndsTheCommandAndItsChildren(t *testing.T) {
 	if connect.CodeOf(stream.Err()) != connect.CodeDeadlineExceeded {
 		t.Errorf("the stream ended with %v", stream.Err())
 	}
-	eventually(t, "the child is gone", func() bool { return !alive(child) })
+	eventually(t, "the child has ended", func() bool { return !alive(child) })
 }
 
-func TestASignalReachesTheWholeCommand(t *testing.T) {
+func TestSignalReachesTheProcessGroup(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	client := g.processes()
@@ -229,7 +229,7 @@ func TestASignalReachesTheWholeCommand(t *testing.T) {
 	if got.end.GetExitCode() != -1 || got.end.GetExited() || got.end.GetStatus() != "signal: killed" {
 		t.Errorf("end %v", got.end)
 	}
-	eventually(t, "the child is gone", func() bool { return !alive(child) })
+	eventually(t, "the child has ended", func() bool { return !alive(child) })
 	listed, err := client.List(t.Context(), connect.NewRequest(&processpb.ListRequest{}))
 	must(t, err)
 	if len(listed.Msg.GetProcesses()) != 0 {
@@ -237,7 +237,7 @@ func TestASignalReachesTheWholeCommand(t *testing.T) {
 	}
 }
 
-func TestACommandEndsThoughAChildHoldsItsOutput(t *testing.T) {
+func TestCommandEndsWhileAChildKeepsItsOutputOpen(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	began := time.Now()
@@ -249,7 +249,7 @@ func TestACommandEndsThoughAChildHoldsItsOutput(t *testing.T) {
 	}
 }
 
-func TestAReaderThatKeepsReadingMissesNothing(t *testing.T) {
+func TestActiveReaderMissesNothing(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	const size = 24 << 20
@@ -260,11 +260,11 @@ func TestAReaderThatKeepsReadingMissesNothing(t *testing.T) {
 		t.Errorf("%d bytes of %d, end %v", len(got.stdout), size, got.end)
 	}
 	if _, high := g.residentKiB(); high > 40<<10 {
-		t.Errorf("the guest took %d KiB for it", high)
+		t.Errorf("the guest used %d KiB for it", high)
 	}
 }
 
-func TestADeadClientDoesNotHoldACommandUp(t *testing.T) {
+func TestDeadClientDoesNotBlockACommand(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	connection, err := net.Dial("tcp", strings.TrimPrefix(g.client, "http://"))
@@ -276,7 +276,7 @@ func TestADeadClientDoesNotHoldACommandUp(t *testing.T) {
 	_, err = fmt.Fprintf(connection, "POST /process.Process/Start HTTP/1.1\r\nHost: x\r\nX-Access-Token: secret\r\n"+
 		"Content-Type: application/connect+json\r\nContent-Length: %d\r\n\r\n%s%s", len(envelope)+len(message), envelope, message)
 	must(t, err)
-	eventually(t, "the command has run to its end", func() bool {
+	eventually(t, "the command has ended", func() bool {
 		_, err := os.Stat(done)
 		return err == nil
 	})
@@ -292,11 +292,11 @@ func TestADeadClientDoesNotHoldACommandUp(t *testing.T) {
 		t.Errorf("%d bytes kept, ending %q", len(got.stdout), got.stdout[max(0, len(got.stdout)-20):])
 	}
 	if missed := stream.ResponseTrailer().Get("Ramet-Missed-Bytes"); missed == "" {
-		t.Error("nothing says that output was missed")
+		t.Error("the missed output was not reported")
 	}
 }
 
-func TestTenThousandLinesASecondPass(t *testing.T) {
+func TestManyLinesOfOutput(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	got := runCommand(t, g.processes(), &processpb.StartRequest{Process: &processpb.ProcessConfig{
@@ -324,13 +324,13 @@ func TestOrphansAreReaped(t *testing.T) {
 	})
 }
 
-// result is what came of a command.
+// result is the output and the end of a command.
 type result struct {
 	stdout, stderr, pty string
 	end                 *processpb.ProcessEvent_EndEvent
 }
 
-// follower reads the events of a command.
+// follower reads a command's events.
 type follower struct {
 	receive func() (*processpb.ProcessEvent, bool, error)
 	started uint32
@@ -407,7 +407,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 			return
 		}
 	}
-	t.Fatal("never: " + what)
+	t.Fatal("not in time: " + what)
 }
 
 func must(t *testing.T, err error) {

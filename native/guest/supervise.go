@@ -10,13 +10,13 @@ import (
 	"ramet.dev/native/guest/internal/control"
 )
 
-// forwarded are the signals that the entrypoint gets in the guest's place.
+// forwarded lists the signals that the guest forwards to the entrypoint.
 var forwarded = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 	syscall.SIGWINCH, syscall.SIGCONT,
 }
 
-// supervise passes signals on until it is time for the guest to end, and says with which code.
+// supervise forwards signals until the guest has to exit, and returns the guest's exit code.
 func supervise(config config, entrypoint *control.Entrypoint, signals <-chan os.Signal, failed <-chan error) (int, error) {
 	ended := entrypoint.Ended()
 	stopping := false
@@ -51,13 +51,13 @@ func notStarted(entrypoint *control.Entrypoint) bool {
 	return state == "none" || state == "waiting"
 }
 
-// adoptOrphans makes the guest the parent of every process that loses its own, also where it is not PID 1.
+// adoptOrphans makes the guest the parent of orphaned processes even if it is not PID 1.
 func adoptOrphans() {
 	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 	_, _, _ = syscall.Syscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
 }
 
-// connections are those of clients, which are cut when the sandbox wakes up as a clone: the other ends are the source's.
+// connections holds the connections of clients. They are reset after a restore: their other ends belong to the source.
 type connections struct {
 	mu  sync.Mutex
 	all map[net.Conn]struct{}
@@ -80,7 +80,7 @@ func (c *connections) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for connection := range c.all {
-		// Without lingering: nobody is there to take what is still unsent.
+		// No linger: no peer can receive the unsent data.
 		if tcp, ok := connection.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0)
 		}

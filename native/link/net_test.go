@@ -132,7 +132,7 @@ func TestNetworkForwardsNothing(t *testing.T) {
 	}
 }
 
-func TestNetworkPrepareMendsWhatTheEngineTakesAway(t *testing.T) {
+func TestNetworkPrepareIsIdempotent(t *testing.T) {
 	w := newWorld(t, nil)
 	w.do("prepare", nil) // again, with everything in place
 	w.do("gate", map[string]any{"open": true})
@@ -142,7 +142,7 @@ func TestNetworkPrepareMendsWhatTheEngineTakesAway(t *testing.T) {
 	}
 }
 
-func TestNetworkIsSmall(t *testing.T) {
+func TestNetworkUsesLittleMemory(t *testing.T) {
 	if build, ok := debug.ReadBuildInfo(); ok && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		t.Skip("the race detector is not")
 	}

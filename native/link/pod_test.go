@@ -83,7 +83,7 @@ func TestPodRunsAsRootOfItsOwnNamespaces(t *testing.T) {
 	})
 }
 
-func TestPodShowsOnlyWhatItIsGiven(t *testing.T) {
+func TestPodSeesOnlyItsMounts(t *testing.T) {
 	callers(t, func(t *testing.T, as *syscall.Credential) {
 		store := openFolder(t)
 		for _, namespace := range []string{"team-a", "team-b"} {
@@ -117,7 +117,7 @@ func TestPodEndsWithItsOuterProcess(t *testing.T) {
 	})
 }
 
-func TestPodHandsSignalsOn(t *testing.T) {
+func TestPodForwardsSignals(t *testing.T) {
 	callers(t, func(t *testing.T, as *syscall.Credential) {
 		command := link(t, as, "pod", "--", "sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.01; done")
 		out, err := command.StdoutPipe()
@@ -148,7 +148,7 @@ func TestOrdinaryUserHasTheSameNetwork(t *testing.T) {
 	}
 }
 
-func TestProbeSaysWhatCanBeMade(t *testing.T) {
+func TestProbeReportsSupportedNamespaces(t *testing.T) {
 	callers(t, func(t *testing.T, as *syscall.Credential) {
 		output, err := link(t, as, "probe").Output()
 		if err == nil && strings.Count(string(output), `"ok": true`) != 4 || err != nil && !strings.Contains(string(output), `"reason"`) {

@@ -30,7 +30,7 @@ type EntrypointStatus struct {
 	Message  string `json:"message,omitempty"`
 }
 
-// NoEntrypoint is for a sandbox that only serves. It never ends.
+// NoEntrypoint is for a sandbox that only serves clients. It never ends.
 func NoEntrypoint() *Entrypoint {
 	return &Entrypoint{state: "none", ended: make(chan struct{})}
 }
@@ -40,8 +40,8 @@ func NewEntrypoint(begin func() (*process.Process, error)) *Entrypoint {
 	return &Entrypoint{state: "waiting", begin: begin, ended: make(chan struct{})}
 }
 
-// Start starts the command once and follows it. As in a shell, the exit code is 127 if the command does not exist, and 126
-// if it cannot be executed.
+// Start starts the command once and follows it in the background. As in a shell, the exit code is 127 if the command does
+// not exist, and 126 if it cannot be executed.
 func (e *Entrypoint) Start() {
 	if e.begin == nil {
 		return
@@ -86,14 +86,14 @@ func (e *Entrypoint) Status() EntrypointStatus {
 // Ended is closed when the entrypoint has exited.
 func (e *Entrypoint) Ended() <-chan struct{} { return e.ended }
 
-// ExitCode is as in a shell. Valid only after Ended.
+// ExitCode returns the exit code as a shell reports it. It is valid only after Ended.
 func (e *Entrypoint) ExitCode() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.exitCode
 }
 
-// Signal forwards a signal. It returns false if the entrypoint does not run.
+// Signal forwards a signal. It returns false if the entrypoint is not running.
 func (e *Entrypoint) Signal(s syscall.Signal) bool {
 	e.mu.Lock()
 	p := e.process

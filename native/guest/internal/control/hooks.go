@@ -18,7 +18,7 @@ const hookOutputBytes = 4 << 10
 type HookRun struct {
 	Path         string `json:"path"`
 	Milliseconds int64  `json:"milliseconds"`
-	// ExitCode is as in a shell: 127 if it could not be started, 128 plus the signal's number if it was killed.
+	// ExitCode is 127 if the hook could not be started, and 128 plus the signal's number if a signal ended it.
 	ExitCode int    `json:"exitCode"`
 	TimedOut bool   `json:"timedOut,omitempty"`
 	Output   string `json:"output"`

@@ -23,7 +23,7 @@ type Server struct {
 	HookDir string
 	// StateDir receives the identity and the generation for programs in the sandbox.
 	StateDir string
-	// DropClients resets the connections of clients, which are dead after a restore.
+	// DropClients resets the connections of clients, which are useless after a restore.
 	DropClients func()
 
 	handover handover

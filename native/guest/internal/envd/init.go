@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// init is envd's /init: a client with the token can change the environment and the defaults of new commands. The identity
-// and the token are set through the control port, which the sandbox's clients cannot reach.
+// init is envd's /init: a client with the token can change the environment and the defaults of new commands. Only the
+// control port, which clients cannot reach, sets the identity and the token.
 func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		AccessToken    string            `json:"accessToken"`

@@ -81,7 +81,7 @@ func (s *Server) writeForm(form *multipart.Reader, path string, user users.User)
 			// FileName returns only the last part of the path, but callers send a whole path.
 			_, parameters, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 			if parameters["filename"] == "" {
-				return nil, badRequest{errors.New("a part of the form has no file name, and the request names no path")}
+				return nil, badRequest{errors.New("a part of the form has no file name, and the request has no path")}
 			}
 			target = resolve(parameters["filename"], s.identity.Workdir(user), user)
 		}

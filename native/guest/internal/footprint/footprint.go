@@ -1,5 +1,5 @@
-// Package footprint keeps the guest's own memory small: it lies in the sandbox's memory beside the user's programs, and
-// all of it is looked through at every checkpoint, while the world stands still.
+// Package footprint keeps the guest's own memory small. It is part of the sandbox's memory, and gVisor scans all of it at
+// every checkpoint, while the sandbox is paused.
 package footprint
 
 import (
@@ -11,20 +11,20 @@ import (
 
 const (
 	pageBytes = 4 << 10
-	// backedBytes is what gVisor backs at once, and its alignment.
+	// backedBytes is the size and the alignment of the unit in which gVisor backs memory.
 	backedBytes = 2 << 20
-	// heapPieceBytes is what it backs at once of the heap, once that is in pieces.
+	// heapPieceBytes is that size for the heap, after splitHeap.
 	heapPieceBytes = 256 << 10
-	// marginBytes is left at the beginning of a large variable, for smaller ones that lie before it and were not used yet.
+	// marginBytes at the beginning of a large variable stay, for unused smaller variables in front of it.
 	marginBytes = 64 << 10
-	// largeVariableBytes is more than any variable of the runtime has: a run of this length lies in one that only certified
-	// builds of crypto use (32 MiB).
+	// largeVariableBytes is more than the size of any variable of the runtime. A run of zeros of this length is in the
+	// variable of 32 MiB that only certified builds of crypto use.
 	largeVariableBytes = 512 << 10
-	// firstStackBytes is more than the first thread needs below where it began; the runtime gives it 64 KiB.
+	// firstStackBytes is more than the first thread needs below its first frame; the runtime gives it 64 KiB.
 	firstStackBytes = 96 << 10
 )
 
-// Limit bounds what the guest will take. It comes first in main.
+// Limit limits the memory that the guest will use. Call it first in main.
 func Limit() {
 	runtime.MemProfileRate = 0
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
@@ -36,10 +36,10 @@ func Limit() {
 	}
 }
 
-// Shrink gives back what a start left untouched, after Limit. gVisor backs a page that is touched together with the 2 MiB
-// around it, as far as one mapping reaches; it counts all of that as resident, and looks for pages of zeros in it at each
-// checkpoint. Only memory is given back that nobody can be writing to. It takes some milliseconds, so nobody should wait
-// for it. Where memory does not look as it does for gVisor and this version of Go, it stays as it is.
+// Shrink releases memory that is backed but was never used. Call it after Limit. If a page is touched, gVisor backs the
+// 2 MiB around it, up to the ends of the mapping. It counts all of that as resident, and scans it for zero pages at each
+// checkpoint. Shrink releases only memory that no goroutine can be writing to, and leaves memory alone whose layout is not
+// that of gVisor and this version of Go. It takes some milliseconds: call it in the background.
 func Shrink() {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil || len(text) == 0 {
@@ -51,32 +51,32 @@ func Shrink() {
 		switch {
 		case !m.writable:
 		case m.name == "[stack]":
-			giveBack(m.start, endOfFreeStack(m))
+			release(m.start, endOfFreeStack(m))
 		case m.name == "[anon: Go: heap]":
-			cut(m)
+			splitHeap(m)
 		case m.name == "[anon: Go: page alloc index]":
 			shrinkPageIndex(m, onHeap)
 		case m.name == "[anon: Go: heap index]":
 			shrinkHeapIndex(m, all, onHeap)
 		case m.name == "[anon: Go: profiler hash buckets]":
-			// What it holds of the time before Limit is looked up by nobody.
-			giveBack(m.start, m.end)
+			// It has only profiles from before Limit, and nothing reads them.
+			release(m.start, m.end)
 		case m.name == "" && i > 0 && all[i-1].writable && all[i-1].offset > 0 && all[i-1].end == m.start:
-			// The program's variables that begin as zero follow those that do not, which lie in its file.
+			// The variables that are zero at the start (.bss) follow the initialized ones, which are mapped from the file.
 			shrinkVariables(m)
 		}
 	}
 }
 
-// cut parts the heap into pieces: where it is not backed yet, what will be backed around a page ends with its piece.
-func cut(heap mapping) {
+// splitHeap splits the heap's mapping into pieces, so that gVisor backs at most one piece around a touched page.
+func splitHeap(heap mapping) {
 	for piece := heap.start; piece+heapPieceBytes <= heap.end; piece += 2 * heapPieceBytes {
-		setApart(piece, piece+heapPieceBytes)
+		split(piece, piece+heapPieceBytes)
 	}
 }
 
-// shrinkVariables gives back the beginning of a large variable that nobody uses, as far as it is backed because of the
-// variables before it, and parts it from them.
+// shrinkVariables releases the beginning of a large unused variable, which is backed because of the variables in front of
+// it, and splits the mapping between them.
 func shrinkVariables(variables mapping) {
 	backed := min(variables.end, (variables.start+backedBytes)&^(backedBytes-1))
 	run := variables.start
@@ -86,13 +86,13 @@ func shrinkVariables(variables mapping) {
 		}
 	}
 	if run+largeVariableBytes <= backed {
-		giveBack(run+marginBytes, backed)
-		setApart(run+marginBytes, backed)
+		release(run+marginBytes, backed)
+		split(run+marginBytes, backed)
 	}
 }
 
-// endOfFreeStack is up to where the first thread's stack is unused for good: the arguments lie at its upper end, below
-// them the pointers to them and to the environment, and below those the thread began.
+// endOfFreeStack returns the end of the part of the first thread's stack that will never be used. From the top, a stack
+// has the arguments, the pointers to them and to the environment, and the thread's first frame.
 func endOfFreeStack(stack mapping) uintptr {
 	if len(os.Args) == 0 || os.Args[0] == "" {
 		return stack.start

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-func TestParsesMappings(t *testing.T) {
+func TestParseMappings(t *testing.T) {
 	got := parseMappings("00400000-006ee000 r-xp 00001000 00:0c 3                          /.ramet/guest\n" +
 		"c000000000-c000400000 rw-p 00000000 00:00 0                          [anon: Go: heap]\n" +
 		"00a64000-02aa6000 rw-p 00000000 00:00 0 \n" +
@@ -28,7 +28,7 @@ func TestParsesMappings(t *testing.T) {
 	}
 }
 
-func TestGivesBackOnlyALargeVariable(t *testing.T) {
+func TestShrinkReleasesOnlyALargeVariable(t *testing.T) {
 	const pages = 2 * backedBytes / pageBytes
 	memory := mapped(t, pages)
 	for i := range memory {
@@ -40,7 +40,7 @@ func TestGivesBackOnlyALargeVariable(t *testing.T) {
 	memory[inUse] = 1
 	shrinkVariables(mapping{start: start, end: start + backedBytes})
 	if memory[inUse] != 1 {
-		t.Error("a variable was taken away that is in use")
+		t.Error("a variable in use was released")
 	}
 	kept := marginBytes/pageBytes + 41
 	if backed := backedPages(t, start, backedBytes/pageBytes); backed != kept {
@@ -48,7 +48,7 @@ func TestGivesBackOnlyALargeVariable(t *testing.T) {
 	}
 }
 
-func TestLeavesSmallVariablesAlone(t *testing.T) {
+func TestShrinkKeepsSmallVariables(t *testing.T) {
 	memory := mapped(t, 2*backedBytes/pageBytes)
 	for i := range memory {
 		memory[i] = 0
@@ -94,7 +94,7 @@ func TestFreeStackEndsBelowTheArguments(t *testing.T) {
 	}
 }
 
-func TestKeepsThePageIndexAroundTheHeap(t *testing.T) {
+func TestShrinkKeepsThePageIndexAroundTheHeap(t *testing.T) {
 	memory := mapped(t, pageIndexBytes/pageBytes)
 	for i := range memory {
 		memory[i] = 0
@@ -105,26 +105,26 @@ func TestKeepsThePageIndexAroundTheHeap(t *testing.T) {
 	onHeap := arenaBase + uintptr(entry)*chunkBytes + 12345
 	shrinkPageIndex(table, onHeap)
 	if backed := backedPages(t, start, len(memory)/pageBytes); backed != len(memory)/pageBytes {
-		t.Errorf("of a table that does not know the heap %d pages are backed, want all", backed)
+		t.Errorf("%d pages of a table without entries of the heap are backed, want all", backed)
 	}
 	memory[entry*entryBytes] = 1
 	memory[entry*entryBytes-nearBytes+pageBytes] = 2
 	shrinkPageIndex(table, onHeap)
 	if memory[entry*entryBytes] != 1 || memory[entry*entryBytes-nearBytes+pageBytes] != 2 {
-		t.Error("entries of the heap were taken away")
+		t.Error("entries of the heap were released")
 	}
 	if backed := backedPages(t, start, len(memory)/pageBytes); backed != 2*nearBytes/pageBytes {
 		t.Errorf("%d pages are backed, want %d", backed, 2*nearBytes/pageBytes)
 	}
 }
 
-func TestRuntimeGoesOnWithItsHeapIndexShrunk(t *testing.T) {
+func TestRuntimeWorksAfterItsHeapIndexIsShrunk(t *testing.T) {
 	if heapIndex.end == 0 {
 		t.Fatal("no mapping is the runtime's heap index: its size or its arenas have changed")
 	}
 	all, onHeap := readMappings(t)
 	shrinkHeapIndex(heapIndex, all, onHeap)
-	// More than two arenas, so that new entries are written and old ones are read.
+	// These need more than two arenas, so the runtime writes new entries and reads old ones.
 	var kept [][]byte
 	for i := range 200 {
 		kept = append(kept, make([]byte, 1<<20))
@@ -138,13 +138,13 @@ func TestRuntimeGoesOnWithItsHeapIndexShrunk(t *testing.T) {
 	}
 }
 
-// heapIndex is found by its size, as the kernel that runs the tests may not know what the runtime's memory is for; and
-// once, because it is in parts after it was shrunk.
+// heapIndex is found by its size, because the kernel that runs the tests may have no names for anonymous memory. It is
+// looked up only once, because shrinking splits it.
 var heapIndex = func() mapping {
 	text, _ := os.ReadFile("/proc/self/maps")
 	for _, m := range parseMappings(string(text)) {
 		index := mapping{start: m.end - heapIndexBytes, end: m.end}
-		if m.writable && m.end-m.start >= heapIndexBytes && knows(index, uintptr(unsafe.Pointer(unsafe.SliceData(text)))) {
+		if m.writable && m.end-m.start >= heapIndexBytes && isHeapIndex(index, uintptr(unsafe.Pointer(unsafe.SliceData(text)))) {
 			return index
 		}
 	}
@@ -160,13 +160,13 @@ func readMappings(t *testing.T) (all []mapping, onHeap uintptr) {
 	return parseMappings(string(text)), uintptr(unsafe.Pointer(unsafe.SliceData(text)))
 }
 
-func TestLeavesAnIndexAloneThatIsNotTheRuntimes(t *testing.T) {
+func TestShrinkKeepsMemoryThatIsNotTheHeapIndex(t *testing.T) {
 	memory := mapped(t, int(heapIndexBytes/pageBytes))
 	memory[heapIndexBytes/2+1] = 1
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
 	shrinkHeapIndex(mapping{start: start, end: start + heapIndexBytes}, nil, uintptr(unsafe.Pointer(new(int))))
 	if memory[heapIndexBytes/2+1] != 1 {
-		t.Error("memory was taken away that is not the index")
+		t.Error("memory that is not the index was released")
 	}
 }
 

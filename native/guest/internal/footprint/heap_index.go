@@ -4,20 +4,20 @@ import "unsafe"
 
 const (
 	pointerBytes = unsafe.Sizeof(uintptr(0))
-	// arenaBytes is what one pointer of the runtime's heap index stands for; the index has one for each arena that there
-	// could be in 48 bits of addresses (runtime/malloc.go, "Virtual memory layout").
+	// arenaBytes is the memory per entry of the runtime's heap index. The index has an entry for each possible arena in a
+	// 48-bit address space (runtime/malloc.go, "Virtual memory layout").
 	arenaBytes     = 64 << 20
 	heapIndexBytes = 1 << 48 / arenaBytes * pointerBytes
 )
 
-// shrinkHeapIndex gives back all of the index but the pages that stand for what is mapped. The collector asks for those
-// again and again, whether or not they are of the heap, so each becomes a mapping of its own, and what is around it stays
-// untouched. onHeap is the address of anything on the heap.
+// shrinkHeapIndex releases the index except for the pages with entries of mapped memory. The garbage collector reads those
+// entries again and again, also for memory outside the heap, so each such page becomes a separate mapping and the pages
+// around it are not backed again. onHeap is any address on the heap.
 func shrinkHeapIndex(index mapping, all []mapping, onHeap uintptr) {
-	if index.end-index.start != heapIndexBytes || !knows(index, onHeap) {
+	if index.end-index.start != heapIndexBytes || !isHeapIndex(index, onHeap) {
 		return
 	}
-	// The runtime also asks for the first and for the last address that there can be.
+	// The runtime also reads the entries of the first and of the last possible address.
 	edges := []mapping{{start: arenaBase, end: arenaBase + 1}, {start: ^uintptr(0), end: 0}}
 	next := index.start
 	for _, m := range append(edges, all...) {
@@ -26,15 +26,15 @@ func shrinkHeapIndex(index mapping, all []mapping, onHeap uintptr) {
 		if end <= next || end > index.end {
 			continue
 		}
-		giveBack(next, start)
-		setApart(start, end)
+		release(next, start)
+		split(start, end)
 		next = end
 	}
-	giveBack(next, index.end)
+	release(next, index.end)
 }
 
-// knows tells whether the index is what it is taken for: then it knows the arena of what is on the heap.
-func knows(index mapping, onHeap uintptr) bool {
+// isHeapIndex reports whether the mapping is the heap index: it must have an entry for the arena of onHeap.
+func isHeapIndex(index mapping, onHeap uintptr) bool {
 	entry := entryOf(index, onHeap)
 	return entry >= index.start && entry < index.end && *(*uintptr)(at(entry)) != 0
 }

@@ -1,4 +1,4 @@
 package footprint
 
-// arenaBase is from where the runtime counts arenas: the lower end of the canonical addresses.
+// arenaBase is the address of the runtime's first arena: the lower end of the canonical addresses.
 const arenaBase uintptr = 0xffff800000000000

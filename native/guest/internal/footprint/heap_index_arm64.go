@@ -1,4 +1,4 @@
 package footprint
 
-// arenaBase is from where the runtime counts arenas.
+// arenaBase is the address of the runtime's first arena.
 const arenaBase uintptr = 0

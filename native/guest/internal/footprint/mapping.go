@@ -8,14 +8,14 @@ import (
 // mapping is one line of /proc/self/maps.
 type mapping struct {
 	start, end uintptr
-	// offset is where it begins in its file.
+	// offset is the position of the mapping's start in its file.
 	offset   uint64
 	writable bool
 	// name is the file's path or, in brackets, the purpose of the memory; empty if unknown.
 	name string
 }
 
-// parseMappings leaves out lines that it does not understand.
+// parseMappings ignores lines that it cannot parse.
 func parseMappings(text string) []mapping {
 	var all []mapping
 	for line := range strings.Lines(text) {

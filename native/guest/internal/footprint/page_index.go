@@ -1,17 +1,17 @@
 package footprint
 
 const (
-	// chunkBytes is what one entry of the runtime's page index stands for: which pages of a chunk are taken, and which are
-	// given back (runtime/mpagealloc.go). A table has 8192 entries of 128 bytes.
+	// chunkBytes is the memory per entry of the runtime's page index. An entry records which pages of the chunk are
+	// allocated and which are released (runtime/mpagealloc.go). A table has 8192 entries of 128 bytes.
 	chunkBytes     = 4 << 20
 	entryBytes     = 128
 	tableEntries   = 8192
 	pageIndexBytes = tableEntries * entryBytes
-	// nearBytes of the table around what is used stand for 512 MiB of heap, many times what the guest may take.
+	// nearBytes on each side of the used entry are kept. They cover 512 MiB of heap, many times the guest's limit.
 	nearBytes = 16 << 10
 )
 
-// shrinkPageIndex gives back what a table of the page index has for addresses that are far from the heap.
+// shrinkPageIndex releases the entries of a table of the page index that are far from those of the heap.
 func shrinkPageIndex(table mapping, onHeap uintptr) {
 	if table.end-table.start != pageIndexBytes {
 		return
@@ -21,6 +21,6 @@ func shrinkPageIndex(table mapping, onHeap uintptr) {
 		return
 	}
 	used &^= pageBytes - 1
-	giveBack(table.start, max(table.start, used-nearBytes))
-	giveBack(min(table.end, used+nearBytes), table.end)
+	release(table.start, max(table.start, used-nearBytes))
+	release(min(table.end, used+nearBytes), table.end)
 }

@@ -13,7 +13,7 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// State is set by the control port and read by the client port.
+// State is set through the control port and read by the client port.
 type State struct {
 	mu          sync.RWMutex
 	base        []string
@@ -79,14 +79,14 @@ func (s *State) Admits(presented string) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 || token == ""
 }
 
-// Environment is a copy of the default environment of new commands.
+// Environment returns a copy of the default environment of new commands.
 func (s *State) Environment() map[string]string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return maps.Clone(s.environment)
 }
 
-// User resolves the name that a caller gave, or the default user for none.
+// User returns the user with the given name, or the default user if the name is empty.
 func (s *State) User(name string) (users.User, error) {
 	if name == "" {
 		s.mu.RLock()
@@ -99,7 +99,7 @@ func (s *State) User(name string) (users.User, error) {
 	return users.Lookup(name)
 }
 
-// Workdir is where commands of the user begin that name no directory.
+// Workdir returns the working directory of the user's commands that do not set one.
 func (s *State) Workdir(user users.User) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -109,8 +109,8 @@ func (s *State) Workdir(user users.User) string {
 	return user.Home
 }
 
-// CommandEnvironment is what a new command gets, later ones winning: what the container declares, the user's own
-// variables, the sandbox's environment, and what the caller adds.
+// CommandEnvironment returns the environment of a new command: that of the container, of the user, of the sandbox and of
+// the caller. Later ones take precedence.
 func (s *State) CommandEnvironment(user users.User, added map[string]string) []string {
 	all := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, entry := range s.base {

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds nesting, so that garbage cannot exhaust the stack. The deepest message of the contract has five levels.
+// maxDepth limits nesting, so that malformed input cannot exhaust the stack. envd's deepest message has five levels.
 const maxDepth = 16
 
 var errTruncated = errors.New("message is cut short")
 
-// Unmarshal reads protobuf's binary form into a struct whose fields carry `pb:"<number>"` tags. Unknown fields are skipped.
+// Unmarshal reads protobuf's binary form into a struct whose fields have `pb:"<number>"` tags. Unknown fields are skipped.
 func Unmarshal(data []byte, message any) error {
 	v := reflect.ValueOf(message)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -51,7 +51,7 @@ func decodeStruct(data []byte, v reflect.Value, depth int) error {
 	return nil
 }
 
-// readValue takes one value of the given wire type off the front of data.
+// readValue reads one value of the given wire type from the front of data.
 func readValue(data []byte, wire int) (scalar uint64, payload, rest []byte, err error) {
 	switch wire {
 	case wireVarint:

@@ -1,6 +1,5 @@
-// Package pb writes and reads the few message shapes of envd's contract in protobuf's binary form, from plain Go structs
-// that encoding/json handles as well. The protobuf runtime would by itself take the guest past its size limit; the tests
-// check this package against it.
+// Package pb encodes and decodes envd's messages in protobuf's binary form, from plain Go structs that encoding/json can
+// also handle. The protobuf runtime alone would exceed the guest's size limit. The tests compare this package with it.
 package pb
 
 import (
@@ -19,8 +18,8 @@ const (
 	wireFixed32 = 5
 )
 
-// Marshal writes a struct whose fields carry `pb:"<number>"` tags (`pb:"<number>,zigzag"` for sint32). A pointer stands
-// for an optional value or a message, and is left out when nil; other fields are left out when zero, as in proto3.
+// Marshal encodes a struct whose fields have `pb:"<number>"` tags (`pb:"<number>,zigzag"` for sint32). A pointer is an
+// optional value or a message, and is omitted if nil. Other fields are omitted if zero, as in proto3.
 func Marshal(message any) ([]byte, error) {
 	v := reflect.ValueOf(message)
 	for v.Kind() == reflect.Pointer {

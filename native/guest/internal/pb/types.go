@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Bytes is a protobuf bytes field: base64 in JSON. Both alphabets are read, with or without padding, as proto3 JSON asks.
+// Bytes is a protobuf bytes field: base64 in JSON. As proto3 JSON requires, it accepts both alphabets, padded or not.
 type Bytes []byte
 
 func (b Bytes) MarshalJSON() ([]byte, error) {
@@ -34,7 +34,7 @@ func (b *Bytes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Int64 is a protobuf int64: a decimal string in JSON, because JSON numbers lose precision; a number is read too.
+// Int64 is a protobuf int64: a decimal string in JSON, because JSON numbers lose precision. It also accepts a number.
 type Int64 int64
 
 func (v Int64) MarshalJSON() ([]byte, error) {
@@ -53,7 +53,7 @@ type Timestamp struct {
 	Nanos   int32 `pb:"2"`
 }
 
-// TimestampOf converts an instant.
+// TimestampOf converts a time.
 func TimestampOf(t time.Time) *Timestamp {
 	return &Timestamp{Seconds: Int64(t.Unix()), Nanos: int32(t.Nanosecond())}
 }
@@ -71,7 +71,7 @@ func (t *Timestamp) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// EnumName writes an enum value as proto3 JSON does: by name, or by number where the name is not known.
+// EnumName encodes an enum value as proto3 JSON does: the name, or the number if it has no name.
 func EnumName(names map[int32]string, value int32) ([]byte, error) {
 	if name, ok := names[value]; ok {
 		return json.Marshal(name)
@@ -79,7 +79,7 @@ func EnumName(names map[int32]string, value int32) ([]byte, error) {
 	return json.Marshal(value)
 }
 
-// EnumValue reads an enum value given by name or by number.
+// EnumValue decodes an enum value from a name or a number.
 func EnumValue(names map[int32]string, text []byte) (int32, error) {
 	var number int32
 	if json.Unmarshal(text, &number) == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Stream says where output came from.
+// Stream is the source of output.
 type Stream byte
 
 const (
@@ -17,11 +17,11 @@ const (
 )
 
 const (
-	// chunkBytes is up to what size neighbouring writes of one stream are kept as one.
+	// chunkBytes limits the size of a chunk into which consecutive writes to one stream are merged.
 	chunkBytes = 16 << 10
-	// readerPatience is how long a process waits for a reader that is a whole buffer behind and takes nothing. After it
-	// that reader loses the oldest output and the process runs on: a dead client never holds a process up.
-	readerPatience = 2 * time.Second
+	// readerTimeout is how long a process waits for a reader that is a whole buffer behind and makes no progress. After
+	// that, the reader loses the oldest output, so that a dead client cannot block a process.
+	readerTimeout = 2 * time.Second
 )
 
 type chunk struct {
@@ -32,8 +32,8 @@ type chunk struct {
 
 func (c chunk) end() uint64 { return c.at + uint64(len(c.data)) }
 
-// Output keeps the last bytes that a process wrote, of all its streams in their order. Readers follow it at their own
-// pace, each with a position in it; there is no buffer per reader.
+// Output keeps the last bytes that a process wrote to all its streams, in order. Readers share this buffer, and each has
+// a position in it.
 type Output struct {
 	limit int
 
@@ -48,12 +48,12 @@ type Output struct {
 	waiting int
 }
 
-// NewOutput makes an Output that keeps up to limit bytes.
+// NewOutput returns an Output that keeps up to limit bytes.
 func NewOutput(limit int) *Output {
 	return &Output{limit: limit, changed: make(chan struct{}), moved: make(chan struct{}), readers: map[*Reader]struct{}{}}
 }
 
-// Append adds what a process wrote. It waits for readers that keep reading, so that they miss nothing.
+// Append adds output of the process. It waits for readers that make progress, so that they miss nothing.
 func (o *Output) Append(stream Stream, data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +78,7 @@ func (o *Output) Append(stream Stream, data []byte) {
 	o.announce()
 }
 
-// Close says that nothing more will come.
+// Close marks the end of the output.
 func (o *Output) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +86,7 @@ func (o *Output) Close() {
 	o.announce()
 }
 
-// Follow makes a reader that begins with the oldest output kept. Close it when done.
+// Follow returns a reader that starts with the oldest output kept. The caller closes it.
 func (o *Output) Follow() *Reader {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,9 +95,8 @@ func (o *Output) Follow() *Reader {
 	return r
 }
 
-// progress says how many bytes were ever written, and whether a writer waits for a reader: with it one notices that a
-// process has gone quiet.
-func (o *Output) progress() (total uint64, held bool) {
+// progress returns the number of bytes written so far, and whether a writer is waiting for a reader.
+func (o *Output) progress() (total uint64, blocked bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.end, o.waiting > 0
@@ -108,14 +107,14 @@ func (o *Output) announce() {
 	o.changed = make(chan struct{})
 }
 
-// awaitReaders returns when n more bytes take nothing away from a reader that still reads. Called with mu held.
+// awaitReaders waits until n more bytes discard nothing that an active reader still needs. The caller holds mu.
 func (o *Output) awaitReaders(n int) {
 	for {
 		slowest := o.slowest(n)
 		if slowest == nil {
 			return
 		}
-		left := readerPatience - time.Since(slowest.progress)
+		left := readerTimeout - time.Since(slowest.progress)
 		if left <= 0 {
 			slowest.awaited = false
 			continue
@@ -152,7 +151,7 @@ type Reader struct {
 	progress time.Time
 }
 
-// Next returns more output, in order. `more` is false when there is none and none will come. The bytes are shared and
+// Next returns the next output, in order, and waits for it. `more` is false at the end. The bytes are shared and
 // must not be changed.
 func (r *Reader) Next(ctx context.Context) (stream Stream, data []byte, more bool, err error) {
 	o := r.output
@@ -175,14 +174,14 @@ func (r *Reader) Next(ctx context.Context) (stream Stream, data []byte, more boo
 	}
 }
 
-// Missed says how many bytes had gone when this reader came for them.
+// Missed returns the number of bytes that were discarded before this reader read them.
 func (r *Reader) Missed() uint64 {
 	r.output.mu.Lock()
 	defer r.output.mu.Unlock()
 	return r.missed
 }
 
-// Close ends the reader: nothing waits for it any more.
+// Close ends the reader. Writers no longer wait for it.
 func (r *Reader) Close() {
 	o := r.output
 	o.mu.Lock()

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// drainQuiet is how long a command that has ended may still have output on its way while a child of it holds the
-	// pipes open; drainLimit bounds that for a child that never stops printing.
+	// drainQuiet is how long the output must be quiet after a command's exit, if a child of it keeps the pipes open. Then
+	// the output counts as complete. drainLimit is the limit for a child that keeps writing.
 	drainQuiet = 50 * time.Millisecond
 	drainLimit = time.Second
-	// drainBytes is more than the pipes can hold: beyond it, what comes is not the command's own.
+	// drainBytes is more than the pipes can hold: further output is not from the command itself.
 	drainBytes = 256 << 10
 )
 
-// Exit is how a command ended, in the words of envd's end event.
+// Exit is the result of a command, with the fields of envd's end event.
 type Exit struct {
 	// Code is the exit code, or -1 when a signal ended the command.
 	Code int
-	// Exited is whether the command ended by itself.
+	// Exited is true if the command exited, and false if a signal ended it.
 	Exited bool
-	// Status is for people: "exit status 1", "signal: killed".
+	// Status is a message for people: "exit status 1", "signal: killed".
 	Status string
-	// Signal ended the command, if not zero.
+	// Signal is the signal that ended the command, or zero.
 	Signal syscall.Signal
 }
 
-// ShellCode is the exit code as a shell reports it: 128 and the signal's number for one that a signal ended.
+// ShellCode returns the exit code as a shell reports it: 128 plus the signal's number if a signal ended the command.
 func (e Exit) ShellCode() int {
 	if e.Signal != 0 {
 		return 128 + int(e.Signal)
@@ -52,7 +52,7 @@ type Process struct {
 	exited chan struct{}
 	ended  chan struct{}
 
-	// These belong to the table's lock; exit may be read once exited is closed.
+	// The table's lock guards these. After exited is closed, exit can be read without it.
 	reaped   bool
 	finished bool
 	exit     Exit
@@ -65,32 +65,32 @@ type Process struct {
 // Ended is closed when the command has ended and its output has been read.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Exit says how the command ended; only after Ended.
+// Exit returns the result of the command. It is valid only after Ended.
 func (p *Process) Exit() Exit { return p.exit }
 
-// Kill ends the command and its whole group.
+// Kill kills the command's process group.
 func (p *Process) Kill() error { return p.Signal(syscall.SIGKILL) }
 
-// Signal reaches the command and its whole group.
+// Signal sends a signal to the command's process group.
 func (p *Process) Signal(s syscall.Signal) error { return p.table.signal(p, s) }
 
-// SignalLeader reaches the command itself only.
+// SignalLeader sends a signal to the command's own process only.
 func (p *Process) SignalLeader(s syscall.Signal) error { return p.table.signalLeader(p, s) }
 
-// ErrNoInput says that the command has no such input, or that it was closed.
+// ErrNoInput means that the command has no such input, or that it was closed.
 var ErrNoInput = errors.New("the command's input is not open")
 
-// WriteStdin gives the command something to read; it waits until the command has room for it or ctx ends.
+// WriteStdin writes to the command's standard input. It waits until the pipe has room or ctx ends.
 func (p *Process) WriteStdin(ctx context.Context, data []byte) error {
 	return p.write(ctx, data, func() *os.File { return p.stdin })
 }
 
-// WritePTY types into the command's terminal.
+// WritePTY writes to the command's terminal.
 func (p *Process) WritePTY(ctx context.Context, data []byte) error {
 	return p.write(ctx, data, func() *os.File { return p.pty })
 }
 
-// CloseStdin gives the command end-of-file.
+// CloseStdin closes the command's standard input.
 func (p *Process) CloseStdin() error {
 	p.input.Lock()
 	defer p.input.Unlock()
@@ -129,7 +129,7 @@ func (p *Process) write(ctx context.Context, data []byte, to func() *os.File) er
 	return err
 }
 
-// run reads the command's output until it has ended.
+// run reads the command's output until its end.
 func (p *Process) run(s *streams) {
 	var readers sync.WaitGroup
 	for stream, file := range s.outputs {
@@ -151,7 +151,7 @@ func (p *Process) run(s *streams) {
 	}()
 }
 
-// pump reads one stream to its end, even when the command is gone: a child that it left behind must not meet a broken pipe.
+// pump reads one stream to its end, even after the command's exit: a child that still runs must not get a broken pipe.
 func (p *Process) pump(stream Stream, file *os.File) {
 	buffer := make([]byte, 16<<10)
 	for {
@@ -165,8 +165,8 @@ func (p *Process) pump(stream Stream, file *os.File) {
 	}
 }
 
-// drain waits for the rest of the output: to its end, or, where a child of the command holds the streams open, until it
-// has been quiet for a moment. Time in which a reader holds the output back does not count.
+// drain waits for the end of the output or, if a child of the command keeps the streams open, until the output has been
+// quiet for drainQuiet. Time during which a reader blocks the output does not count.
 func (p *Process) drain(drained <-chan struct{}) {
 	tick := time.NewTicker(drainQuiet)
 	defer tick.Stop()
@@ -178,8 +178,8 @@ func (p *Process) drain(drained <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		total, held := p.Output.progress()
-		if held {
+		total, blocked := p.Output.progress()
+		if blocked {
 			continue
 		}
 		if total == seen || total-atExit > drainBytes {

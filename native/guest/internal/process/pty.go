@@ -22,7 +22,7 @@ const (
 	ioctlSetWindow = 0x5414     // TIOCSWINSZ
 )
 
-// openPTY makes a pair of a master, which waits in Go's poller, and a terminal, which belongs to the user.
+// openPTY opens a pseudoterminal. The master uses Go's poller; the terminal belongs to the user.
 func openPTY(size Size, user users.User) (master, terminal *os.File, err error) {
 	fd, err := syscall.Open("/dev/ptmx", syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -39,7 +39,7 @@ func openPTY(size Size, user users.User) (master, terminal *os.File, err error) 
 		return nil, nil, fmt.Errorf("unlocking a terminal: %w", err)
 	}
 	if err := ioctl(fd, ioctlNumber, unsafe.Pointer(&number)); err != nil {
-		return nil, nil, fmt.Errorf("asking for a terminal's number: %w", err)
+		return nil, nil, fmt.Errorf("getting a terminal's number: %w", err)
 	}
 	name := "/dev/pts/" + strconv.Itoa(int(number))
 	terminal, err = os.OpenFile(name, os.O_RDWR|syscall.O_NOCTTY, 0)

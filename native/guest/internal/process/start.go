@@ -12,7 +12,7 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// Spec says what to run.
+// Spec describes a command to run.
 type Spec struct {
 	Command string
 	Args    []string
@@ -21,19 +21,19 @@ type Spec struct {
 	Dir  string
 	User users.User
 	Tag  *string
-	// Stdin gives the command a pipe to read from; without it, it reads end-of-file.
+	// Stdin connects standard input to a pipe instead of /dev/null.
 	Stdin bool
-	// PTY gives the command a terminal of this size for all three streams.
+	// PTY connects all three streams to a terminal of this size.
 	PTY *Size
-	// Inherit gives the command the guest's own standard output and error; nothing is kept.
+	// Inherit connects output and errors to the guest's own, so that no output is kept.
 	Inherit bool
-	// Hidden leaves the command out of List and of the lookups.
+	// Hidden hides the command from List, ByPID and ByTag.
 	Hidden bool
-	// Request is what a caller asked for, handed back by List.
+	// Request is a value of the caller, which List returns.
 	Request any
 }
 
-// Start runs a command as the leader of a session of its own.
+// Start starts a command as the leader of a new session.
 func (t *Table) Start(spec Spec) (*Process, error) {
 	path, err := lookPath(spec)
 	if err != nil {
@@ -44,7 +44,7 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 	}
 	streams, err := openStreams(spec)
 	if err != nil {
-		return nil, fmt.Errorf("making the streams of %q: %w", spec.Command, err)
+		return nil, fmt.Errorf("opening the streams of %q: %w", spec.Command, err)
 	}
 	defer streams.closeChildEnds()
 	attributes := &syscall.ProcAttr{
@@ -78,7 +78,7 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// credential is nil where nothing changes, so that a guest which is not root can start commands as itself.
+// credential returns nil if the user stays the same: a guest without root cannot set credentials, not even its own.
 func credential(user users.User) *syscall.Credential {
 	if os.Getuid() != 0 && uint32(os.Getuid()) == user.UID && uint32(os.Getgid()) == user.GID {
 		return nil
@@ -88,7 +88,7 @@ func credential(user users.User) *syscall.Credential {
 
 func lookPath(spec Spec) (string, error) {
 	if spec.Command == "" {
-		return "", errors.New("no command is named")
+		return "", errors.New("the command is empty")
 	}
 	if strings.Contains(spec.Command, "/") {
 		path := spec.Command

@@ -4,7 +4,7 @@ import (
 	"os"
 )
 
-// streams are the pipes or the terminal between a command and the guest.
+// streams holds the pipes or the terminal between a command and the guest.
 type streams struct {
 	child   [3]*os.File
 	inherit bool
@@ -50,7 +50,7 @@ func openStreams(spec Spec) (_ *streams, err error) {
 	return s, nil
 }
 
-// childFiles are the command's descriptors 0, 1 and 2. Fd makes the child's ends blocking, as programs expect them.
+// childFiles returns the command's descriptors 0, 1 and 2. Fd makes them blocking, as programs expect.
 func (s *streams) childFiles() []uintptr {
 	return []uintptr{s.child[0].Fd(), s.child[1].Fd(), s.child[2].Fd()}
 }

@@ -1,4 +1,4 @@
-// Package process starts the sandbox's commands, keeps what they print, and reaps everything that ends under PID 1.
+// Package process starts the sandbox's commands, keeps their output, and reaps all child processes of the guest.
 package process
 
 import (
@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// keptTime is how long the output and the end of a command that has ended can still be fetched. envd promises 30 s;
-	// a clone should have a while to ask after its restore.
+	// keptTime is how long the output and the result of an ended command are kept. envd keeps them for 30 s; a clone's
+	// clients need more time after a restore.
 	keptTime = 2 * time.Minute
-	// keptProcesses bounds what is kept of commands that have ended.
+	// keptProcesses limits the number of ended commands that are kept.
 	keptProcesses = 16
 )
 
-// Table holds the commands that run and those that ended a short while ago.
+// Table holds the commands that are running or ended recently.
 type Table struct {
 	outputBytes int
 
-	// mu is held from before a fork until the child is in the map, and while children are reaped: a child that ends at
-	// once is still found.
+	// mu is held from before a fork until the child is in the table, and while children are reaped, so that a child that
+	// ends immediately is found.
 	mu        sync.Mutex
 	processes []*Process
 }
 
-// NewTable makes a table; outputBytes is how much of each command's output is kept.
+// NewTable returns a table that keeps the last outputBytes of each command's output.
 func NewTable(outputBytes int) *Table {
 	return &Table{outputBytes: outputBytes}
 }
 
-// Reap collects every child that ends, orphans that were handed to PID 1 included, until ctx ends.
+// Reap reaps children that exit, including adopted orphans, until ctx ends.
 func (t *Table) Reap(ctx context.Context) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
@@ -72,7 +72,7 @@ func (t *Table) reapAll() {
 	}
 }
 
-// List returns the commands that still run.
+// List returns the running commands.
 func (t *Table) List() []*Process {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,12 +85,12 @@ func (t *Table) List() []*Process {
 	return running
 }
 
-// ByPID finds a command, also one that ended a short while ago.
+// ByPID finds a command that is running or ended recently.
 func (t *Table) ByPID(pid uint32) (*Process, bool) {
 	return t.latest(func(p *Process) bool { return p.PID == int(pid) })
 }
 
-// ByTag finds the command that was last started with the tag.
+// ByTag finds the command that was started last with the tag.
 func (t *Table) ByTag(tag string) (*Process, bool) {
 	return t.latest(func(p *Process) bool { return p.Tag != nil && *p.Tag == tag })
 }
@@ -106,7 +106,7 @@ func (t *Table) latest(matches func(*Process) bool) (*Process, bool) {
 	return nil, false
 }
 
-// signal reaches the command's whole group, and only while its leader is not reaped: later the number may be another's.
+// signal sends a signal to the command's process group unless the leader was reaped: its number can be reused then.
 func (t *Table) signal(p *Process, s syscall.Signal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *Table) signal(p *Process, s syscall.Signal) error {
 	return syscall.Kill(-p.PID, s)
 }
 
-// signalLeader reaches only the process itself.
+// signalLeader sends a signal to the command's own process only.
 func (t *Table) signalLeader(p *Process, s syscall.Signal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +126,7 @@ func (t *Table) signalLeader(p *Process, s syscall.Signal) error {
 	return syscall.Kill(p.PID, s)
 }
 
-// forget drops a command after keptTime, and the oldest ones early when there are many.
+// forget removes an ended command after keptTime, and the oldest ones earlier if there are more than keptProcesses.
 func (t *Table) forget(p *Process) {
 	t.drop(p, p.hidden)
 	if !p.hidden {

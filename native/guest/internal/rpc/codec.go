@@ -19,7 +19,7 @@ var codecs = map[string]codec{
 	"proto": {"proto", pb.Marshal, pb.Unmarshal},
 }
 
-// unmarshalJSON takes an empty body for an empty message, as other Connect servers do.
+// unmarshalJSON reads an empty body as an empty message, as other Connect servers do.
 func unmarshalJSON(data []byte, message any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
@@ -27,7 +27,7 @@ func unmarshalJSON(data []byte, message any) error {
 	return json.Unmarshal(data, message)
 }
 
-// codecFor finds the codec of a content type such as `application/json; charset=utf-8` under the given prefix.
+// codecFor returns the codec of a content type, such as `application/json; charset=utf-8`, with the given prefix.
 func codecFor(contentType, prefix string) (codec, bool) {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	name, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(mediaType)), prefix)

@@ -41,15 +41,15 @@ var httpStatus = map[Code]int{
 	Unauthenticated:   http.StatusUnauthorized,
 }
 
-// Error is what a caller sees of a failure.
+// Error is the error that a caller receives.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message,omitempty"`
-	// Details tell apart what has one code. Clients that do not know a detail pass over it.
+	// Details distinguish errors with the same code. Clients ignore details that they do not know.
 	Details []Detail `json:"details,omitempty"`
 }
 
-// Detail is a Connect error detail: the name of a message and its bytes in base64, here always none.
+// Detail is a Connect error detail: the name of a message and its content in base64, which is always empty here.
 type Detail struct {
 	Type  string `json:"type"`
 	Value string `json:"value"`
@@ -57,21 +57,21 @@ type Detail struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
-// Errorf makes an Error.
+// Errorf returns an Error.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// asError gives any error a code.
+// asError converts any error to one with a code.
 func asError(err error) *Error {
 	var coded *Error
 	switch {
 	case errors.As(err, &coded):
 		return coded
 	case errors.Is(err, context.DeadlineExceeded):
-		return Errorf(DeadlineExceeded, "the time that the call was given has passed")
+		return Errorf(DeadlineExceeded, "the call's timeout has expired")
 	case errors.Is(err, context.Canceled):
-		return Errorf(Canceled, "the caller went away")
+		return Errorf(Canceled, "the caller disconnected")
 	default:
 		return Errorf(Unknown, "%s", err)
 	}

@@ -14,12 +14,12 @@ const (
 	flagCompressed = 1
 	flagEnd        = 2
 
-	// writePatience is how long one message may take to leave. A clone's connections are dead and say nothing; without
-	// this their handlers would wait for ever.
-	writePatience = 30 * time.Second
+	// writeTimeout limits the time to send one message. After a restore, connections are dead but not closed, and without
+	// a limit their handlers would never end.
+	writeTimeout = 30 * time.Second
 )
 
-// Sender is the answering side of a server stream. It is not safe for use by several goroutines.
+// Sender is the server's side of a server stream. It is not safe for concurrent use.
 type Sender[Res any] struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -31,7 +31,7 @@ type Sender[Res any] struct {
 func (s *Sender[Res]) Send(message *Res) error {
 	body, err := s.codec.marshal(message)
 	if err != nil {
-		return Errorf(Internal, "writing the answer: %s", err)
+		return Errorf(Internal, "writing the response: %s", err)
 	}
 	return s.envelope(0, body)
 }
@@ -45,7 +45,7 @@ func (s *Sender[Res]) SetTrailer(key, value string) {
 }
 
 func (s *Sender[Res]) envelope(flags byte, body []byte) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writePatience))
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	header := make([]byte, 5, 5+len(body))
 	header[0] = flags
 	binary.BigEndian.PutUint32(header[1:], uint32(len(body)))
@@ -78,7 +78,7 @@ func ServerStream[Req, Res any](handle func(r *http.Request, request *Req, out *
 			}
 			return err
 		}
-		// Only once the body has been read to its end does net/http notice that the caller went away.
+		// net/http notices that the caller disconnected only after the body has been read to its end.
 		if n, _ := io.Copy(io.Discard, io.LimitReader(r.Body, 1)); n > 0 {
 			return Errorf(InvalidArgument, "the stream has more than one request")
 		}
@@ -118,7 +118,7 @@ func streaming[Res any](serve func(r *http.Request, codec codec, out *Sender[Res
 	})
 }
 
-// receive reads one enveloped message; io.EOF means that the caller has sent all.
+// receive reads one enveloped message. It returns io.EOF after the caller's last one.
 func receive[Req any](r *http.Request, codec codec) (*Req, error) {
 	var header [5]byte
 	if _, err := io.ReadFull(r.Body, header[:]); err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// maxMessageBytes bounds one message, so that a caller cannot exhaust the guest's memory. Files go by HTTP, not by RPC.
+// maxMessageBytes limits one message, so that a caller cannot exhaust the guest's memory. Files use HTTP, not RPC.
 const maxMessageBytes = 4 << 20
 
 // Unary serves a call with one request and one response.
@@ -42,7 +42,7 @@ func Unary[Req, Res any](handle func(r *http.Request, request *Req) (*Res, error
 		}
 		body, err := codec.marshal(response)
 		if err != nil {
-			writeUnaryError(w, Errorf(Internal, "writing the answer: %s", err))
+			writeUnaryError(w, Errorf(Internal, "writing the response: %s", err))
 			return
 		}
 		w.Header().Set("Content-Type", "application/"+codec.name)
@@ -51,8 +51,8 @@ func Unary[Req, Res any](handle func(r *http.Request, request *Req) (*Res, error
 	})
 }
 
-// writeUnaryError answers a call that did not reach its handler. Streaming clients read it too: the protocol lets a
-// stream be refused by plain HTTP status.
+// writeUnaryError responds to a call that failed before its handler ran. Streaming clients can read it too: the protocol
+// allows a server to reject a stream with an HTTP status.
 func writeUnaryError(w http.ResponseWriter, err error) {
 	coded := asError(err)
 	body, _ := json.Marshal(coded)
@@ -98,7 +98,7 @@ func decompressed(body io.Reader, encoding string) (io.Reader, error) {
 	}
 }
 
-// withTimeout gives the request's context the deadline that the caller sent.
+// withTimeout sets the caller's deadline on the request's context.
 func withTimeout(r *http.Request) (*http.Request, context.CancelFunc, error) {
 	text := r.Header.Get("Connect-Timeout-Ms")
 	if text == "" {

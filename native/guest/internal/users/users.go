@@ -19,7 +19,7 @@ type User struct {
 	Groups []uint32
 }
 
-// Lookup finds a user by name or by number. A number that the image does not know is a user without a home.
+// Lookup finds a user by name or by number. A number that is not in /etc/passwd is a user with the home `/`.
 func Lookup(name string) (User, error) {
 	number, numeric := parseID(name)
 	if entry := find("/etc/passwd", func(fields []string) bool {
@@ -45,7 +45,7 @@ func Lookup(name string) (User, error) {
 	return User{}, fmt.Errorf("user %q is not in /etc/passwd", name)
 }
 
-// OfIDs is the user with these numbers; the image's name and home for the uid are used where it has them.
+// OfIDs returns the user with these numbers, with the name and the home from /etc/passwd if it has them.
 func OfIDs(uid, gid uint32) User {
 	user, err := Lookup(strconv.FormatUint(uint64(uid), 10))
 	if err != nil {
@@ -58,10 +58,10 @@ func OfIDs(uid, gid uint32) User {
 	return user
 }
 
-// Name is the name of a uid, or the number as text.
+// Name returns the name of a UID, or the number as text.
 func Name(uid uint32) string { return nameOf("/etc/passwd", uid) }
 
-// GroupName is the name of a gid, or the number as text.
+// GroupName returns the name of a GID, or the number as text.
 func GroupName(gid uint32) string { return nameOf("/etc/group", gid) }
 
 func nameOf(file string, id uint32) string {

@@ -25,11 +25,11 @@ func TestConnection(t *testing.T) {
 		{"a range", Spec{Default: "deny", Allow: []string{"93.0.0.0/8"}}, "93.184.215.14:443", nil, true},
 		{"a range written from its middle", Spec{Default: "deny", Allow: []string{"93.184.0.1/8"}}, "93.1.1.1:443", nil, true},
 		{"deny before allow", Spec{Allow: []string{"93.184.215.14"}, Deny: []string{"93.0.0.0/8"}}, "93.184.215.14:443", nil, false},
-		{"a name that was asked for", Spec{Default: "deny", Allow: []string{"Example.org."}}, "93.184.215.14:443", []string{"example.org"}, true},
-		{"a name that was not", Spec{Default: "deny", Allow: []string{"example.org"}}, "93.184.215.14:443", nil, false},
-		{"a name below", Spec{Default: "deny", Allow: []string{"*.example.org:443"}}, "93.184.215.14:443", []string{"a.b.example.org"}, true},
-		{"a name below is not the name itself", Spec{Default: "deny", Allow: []string{"*.example.org"}}, "93.184.215.14:443", []string{"example.org"}, false},
-		{"a name that only ends alike", Spec{Default: "deny", Allow: []string{"*.example.org"}}, "93.184.215.14:443", []string{"evilexample.org"}, false},
+		{"a name that the sandbox has resolved", Spec{Default: "deny", Allow: []string{"Example.org."}}, "93.184.215.14:443", []string{"example.org"}, true},
+		{"a name that the sandbox has not resolved", Spec{Default: "deny", Allow: []string{"example.org"}}, "93.184.215.14:443", nil, false},
+		{"a subdomain", Spec{Default: "deny", Allow: []string{"*.example.org:443"}}, "93.184.215.14:443", []string{"a.b.example.org"}, true},
+		{"a wildcard does not match its own domain", Spec{Default: "deny", Allow: []string{"*.example.org"}}, "93.184.215.14:443", []string{"example.org"}, false},
+		{"a wildcard matches whole labels only", Spec{Default: "deny", Allow: []string{"*.example.org"}}, "93.184.215.14:443", []string{"evilexample.org"}, false},
 		{"a denied name", Spec{Deny: []string{"*.example.org"}}, "93.184.215.14:443", []string{"a.example.org"}, false},
 		{"metadata", Spec{Allow: []string{"*", "0.0.0.0/0", "169.0.0.0/8"}}, "169.254.169.254:80", nil, false},
 		{"metadata, named", Spec{Allow: []string{"169.254.169.254:80"}}, "169.254.169.254:80", nil, false},
@@ -81,7 +81,7 @@ func TestQuestion(t *testing.T) {
 	}
 }
 
-func TestWrongRulesAreNamed(t *testing.T) {
+func TestNewNamesInvalidRules(t *testing.T) {
 	for _, text := range []string{"", "10.0.0.0/33", "10.0.0.999", "a b", "x:0", "x:70000", "::1", "*.", "a..b", "1.2.3"} {
 		_, err := New(Spec{Deny: []string{"10.0.0.1", text}}, nil)
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("deny[1] is %q", text)) {
