@@ -144,7 +144,7 @@ func TestNetworkPrepareIsIdempotent(t *testing.T) {
 
 func TestNetworkUsesLittleMemory(t *testing.T) {
 	if build, ok := debug.ReadBuildInfo(); ok && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		t.Skip("the race detector is not")
+		t.Skip("the race detector uses more memory")
 	}
 	w := newWorld(t, nil)
 	w.serve(443)
