@@ -47,6 +47,20 @@ export const ContainerSpec = z.strictObject({
 });
 export type ContainerSpec = z.infer<typeof ContainerSpec>;
 
+const egressFields = {
+  allow: z.array(z.string()).default([]),
+  deny: z.array(z.string()).default([]),
+  default: z.enum(["allow", "deny"]).default("allow"),
+};
+
+/** The egress policy of a sandbox: deny rules first, then allow rules, then the default (docs/reference/network.md). */
+export const EgressPolicy = z.strictObject({
+  ...egressFields,
+  /** Further policies that must allow a connection too. Their rules open no address that is always refused. */
+  narrowedBy: z.array(z.strictObject(egressFields)).optional(),
+});
+export type EgressPolicy = z.infer<typeof EgressPolicy>;
+
 /** The configuration of a cell: JSON in the environment variable `RAMET_CELL`. It holds no secret. */
 export const CellConfig = z.strictObject({
   v: z.literal(1),
@@ -69,13 +83,7 @@ export const CellConfig = z.strictObject({
   dns: z.strictObject({ upstreams: z.array(z.string()) }).default({ upstreams: [] }),
   /** IPv4 ranges of the cluster (Pods, Services, nodes): denied unless an egress rule names an address inside them. */
   clusterRanges: z.array(z.string()).default([]),
-  egress: z
-    .strictObject({
-      allow: z.array(z.string()).default([]),
-      deny: z.array(z.string()).default([]),
-      default: z.enum(["allow", "deny"]).default("allow"),
-    })
-    .default({ allow: [], deny: [], default: "allow" }),
+  egress: EgressPolicy.default({ allow: [], deny: [], default: "allow" }),
 });
 export type CellConfig = z.infer<typeof CellConfig>;
 

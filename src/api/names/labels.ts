@@ -36,6 +36,10 @@ export const annotations = {
   rollbackTo: "ramet.dev/rollback-to",
   /** On a Sandbox: any text; a change requests the same rollback once more. */
   rollbackRequest: "ramet.dev/rollback-request",
+  /** On a Namespace, a Pod template or a Sandbox: egress rules as JSON or YAML (docs/reference/network.md). */
+  egress: "ramet.dev/egress",
+  /** On a Pod that runs a cell: the digest of the egress policy with which the cell starts. */
+  egressDigest: "ramet.dev/egress-digest",
   /** On a Sandbox: comma-separated ports that a gateway proxies without authorization. */
   publicPorts: "ramet.dev/public-ports",
   reservePausedSandboxDuration: "agents.kruise.io/reserve-paused-sandbox-duration",
@@ -69,6 +73,7 @@ export const labels = {
   reservedFailedSandbox: "agents.kruise.io/reserved-failed-sandbox",
   /** On Pods and Checkpoints. */
   sandboxName: "agents.kruise.io/sandbox-name",
+  /** On a Sandbox or a Pod template, as an annotation too: `"false"` denies all egress. */
   allowInternetAccess: "agents.kruise.io/allow-internet-access",
   sandboxId: "agents.kruise.io/sandbox-id",
   /** On Checkpoints: the contents, sorted and joined by `-`. */

@@ -1,12 +1,9 @@
 import { spawn } from "node:child_process";
 import type { Duplex } from "node:stream";
-import type { CellConfig } from "../../api/cell/cell-api.ts";
+import type { EgressPolicy } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { dialLink, type DialOptions } from "./link-dial.ts";
 import { LinkLines } from "./link-lines.ts";
-
-/** The egress rules of a sandbox: deny rules first, then allow rules, then the default (docs/reference/network.md). */
-export type EgressPolicy = CellConfig["egress"];
 
 export interface LinkConfig {
   /** Path of the Unix socket that link creates for connections to the sandbox: at most 107 bytes. */

@@ -129,5 +129,6 @@ async function sourceDigest(module: string, how = ""): Promise<string> {
 
 function isSource(name: string): boolean {
   if (name.endsWith("_test.go")) return false;
-  return /\.(go|s)$/.test(name) || name === "go.mod" || name === "go.sum";
+  // A program embeds JSON files.
+  return /\.(go|s|json)$/.test(name) || name === "go.mod" || name === "go.sum";
 }

@@ -15,13 +15,21 @@ type Spec struct {
 	Default string   `json:"default"`
 	Allow   []string `json:"allow"`
 	Deny    []string `json:"deny"`
+	// NarrowedBy holds policies that must allow a connection too, those of the namespace, the template and the sandbox.
+	// Their rules open no refused address.
+	NarrowedBy []Spec `json:"narrowedBy"`
 }
 
 // A Policy is a parsed, immutable Spec.
 type Policy struct {
+	// layers must all allow a connection. The first one is the operator's.
+	layers  []layer
+	refused []netip.Prefix
+}
+
+type layer struct {
 	allow, deny []rule
 	open        bool // the default
-	refused     []netip.Prefix
 }
 
 // A Verdict is a decision with its reason.
@@ -46,12 +54,8 @@ var special = func() (s struct{ Metadata, Reserved, Private []netip.Prefix }) {
 // New parses a spec. refuse holds the cluster's ranges.
 func New(spec Spec, refuse []string) (*Policy, error) {
 	p := &Policy{refused: slices.Clone(special.Reserved)}
-	switch spec.Default {
-	case "allow", "":
-		p.open = true
-	case "deny":
-	default:
-		return nil, fault.New("InvalidArgument", `Write "allow" or "deny"`, "Reading the egress policy failed: default is %q", spec.Default)
+	if err := p.addLayer("", spec); err != nil {
+		return nil, err
 	}
 	for i, text := range refuse {
 		prefix, ok := parsePrefix(text)
@@ -60,12 +64,31 @@ func New(spec Spec, refuse []string) (*Policy, error) {
 		}
 		p.refused = append(p.refused, prefix)
 	}
-	var err error
-	if p.allow, err = parseRules("allow", spec.Allow); err != nil {
-		return nil, err
+	for i, narrower := range spec.NarrowedBy {
+		path := fmt.Sprintf("narrowedBy[%d].", i)
+		if len(narrower.NarrowedBy) > 0 {
+			return nil, fault.New("InvalidArgument", "", "Reading the egress policy failed: %snarrowedBy is not supported", path)
+		}
+		if err := p.addLayer(path, narrower); err != nil {
+			return nil, err
+		}
 	}
-	p.deny, err = parseRules("deny", spec.Deny)
-	return p, err
+	return p, nil
+}
+
+func (p *Policy) addLayer(path string, spec Spec) (err error) {
+	l := layer{open: spec.Default != "deny"}
+	if l.open && spec.Default != "allow" && spec.Default != "" {
+		return fault.New("InvalidArgument", `Write "allow" or "deny"`, "Reading the egress policy failed: %sdefault is %q", path, spec.Default)
+	}
+	if l.allow, err = parseRules(path+"allow", spec.Allow); err != nil {
+		return err
+	}
+	if l.deny, err = parseRules(path+"deny", spec.Deny); err != nil {
+		return err
+	}
+	p.layers = append(p.layers, l)
+	return nil
 }
 
 // Connection decides on a TCP connection to an address that the sandbox has resolved from names (possibly none). own holds
@@ -74,23 +97,40 @@ func (p *Policy) Connection(to netip.AddrPort, names []string, own []netip.Addr)
 	if slices.ContainsFunc(special.Metadata, func(m netip.Prefix) bool { return m.Contains(to.Addr()) }) {
 		return Verdict{Why: "metadata services and link-local addresses are always refused"}
 	}
-	for _, r := range p.deny {
+	refused, what := p.reserved(to.Addr(), own)
+	verdict := p.layers[0].decide(to, names, refused, what)
+	for _, l := range p.layers[1:] {
+		if !verdict.Allowed {
+			break
+		}
+		narrower := l.decide(to, names, netip.Prefix{}, "")
+		if narrower.Allowed && narrower.Name == "" {
+			narrower.Name = verdict.Name
+		}
+		verdict = narrower
+	}
+	return verdict
+}
+
+// decide returns the decision of one layer. refused is the range of the address that only a rule opens that names an address
+// or range inside; what describes it, and is empty if there is none.
+func (l layer) decide(to netip.AddrPort, names []string, refused netip.Prefix, what string) Verdict {
+	for _, r := range l.deny {
 		if r.matchesPort(to.Port()) && (r.matchesAddress(to.Addr()) || matchesAny(r, names) != "") {
 			return Verdict{Why: fmt.Sprintf("the rule deny %s", r.text)}
 		}
 	}
-	if refused, what := p.reserved(to.Addr(), own); what != "" {
-		for _, r := range p.allow {
-			if r.matchesPort(to.Port()) && r.matchesAddress(to.Addr()) && r.within(refused) {
-				return Verdict{Allowed: true}
-			}
+	byAddress := func(r rule) bool { return r.matchesPort(to.Port()) && r.matchesAddress(to.Addr()) }
+	if what != "" {
+		if slices.ContainsFunc(l.allow, func(r rule) bool { return byAddress(r) && r.within(refused) }) {
+			return Verdict{Allowed: true}
 		}
 		return Verdict{Why: what + " are refused unless a rule names them"}
 	}
-	if p.open || slices.ContainsFunc(p.allow, func(r rule) bool { return r.matchesPort(to.Port()) && r.matchesAddress(to.Addr()) }) {
+	if l.open || slices.ContainsFunc(l.allow, byAddress) {
 		return Verdict{Allowed: true}
 	}
-	for _, r := range p.allow {
+	for _, r := range l.allow {
 		if name := matchesAny(r, names); r.matchesPort(to.Port()) && name != "" {
 			return Verdict{Allowed: true, Name: name}
 		}
@@ -101,26 +141,36 @@ func (p *Policy) Connection(to netip.AddrPort, names []string, own []netip.Addr)
 // Question decides whether a name may be resolved: a DNS query itself can send data out.
 func (p *Policy) Question(name string) bool {
 	name = normalName(name)
-	for _, r := range p.deny {
+	return !slices.ContainsFunc(p.layers, func(l layer) bool { return !l.question(name) })
+}
+
+func (l layer) question(name string) bool {
+	for _, r := range l.deny {
 		if r.port == 0 && r.matchesName(name) {
 			return false
 		}
 	}
-	return p.open || slices.ContainsFunc(p.allow, func(r rule) bool { return r.matchesName(name) })
+	return l.open || slices.ContainsFunc(l.allow, func(r rule) bool { return r.matchesName(name) })
 }
 
 // AllowsNames reports whether an allow rule has a name.
-func (p *Policy) AllowsNames() bool { return slices.ContainsFunc(p.allow, rule.byName) }
+func (p *Policy) AllowsNames() bool {
+	return slices.ContainsFunc(p.layers, func(l layer) bool { return slices.ContainsFunc(l.allow, rule.byName) })
+}
 
 // DeniesNames reports whether a deny rule has a name.
-func (p *Policy) DeniesNames() bool { return slices.ContainsFunc(p.deny, rule.byName) }
+func (p *Policy) DeniesNames() bool {
+	return slices.ContainsFunc(p.layers, func(l layer) bool { return slices.ContainsFunc(l.deny, rule.byName) })
+}
 
-// SpelledOut returns the names without wildcard in allow rules for that port.
+// SpelledOut returns the names without wildcard in allow rules for that port that may be resolved.
 func (p *Policy) SpelledOut(port uint16) []string {
 	var names []string
-	for _, r := range p.allow {
-		if r.name != "" && !r.below && r.matchesPort(port) {
-			names = append(names, r.name)
+	for _, l := range p.layers {
+		for _, r := range l.allow {
+			if r.name != "" && !r.below && r.matchesPort(port) && p.Question(r.name) {
+				names = append(names, r.name)
+			}
 		}
 	}
 	return names

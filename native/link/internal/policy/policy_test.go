@@ -1,8 +1,11 @@
 package policy
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +51,15 @@ func TestConnection(t *testing.T) {
 		{"the cluster", Spec{Allow: []string{"10.0.0.0/8"}}, "10.96.0.1:443", nil, false},
 		{"a service of the cluster, named", Spec{Allow: []string{"10.96.7.7:5432"}}, "10.96.7.7:5432", nil, true},
 		{"a part of the cluster, named", Spec{Allow: []string{"10.96.7.0/24"}}, "10.96.7.7:5432", nil, true},
+		{"an address that a narrower policy allows too", narrowed(Spec{}, Spec{Default: "deny", Allow: []string{"93.0.0.0/8"}}), "93.184.215.14:443", nil, true},
+		{"an address that a narrower policy denies", narrowed(Spec{}, Spec{Deny: []string{"93.0.0.0/8"}}), "93.184.215.14:443", nil, false},
+		{"an address that a narrower policy does not allow", narrowed(Spec{}, Spec{}, Spec{Default: "deny"}), "93.184.215.14:443", nil, false},
+		{"an address that only a narrower policy allows", narrowed(Spec{Default: "deny"}, Spec{Allow: []string{"*", "93.184.215.14"}}), "93.184.215.14:443", nil, false},
+		{"a name and an address of two policies", narrowed(Spec{Default: "deny", Allow: []string{"93.0.0.0/8"}}, Spec{Default: "deny", Allow: []string{"example.org"}}), "93.184.215.14:443", []string{"example.org"}, true},
+		{"the cluster, named by a narrower policy", narrowed(Spec{}, Spec{Allow: []string{"10.96.7.7"}}), "10.96.7.7:5432", nil, false},
+		{"this Pod, named by a narrower policy", narrowed(Spec{}, Spec{Default: "deny", Allow: []string{"10.1.2.3"}}), "10.1.2.3:49980", nil, false},
+		{"the cluster, named by both", narrowed(Spec{Allow: []string{"10.96.0.0/12"}}, Spec{Default: "deny", Allow: []string{"10.96.7.7"}}), "10.96.7.7:5432", nil, true},
+		{"the cluster, named by the operator and not denied", narrowed(Spec{Allow: []string{"10.96.0.0/12"}}, Spec{}), "10.96.7.7:5432", nil, true},
 		{"a denied address of the cluster, named", Spec{Allow: []string{"10.96.7.7"}, Deny: []string{"*:5432"}}, "10.96.7.7:5432", nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -63,6 +75,48 @@ func TestConnection(t *testing.T) {
 				t.Error("refused without a reason")
 			}
 		})
+	}
+}
+
+func narrowed(spec Spec, by ...Spec) Spec {
+	spec.NarrowedBy = by
+	return spec
+}
+
+func TestRulesOfTwoPoliciesByName(t *testing.T) {
+	p, err := New(narrowed(Spec{Default: "deny", Allow: []string{"*.example.org"}}, Spec{Default: "deny", Allow: []string{"a.example.org", "evil.org:443"}}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"a.example.org": true, "b.example.org": false, "evil.org": false} {
+		if got := p.Question(name); got != want {
+			t.Errorf("question for %s: %v, want %v", name, got, want)
+		}
+	}
+	if got := p.SpelledOut(443); !slices.Equal(got, []string{"a.example.org"}) {
+		t.Errorf("link resolves %v itself", got)
+	}
+}
+
+// src/api/egress/egress-rules.test.ts reads the same file.
+func TestRulesAreReadAsByTheControllers(t *testing.T) {
+	content, err := os.ReadFile("testdata/rules.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts struct{ Valid, Invalid []string }
+	if err := json.Unmarshal(content, &texts); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range texts.Valid {
+		if _, err := parseRule("allow[0]", text); err != nil {
+			t.Errorf("rule %q: %v", text, err)
+		}
+	}
+	for _, text := range texts.Invalid {
+		if r, err := parseRule("allow[0]", text); err == nil {
+			t.Errorf("rule %q is read as %+v", text, r)
+		}
 	}
 }
 
@@ -90,6 +144,9 @@ func TestNewNamesInvalidRules(t *testing.T) {
 	}
 	if _, err := New(Spec{Default: "maybe"}, nil); err == nil {
 		t.Error("default maybe was taken")
+	}
+	if _, err := New(narrowed(Spec{}, Spec{}, Spec{Allow: []string{"1.2.3"}}), nil); err == nil || !strings.Contains(err.Error(), "narrowedBy[1].allow[0]") {
+		t.Errorf("the rule of a narrower policy: %v", err)
 	}
 	if _, err := New(Spec{}, []string{"example.org"}); err == nil {
 		t.Error("refuse example.org was taken")
