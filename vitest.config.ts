@@ -34,7 +34,7 @@ export default defineConfig({
           sequence: { groupOrder: 0 },
         },
       },
-      { test: { ...withProcesses, name: "cluster", include: ["test/{contract,cluster}/**/*.test.ts"] } },
+      { test: { ...withProcesses, name: "cluster", include: ["test/{contract,cluster,hostile}/**/*.test.ts"] } },
       { test: { ...withProcesses, name: "program", include: ["test/program/**/*.test.ts"] } },
     ],
   },

@@ -78,11 +78,14 @@ export function startProgram({
   };
 }
 
+/** What is collected of a program's output. A sandbox may print without end before `runsc` exits. */
+const maxOutputLength = 16 * 1024 * 1024;
+
 /** Collects a stream's text until `end()` is called. The stream stays open for the next listener. */
 function collect(stream: NodeJS.ReadableStream | null): { end(): string } {
   let text = "";
   const take = (chunk: Buffer): void => {
-    text += chunk.toString();
+    if (text.length < maxOutputLength) text += chunk.toString();
   };
   stream?.on("data", take);
   return {

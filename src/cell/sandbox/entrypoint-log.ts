@@ -2,9 +2,17 @@ import { createWriteStream, renameSync, type WriteStream } from "node:fs";
 import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, delay } from "../../base/clock.ts";
 
 const rotateAtBytes = 10 * 1024 * 1024;
+/** A longer line is cut. */
+export const maxLineBytes = 64 * 1024;
+/**
+ * The rate at which a sandbox can log, and what it can log at once. A program that prints faster is slowed down, as by any full
+ * pipe: the cell's CPU time for its output is outside of the sandbox's limit.
+ */
+const bytesPerSecond = 2 * 1024 * 1024;
+const burstBytes = 8 * 1024 * 1024;
 
 /**
  * The output of the sandbox's entrypoint, in the log format of container runtimes:
@@ -15,12 +23,16 @@ export class EntrypointLog {
   readonly #clock: Clock;
   #file: WriteStream;
   #sizeBytes: number;
+  #budgetBytes = burstBytes;
+  /** When the budget was last refilled, on the monotonic clock. */
+  #refilledAt: number;
 
   private constructor(path: string, sizeBytes: number, clock: Clock) {
     this.path = path;
     this.#clock = clock;
     this.#sizeBytes = sizeBytes;
-    this.#file = createWriteStream(path, { flags: "a" });
+    this.#refilledAt = clock.monotonicMilliseconds();
+    this.#file = openFile(path);
   }
 
   static async open(directory: string, clock: Clock): Promise<EntrypointLog> {
@@ -33,19 +45,23 @@ export class EntrypointLog {
     return new EntrypointLog(path, size, clock);
   }
 
-  /** Logs a stream. Resolves when the stream ends. */
+  /** Logs a stream. Resolves when the stream ends. Pauses it while the disk or the rate requires it. */
   follow(source: Readable, stream: "stdout" | "stderr", early = ""): Promise<void> {
-    let rest = early;
-    const take = (chunk: Buffer | string): void => {
-      const lines = (rest + chunk.toString()).split("\n");
-      rest = lines.pop() ?? "";
-      if (lines.length > 0) this.#write(stream, lines);
+    const lines = new LineCutter();
+    const take = (chunk: Buffer): void => {
+      const file = this.#write(stream, lines.take(chunk), chunk.length);
+      const waits: Promise<void>[] = [];
+      if (file.writableNeedDrain) waits.push(untilDrained(file));
+      if (this.#budgetBytes < 0) waits.push(delay(this.#clock, (-this.#budgetBytes / bytesPerSecond) * 1000));
+      if (waits.length === 0) return;
+      source.pause();
+      void Promise.all(waits).then(() => source.resume());
     };
-    take("");
+    take(Buffer.from(early));
     source.on("data", take);
     return new Promise((resolve) => {
       source.once("close", () => {
-        if (rest !== "") this.#write(stream, [rest]);
+        this.#write(stream, lines.rest(), 0);
         resolve();
       });
     });
@@ -53,23 +69,107 @@ export class EntrypointLog {
 
   async close(): Promise<void> {
     await new Promise<void>((resolve) => {
-      this.#file.end(resolve);
+      this.#file.end(() => {
+        resolve();
+      });
     });
   }
 
-  #write(stream: string, lines: string[]): void {
+  /** Returns the file that the lines are written to. `readBytes` counts too, because most of a long line is not written. */
+  #write(stream: string, lines: string[], readBytes: number): WriteStream {
     const time = this.#clock.now().toISOString();
     const text = lines.map((line) => `${time} ${stream} F ${line}\n`).join("");
-    this.#sizeBytes += Buffer.byteLength(text);
-    this.#file.write(text);
+    const sizeBytes = Buffer.byteLength(text);
+    this.#spend(Math.max(sizeBytes, readBytes));
+    // What a full disk refuses is lost. Later lines are written if there is space again.
+    if (this.#file.errored !== null) this.#file = openFile(this.path);
+    const file = this.#file;
+    if (sizeBytes === 0) return file;
+    this.#sizeBytes += sizeBytes;
+    file.write(text);
     if (this.#sizeBytes > rotateAtBytes) this.#rotate();
+    return file;
+  }
+
+  #spend(bytes: number): void {
+    const now = this.#clock.monotonicMilliseconds();
+    const refillBytes = ((now - this.#refilledAt) / 1000) * bytesPerSecond;
+    this.#refilledAt = now;
+    this.#budgetBytes = Math.min(burstBytes, this.#budgetBytes + refillBytes) - bytes;
   }
 
   #rotate(): void {
     this.#sizeBytes = 0;
-    // The full file keeps its descriptor, so queued lines are written under the new name.
-    renameSync(this.path, `${this.path}.1`);
+    try {
+      // The full file keeps its descriptor, so queued lines are written under the new name.
+      renameSync(this.path, `${this.path}.1`);
+    } catch {
+      return;
+    }
     this.#file.end();
-    this.#file = createWriteStream(this.path, { flags: "a" });
+    this.#file = openFile(this.path);
   }
+}
+
+/** Splits chunks into lines. A line of more than `maxLineBytes` is cut, and the rest of it is dropped. */
+class LineCutter {
+  #held: Buffer | undefined;
+  #heldBytes = 0;
+  #isCut = false;
+
+  take(chunk: Buffer): string[] {
+    const end = chunk.lastIndexOf("\n");
+    if (end < 0) return this.#hold(chunk);
+    const complete = Buffer.concat([this.#takeHeld(), chunk.subarray(0, end)]);
+    const lines = complete.toString().split("\n");
+    if (this.#isCut) lines.shift();
+    this.#isCut = false;
+    return [...lines.map(bounded), ...this.#hold(chunk.subarray(end + 1))];
+  }
+
+  /** The last line if it has no line feed. */
+  rest(): string[] {
+    return this.#heldBytes === 0 ? [] : [this.#takeHeld().toString()];
+  }
+
+  /** Keeps the start of a line. Returns the line as soon as it is too long. */
+  #hold(part: Buffer): string[] {
+    if (this.#isCut || part.length === 0) return [];
+    this.#held ??= Buffer.allocUnsafe(maxLineBytes);
+    const copied = part.copy(this.#held, this.#heldBytes);
+    this.#heldBytes += copied;
+    if (copied === part.length) return [];
+    this.#isCut = true;
+    return [`${this.#takeHeld().toString()}${cutMark}`];
+  }
+
+  #takeHeld(): Buffer {
+    const held = this.#held?.subarray(0, this.#heldBytes) ?? Buffer.alloc(0);
+    this.#heldBytes = 0;
+    return held;
+  }
+}
+
+const cutMark = ` [cut after ${maxLineBytes} bytes]`;
+
+function bounded(line: string): string {
+  // A character has one to three bytes per UTF-16 unit.
+  if (line.length * 3 <= maxLineBytes || Buffer.byteLength(line) <= maxLineBytes) return line;
+  return `${Buffer.from(line).subarray(0, maxLineBytes).toString()}${cutMark}`;
+}
+
+function openFile(path: string): WriteStream {
+  return createWriteStream(path, { flags: "a" }).on("error", () => undefined);
+}
+
+/** Resolves when the file accepts more. A file that was rotated or has failed accepts nothing, and is closed. */
+function untilDrained(file: WriteStream): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      file.off("drain", done).off("close", done);
+      resolve();
+    };
+    if (file.closed || !file.writableNeedDrain) done();
+    else file.on("drain", done).on("close", done);
+  });
 }

@@ -29,20 +29,42 @@ export async function sendLog(path: string, query: URLSearchParams, response: Se
   response.writeHead(200, { "content-type": "text/plain; charset=utf-8" });
   const lines = await nextLines();
   const first = format(tailLines === undefined ? lines : lines.slice(lines.length - Math.min(tailLines, lines.length)));
-  response.write(limitBytes === undefined ? first : first.slice(0, limitBytes));
-  if (!follow) {
+  await send(response, limitBytes === undefined ? first : first.slice(0, limitBytes));
+  if (!follow || response.destroyed) {
     await file.close();
     response.end();
     return;
   }
-  const sendNext = async (): Promise<void> => void response.write(format(await nextLines()));
-  let sending = Promise.resolve();
-  const watcher = watch(path, () => {
-    sending = sending.then(sendNext).catch(() => void response.destroy());
-  });
+  // A client that reads slowly holds back the next read of the file, not lines in the cell's memory.
+  let sending: Promise<void> | undefined;
+  let hasChanged = false;
+  const sendNext = (): void => {
+    hasChanged = sending !== undefined;
+    sending ??= nextLines()
+      .then((next) => send(response, format(next)))
+      .catch(() => void response.destroy())
+      .finally(() => {
+        sending = undefined;
+        if (hasChanged && !response.destroyed) sendNext();
+      });
+  };
+  const watcher = watch(path, sendNext);
+  sendNext();
   response.on("close", () => {
     watcher.close();
-    void sending.then(() => file.close());
+    void Promise.resolve(sending).then(() => file.close());
+  });
+}
+
+/** Resolves when the client has room for more or is gone. */
+async function send(response: ServerResponse, text: string): Promise<void> {
+  if (response.destroyed || response.write(text)) return;
+  await new Promise<void>((resolve) => {
+    const done = (): void => {
+      response.off("drain", done).off("close", done);
+      resolve();
+    };
+    response.on("drain", done).on("close", done);
   });
 }
 
