@@ -36,7 +36,7 @@ beforeAll(async () => {
 
 afterAll(() => rm(join(installed, "../.."), { recursive: true, force: true }));
 
-/** The Nodes of the PATH that are too old for Ramet, and recent enough for ES modules in CommonJS' place. */
+/** Returns the Nodes of the PATH that are too old for Ramet, but can run its ES modules. */
 async function oldNodes(): Promise<OldNode[]> {
   const found: OldNode[] = [];
   for (const directory of new Set((process.env["PATH"] ?? "").split(delimiter))) {

@@ -12,9 +12,9 @@ export interface AzureProxy {
 }
 
 /**
- * Starts a proxy that replaces an error code of Azurite by Azure's. A client that may create blobs but not overwrite them
- * gets `UnauthorizedBlobOverwrite` from Azure, and the missing permission from Azurite. The source for Azure's code is its
- * documentation of error codes.
+ * Starts a proxy that replaces an error code of Azurite by Azure's. For a client with permission to create blobs but not to
+ * overwrite them, Azure returns `UnauthorizedBlobOverwrite`, and Azurite reports a missing permission. The source for Azure's
+ * code is its documentation of error codes.
  */
 export async function startAzureProxy(target: string, tls?: KeyPair): Promise<AzureProxy> {
   const answer: http.RequestListener = (incoming, outgoing) => {

@@ -33,8 +33,8 @@ export interface RunningCell {
 }
 
 /**
- * Runs real cells without a cluster: each in its own namespaces (`ramet-link pod`), at a loopback address of its own, with
- * one key for all. It does not prove what controllers or nodes do.
+ * Runs real cells without a cluster. Each has its own namespaces (`ramet-link pod`) and loopback address, and all have one
+ * key. It does not prove anything about controllers or nodes.
  */
 export class CellRig {
   readonly directory: string;

@@ -19,7 +19,7 @@ const ttlMilliseconds = 60_000;
 export type CellOptions = Omit<StartCellOptions, "start">;
 
 /** A published checkpoint. */
-export interface Taken {
+export interface PublishedCheckpoint {
   checkpointId: string;
   manifestDigest: string;
   /** @default both */
@@ -68,20 +68,20 @@ export class Cells {
     return this.store.grantWrite({ namespace, checkpointId, ttlMilliseconds });
   }
 
-  readGrant({ checkpointId, manifestDigest }: Taken): Promise<Grant> {
+  readGrant({ checkpointId, manifestDigest }: PublishedCheckpoint): Promise<Grant> {
     return this.store.grantRead({ namespace, checkpointId, manifestDigest, ttlMilliseconds });
   }
 
-  async restore(cell: RunningCell, taken: Taken): Promise<RestoreResult> {
-    const grant = await this.readGrant(taken);
-    const { contents = both } = taken;
+  async restore(cell: RunningCell, checkpoint: PublishedCheckpoint): Promise<RestoreResult> {
+    const grant = await this.readGrant(checkpoint);
+    const { contents = both } = checkpoint;
     return this.client.restore(cell.address, { identity: cell.identity, grant, contents });
   }
 
   /** Starts another sandbox from a checkpoint. */
-  async clone(options: CellOptions, taken: Taken): Promise<RunningCell> {
+  async clone(options: CellOptions, checkpoint: PublishedCheckpoint): Promise<RunningCell> {
     const cell = await this.rig.startCell({ ...options, start: "wait" });
-    await this.restore(cell, taken);
+    await this.restore(cell, checkpoint);
     return cell;
   }
 
@@ -91,7 +91,7 @@ export class Cells {
     return new GuestClient({ dial: () => this.client.dial(cell.address, guestClientPort), accessToken });
   }
 
-  /** Returns what a script prints, whatever its exit code. */
+  /** Returns a script's output, whatever its exit code. */
   async output(cell: RunningCell, script: string): Promise<string> {
     let text = "";
     for await (const event of this.guestOf(cell).startProcess({ command: "sh", args: ["-c", script] })) {

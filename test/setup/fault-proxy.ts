@@ -4,9 +4,9 @@ import type { AddressInfo } from "node:net";
 
 /**
  * What the proxy does with a request: forward it (`pass`); respond with `slow-down` instead of the store; forward it and
- * close the connection before the response (`lose-answer`); change a byte of its body and forward it (`spoil`).
+ * close the connection before the response (`lose-response`); change a byte of its body and forward it (`corrupt`).
  */
-export type Fault = "pass" | "slow-down" | "lose-answer" | "spoil";
+export type Fault = "pass" | "slow-down" | "lose-response" | "corrupt";
 
 /** A proxy between a client and a real server that applies a fault to each request: a faulty network, not a faulty server. */
 export interface FaultProxy {
@@ -44,14 +44,14 @@ async function forward(
   const body = await bytesOf(incoming);
   const fault = choose({ method, path });
   if (fault === "slow-down") return void outgoing.writeHead(503).end("<Error><Code>SlowDown</Code></Error>");
-  if (fault === "spoil" && body.length > 0) body[0] = body[0]! ^ 1;
+  if (fault === "corrupt" && body.length > 0) body[0] = body[0]! ^ 1;
   const passed = request({ hostname, port, method, path, headers });
   // A server that rejects the request may close the connection before it has read the body. Only its response matters.
   passed.on("error", () => undefined);
   passed.end(body);
   const [answer] = (await once(passed, "response")) as [IncomingMessage];
   const answered = await bytesOf(answer);
-  if (fault === "lose-answer") return void outgoing.destroy();
+  if (fault === "lose-response") return void outgoing.destroy();
   outgoing.writeHead(answer.statusCode ?? 502, answer.headers).end(answered);
 }
 

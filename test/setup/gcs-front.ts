@@ -8,7 +8,7 @@ import { refusalOfSignature } from "./google-signature.ts";
 
 /**
  * A stand-in for the front end of Google Cloud Storage. It runs in front of fake-gcs-server, which has no authentication and
- * hardly any XML API. It accepts requests that the account has signed with V4 signing or with a token, checks Content-MD5
+ * little of the XML API. It accepts requests that the account has signed with V4 signing or with a token, checks Content-MD5
  * and the condition of a PUT, and responds with the error codes of the XML API. A list has at most 100 objects a page, which
  * can be fewer than requested. This follows Google's documentation; no test here compares it with Google.
  */

@@ -12,9 +12,9 @@ export interface BackendHarness {
   /** A sandbox whose Pod does not respond. */
   unreachable: () => Promise<SandboxRef>;
   isRunning: (sandbox: SandboxRef) => Promise<boolean>;
-  /** Changes what a checkpoint of the sandbox contains. */
+  /** Sets the content of the sandbox, which its checkpoints contain. */
   write: (sandbox: SandboxRef, text: string) => Promise<void>;
-  /** What `write` has written, or what was restored. */
+  /** Returns the content that `write` set or that was restored. */
   read: (sandbox: SandboxRef) => Promise<string>;
   /** Keeps the next capture of the sandbox from completing until the returned function is called. */
   hold: (sandbox: SandboxRef) => { started: () => Promise<unknown>; release: () => void };
@@ -22,7 +22,7 @@ export interface BackendHarness {
   breakCapture: (sandbox: SandboxRef) => void;
 }
 
-/** What every backend guarantees. A test file calls this once for each backend, with a harness that it has opened. */
+/** The contract of all backends. A test file calls this once for each backend, with an open harness. */
 export function testBackend(harness: () => BackendHarness): void {
   let number = 0;
   const newName = (): CheckpointName => ({ namespace: "contract", checkpointId: `c-${++number}` });
@@ -76,7 +76,7 @@ export function testBackend(harness: () => BackendHarness): void {
       expect([await isRunning(from), await read(from)]).toEqual([true, "two"]);
     });
 
-    it("replaces what runs in a sandbox, and returns the first result when a request is repeated", async () => {
+    it("restores a sandbox in place, and returns the first result of a repeated request", async () => {
       const { backend, isRunning, write, read } = harness();
       const from = await newSource("one");
       const { name, ...rest } = await request(from);

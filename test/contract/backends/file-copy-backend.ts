@@ -13,7 +13,7 @@ export interface FileCopyOptions {
   contents?: PartContents;
 }
 
-/** What a test does to a sandbox of this backend. */
+/** How a test changes the behaviour of a sandbox of this backend. */
 export interface FileCopyBehaviour {
   /** A capture waits for this after it has started. */
   gate?: Promise<unknown>;

@@ -132,7 +132,7 @@ describe("a cell on real gVisor", () => {
     const { manifestDigest } = await cells.checkpoint(cell, "ending-1", { keepRunning: false });
     expect(await cells.client.state(cell.address)).toMatchObject({ phase: "paused", ready: false });
     const exited = once(cell.process, "exit");
-    await cells.client.stop(cell.address, "its checkpoint was taken");
+    await cells.client.stop(cell.address, "its checkpoint was captured");
     expect(await exited).toEqual([0, null]);
     expect(await count(await clone("ended", "ending-1", manifestDigest))).toBe(2);
   });
@@ -151,7 +151,7 @@ describe("a cell on real gVisor", () => {
   it("fails a clone of a missing checkpoint before it can be reached", async () => {
     const cell = await cells.rig.startCell({ name: "lost", start: "wait", container });
     const exited = once(cell.process, "exit");
-    const lost = { checkpointId: "never-taken", manifestDigest: `sha256:${"1".repeat(64)}` };
+    const lost = { checkpointId: "never-captured", manifestDigest: `sha256:${"1".repeat(64)}` };
     await expect(cells.restore(cell, lost)).rejects.toMatchObject({ code: "CheckpointLost" });
     expect(await exited).toEqual([70, null]);
   });
@@ -206,12 +206,12 @@ describe("a cell on real gVisor", () => {
   });
 });
 
-/** What the entrypoint printed so far. */
+/** Returns the entrypoint's output so far. */
 function printed({ directory }: RunningCell): Promise<string> {
   return readFile(join(directory, "log", "0.log"), "utf8");
 }
 
-/** Command lines that contain the cell's directory. */
+/** Returns the command lines that contain the cell's directory. */
 async function processesOf({ directory }: RunningCell): Promise<string[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));

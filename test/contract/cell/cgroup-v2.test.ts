@@ -7,8 +7,8 @@ import { planV2 } from "../../../src/cell/cgroup/plan-v2.ts";
 import { inLeaves, SandboxCgroup } from "../../../src/cell/cgroup/sandbox-cgroup.ts";
 
 /**
- * On a machine of version 1 the unified hierarchy has no controllers, so this proves how processes are put into leaves,
- * moved and ended there, and not that a limit holds.
+ * On a machine with cgroup v1, the unified hierarchy has no controllers. This proves how processes are put into leaves, moved
+ * and killed there, but not that limits are enforced.
  */
 const mount = (await readFile("/proc/self/mountinfo", "utf8"))
   .split("\n")

@@ -11,7 +11,7 @@ interface Ended {
   stderr: string;
 }
 
-/** As a kubelet starts it in the cell's container: with the container's variables. */
+/** Runs `ramet cell exec` as a kubelet does in the cell's container: with the container's variables. */
 async function execBeside({ environment }: Pick<RunningCell, "environment">, ...args: string[]): Promise<Ended> {
   const [program, ...own] = builtPrograms.ramet;
   try {

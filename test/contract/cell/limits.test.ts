@@ -10,7 +10,7 @@ import type { RunningCell } from "../../setup/cell-rig.ts";
 import { both, Cells, namespace } from "../../setup/cells.ts";
 
 const mebibyte = 1024 ** 2;
-/** Holds 256 MiB that no two pages have alike. */
+/** Allocates 256 MiB in which no two pages are equal. */
 const hold = `import time
 a = bytearray(${256 * mebibyte})
 for i in range(0, len(a), 4096): a[i:i+4] = (i // 4096 + 1).to_bytes(4, "big")
@@ -20,7 +20,7 @@ const layout = cgroupLayout(
   await readFile("/proc/self/cgroup", "utf8"),
   await readFile("/proc/self/mountinfo", "utf8"),
 );
-/** Whether groups can be created: by root, in version 1. Unit tests of the plan cover version 2. */
+/** Whether this process can create groups: as root, with cgroup v1. Unit tests of the plan cover cgroup v2. */
 const own = layout?.version === 1 && process.getuid?.() === 0 ? layout.own : {};
 
 describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !== undefined)(
@@ -46,7 +46,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       return cell;
     }
 
-    /** What a Python program prints, until it ends or its sandbox does. */
+    /** Runs a Python program until it or its sandbox ends, and returns its output. */
     async function python(cell: RunningCell, program: string): Promise<string> {
       let text = "";
       try {
@@ -95,7 +95,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       const onDisk = await cells.checkpoint(cell, "full-1");
       expect(onDisk.sizeBytes).toBeGreaterThan(256 * mebibyte);
       expect(await python(cell, "print(6 * 7)")).toBe("42");
-      // What is written there is charged like the sandbox's own memory, and cannot be thrown out of the cache.
+      // Files there are charged like the sandbox's own memory, and the kernel cannot evict them.
       const inMemory = await checkpointInMemory(cell, "full-2");
       expect(inMemory.sizeBytes).toBeGreaterThan(256 * mebibyte);
       expect(await python(cell, "print(6 * 7)")).toBe("42");
@@ -117,7 +117,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
     it("limits a busy loop to its CPU quota, also with several threads", async () => {
       const cell = await boot("busy", { cpuMillis: 300 });
       const spinning = python(cell, "import os\nos.fork()\nwhile True: pass");
-      // The quota is what holds it back, however busy the machine is.
+      // Throttled periods prove that the quota limits it, and not other load on the machine.
       const before = await throttledPeriodsOf(cell);
       await expect.poll(() => throttledPeriodsOf(cell)).toBeGreaterThan(before + 10);
       const [usedBefore, at] = [await cpuSecondsOf(cell), performance.now()];
@@ -163,7 +163,7 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
   },
 );
 
-/** The groups on the machine that are named after a cell. */
+/** Returns the groups on this machine that are named after a cell. */
 async function groupsOf({ address }: RunningCell): Promise<string[]> {
   const parents = Object.values(own).map((directory) => join(directory, "ramet"));
   const found = await Promise.all(
@@ -178,14 +178,14 @@ async function processesOf(cell: RunningCell): Promise<string[]> {
   return text.trim().split("\n");
 }
 
-/** How often the quota of a cell's leaf was used up before its period was over. */
+/** Returns the number of periods in which a cell's leaf used up its quota. */
 async function throttledPeriodsOf(cell: RunningCell): Promise<number> {
   const directory = (await groupsOf(cell)).find((one) => one.startsWith(own.cpu ?? "-"));
   const text = await readFile(`${directory ?? ""}/sandbox/cpu.stat`, "utf8");
   return Number(/^nr_throttled (\d+)$/m.exec(text)?.[1]);
 }
 
-/** Of all processes in a cell's leaf: user and system time, fields 14 and 15 of proc_pid_stat(5), in ticks of 10 ms. */
+/** Returns the CPU time of all processes in a cell's leaf: fields 14 and 15 of proc_pid_stat(5), in ticks of 10 ms. */
 async function cpuSecondsOf(cell: RunningCell): Promise<number> {
   let ticks = 0;
   for (const pid of await processesOf(cell)) {

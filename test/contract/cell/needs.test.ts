@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
-import { Cells, namespace, type Taken } from "../../setup/cells.ts";
+import { Cells, namespace, type PublishedCheckpoint } from "../../setup/cells.ts";
 
 const container = { command: ["sleep", "1000"] };
 let cells: Cells;
@@ -18,13 +18,13 @@ beforeAll(async () => {
 });
 afterAll(() => cells.close());
 
-async function captured(checkpointId: string, contents: Contents): Promise<Taken> {
+async function captured(checkpointId: string, contents: Contents): Promise<PublishedCheckpoint> {
   const source = await cells.boot({ name: "source", container });
   const { manifestDigest } = await cells.checkpoint(source, checkpointId, { contents });
   return { checkpointId, manifestDigest, contents };
 }
 
-async function restoredInOtherBuild(checkpoint: Taken): Promise<RunningCell> {
+async function restoredInOtherBuild(checkpoint: PublishedCheckpoint): Promise<RunningCell> {
   const environment = { RAMET_RUNSC: otherBuild };
   const cell = await cells.rig.startCell({ name: "clone", start: "wait", container, environment });
   const exited = once(cell.process, "exit");

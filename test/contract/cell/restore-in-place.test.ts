@@ -19,8 +19,8 @@ describe("restore in place", () => {
     source = await running("source");
     await output(source, "echo kept > /my-file");
     await count(source);
-    await take("memory", both);
-    await take("files", ["filesystem"]);
+    await capture("memory", both);
+    await capture("files", ["filesystem"]);
   });
   afterAll(() => cells.close());
 
@@ -31,11 +31,11 @@ describe("restore in place", () => {
     const limited = memoryBytes === undefined ? container : { ...container, resources: { memoryBytes } };
     return cells.boot({ name, container: limited, ...rest });
   }
-  async function take(checkpointId: string, contents: Contents, from = source): Promise<void> {
+  async function capture(checkpointId: string, contents: Contents, from = source): Promise<void> {
     const { manifestDigest } = await cells.checkpoint(from, checkpointId, { contents });
     digests.set(checkpointId, manifestDigest);
   }
-  async function swap(cell: RunningCell, checkpointId: string, request: string): Promise<RestoreResult> {
+  async function restore(cell: RunningCell, checkpointId: string, request: string): Promise<RestoreResult> {
     const manifestDigest = digests.get(checkpointId) ?? `sha256:${"0".repeat(64)}`;
     const grant = await cells.readGrant({ checkpointId, manifestDigest });
     const contents: Contents = checkpointId === "files" ? ["filesystem"] : both;
@@ -46,18 +46,18 @@ describe("restore in place", () => {
     return cells.client.state(cell.address);
   }
 
-  it("replaces the sandbox by the checkpoint at the same address, any number of times", async () => {
+  it("restores a checkpoint at the same address, any number of times", async () => {
     for (const keepsWaiting of [undefined, true] as const) {
-      const cell = await running(`swapped-${keepsWaiting}`, keepsWaiting && { keepsWaiting });
+      const cell = await running(`restored-${keepsWaiting}`, keepsWaiting && { keepsWaiting });
       expect([await count(cell), await count(cell), await count(cell)]).toEqual([1, 2, 3]);
       await output(cell, "echo other > /my-file; sleep 1000 & echo $! > /left");
       for (const request of ["first", "second"]) {
-        const { state: after, phases } = await swap(cell, "memory", request);
+        const { state: after, phases } = await restore(cell, "memory", request);
         expect(after).toMatchObject({ phase: "running", ready: true, generation: 2, memory: "loaded" });
         expect(Object.keys(phases)).toEqual(["store", "prepare", "gate", "engine", "handover"]);
         expect(await count(cell)).toBe(2);
         expect(await output(cell, "cat /my-file; hostname; echo $REQUEST; ls /left 2>/dev/null || true")).toBe(
-          `kept\nswapped-${keepsWaiting}\n${request}`,
+          `kept\nrestored-${keepsWaiting}\n${request}`,
         );
       }
       await cells.client.stop(cell.address, "done");
@@ -67,20 +67,20 @@ describe("restore in place", () => {
 
   it("assigns its identity to a checkpoint that was captured while identities changed", async () => {
     const cell = await running("changing", { keepsWaiting: true });
-    const taken = new AbortController();
+    const captured = new AbortController();
     const changing = (async () => {
-      for (let number = 0; !taken.signal.aborted; number++) {
+      for (let number = 0; !captured.signal.aborted; number++) {
         const identity = { ...cell.identity, environment: { N: `${number}` } };
         await cells.client.identity(cell.address, { identity });
       }
     })();
-    await take("amid", both, cell).finally(() => {
-      taken.abort();
+    await capture("amid", both, cell).finally(() => {
+      captured.abort();
     });
     await changing;
     const manifest = await readFile(join(cells.rig.directory, "store/test/checkpoints/amid/manifest.json"), "utf8");
     expect(JSON.parse(manifest)).not.toHaveProperty("generation");
-    const { phases } = await swap(cell, "amid", "mine");
+    const { phases } = await restore(cell, "amid", "mine");
     expect(phases).toHaveProperty("guest");
     expect(await output(cell, "echo $REQUEST$N")).toBe("mine");
   });
@@ -88,24 +88,24 @@ describe("restore in place", () => {
   it("boots a sandbox on the files of a filesystem checkpoint", async () => {
     const cell = await running("files", { keepsWaiting: true });
     await count(cell);
-    await swap(cell, "files", "1");
+    await restore(cell, "files", "1");
     expect(await count(cell)).toBe(1);
     expect(await output(cell, "cat /my-file")).toBe("kept");
-    await swap(cell, "memory", "2");
+    await restore(cell, "memory", "2");
     expect(await count(cell)).toBe(2);
   });
 
   it("runs a repeated request once, and keeps the sandbox if the request fails", async () => {
     const cell = await running("twice", { keepsWaiting: true });
     await count(cell);
-    await expect(swap(cell, "unknown", "0")).rejects.toMatchObject({ code: "CheckpointLost" });
+    await expect(restore(cell, "unknown", "0")).rejects.toMatchObject({ code: "CheckpointLost" });
     expect(await count(cell)).toBe(2);
-    const [first, second] = await Promise.all([swap(cell, "memory", "1"), swap(cell, "memory", "1")]);
+    const [first, second] = await Promise.all([restore(cell, "memory", "1"), restore(cell, "memory", "1")]);
     expect(second).toEqual(first);
     expect(await count(cell)).toBe(2);
-    expect(await swap(cell, "memory", "1")).toEqual(first);
+    expect(await restore(cell, "memory", "1")).toEqual(first);
     expect(await count(cell)).toBe(3);
-    const both = await Promise.allSettled([swap(cell, "memory", "2"), swap(cell, "memory", "3")]);
+    const both = await Promise.allSettled([restore(cell, "memory", "2"), restore(cell, "memory", "3")]);
     expect(both.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);
     expect(await state(cell)).toMatchObject({ phase: "running", ready: true });
     expect(await count(cell)).toBe(2);
@@ -117,7 +117,7 @@ describe("restore in place", () => {
     const [, waiting] = await sentries(cell);
     process.kill(waiting!, "SIGKILL");
     await expect.poll(() => sentries(cell).then((all) => all.length)).toBe(1);
-    await swap(cell, "memory", "1");
+    await restore(cell, "memory", "1");
     expect(await count(cell)).toBe(2);
   });
 
@@ -126,7 +126,7 @@ describe("restore in place", () => {
     await expect.poll(() => heldRestores(cell).then((all) => all.length)).toBe(1);
     for (const held of await heldRestores(cell)) process.kill(held, "SIGKILL");
     await expect.poll(() => heldRestores(cell).then((all) => all.length)).toBe(0);
-    await swap(cell, "memory", "1");
+    await restore(cell, "memory", "1");
     expect(await count(cell)).toBe(2);
   });
 
@@ -138,29 +138,29 @@ describe("restore in place", () => {
       files.filter((path) => path.endsWith("/restore.gate")).map((path) => readFile(join(cell.directory, path))),
     );
     await expect.poll(() => heldRestores(cell).then((all) => all.length)).toBe(0);
-    await swap(cell, "memory", "1");
+    await restore(cell, "memory", "1");
     expect(await count(cell)).toBe(2);
   });
 
   it("captures the new sandbox afterwards, and exits with its entrypoint", async () => {
     const cell = await running("on", { keepsWaiting: true, memoryBytes: 256 * 2 ** 20 });
-    await swap(cell, "memory", "1");
+    await restore(cell, "memory", "1");
     expect([await count(cell), await count(cell)]).toEqual([2, 3]);
-    await take("on", both, cell);
+    await capture("on", both, cell);
     expect(await count(cell)).toBe(4);
-    await swap(cell, "on", "2");
+    await restore(cell, "on", "2");
     expect(await count(cell)).toBe(4);
     await fetch(`http://${cell.address.ip}:${counterPort}/end`).catch(() => undefined);
     await expect.poll(() => cell.process.exitCode).toBe(3);
   });
 });
 
-/** gVisor's processes for the sandboxes of a cell, the oldest first. */
+/** Returns gVisor's processes for the sandboxes of a cell, the oldest first. */
 function sentries({ directory }: RunningCell): Promise<number[]> {
   return processesOf((line) => line.startsWith("runsc-sandbox") && line.includes(directory));
 }
 
-/** Commands of gVisor that were begun with and wait until they are needed. */
+/** Returns gVisor's restore commands that were started early and wait for a checkpoint. */
 function heldRestores({ directory }: RunningCell): Promise<number[]> {
   return processesOf((line) => line.includes("\0restore\0") && line.includes(directory));
 }

@@ -55,13 +55,13 @@ describe("volumes of a sandbox", () => {
   const boot = async (name: string): Promise<RunningCell> => cells.boot(await withVolumes(name));
   const output = (cell: RunningCell, script: string): Promise<string> => cells.output(cell, script);
 
-  /** Makes the program that has the file open write up to this number of lines. Returns the file. */
+  /** Has the program with the open file write until there are this many lines, and returns the file. */
   function printLines(cell: RunningCell, lines: number): Promise<string> {
     const wait = `until [ -e /work/sub/made-${lines} ]; do sleep 0.01; done`;
     return output(cell, `echo ${lines} > /tmp/wanted; ${wait}; cat /work/sub/log`);
   }
 
-  async function taken(cell: RunningCell, checkpointId: string, contents = both): Promise<string> {
+  async function capture(cell: RunningCell, checkpointId: string, contents = both): Promise<string> {
     return (await cells.checkpoint(cell, checkpointId, { contents })).manifestDigest;
   }
 
@@ -70,7 +70,7 @@ describe("volumes of a sandbox", () => {
   }
 
   it("gives each clone its own copy of an emptyDir, including open files", async () => {
-    const digest = await taken(source, "memory-1");
+    const digest = await capture(source, "memory-1");
     expect(await printLines(source, 2)).toBe("line 1\nline 2");
     await output(source, "rm /work/big");
     const [first, second] = [await clone("first", "memory-1", digest), await clone("second", "memory-1", digest)];
@@ -78,13 +78,13 @@ describe("volumes of a sandbox", () => {
     expect(await printLines(first, 3)).toBe("line 1\nline 2\nline 3");
     expect(await output(second, "cat /work/sub/log")).toBe("line 1");
     expect(await output(source, "cat /work/sub/log; ls /work")).toBe("line 1\nline 2\nbig.sum\nsub");
-    const again = await clone("again", "memory-2", await taken(first, "memory-2"));
+    const again = await clone("again", "memory-2", await capture(first, "memory-2"));
     expect(await printLines(again, 4)).toBe("line 1\nline 2\nline 3\nline 4");
     expect(await output(again, "sha256sum -c /work/big.sum")).toBe("/work/big: OK");
   });
 
   it("gives a clone its own ConfigMap volume", async () => {
-    const configured = await clone("configured", "memory-3", await taken(source, "memory-3"));
+    const configured = await clone("configured", "memory-3", await capture(source, "memory-3"));
     expect([await output(source, "cat /config/name"), await output(configured, "cat /config/name")]).toEqual([
       "source",
       "configured",
@@ -115,7 +115,7 @@ describe("volumes of a sandbox", () => {
   });
 
   it("starts a filesystem clone with an empty emptyDir", async () => {
-    const digest = await taken(source, "files-1", ["filesystem"]);
+    const digest = await capture(source, "files-1", ["filesystem"]);
     const fresh = await clone("fresh", "files-1", digest, ["filesystem"]);
     expect(await printLines(fresh, 1)).toBe("line 1");
     expect(await output(fresh, "ls /work")).toBe("sub");

@@ -47,7 +47,7 @@ it("streams large input over one connection at the speed of the command", async 
   const start = (script: string) =>
     client.startProcess({ command: "/bin/sh", args: ["-c", script], stdin: true, tag: script });
   const parts = Array.from({ length: 64 }, (_, index) => Buffer.alloc(64 * 1024, index));
-  const taken = await collect(start("sleep 0.2; sha256sum"), async (event) => {
+  const result = await collect(start("sleep 0.2; sha256sum"), async (event) => {
     if (event.type !== "start") return;
     const input = client.openInput({ pid: event.pid });
     for (const part of parts) await input.write(part);
@@ -55,7 +55,7 @@ it("streams large input over one connection at the speed of the command", async 
     await client.closeStdin({ pid: event.pid });
   });
   const digest = createHash("sha256").update(Buffer.concat(parts)).digest("hex");
-  expect(taken).toMatchObject({ stdout: `${digest}  -\n`, exitCode: 0 });
+  expect(result).toMatchObject({ stdout: `${digest}  -\n`, exitCode: 0 });
 
   // If a command exits before it has read all input, the write fails instead of waiting.
   const refused = Promise.withResolvers<unknown>();

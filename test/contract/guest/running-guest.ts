@@ -32,7 +32,7 @@ export class RunningGuest implements AsyncDisposable {
   static async start(...entrypoint: string[]): Promise<RunningGuest> {
     const { "ramet-guest": program } = await acquireTools({ names: ["ramet-guest"] });
     const directory = await mkdtemp(join(tmpdir(), "ramet-guest-"));
-    // At an address of its own every port is free.
+    // No other process uses a port of this address.
     const address = `127.70.${addressBlock()}.${++RunningGuest.#count}`;
     const flags = {
       listen: address,
@@ -55,7 +55,7 @@ export class RunningGuest implements AsyncDisposable {
     return new GuestClient({ dial: toClientPort, accessToken, ...(user !== undefined && { user }) });
   }
 
-  /** The identity of a first start, with what differs. */
+  /** Returns the identity of a first start, with changes. */
   identity(differing: Partial<GuestInit> = {}): GuestInit {
     return {
       sandboxId: "one",

@@ -10,8 +10,8 @@ export interface DnsStandIn {
 }
 
 /**
- * A stand-in for a resolver, on loopback: answers A questions from a table, over UDP with as many addresses as fit 512
- * bytes and TC beyond, over TCP with all. It does not prove anything about real resolvers' other answers.
+ * A stand-in for a resolver on loopback. It answers A questions from a table: over TCP with all addresses, and over UDP with
+ * at most 512 bytes and the TC flag if that is not all. It does not prove how real resolvers respond.
  */
 export async function startDnsStandIn(table: Record<string, string[]>): Promise<DnsStandIn> {
   const asked: string[] = [];
@@ -29,7 +29,7 @@ export async function startDnsStandIn(table: Record<string, string[]>): Promise<
   const udp = createSocket("udp4");
   udp.on("message", (query, from) => {
     const reply = answer(query, table, asked);
-    // As unhelpful as some resolvers are: the flag is set and the records are cut anywhere.
+    // Like some resolvers, sets the flag and cuts the response in the middle of a record.
     if (reply.length > 512) reply.writeUInt16BE(reply.readUInt16BE(2) | 0x0200, 2);
     udp.send(reply.subarray(0, 512), from.port, from.address);
   });

@@ -4,18 +4,18 @@ import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import type { Link } from "../../../src/cell/network/link.ts";
 
-/** Starts a Node program in a network namespace: in the sandbox's, it takes the place of gVisor. */
+/** Starts a Node program in a network namespace. In the sandbox's namespace, it replaces gVisor. */
 function startIn(netnsPath: string, program: string, ...args: string[]): ChildProcessByStdio<null, Readable, null> {
   const command = [`--net=${netnsPath}`, process.execPath, "-e", program, ...args];
   return spawn("nsenter", command, { stdio: ["ignore", "pipe", "inherit"] });
 }
 
-/** Runs one in the sandbox to its end and returns what it printed. */
+/** Runs a program in the sandbox's namespace and returns its output. */
 async function runInside(link: Link, program: string, ...args: string[]): Promise<string> {
   return (await text(startIn(link.netnsPath, program, ...args).stdout)).trim();
 }
 
-/** A server in a network namespace that sends back what it gets; returns when it listens. */
+/** Starts an echo server in a network namespace. Resolves when it listens. */
 export async function echoIn(netnsPath: string, port: number): Promise<Disposable> {
   const child = startIn(
     netnsPath,
@@ -25,7 +25,7 @@ export async function echoIn(netnsPath: string, port: number): Promise<Disposabl
   return { [Symbol.dispose]: () => void child.kill("SIGKILL") };
 }
 
-/** Connects from the sandbox to an address, sends a word, and returns what came back or the error's code. */
+/** Connects from the sandbox to an address, sends a word, and returns the response or the error's code. */
 export async function callFromInside(link: Link, host: string, port: number): Promise<string> {
   const program = `
     const s = require("net").connect({ host: process.argv[1], port: Number(process.argv[2]) });
@@ -46,7 +46,7 @@ export async function resolveFromInside(link: Link, name: string): Promise<strin
   return runInside(link, program, name);
 }
 
-/** Connects from the sandbox and stays; `end` is how the connection ended. */
+/** Connects from the sandbox and keeps the connection open. `end` resolves to how it ended. */
 export function callFromInsideUntilClosed(
   link: Link,
   host: string,

@@ -17,7 +17,7 @@ const allowAll: EgressPolicy = { default: "allow", allow: [], deny: [] };
 const sandboxPort = 18_080;
 const worldPort = 18_081;
 
-// Entering a network namespace takes root; the same as an ordinary user is tested in native/link.
+// Entering a network namespace requires root. native/link tests the same as an ordinary user.
 describe.skipIf(process.getuid?.() !== 0)("link", () => {
   let directory: string;
   let binary: string;
@@ -46,7 +46,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
     return link;
   }
 
-  /** A link whose own network is not this machine's, with an echo server on every address of 203.0.113.0/24. */
+  /** Starts link in a separate network, with an echo server on every address of 203.0.113.0/24. */
   async function startInWorld(config: Partial<LinkConfig> = {}): Promise<Link> {
     const real = binary;
     binary = await worldScript(directory, real);
@@ -101,7 +101,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
   });
 
   it("serves a declared port while the gate is open", async () => {
-    // At an address of its own every port is free.
+    // No other process uses a port of this address.
     const listen = `127.71.${addressBlock()}.1`;
     const link = await start({ listen, ports: [sandboxPort] });
     await echo(link, sandboxPort);
@@ -224,9 +224,9 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
   });
 });
 
-/** Sends a word and returns the next that comes back. */
+/** Sends a word and returns the next data. */
 async function say(stream: Duplex, word: string): Promise<string> {
-  stream.on("error", () => undefined); // a test that cares awaits it below
+  stream.on("error", () => undefined); // tests await the end of the stream instead
   stream.write(word);
   const [data] = (await once(stream, "data")) as [Buffer];
   return data.toString();
@@ -239,7 +239,7 @@ async function listenOutside(): Promise<{ port: number; close: () => Promise<unk
   return { port, close: () => new Promise((closed) => server.close(closed)) };
 }
 
-/** The network namespaces in which threads of this machine, or of one process, live. */
+/** Returns the network namespaces of all threads of this machine, or of one process. */
 async function networkNamespaces(only?: number): Promise<Set<string>> {
   const found = new Set<string>();
   for (const pid of only === undefined ? await readdir("/proc") : [String(only)]) {

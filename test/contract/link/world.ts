@@ -1,12 +1,12 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-/** An address of the network in which link runs: to link, its own Pod's. */
+/** An address of link's network, which link treats as its Pod's address. */
 export const podAddress = "198.51.100.5";
 
 /**
- * Writes a program that runs link in a network of its own instead of this machine's, and returns its path. There,
- * 203.0.113.0/24 is reachable and no interface's own, as the rest of the world is to a Pod.
+ * Writes a program that runs link in a separate network, and returns its path. In that network, 203.0.113.0/24 is reachable
+ * but belongs to no interface, like an external address for a Pod.
  */
 export async function worldScript(directory: string, binary: string): Promise<string> {
   const path = join(directory, "link-in-world");

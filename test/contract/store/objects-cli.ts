@@ -36,11 +36,11 @@ export function objectsCli(cloud: CloudUnderTest): void {
     it("reads the store by its address with ramet store usage", async () => {
       const { code, stdout } = await ramet("store", "usage", "--path", formatStoreAddress(location), "-o", "json");
       expect(code).toBe(0);
-      const taken = { checkpoints: 1, contents: 1, contentBytes: 2048, sharedBytes: 0, stagingBytes: 0 };
+      const usage = { checkpoints: 1, contents: 1, contentBytes: 2048, sharedBytes: 0, stagingBytes: 0 };
       expect(JSON.parse(stdout)).toEqual({
         path: nameOfStore(location),
         cluster: "cluster-uid",
-        namespaces: [{ namespace: "a", ...taken }],
+        namespaces: [{ namespace: "a", ...usage }],
       });
     });
 

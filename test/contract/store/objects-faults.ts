@@ -45,16 +45,16 @@ export function objectsFaults(cloud: CloudUnderTest): void {
 
     it.each<[string, number, Fault, (method: string, path: string) => boolean]>([
       ["throttles writes", 3, "slow-down", (method) => method === "PUT"],
-      ["stores files but loses the response", 2, "lose-answer", (method, path) => method === "PUT" && ofFile(path)],
+      ["stores files but loses the response", 2, "lose-response", (method, path) => method === "PUT" && ofFile(path)],
       [
         "stores the manifest but loses the response",
         1,
-        "lose-answer",
+        "lose-response",
         (method, path) => method === "PUT" && !ofFile(path),
       ],
-      ["receives changed bytes", 2, "spoil", (method, path) => method === "PUT" && ofFile(path)],
+      ["receives changed bytes", 2, "corrupt", (method, path) => method === "PUT" && ofFile(path)],
       ["throttles reads", 3, "slow-down", (method, path) => method === "GET" && ofFile(path)],
-      ["breaks the connection during reads", 3, "lose-answer", (method) => method === "GET"],
+      ["breaks the connection during reads", 3, "lose-response", (method) => method === "GET"],
     ])("retries when a store %s, and gets a whole checkpoint", async (_, count, fault, isAffected) => {
       proxy.choose = faults(count, fault, isAffected);
       const { manifestDigest } = await publish({ store }, ref, files);

@@ -89,10 +89,10 @@ export function storeContract(driver: string, make: () => Promise<StoreUnderTest
         for (const [i, { manifestDigest }] of all.entries()) {
           expect(await restore(s, refs[i]!, manifestDigest)).toEqual(files);
         }
-        const taken = s.traits.sharesContent
+        const used = s.traits.sharesContent
           ? { contents: 3, contentBytes: 300_012, sharedBytes: 5 * 300_012 }
           : { contents: 18, contentBytes: 6 * 300_012, sharedBytes: 0 };
-        expect(await s.store.usage("team-a")).toEqual({ ...empty, checkpoints: 6, ...taken });
+        expect(await s.store.usage("team-a")).toEqual({ ...empty, checkpoints: 6, ...used });
       });
 
       it("lets one of several concurrent publications of an id win, or all if they are equal", async () => {
