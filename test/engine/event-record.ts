@@ -75,7 +75,7 @@ function plain(message: string): string {
 const ofPlugins = /^(using \S+ from \$PATH|resource plugin \S+ is expected to have version)/;
 
 /**
- * Formats a failed check as the property and the reason, followed by the displayed value on a line of its own, so that tests can
+ * Formats a failed check as the property and the reason, followed by the displayed value on a separate line, so that tests can
  * check what is displayed.
  */
 function reason(text: string): string {

@@ -17,14 +17,14 @@ describe("bad input", () => {
   let world: ClusterWorld;
   let close: (() => Promise<void>) | undefined;
   let bystander: Sandbox;
-  let taken: Checkpoint;
+  let captured: Checkpoint;
   let asked = 1;
 
   beforeAll(async () => {
     world = await ClusterWorld.open(0, { storeOn: store });
     close = () => world.close();
     bystander = await world.source("bystander");
-    taken = await world.cluster.createCheckpoint("taken", "bystander");
+    captured = await world.cluster.createCheckpoint("captured", "bystander");
   });
   afterAll(async () => {
     store.unmount();
@@ -32,7 +32,7 @@ describe("bad input", () => {
   });
   afterEach(async () => {
     expect(await world.count(bystander)).toBe(++asked);
-    expect(await world.countInClone(`after-${asked}`, taken)).toBe(2);
+    expect(await world.countInClone(`after-${asked}`, captured)).toBe(2);
   });
 
   function sandbox(name: string, spec: object, annotations: Record<string, string> = {}): Promise<Sandbox> {
@@ -72,10 +72,10 @@ describe("bad input", () => {
   });
 
   it("fails a clone of an unknown checkpoint id, and names the command that lists ids", async () => {
-    const requested = await world.cluster.requestSandbox({ name: "no-checkpoint", checkpointId: "never-taken" });
+    const requested = await world.cluster.requestSandbox({ name: "no-checkpoint", checkpointId: "never-captured" });
     const { phase, reason, message } = await readyFailureOf(requested);
     expect([phase, reason]).toEqual(["Failed", "NotFound"]);
-    expect(message).toContain("never-taken");
+    expect(message).toContain("never-captured");
     expect(message).toContain("ramet checkpoint ls");
     await removeSandbox(requested);
   });
@@ -90,7 +90,7 @@ describe("bad input", () => {
   });
 
   it("fails a clone whose template differs from the checkpoint's, and names the field", async () => {
-    const { checkpointId = "" } = taken.status ?? {};
+    const { checkpointId = "" } = captured.status ?? {};
     const requested = await world.cluster.requestSandbox({ name: "mismatch", checkpointId, command: ["sleep", "1"] });
     const { phase, reason, message } = await readyFailureOf(requested);
     expect([phase, reason]).toEqual(["Failed", "TemplateMismatch"]);
@@ -123,18 +123,21 @@ describe("bad input", () => {
     await expect(world.cluster.requestSandbox({ name: "Not_A_Label" })).rejects.toThrow(/Not_A_Label|name/);
   });
 
-  it.runIf(isRoot)("fails a checkpoint into a read-only store, and takes it once the store is writable", async () => {
-    store.remount("ro");
-    try {
-      expect(await failureOf("read-only", "bystander")).toMatch(/read-only|not writable/);
-    } finally {
-      store.remount("rw");
-    }
-    await world.cluster.createCheckpoint("writable-again", "bystander");
-  });
+  it.runIf(isRoot)(
+    "fails a checkpoint into a read-only store, and captures one once the store is writable",
+    async () => {
+      store.remount("ro");
+      try {
+        expect(await failureOf("read-only", "bystander")).toMatch(/read-only|not writable/);
+      } finally {
+        store.remount("rw");
+      }
+      await world.cluster.createCheckpoint("writable-again", "bystander");
+    },
+  );
 
   it.runIf(isRoot)(
-    "fails a checkpoint into a full store with the reason, and takes it once there is room",
+    "fails a checkpoint into a full store with the reason, and captures one once there is room",
     async () => {
       const filler = join(world.cluster.directory.store, "filler");
       await writeFile(filler, Buffer.alloc(store.sizeBytes)).catch(() => undefined);

@@ -8,7 +8,7 @@ import { Instants } from "./instants.ts";
 import { engineCommandRuns } from "./engine-command.ts";
 import { descendants, killNow, processesWith } from "./processes.ts";
 
-/** Enough that a checkpoint lasts a few hundred milliseconds and can be met in the middle. */
+/** Large enough that a checkpoint takes a few hundred milliseconds, so that a kill can hit the middle of it. */
 const sizeMiB = 128;
 
 describe("a cell whose processes are killed", () => {
@@ -20,7 +20,7 @@ describe("a cell whose processes are killed", () => {
   });
   afterAll(() => world.close());
 
-  async function nothingIsLeftOf(cell: RunningCell): Promise<void> {
+  async function expectNoProcesses(cell: RunningCell): Promise<void> {
     await expect.poll(() => processesWith(cell.directory), { interval: 20, timeout: 10_000 }).toEqual([]);
   }
 
@@ -40,7 +40,7 @@ describe("a cell whose processes are killed", () => {
       source.process.kill("SIGKILL");
       const outcome = await attempt;
       console.log(`faults: cell killed ${instant} ms after the request: the call ${outcome}`);
-      await nothingIsLeftOf(source);
+      await expectNoProcesses(source);
       const published = await world.published(checkpointId);
       if (outcome === "succeeded") expect(published).toBeDefined();
       if (published !== undefined) expect(await world.countInClone(checkpointId, sizeMiB)).toBe(2);
@@ -71,9 +71,9 @@ describe("a cell whose processes are killed", () => {
     const attempt = expect(restore()).rejects.toMatchObject({ name: "RametError" });
     killNow(await engineCommandRuns("restore", cell.directory));
     await attempt;
-    await refuses(cell);
+    await expectNoResponse(cell);
     expect(await exited).toEqual([70, null]);
-    await nothingIsLeftOf(cell);
+    await expectNoProcesses(cell);
     expect(await world.countInClone("restored-1", sizeMiB)).toBe(2);
     expect(await world.count(source)).toBe(2);
     await world.end(source);
@@ -90,7 +90,7 @@ describe("a cell whose processes are killed", () => {
       cell.process.kill("SIGKILL");
       await attempt;
       console.log(`faults: cell killed ${instant} ms after the request to clone`);
-      await nothingIsLeftOf(cell);
+      await expectNoProcesses(cell);
     }
     expect(await world.countInClone("interrupted-1", sizeMiB)).toBe(2);
     expect(await world.count(source)).toBe(2);
@@ -107,7 +107,7 @@ describe("a cell whose processes are killed", () => {
     killNow(victim ?? 0);
     expect(await exited).toEqual([70, null]);
     expect(source.logLines.join("\n")).toContain("SandboxLost");
-    await nothingIsLeftOf(source);
+    await expectNoProcesses(source);
   });
 
   it("fails a clone whose hook never ends, before it is reachable", async () => {
@@ -128,7 +128,7 @@ describe("a cell whose processes are killed", () => {
     const over = new AbortController();
     const watching = (async () => {
       while (!over.signal.aborted) {
-        if (await answers(cell)) reached++;
+        if (await responds(cell)) reached++;
         await sleep(20);
       }
     })();
@@ -137,21 +137,21 @@ describe("a cell whose processes are killed", () => {
     over.abort();
     await watching;
     expect(reached).toBe(0);
-    await nothingIsLeftOf(cell);
+    await expectNoProcesses(cell);
     await world.end(source);
   });
 });
 
-/** Whether the sandbox's declared port takes a connection and answers. */
-async function answers({ address }: RunningCell): Promise<boolean> {
+/** Whether the sandbox responds on its declared port. */
+async function responds({ address }: RunningCell): Promise<boolean> {
   return fetch(`http://${address.ip}:${workloadPort}`, { signal: AbortSignal.timeout(500) }).then(
     () => true,
     () => false,
   );
 }
 
-async function refuses(cell: RunningCell): Promise<void> {
-  expect(await answers(cell)).toBe(false);
+async function expectNoResponse(cell: RunningCell): Promise<void> {
+  expect(await responds(cell)).toBe(false);
 }
 
 /** Link's command line has no directory, so it is found as a child of the cell's processes. */

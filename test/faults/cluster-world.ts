@@ -148,7 +148,7 @@ export class ClusterWorld {
     await store.sweep({ livenessOf: () => Promise.resolve("absent"), olderThanMilliseconds: 0 });
   }
 
-  /** Counts what exceeds the idle cluster at the start. Ignores open files, whose number varies with the connections. */
+  /** Returns the counts that are higher than those of the idle cluster at the start. Ignores open files, whose number varies. */
   async orphans(): Promise<Partial<Orphans>> {
     const { openFiles: _, ...now } = await countOrphans(this.cluster.dataDirectory);
     const entries = Object.entries(now) as [keyof typeof now, number][];

@@ -80,7 +80,7 @@ describe("a cluster with a killed part", () => {
     const id = ++number;
     const { cluster } = world;
     const source = await world.source(`source-${id}`);
-    const checkpoint = await cluster.createCheckpoint(`taken-${id}`, source.metadata.name);
+    const checkpoint = await cluster.createCheckpoint(`original-${id}`, source.metadata.name);
     const requested = await world.requestClone(`clone-${id}`, checkpoint);
     await moment.reached();
     // A clone has no cell to kill before its Pod exists.
@@ -115,7 +115,7 @@ describe("a cluster with a killed part", () => {
     return cluster.until(cluster.cluster.sandboxes, clone, isEnd);
   }
 
-  it("keeps what was written, and finishes the running checkpoint, after a kill of etcd", async () => {
+  it("keeps all objects, and finishes the running checkpoint, after a kill of etcd", async () => {
     const source = await world.source("etcd");
     const before = await world.cluster.createCheckpoint("etcd-1", "etcd");
     const requested = await world.cluster.requestCheckpoint("etcd-2", "etcd");
@@ -127,7 +127,7 @@ describe("a cluster with a killed part", () => {
     expect(await world.count(source)).toBe(2);
   });
 
-  it("takes the checkpoint although the API server does not respond for longer than a request's timeout", async () => {
+  it("captures the checkpoint although the API server does not respond for longer than a request's timeout", async () => {
     const { cluster } = world;
     const source = await world.source("silent");
     const requested = await cluster.requestCheckpoint("silent", "silent");
@@ -140,7 +140,7 @@ describe("a cluster with a killed part", () => {
     expect(await world.count(source)).toBe(2);
   });
 
-  it("fails a checkpoint with the reason while the store's directory is missing, and takes it once it is back", async () => {
+  it("fails a checkpoint with the reason while the store's directory is missing, and captures one once it is back", async () => {
     const { store } = world.cluster.directory;
     const source = await world.source("storeless");
     await rename(store, `${store}.away`);
@@ -153,8 +153,8 @@ describe("a cluster with a killed part", () => {
     } finally {
       await rename(`${store}.away`, store);
     }
-    const taken = await world.cluster.createCheckpoint("store-back", "storeless");
-    expect(await world.countInClone("store-back", taken)).toBe(2);
+    const captured = await world.cluster.createCheckpoint("store-back", "storeless");
+    expect(await world.countInClone("store-back", captured)).toBe(2);
     expect(await world.count(source)).toBe(2);
   });
 });

@@ -161,13 +161,13 @@ describe("a controller that is killed", () => {
     return world.engineRuns("checkpoint");
   }
 
-  const taken = (): Sandbox[] =>
+  const claimed = (): Sandbox[] =>
     seen.sandboxes.filter(({ metadata }) => metadata.labels?.[labels.sandboxClaimed] === "true");
   const isCompleted = (claim: string): boolean => seen.claim(`${namespace}/${claim}`)?.status?.phase === "Completed";
   const claimSteps: [step: string, isReached: (claims: string[]) => boolean][] = [
     ["after the request", () => true],
-    ["at the first sandbox", () => taken().length > 0],
-    ["at the second sandbox", () => taken().length > 1],
+    ["at the first sandbox", () => claimed().length > 0],
+    ["at the second sandbox", () => claimed().length > 1],
     ["when one claim is completed", (claims) => claims.some(isCompleted)],
   ];
   it.each(claimSteps)("assigns different sandboxes to two claims of one set (killed %s)", async (_, isReached) => {
@@ -181,17 +181,17 @@ describe("a controller that is killed", () => {
     await killController();
     await seen.until("both are completed", () => names.every(isCompleted));
     // Sandboxes and claims come from different watches.
-    await seen.until("all claimed sandboxes", () => taken().length >= stock.length);
+    await seen.until("all claimed sandboxes", () => claimed().length >= stock.length);
     const claims = names.map((name) => seen.claim(`${namespace}/${name}`));
     expect(claims.map((claim) => claim?.status?.claimedReplicas)).toEqual([1, 2]);
     for (const claim of claims) {
-      const own = taken().filter(({ metadata }) => metadata.annotations?.[annotations.owner] === claim?.metadata.uid);
+      const own = claimed().filter(({ metadata }) => metadata.annotations?.[annotations.owner] === claim?.metadata.uid);
       expect(own.map(({ metadata }) => metadata.name).sort()).toEqual(
         [...(claim?.status?.ramet?.sandboxes ?? [])].sort(),
       );
     }
     expect(
-      taken()
+      claimed()
         .map(({ metadata }) => metadata.name)
         .sort(),
     ).toEqual(stock.sort());

@@ -11,7 +11,7 @@ import { runProgram } from "../../src/local/tools/run-program.ts";
 import { accepts } from "../setup/loopback-server.ts";
 import type { NodeToolName } from "./node-tools.ts";
 
-/** The setting that main.ts creates before it enters the namespaces. */
+/** The files and names that main.ts prepares before it enters the namespaces. */
 export interface ClusterSetting {
   dir: string;
   /** The control group of this run, which contains those of the kubelet. */
@@ -144,7 +144,7 @@ async function makeNetwork(): Promise<void> {
 
 const bridge = "cni0";
 
-/** The sockets and states of the node's programs end with the mounts. The kubelet's mounts must propagate into containers. */
+/** The sockets and the state of the node's programs disappear with these mounts. The kubelet's mounts must propagate into containers. */
 async function makeMounts(dir: string): Promise<void> {
   await runProgram("mount", ["-t", "tmpfs", "tmpfs", "/run"]);
   const kubelet = join(dir, "kubelet");
@@ -200,7 +200,7 @@ async function kubeletSetting({ dir, cgroup }: ClusterSetting, clientCAFile: str
     failCgroupV1: false,
     failSwapOn: false,
     containerRuntimeEndpoint: `unix://${containerdSocket}`,
-    // Ignores settings of the machine that it may not change, as in a container or without CAP_SYS_RESOURCE.
+    // Ignores settings of the machine that it cannot change, as in a container or without CAP_SYS_RESOURCE.
     featureGates: { KubeletInUserNamespace: true },
     evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
     podLogsDir: join(dir, "pod-logs"),

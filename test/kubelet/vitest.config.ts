@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-/** What `npm run test:kubelet` runs in namespaces of its own (main.ts). One file at a time: each installs the controllers. */
+/** `npm run test:kubelet` runs these tests in separate namespaces (main.ts), one file at a time: each installs the controllers. */
 export default defineConfig({
   test: {
     include: ["test/kubelet/**/*.test.ts"],
