@@ -14,12 +14,12 @@ export function claimTable({ n, stocked, claimed, answering }: ClaimTimes): stri
 
 export function claimStormTable(storms: readonly ClaimStorm[]): string {
   const head = [
-    "way, claims, at once",
+    "way, claims, concurrent",
     "p50",
     "p95",
     "p99",
     "max",
-    "a second",
+    "per second",
     "twice",
     "cold",
     "writes",
@@ -47,8 +47,8 @@ function goals(storms: readonly ClaimStorm[]): string[] {
     .filter(({ way, claims, concurrency }) => way === "function" && concurrency === 100 && claims >= 100)
     .map(({ claims, milliseconds, claimsPerSecond }) => {
       const met = milliseconds.p50 <= 350 && claimsPerSecond >= 250;
-      const figures = `p50 ${milliseconds.p50.toFixed(0)} ms, ${claimsPerSecond.toFixed(0)} a second`;
-      return `  goal   ${claims} claims: ${figures} (asked: ≤ 350, ≥ 250; ${met ? "met" : "MISSED"})`;
+      const figures = `p50 ${milliseconds.p50.toFixed(0)} ms, ${claimsPerSecond.toFixed(0)} per second`;
+      return `  goal   ${claims} claims: ${figures} (required: ≤ 350, ≥ 250; ${met ? "met" : "MISSED"})`;
     });
 }
 

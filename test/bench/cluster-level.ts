@@ -89,7 +89,7 @@ class ClusterLevel {
       ramet: async (turn, measured) => {
         await firstAnswer(ip, "/gap/start");
         const [checkpoint, measures] = await measured(() =>
-          this.#capture(`cut-${sizeMiB}-${turn}`, source.metadata.name),
+          this.#capture(`checkpoint-${sizeMiB}-${turn}`, source.metadata.name),
         );
         const gap = Number(await firstAnswer(ip, "/gap/stop"));
         await this.#cluster.remove(this.#cluster.cluster.checkpoints, checkpoint);

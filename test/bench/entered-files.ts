@@ -10,7 +10,7 @@ import { LocalCluster } from "./local-cluster.ts";
 /**
  * Prints the source files whose functions run during one `ramet checkpoint create`: in the command, in the controllers and in
  * the cell. V8's precise coverage finds the functions, and source maps find their files. The command's start-up is not counted:
- * its functions also run for `--help`. What the controllers do in the same second for other reasons is counted.
+ * its functions also run for `--help`. Other work of the controllers during that time is counted too.
  */
 async function main(): Promise<void> {
   const interrupted = new AbortController();

@@ -11,7 +11,7 @@ import { Cells } from "../setup/cells.ts";
  */
 const sizeMiB = Number(process.argv[2] ?? 16);
 const rounds = 5;
-const part = randomBytes(64 * 1024); // what a read from a pipe gives
+const part = randomBytes(64 * 1024); // the size of a read from a pipe
 const partCount = sizeMiB * 16;
 
 const cells = await Cells.open();
@@ -33,8 +33,8 @@ try {
 /** MiB per second. */
 async function measured(run: () => Promise<number>): Promise<number> {
   const started = performance.now();
-  const taken = await run();
-  if (taken !== sizeMiB * 2 ** 20) throw new Error(`the command read ${taken} bytes`);
+  const read = await run();
+  if (read !== sizeMiB * 2 ** 20) throw new Error(`the command read ${read} bytes`);
   return sizeMiB / ((performance.now() - started) / 1000);
 }
 

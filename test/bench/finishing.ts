@@ -14,7 +14,7 @@ import { refOf } from "../../provider/handlers/open-cluster.ts";
  * A stand-in for the controllers: it reports each declared object as finished immediately, and **does nothing**. For figures
  * that measure only the declaring program.
  */
-export function finishAtOnce(client: KubeClient): { stop: () => Promise<void> } {
+export function finishImmediately(client: KubeClient): { stop: () => Promise<void> } {
   const ended = new AbortController();
   const now = new Date().toISOString();
   const condition = (type: string, status: string, reason: string) => ({

@@ -4,18 +4,18 @@ import { aligned } from "./report.ts";
 
 export function forkTable({ clones, rounds, ramet, bare }: Fork): string {
   const times = [
-    ["", "p50 of each", "p95", "max", "until all respond, p50", "CPU-seconds", "of one", "PSS of one, MiB"],
+    ["", "p50 of each", "p95", "max", "until all respond, p50", "CPU-seconds", "per clone", "PSS per clone, MiB"],
     timesRow("ramet", ramet, clones),
     timesRow("bare runsc restore", bare, clones),
   ];
   const memory = [
-    ["memory of one at rest, MiB", "processes", "rss", "pss"],
+    ["memory of one idle clone, MiB", "processes", "rss", "pss"],
     ...ramet.memory.map((part) => memoryRow("ramet", part)),
     ...bare.memory.map((part) => memoryRow("bare", part)),
   ];
   const ratio = ramet.allMilliseconds.p50 / bare.allMilliseconds.p50;
   return [
-    `fork: ${clones} clones of one capture at once (small process), ms from the first request to the response; rounds: ${rounds}`,
+    `fork: ${clones} concurrent clones of one capture (small process), ms from the first request to the response; rounds: ${rounds}`,
     ...aligned(times),
     `  ratio  until all respond ÷ bare = ${ratio.toFixed(2)}`,
     ...aligned(memory),

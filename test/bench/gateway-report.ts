@@ -2,8 +2,8 @@ import type { GatewayCosts } from "./gateway.ts";
 import { aligned } from "./report.ts";
 import type { Summary } from "./samples.ts";
 
-export function gatewayTable({ ways, atOnce }: GatewayCosts): string {
-  const head = ["", "p50", "p95", "p99", `a second, ${atOnce} at once`];
+export function gatewayTable({ ways, concurrency }: GatewayCosts): string {
+  const head = ["", "p50", "p95", "p99", `per second, ${concurrency} concurrent`];
   return ways
     .map(({ what, direct, gateway, directPerSecond, gatewayPerSecond }) =>
       [

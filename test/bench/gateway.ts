@@ -8,7 +8,7 @@ import { firstAnswer, workloadPort } from "./workload.ts";
 /** Requests to one sandbox through the gateway, alternating with requests to the Pod's address. */
 export interface GatewayCosts {
   ways: GatewayWay[];
-  atOnce: number;
+  concurrency: number;
 }
 
 export interface GatewayWay {
@@ -16,12 +16,12 @@ export interface GatewayWay {
   /** Milliseconds of a request with a small response, one at a time. */
   direct: Summary;
   gateway: Summary;
-  /** Requests per second, with `atOnce` concurrent requests. */
+  /** Requests per second, with `concurrency` concurrent requests. */
   directPerSecond: number;
   gatewayPerSecond: number;
 }
 
-const atOnce = 16;
+const concurrency = 16;
 const requestsAtOnce = 2_000;
 
 /** @param n the number of turns, of ten requests each */
@@ -38,7 +38,7 @@ export async function measureGateway(cluster: LocalCluster, n: number, signal: A
     "e2b-sandbox-port": `${workloadPort}`,
     "ramet-access-token": token,
   };
-  const dispatcher = new Agent({ connections: atOnce });
+  const dispatcher = new Agent({ connections: concurrency });
   const asking = (origin: string, path: string) => async (): Promise<void> => {
     const answer = await request(`${origin}${path}`, { dispatcher, headers, signal });
     const text = await answer.body.text();
@@ -50,7 +50,7 @@ export async function measureGateway(cluster: LocalCluster, n: number, signal: A
   try {
     // Sequentially, because each would take CPU time from the other.
     const kept = await measure("connections are kept", "/");
-    return { ways: [kept, await measure("the program ends each connection", "/close")], atOnce };
+    return { ways: [kept, await measure("the program ends each connection", "/close")], concurrency };
   } finally {
     await dispatcher.close();
     await cluster.remove(cluster.cluster.sandboxes, sandbox);
@@ -82,7 +82,7 @@ async function perSecond(ask: () => Promise<void>): Promise<number> {
   let left = requestsAtOnce;
   const since = performance.now();
   await Promise.all(
-    Array.from({ length: atOnce }, async () => {
+    Array.from({ length: concurrency }, async () => {
       while (left-- > 0) await ask();
     }),
   );

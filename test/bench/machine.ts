@@ -3,7 +3,7 @@ import { open, readFile } from "node:fs/promises";
 import { availableParallelism, cpus, release, totalmem } from "node:os";
 import { promisify } from "node:util";
 
-/** The machine on which figures were taken. */
+/** The machine of the measurements. */
 export interface Machine {
   cores: number;
   cpu: string;

@@ -19,16 +19,16 @@ export const figureNames = [
 
 export const usage = `npm run bench -- [options]
 
-  --n <count>        how often each figure is taken (default 30)
-  --quick            5 times, small processes only: tests that the benchmark works; its figures are not meaningful
+  --n <count>        measurements of each figure (default 30)
+  --quick            5 measurements, small processes only: tests the benchmark; its figures mean nothing
   --only <a,b>       of: ${figureNames.join(", ")}
   --level <level>    cell (no Kubernetes), cluster, or all (default all)
   --sizes <a,b>      MiB of touched memory (default 0,256,1024)
   --rounds <count>   of create, checkpoint, clone, delete in "growth" (default 50)
-  --clones <count>   of one checkpoint at once in "fork" (default 20, quick 3)
+  --clones <count>   concurrent clones of one checkpoint in "fork" (default 20, quick 3)
   --objects <count>  Sandboxes in "scale", and twice as many Checkpoints (default 10000, quick 200)
-  --tune             also measures with huge pages for shmem; sets the machine so and back again (root)
-  --json <file>      writes everything that was measured
+  --tune             also measures with huge pages for shmem; changes and restores the machine's setting (root)
+  --json <file>      writes all measurements
 `;
 
 export type FigureName = (typeof figureNames)[number];

@@ -19,7 +19,7 @@ export function poolTable(fills: readonly PoolFill[]): string {
     .filter(({ replicas }) => replicas === goal.replicas)
     .map(({ seconds }) => {
       const verdict = seconds <= goal.seconds ? "met" : "MISSED";
-      return `  goal   ${goal.replicas} in ${seconds.toFixed(1)} s (asked: ≤ ${goal.seconds}; ${verdict})`;
+      return `  goal   ${goal.replicas} in ${seconds.toFixed(1)} s (required: ≤ ${goal.seconds}; ${verdict})`;
     });
   return [
     "filling a set with SIMULATED cells; requests, writes and reconciles of the controller per sandbox",

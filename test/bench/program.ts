@@ -8,7 +8,7 @@ import { ProgramDirectory } from "../engine/program-directory.ts";
 import { providerTexts } from "../program/provider-texts.ts";
 import { startControlPlane } from "../setup/control-plane.ts";
 import type { CleanUp } from "./clean-up.ts";
-import { finishAtOnce } from "./finishing.ts";
+import { finishImmediately } from "./finishing.ts";
 import { measurePackage, type PackageCosts } from "./package-costs.ts";
 import { summary, type Summary } from "./samples.ts";
 
@@ -31,7 +31,7 @@ export interface ProgramOptions {
 
 /**
  * Runs a program with a hundred of Ramet's objects, alternating with one with a hundred ConfigMaps, against a real API server.
- * **A stand-in finishes the objects of the first program** once, before the measurement: see `finishAtOnce`.
+ * **A stand-in finishes the objects of the first program** once, before the measurement: see `finishImmediately`.
  * @throws Error if a run finds a change
  */
 export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Promise<ProgramCosts> {
@@ -40,7 +40,7 @@ export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Pr
   const client = new KubeClient(plane.connection);
   cleanUp.add(() => client.close());
   await installCrds(client, signal);
-  const controllers = finishAtOnce(client);
+  const controllers = finishImmediately(client);
   cleanUp.add(() => controllers.stop());
   const programs = { ramet: await open("ramet"), plain: await open("plain") };
 

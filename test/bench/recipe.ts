@@ -43,14 +43,14 @@ export async function measureRecipe(cluster: LocalCluster, n: number, signal: Ab
   return bench.results(n);
 }
 
-interface Taken {
+interface Build {
   milliseconds?: number;
   spent: Spent;
 }
 
 class RecipeBench {
   readonly #cluster: LocalCluster;
-  readonly #taken = new Map<RecipeBuild["change"], Taken[]>();
+  readonly #builds = new Map<RecipeBuild["change"], Build[]>();
 
   constructor(cluster: LocalCluster) {
     this.#cluster = cluster;
@@ -75,11 +75,11 @@ class RecipeBench {
   }
 
   results(n: number): RecipeBuild[] {
-    return [...this.#taken].map(([change, taken]) => {
-      const times = taken.flatMap(({ milliseconds }) => (milliseconds === undefined ? [] : [milliseconds]));
+    return [...this.#builds].map(([change, builds]) => {
+      const times = builds.flatMap(({ milliseconds }) => (milliseconds === undefined ? [] : [milliseconds]));
       const milliseconds = summary(times);
       const perBuild = (of: (spent: Spent) => Record<string, number>): number =>
-        taken.reduce((total, { spent }) => total + sum(of(spent)), 0) / n;
+        builds.reduce((total, { spent }) => total + sum(of(spent)), 0) / n;
       return {
         change,
         n,
@@ -118,8 +118,8 @@ class RecipeBench {
     return spent;
   }
 
-  #add(change: RecipeBuild["change"], taken: Taken): void {
-    this.#taken.set(change, [...(this.#taken.get(change) ?? []), taken]);
+  #add(change: RecipeBuild["change"], build: Build): void {
+    this.#builds.set(change, [...(this.#builds.get(change) ?? []), build]);
   }
 }
 

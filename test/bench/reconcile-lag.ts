@@ -110,7 +110,11 @@ function until<T extends KubeObject>(informer: Informer<T>, name: string, isSo: 
   return new Promise((resolve, reject) => {
     const late = setTimeout(() => {
       stop();
-      reject(new Error(`nothing was seen of ${informer.resource.ref.plural} ${name} for ${timeoutMilliseconds} ms`));
+      reject(
+        new Error(
+          `timed out waiting for a change of ${informer.resource.ref.plural} ${name}: ${timeoutMilliseconds} ms`,
+        ),
+      );
     }, timeoutMilliseconds);
     const stop = informer.store.subscribe(({ type, object }) => {
       if (type === "deleted" || object.metadata.name !== name || !isSo(object)) return;

@@ -53,7 +53,7 @@ function ratioLines(figure: Figure): string[] {
     const theirs = figure.bare.summary(bare)?.p50;
     if (ours === undefined || theirs === undefined) return [];
     const ratio = ours / theirs;
-    const verdict = limit === undefined ? "" : ` (asked: ≤ ${limit}; ${ratio <= limit ? "met" : "MISSED"})`;
+    const verdict = limit === undefined ? "" : ` (required: ≤ ${limit}; ${ratio <= limit ? "met" : "MISSED"})`;
     return [`  ratio  ${ramet} ÷ bare ${bare} = ${ratio.toFixed(2)}${verdict}`];
   });
 }
@@ -62,7 +62,7 @@ function goalLines(figure: Figure): string[] {
   return Object.entries(figure.goals).flatMap(([name, goal]) => {
     const p50 = figure.ramet.summary(name)?.p50;
     if (p50 === undefined) return [];
-    return [`  goal   ${name} p50 ${p50.toFixed(0)} ms (asked: ≤ ${goal}; ${p50 <= goal ? "met" : "MISSED"})`];
+    return [`  goal   ${name} p50 ${p50.toFixed(0)} ms (required: ≤ ${goal}; ${p50 <= goal ? "met" : "MISSED"})`];
   });
 }
 
@@ -111,7 +111,7 @@ export function growthTable(points: readonly GrowthPoint[]): string {
     "round",
     "controller MiB",
     "node MiB",
-    "its fds",
+    "controller's fds",
     "node's fds",
     "processes",
     "mounts",

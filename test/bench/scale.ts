@@ -15,7 +15,7 @@ export interface ScalePoint {
   objects: ObjectCounts;
   /** From the start of the process until it reports its caches as synced, which the first reconciles delay. */
   syncedSeconds: number;
-  /** From the start until its queues are empty and nothing is reconciled for a while, without that while. */
+  /** From the start until its queues are empty and nothing is reconciled for a while. Excludes that while. */
   settledSeconds: number;
   /** User and system time until then. */
   cpuSeconds: number;
@@ -32,7 +32,7 @@ export interface ScalePoint {
 /**
  * Starts the real controller in its own process against a real API server, whose etcd does not sync to disk, first with few
  * objects and then with many. **The objects are simulated**: a stand-in writes them as finished; see `FinishedObjects` for
- * what that does not prove.
+ * the limits of that.
  *
  * @throws Error if a start writes anything but the CRDs, because the objects then were not idle, or if it does not reconcile
  *   each of them

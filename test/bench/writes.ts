@@ -46,7 +46,7 @@ export async function measureWrites(cluster: LocalCluster, n: number, signal: Ab
   return results;
 }
 
-/** Reads until two readings count the same reconciles. Their distance is longer than any reconcile. */
+/** Reads until two readings count the same reconciles. The interval is longer than any reconcile. */
 export async function settledCounters(cluster: LocalCluster): Promise<Counters> {
   const read = (): Promise<Counters> => controllerCounters(cluster.part("controller") ?? 0);
   for (let before = await read(); ;) {

@@ -1,6 +1,6 @@
 import { core } from "@pulumi/kubernetes";
 
-/** A hundred objects that mean nothing to anybody. */
+/** A hundred ConfigMaps, the baseline for the program with Ramet's objects. */
 for (let number = 0; number < 100; number++) {
   new core.v1.ConfigMap(`map-${number}`, {
     metadata: { name: `map-${number}`, namespace: "default" },
