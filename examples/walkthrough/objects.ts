@@ -35,7 +35,7 @@ export async function createSandbox(
   return ready;
 }
 
-/** Takes a checkpoint of a sandbox, which keeps running, and waits until the checkpoint can be cloned. */
+/** Creates a checkpoint of a sandbox, which keeps running, and waits until the checkpoint can be cloned. */
 export async function createCheckpoint(
   { checkpoints }: Cluster,
   { name, podName, contents, signal }: { name: string; podName: string; contents: Contents; signal: AbortSignal },
@@ -48,9 +48,9 @@ export async function createCheckpoint(
     if (phase === "Failed") throw new Error(`the checkpoint ${name} failed: ${message ?? "no reason given"}`);
     return phase === "Succeeded";
   };
-  const taken = await waitUntil({ resource: checkpoints, from, until, timeoutMilliseconds, signal });
-  if (taken === undefined) throw new Error(`the checkpoint ${name} was deleted`);
-  return taken;
+  const done = await waitUntil({ resource: checkpoints, from, until, timeoutMilliseconds, signal });
+  if (done === undefined) throw new Error(`the checkpoint ${name} was deleted`);
+  return done;
 }
 
 /** Deletes a checkpoint and waits until it no longer exists. */

@@ -49,7 +49,7 @@ async function runSteps(
   };
   let first: RunResult | undefined;
 
-  await steps.step("Look for pulumi", async () => {
+  await steps.step("Find pulumi", async () => {
     found = await openEngine({
       program: directory.path,
       stateDirectory: directory.home,
@@ -66,9 +66,9 @@ async function runSteps(
     first = await succeeded(engine().up());
     expectEqual("the version", String(first.outputs["version"]), "1");
     const { status } = await fetch(String(first.outputs["url"]), { signal });
-    expectEqual("the answer of the clone", String(status), "200");
+    expectEqual("the HTTP status of the clone", String(status), "200");
     expectEqual("lines of the table in the clone", await rowsIn("dev"), "100001");
-    return `version 1 serves; the clone answers at ${String(first.outputs["url"])} and has 100000 rows`;
+    return `version 1 is current; the clone responds at ${String(first.outputs["url"])} and has 100000 rows`;
   });
   const watch = await SetWatch.open(cluster, set, signal);
   let claimed = "";
@@ -77,23 +77,23 @@ async function runSteps(
       claimed = (await commandLine.ramet(["claim", set, "--no-create"])).trim();
       expectEqual("lines of the table", await rowsIn(claimed), "100001");
       await watch.untilSettled(replicas, signal);
-      return `${claimed} has the table in it, and the pool holds ${replicas} ready ones again`;
+      return `${claimed} has the table, and the pool has ${replicas} ready sandboxes again`;
     });
     await steps.step("Change the second step, and preview", async () => {
       await directory.edit("--rows 100000", "--rows 200000");
       const { text } = await succeeded(engine().preview());
       if (!/rebuilds from step 2 of 4; pool rolls 10 sandboxes/.test(text))
         throw new Error(`unexpected preview: ${text}`);
-      return "the preview says which step changes, what is rebuilt and what rolls";
+      return "the preview reports the first step to rebuild and the pool that rolls";
     });
-    await steps.step("pulumi up: one step is run, and the pool rolls", async () => {
+    await steps.step("pulumi up: the changed step runs, and the pool rolls", async () => {
       const { outputs } = await succeeded(engine().up());
       expectEqual("the version", String(outputs["version"]), "2");
       await watch.untilSettled(replicas, signal);
       const [ready] = watch.ready;
       expectEqual("lines of the table in the pool", await rowsIn(ready?.metadata.name ?? ""), "200001");
       expectEqual("lines of the table in the claimed one", await rowsIn(claimed), "100001");
-      return `version 2 serves, all ${replicas} have 200000 rows; ${claimed} keeps what it had`;
+      return `version 2 is current, all ${replicas} sandboxes have 200000 rows; ${claimed} keeps its 100000`;
     });
     await steps.step("git revert and pulumi up: nothing is built", async () => {
       const before = await checkpoints();
@@ -105,7 +105,7 @@ async function runSteps(
         throw new Error(`unexpected output of pulumi up: ${text}`);
       await watch.untilSettled(replicas, signal);
       expectEqual("the checkpoints", await checkpoints(), before);
-      return "version 1 serves again, and no checkpoint was taken";
+      return "version 1 is current again, and no checkpoint was created";
     });
   } finally {
     await watch.close();
@@ -113,7 +113,7 @@ async function runSteps(
   await steps.step("pulumi destroy", async () => {
     await succeeded(engine().destroy());
     const left = [await cluster.sets.find({ ...at, name: set }), await cluster.snapshots.find(at)];
-    expectEqual("what is left", JSON.stringify(left), "[null,null]");
+    expectEqual("the remaining objects", JSON.stringify(left), "[null,null]");
     expectEqual("lines of the table in the claimed one", await rowsIn(claimed), "100001");
     return `the pool, the snapshot and the clone are deleted; the claimed sandbox ${claimed} keeps running`;
   });

@@ -34,10 +34,10 @@ export async function runDemo(walkThrough: (context: DemoContext) => Promise<voi
   } catch (error) {
     if (!signal.aborted) failures.push(error);
   }
-  const end = steps.step("Take everything down again", async () => {
+  const end = steps.step("Delete the cluster", async () => {
     const left = await demo.down();
-    if (left.length > 0) throw new Error(`this is left: ${left.join("; ")}`);
-    return "no process, mount or file of it is left";
+    if (left.length > 0) throw new Error(`orphans: ${left.join("; ")}`);
+    return "no process, mount or file remains";
   });
   await end.catch((error: unknown) => failures.push(error));
   console.log(`\n${steps.table()}`);
@@ -45,6 +45,6 @@ export async function runDemo(walkThrough: (context: DemoContext) => Promise<voi
     console.error("\nThe demo failed:", failure instanceof Error ? failure.message : failure);
   if (failures.length > 0) return 1;
   if (signal.aborted) return 130;
-  console.log("\nEverything was as it must be.");
+  console.log("\nAll steps succeeded.");
   return 0;
 }

@@ -25,9 +25,9 @@ async function walkThrough({ cluster, steps, signal }: DemoContext): Promise<voi
   };
   const unknown = "NameError: name 'a' is not defined";
 
-  await steps.step("Make the sandbox code-demo", async () => {
+  await steps.step("Create the sandbox code-demo", async () => {
     await sandbox("code-demo");
-    return "Ready: it answers under its own identity";
+    return "the sandbox is Ready";
   });
   await steps.step("Start a Python interpreter in it, set a = 1, write /my-file", async () => {
     const interpreter = interpreters.get("code-demo");
@@ -35,44 +35,49 @@ async function walkThrough({ cluster, steps, signal }: DemoContext): Promise<voi
     await interpreter?.run("a = 1");
     await interpreter?.writeFile("/my-file", "hello");
     await holds("code-demo", "1", "hello");
-    return "print(a) says 1, /my-file holds hello";
+    return "print(a) prints 1, and /my-file contains hello";
   });
   for (const [name, contents] of [
     ["checkpoint-mem", ["memory", "filesystem"]],
     ["checkpoint-fs", ["filesystem"]],
   ] as const) {
-    await steps.step(`Take ${name}: ${contents.join(" and ")}`, async () => {
-      const taken = await createCheckpoint(cluster, { name, podName: "code-demo", contents: [...contents], signal });
-      checkpoints.push(taken);
-      const { checkpointId, ramet } = taken.status ?? {};
+    await steps.step(`Create ${name}: ${contents.join(" and ")}`, async () => {
+      const checkpoint = await createCheckpoint(cluster, {
+        name,
+        podName: "code-demo",
+        contents: [...contents],
+        signal,
+      });
+      checkpoints.push(checkpoint);
+      const { checkpointId, ramet } = checkpoint.status ?? {};
       const size = ((ramet?.sizeBytes ?? 0) / 2 ** 20).toFixed(1);
-      return `${checkpointId ?? "?"}: ${size} MiB, the sandbox stood still for ${ramet?.pausedMilliseconds ?? "?"} ms`;
+      return `${checkpointId ?? "?"}: ${size} MiB, the sandbox was paused for ${ramet?.pausedMilliseconds ?? "?"} ms`;
     });
   }
   await steps.step("Change the original: a = 2, another /my-file", async () => {
     await interpreters.get("code-demo")?.run("a = 2");
     await interpreters.get("code-demo")?.writeFile("/my-file", "changed");
     await holds("code-demo", "2", "changed");
-    return "it went on running all the time";
+    return "the original kept running";
   });
   await steps.step("Clone checkpoint-mem", async () => {
     await sandbox("clone-mem", checkpoints[0]?.status?.checkpointId);
     await holds("clone-mem", "1", "hello");
-    return "the interpreter runs on there: print(a) says 1, /my-file holds hello";
+    return "the interpreter continues in the clone: print(a) prints 1, and /my-file contains hello";
   });
   await steps.step("Clone checkpoint-fs", async () => {
     const clone = await sandbox("clone-fs", checkpoints[1]?.status?.checkpointId);
-    if (await clone.runs()) throw new Error("an interpreter runs in clone-fs, and its memory was not captured");
+    if (await clone.runs()) throw new Error("an interpreter runs in clone-fs, although its memory was not captured");
     await clone.start();
     await holds("clone-fs", unknown, "hello");
-    return `no interpreter runs there; a new one says ${unknown}; /my-file holds hello`;
+    return `no interpreter runs in the clone; a new one prints ${unknown}; /my-file contains hello`;
   });
   await steps.step("Delete both checkpoints", async () => {
     for (const checkpoint of checkpoints) await deleteCheckpoint(cluster, checkpoint, signal);
     await holds("code-demo", "2", "changed");
     await holds("clone-mem", "1", "hello");
     await holds("clone-fs", unknown, "hello");
-    return "the original and both clones go on as they were";
+    return "the original and both clones keep running";
   });
 }
 

@@ -36,17 +36,17 @@ async function walkThrough({ cluster, kubeconfigPath, steps, signal }: DemoConte
     const answers = await Promise.all(sandboxes.map((sandbox) => ask(sandbox, signal)));
     const [first] = answers;
     if (first === undefined) throw new Error("no sandbox is ready");
-    for (const answer of answers) expectEqual("an answer", JSON.stringify(answer), JSON.stringify({ ...first, word }));
+    for (const answer of answers) expectEqual("a response", JSON.stringify(answer), JSON.stringify({ ...first, word }));
     expectEqual("the file that the server has read", `${first.modelFile}`, "false");
     return first;
   };
 
-  await steps.step("Make a template, and build the named snapshot web from it in five steps", async () => {
+  await steps.step("Create a template, and build the named snapshot web from it in five steps", async () => {
     await cluster.templates.create(templateManifest, { signal });
     const { version, steps: done = [] } = await apply("one");
     expectEqual("the version", `${version}`, "1");
     expectEqual("steps from the cache", `${done.filter(({ cached }) => cached).length}`, "0");
-    return "version 1 serves: a Python server runs in it and holds in memory what it has read";
+    return "version 1 is current: it contains a running Python server with its data in memory";
   });
   const watch = await SetWatch.open(cluster, set, signal);
   try {
@@ -55,7 +55,7 @@ async function walkThrough({ cluster, kubeconfigPath, steps, signal }: DemoConte
       await cluster.sets.create(setManifest(set, replicas), { signal });
       await watch.untilSettled(replicas, signal);
       one = await oneAnswer(watch.ready, "one");
-      return `${replicas} are ready and answer from memory: one process, started once (${one.started.slice(0, 8)})`;
+      return `${replicas} sandboxes are ready and respond from memory: clones of one process, started once (${one.started.slice(0, 8)})`;
     });
     watch.restart();
     const rolling = watch.untilRolling(signal);
@@ -66,7 +66,7 @@ async function walkThrough({ cluster, kubeconfigPath, steps, signal }: DemoConte
       const { version, steps: done = [] } = await apply("two");
       expectEqual("the version", `${version}`, "2");
       expectEqual("cached", done.map(({ cached }) => `${cached}`).join(), "true,true,true,true,false");
-      return "four steps came from the cache, with the server that runs in them; one was run";
+      return "four steps came from the cache, with the running server; one step ran";
     });
     await steps.step("Claim a sandbox while the set rolls", async () => {
       await rolling;
@@ -76,15 +76,15 @@ async function walkThrough({ cluster, kubeconfigPath, steps, signal }: DemoConte
       const claimed = await cluster.sandboxes.get({ namespace: at.namespace, name }, { signal });
       const { word, started } = await ask(claimed, signal);
       expectEqual("the server's number", started, one?.started ?? "");
-      return `${name} is claimed and answers "${word}"`;
+      return `${name} is claimed and responds "${word}"`;
     });
-    await steps.step("Follow the roll to its end", async () => {
+    await steps.step("Wait until all sandboxes are replaced", async () => {
       await watch.untilSettled(replicas, signal);
       const two = await oneAnswer(watch.ready, "two");
       expectEqual("the server's number", two.started, one?.started ?? "");
       if (watch.fewestReady < replicas - 1)
-        throw new Error(`only ${watch.fewestReady} were ready, and one was claimed of ${replicas}`);
-      return `all ${replicas} answer "two", in the process that version 1 started; never fewer ready than ${replicas}, less the claimed one`;
+        throw new Error(`only ${watch.fewestReady} sandboxes were ready, expected at least ${replicas - 1}`);
+      return `all ${replicas} respond "two" from the process that version 1 started; at least ${replicas - 1} were always ready`;
     });
     watch.restart();
     await steps.step("Roll back", async () => {
@@ -103,7 +103,7 @@ async function walkThrough({ cluster, kubeconfigPath, steps, signal }: DemoConte
       expectEqual("fewest ready", `${watch.fewestReady}`, `${replicas}`);
       for (const line of (await commandLine.ramet(["snapshot", "history", "web"])).trimEnd().split("\n"))
         steps.note(line);
-      return `all ${replicas} answer "one" again; nothing was built or captured, and never were fewer than ${replicas} ready`;
+      return `all ${replicas} respond "one" again; nothing was built or captured, and ${replicas} were always ready`;
     });
   } finally {
     await watch.close();
