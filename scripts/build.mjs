@@ -30,7 +30,7 @@ const requireInModules = {
   js: "import { createRequire as ___createRequire } from 'node:module'; const require = ___createRequire(import.meta.url);",
 };
 
-// What programs import fails with one sentence on a Node that is too old.
+// On a Node that is too old, a program that imports the package fails with one sentence.
 const nodeCheck = `(${String(requireNode)})(${JSON.stringify(engines.node.replace(/^>=/, ""))}, process.versions.node);`;
 
 /** @type {import("esbuild").BuildOptions[]} */

@@ -106,7 +106,7 @@ async function restartOnChange() {
     const started = clock.monotonicMilliseconds();
     const seconds = () => ((clock.monotonicMilliseconds() - started) / 1000).toFixed(1);
     if (!(await build())) {
-      console.error(`${path} changed: the build failed, the former build still runs`);
+      console.error(`${path} changed: the build failed, and the previous build keeps running`);
       continue;
     }
     console.error(`${path} changed: built after ${seconds()} s`);
@@ -141,7 +141,7 @@ function watchSources() {
   }
 }
 
-/** Restarts the controller and the gateway. Returns whether both are ready; reports why not, unless a further change came. */
+/** Restarts the controller and the gateway, unless another change follows. Returns whether both run; if not, prints the reason. */
 async function restart() {
   const before = restartedParts();
   signalProcess(readStatus(directory.status).supervisor, "SIGUSR2");
@@ -151,7 +151,7 @@ async function restart() {
       return true;
     const failed = now.find(({ restarts }, at) => restarts > before[at].restarts + 1);
     if (failed !== undefined) {
-      console.error(`${failed.name} does not start, and is tried again: ${failed.message}`);
+      console.error(`${failed.name} did not start, and is restarted: ${failed.message}`);
       return false;
     }
     await delay(clock, 25, signal).catch(() => undefined);

@@ -17,8 +17,8 @@ function render() {
 
 # Errors
 
-Every error of Ramet says what failed and why. If you can do something about it, the error says that too. Each error has a
-code that does not change between releases. You find the code
+Every error of Ramet reports what failed and why, and has a hint if you can fix the problem. Each error has a code that does
+not change between releases. You find the code
 
 - on the command line, in the last line of an error: \`[TemplateMismatch]\`. With \`-o json\`, stderr contains
   \`{"error": {"code", "message", "hint", "retryable"}}\`;

@@ -46,11 +46,11 @@ function renderIndex() {
 
 # Pulumi resources
 
-What a program can import from \`ramet\`. [Declare it with Pulumi](../tasks/pulumi.md) shows how it is used.
+The resources and functions that a program imports from \`ramet\`. [Declare it with Pulumi](../tasks/pulumi.md) shows how it is used.
 
 ${items.join("\n")}
 
-The steps of a recipe are made by [functions](recipe.md): ${callables.map(({ name }) => `\`${name}\``).join(", ")}.
+These [functions](recipe.md) create the steps of a recipe: ${callables.map(({ name }) => `\`${name}\``).join(", ")}.
 
 Arguments are values or outputs of other resources. Those that are marked _plain_ must be values that the program knows.
 `;
@@ -88,7 +88,7 @@ function renderRecipe() {
 
 # Recipe steps
 
-\`recipe\` of a [NamedSnapshot](${pageOf("NamedSnapshot")}) is a list of what these functions return.
+\`recipe\` of a [NamedSnapshot](${pageOf("NamedSnapshot")}) is a list of steps. These functions create them.
 
 ${sections.join("\n")}
 ${typeSections(
