@@ -2,7 +2,7 @@ import { request as httpRequest, type IncomingMessage, type ServerResponse } fro
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream/promises";
 import { RametError } from "../base/errors.ts";
-import { forwardedRequestHeaders, forwardedResponseHeaders } from "./forwarded-headers.ts";
+import { forwardedRequestHeaders, forwardedResponseHead, switchingHead } from "./forwarded-headers.ts";
 import type { Route, Upstreams } from "./upstreams.ts";
 
 export interface Upgrade {
@@ -24,9 +24,7 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
   const { request, socket, head, response } = upgrade;
   const { "content-length": length = "0", "transfer-encoding": encoding } = request.headers;
   if (length !== "0" || encoding !== undefined) {
-    throw new RametError("InvalidArgument", "A request for a protocol upgrade cannot have a body", {
-      hint: "Send the request without the header Upgrade; with Java's HttpClient, select Version.HTTP_1_1",
-    });
+    throw upgradeWithBody();
   }
   const connection = await upstreams.dial(route);
   socket.once("close", () => connection.destroy());
@@ -44,44 +42,61 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
     ] as unknown as Record<string, string>,
   });
   const answered = Promise.withResolvers<number>();
+  // What a listener throws would end the process, and the sandbox decides what the listeners get.
+  const guarded = (run: () => void): void => {
+    try {
+      run();
+    } catch (error) {
+      connection.destroy();
+      answered.reject(error);
+    }
+  };
   upstream
     .on("error", answered.reject)
     .on("upgrade", (answer, _, rest) => {
-      socket.write(headOf(answer));
-      socket.write(rest);
-      connection.write(head);
-      void join(socket, connection).then(() => {
-        answered.resolve(101);
+      guarded(() => {
+        socket.write(switchingHead(answer.rawHeaders), "latin1");
+        socket.write(rest);
+        connection.write(head);
+        void join(socket, connection).then(() => {
+          answered.resolve(101);
+        });
       });
     })
     .on("response", (answer) => {
-      const status = answer.statusCode ?? 502;
-      response.writeHead(status, answer.statusMessage, forwardedResponseHeaders(answer.rawHeaders));
-      pipeline(answer, response).then(
-        () => {
-          answered.resolve(status);
-        },
-        () => {
-          socket.destroy();
-          answered.resolve(status);
-        },
-      );
+      guarded(() => {
+        const { status, headers } = forwardedResponseHead(answer.statusCode ?? 0, answer.rawHeaders);
+        response.writeHead(status, headers);
+        pipeline(answer, response).then(
+          () => {
+            answered.resolve(status);
+          },
+          () => {
+            socket.destroy();
+            answered.resolve(status);
+          },
+        );
+      });
     })
     .end();
   try {
     return await answered.promise;
   } catch (error) {
-    throw new RametError("SandboxUnreachable", `The sandbox closed the connection: ${RametError.from(error).message}`, {
-      cause: error,
-      retryable: true,
-    });
+    throw new RametError(
+      "SandboxUnreachable",
+      `The sandbox sent no valid response: ${RametError.from(error).message}`,
+      {
+        cause: error,
+        retryable: true,
+      },
+    );
   }
 }
 
-/** The head of a 101 response, unchanged: its connection headers also apply to the client's connection. */
-function headOf({ statusCode = 101, statusMessage = "", rawHeaders }: IncomingMessage): string {
-  const lines = rawHeaders.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${rawHeaders[at + 1] ?? ""}\r\n`] : []));
-  return `HTTP/1.1 ${statusCode} ${statusMessage}\r\n${lines.join("")}\r\n`;
+export function upgradeWithBody(): RametError {
+  return new RametError("InvalidArgument", "A request for a protocol upgrade cannot have a body", {
+    hint: "Send the request without the header Upgrade; with Java's HttpClient, select Version.HTTP_1_1",
+  });
 }
 
 /** Proxies bytes in both directions until both sides are closed. Delivers everything that a side sent before it closed. */

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { pipeline } from "node:stream/promises";
 import { errors, type Dispatcher } from "undici";
 import { RametError } from "../base/errors.ts";
-import { forwardedRequestHeaders, forwardedResponseHeaders } from "./forwarded-headers.ts";
+import { forwardedRequestHeaders, forwardedResponseHead } from "./forwarded-headers.ts";
 import type { Route, Upstreams } from "./upstreams.ts";
 
 /**
@@ -20,8 +20,14 @@ export async function forward(
     closed.abort();
   });
   const answer = await sendRequest(upstreams, route, request, closed.signal);
-  const headers = forwardedResponseHeaders(answer.headers as unknown as string[]);
-  response.writeHead(answer.statusCode, answer.statusText, headers);
+  try {
+    const { status, headers } = forwardedResponseHead(answer.statusCode, answer.headers as unknown as string[]);
+    response.writeHead(status, headers);
+  } catch (error) {
+    // Without a listener, the error that ends the body would end the process.
+    answer.body.on("error", () => undefined).destroy();
+    throw failure(route, error);
+  }
   // A client that reads an event stream expects the headers before the first event.
   response.flushHeaders();
   await pipeline(answer.body, response).catch(() => response.destroy());

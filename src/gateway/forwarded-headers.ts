@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import { type IncomingMessage, validateHeaderName, validateHeaderValue } from "node:http";
 
 /** The header for the gateway's token. `Authorization` stays available for the program in the sandbox. */
 export const tokenHeader = "ramet-access-token";
@@ -33,9 +33,24 @@ export function forwardedRequestHeaders(request: IncomingMessage): string[] {
 /** Headers that the gateway consumes or sets. Node has already responded to `Expect`. */
 const ownHeaders = [tokenHeader, "x-forwarded-for", "x-forwarded-proto", "expect"];
 
-/** Returns the response headers for the client. */
-export function forwardedResponseHeaders(rawHeaders: readonly string[]): string[] {
-  return endToEndHeaders(rawHeaders, () => false);
+/**
+ * Returns the status and the headers of a sandbox's response for the client. The reason phrase is not passed on: parsers accept
+ * any byte in it, and nobody needs it.
+ * @throws Error if the status is not that of a final response
+ */
+export function forwardedResponseHead(statusCode: number, rawHeaders: readonly string[]) {
+  if (statusCode < 200 || statusCode > 599) throw new Error(`its status is ${statusCode}`);
+  return { status: statusCode, headers: endToEndHeaders(rawHeaders, () => false) };
+}
+
+/** Returns the head of a 101 response. Its connection headers also apply to the client's connection. @throws Error */
+export function switchingHead(rawHeaders: readonly string[]): string {
+  const lines = pairsOf(rawHeaders).map(([name, value]) => {
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
+    return `${name}: ${value}\r\n`;
+  });
+  return `HTTP/1.1 101 Switching Protocols\r\n${lines.join("")}\r\n`;
 }
 
 function endToEndHeaders(rawHeaders: readonly string[], isDropped: (name: string) => boolean): string[] {

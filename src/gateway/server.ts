@@ -1,18 +1,19 @@
 import { once } from "node:events";
-import { createServer, type IncomingMessage, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import { createServer, type IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type Clock, delay } from "../base/clock.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { openPort } from "../base/http.ts";
+import { ClientConnections, endWith } from "./connections.ts";
 import { type Destination, destinationOf, namingHint } from "./destination.ts";
-import { forwardUpgrade } from "./forward-upgrade.ts";
+import { forwardUpgrade, upgradeWithBody } from "./forward-upgrade.ts";
 import { forward } from "./forward.ts";
 import type { GatewayMetrics } from "./metrics.ts";
 import { routeOf, type RouterOptions } from "./router.ts";
-import { asSocket, type Route, type Upstreams } from "./upstreams.ts";
+import type { Route, Upstreams } from "./upstreams.ts";
 
 export interface GatewayServerOptions extends RouterOptions {
   upstreams: Upstreams;
@@ -38,11 +39,13 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
   const { port, address } = options;
   const server = createServer(limits);
   server.maxConnections = mostConnections;
-  const connections = new Set<Duplex>();
+  const connections = new ClientConnections();
+  const guarded = guardWith(options.log);
   server
     .on("connection", (socket: Socket) => {
-      connections.add(socket);
-      socket.once("close", () => connections.delete(socket));
+      guarded(socket, () => {
+        connections.add(socket);
+      });
     })
     .on("request", (request, response) => {
       // After close(), Node keeps idle keep-alive connections open.
@@ -52,14 +55,24 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
             server.closeIdleConnections();
           });
       });
-      void answer(options, { request, response }, (route) => forward(options.upstreams, route, { request, response }));
+      const { socket } = request;
+      guarded(socket, () => {
+        connections.whenTurn(socket, response, () => {
+          guarded(socket, () =>
+            answer(options, { request, response }, (route) => forward(options.upstreams, route, { request, response })),
+          );
+        });
+      });
     })
     .on("upgrade", (request, stream, head) => {
-      const socket = asSocket(stream).on("error", () => stream.destroy());
-      const response = responseOn(request, socket);
-      void answer(options, { request, response }, (route) =>
-        forwardUpgrade(options.upstreams, route, { request, socket, head, response }),
-      );
+      stream.on("error", () => stream.destroy());
+      guarded(stream, () => acceptUpgrade(options, connections, { request, stream, head }));
+    })
+    .on("clientError", (error: NodeJS.ErrnoException, stream) => {
+      guarded(stream, () => {
+        if (connections.isIdle(stream)) refuseOn(stream, invalidRequest(error), parserStatuses[error.code ?? ""]);
+        else stream.destroy();
+      });
     });
   const opened = await openPort(server, {
     port,
@@ -74,7 +87,7 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
       const drained = new AbortController();
       const forced = delay(options.clock, drainMilliseconds, drained.signal).then(
         () => {
-          for (const connection of connections) connection.destroy();
+          connections.closeAll();
         },
         () => undefined,
       );
@@ -97,6 +110,38 @@ const limits = {
   keepAlive: true,
   keepAliveInitialDelay: 60_000,
 };
+
+/** An exception in a listener of Node's parser would end the process: it ends the connection instead. */
+function guardWith(log: Log) {
+  return (stream: Duplex, run: () => Promise<void> | void): void => {
+    const fail = (error: unknown): void => {
+      log.error({ err: error }, "a request failed unexpectedly, so its connection was closed");
+      stream.destroy();
+    };
+    try {
+      run()?.catch(fail);
+    } catch (error) {
+      fail(error);
+    }
+  };
+}
+
+async function acceptUpgrade(
+  options: GatewayServerOptions,
+  connections: ClientConnections,
+  { request, stream, head }: { request: IncomingMessage; stream: Duplex; head: Buffer },
+): Promise<void> {
+  // Node reports an upgrade before the requests ahead of it were answered. No client has to do that.
+  if (!connections.isIdle(request.socket)) stream.destroy();
+  // Newer versions of Node pass another stream when the request has a body.
+  else if (!(stream instanceof Socket)) refuseOn(stream, upgradeWithBody());
+  else {
+    const response = responseOn(request, stream);
+    await answer(options, { request, response }, (route) =>
+      forwardUpgrade(options.upstreams, route, { request, socket: stream, head, response }),
+    );
+  }
+}
 
 interface Exchange {
   request: IncomingMessage;
@@ -151,7 +196,8 @@ function responseOn(request: IncomingMessage, socket: Socket): ServerResponse {
   response.assignSocket(socket);
   response.once("finish", () => {
     response.detachSocket(socket);
-    socket.end();
+    // Not only the gateway's side: a client that keeps its own side open would keep the connection.
+    socket.destroySoon();
   });
   return response;
 }
@@ -176,6 +222,28 @@ function refuse(response: ServerResponse, error: unknown, destination: Destinati
   const { code, message, hint, retryable } = RametError.from(error);
   const status = statuses[code] ?? 500;
   const body = JSON.stringify({ ...destination, code, message, hint, retryable });
-  response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store" }).end(`${body}\n`);
+  // An attempt to send the sandbox's response can have set it.
+  response.statusMessage = STATUS_CODES[status] ?? "";
+  const headers = { "content-type": "application/json", "cache-control": "no-store" };
+  response.writeHead(status, status === 503 ? { ...headers, "retry-after": "1" } : headers).end(`${body}\n`);
   return status;
+}
+
+/** The same on a connection without a response object. The connection closes after it. */
+function refuseOn(
+  stream: Duplex,
+  { code, message, hint, retryable }: RametError,
+  status = statuses[code] ?? 500,
+): void {
+  endWith(stream, status, `${JSON.stringify({ code, message, hint, retryable })}\n`);
+}
+
+/** The statuses of errors of Node's parser other than 400. */
+const parserStatuses: Readonly<Record<string, number>> = {
+  HPE_HEADER_OVERFLOW: 431,
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+};
+
+function invalidRequest(cause: Error): RametError {
+  return new RametError("InvalidArgument", `The gateway cannot read the request: ${cause.message}`, { cause });
 }
