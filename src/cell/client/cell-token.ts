@@ -5,11 +5,13 @@ import {
   createPublicKey,
   generateKeyPairSync,
   type KeyObject,
+  randomUUID,
 } from "node:crypto";
 import { SignJWT } from "jose";
 import { type Clock, systemClock } from "../../base/clock.ts";
 
-const lifeSeconds = 60;
+/** How long a token is valid. A cell accepts no token with a longer life. */
+export const tokenLifeSeconds = 60;
 
 /** A key pair of the controllers or of the gateways. The private key signs calls to cells; the public key is in their Pods. */
 export interface CellKey {
@@ -29,17 +31,23 @@ export function cellKeyFromPem(pem: string): CellKey {
   return { privateKey, publicKey: x ?? "" };
 }
 
-/** Signs a token for one operation on one sandbox, and for this body if there is one. It is valid for a minute. */
+/**
+ * Signs a token for one operation on one sandbox, and for this body if there is one. It is valid for a minute, and an operation
+ * that changes the sandbox accepts it once.
+ */
 export function signCellToken(
   key: CellKey,
   call: { sandboxUid: string; operation: string; body?: string | undefined },
   clock: Clock = systemClock,
 ): Promise<string> {
   const digest = call.body === undefined ? {} : { bdg: createHash("sha256").update(call.body).digest("base64url") };
+  const now = Math.floor(clock.now().getTime() / 1000);
   return new SignJWT({ op: call.operation, ...digest })
     .setProtectedHeader({ alg: "EdDSA", kid: key.publicKey })
     .setAudience(call.sandboxUid)
-    .setExpirationTime(Math.floor(clock.now().getTime() / 1000) + lifeSeconds)
+    .setJti(randomUUID())
+    .setIssuedAt(now)
+    .setExpirationTime(now + tokenLifeSeconds)
     .sign(key.privateKey);
 }
 

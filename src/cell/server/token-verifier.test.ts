@@ -1,6 +1,8 @@
+import { SignJWT } from "jose";
 import { expect, it } from "vitest";
 import { RametError } from "../../base/errors.ts";
 import { cellKeyFromPem, newCellKeyPem, signCellToken, type CellKey } from "../client/cell-token.ts";
+import { systemClock } from "../../base/clock.ts";
 import { tokenVerifier } from "./token-verifier.ts";
 
 const newKey = (): CellKey => cellKeyFromPem(newCellKeyPem());
@@ -37,4 +39,37 @@ it("accepts a controller's token for every operation, and rejects a forged one",
 
 it("rejects gateways if no gateway key is configured", async () => {
   expect(await verdict(gateway, "ports", "ports", { publicKey: controller.publicKey })).toBe("Unauthorized");
+});
+
+it("accepts a token once for an operation that changes the sandbox, and again for one that does not", async () => {
+  const verifier = tokenVerifier(keys, sandboxUid);
+  const once = `Bearer ${await signCellToken(controller, { sandboxUid, operation: "*" })}`;
+  await verifier.verify(once, "stop");
+  await expect(verifier.verify(once, "stop")).rejects.toMatchObject({ code: "Forbidden" });
+  await expect(verifier.verify(once, "boot")).rejects.toMatchObject({ code: "Forbidden" });
+  await verifier.verify(once, "state");
+  await verifier.verify(once, "state");
+});
+
+const seconds = Math.floor(Date.now() / 1000);
+
+it.each([
+  ["without the time of issue", { exp: seconds + 60, jti: "a" }],
+  ["without an id", { exp: seconds + 60, iat: seconds }],
+  ["with a life of an hour", { exp: seconds + 3600, iat: seconds, jti: "a" }],
+  ["that was issued ten minutes ago and has not expired", { exp: seconds + 60, iat: seconds - 600, jti: "a" }],
+  ["from the future", { exp: seconds + 660, iat: seconds + 600, jti: "a" }],
+])("rejects a token %s", async (_, claims) => {
+  const token = await new SignJWT({ op: "stop", ...claims })
+    .setProtectedHeader({ alg: "EdDSA", kid: controller.publicKey })
+    .setAudience(sandboxUid)
+    .sign(controller.privateKey);
+  const verified = tokenVerifier(keys, sandboxUid).verify(`Bearer ${token}`, "stop");
+  await expect(verified).rejects.toMatchObject({ code: "Unauthorized" });
+});
+
+it("accepts a token from a node whose clock is 20 seconds ahead", async () => {
+  const ahead = { ...systemClock, now: () => new Date(Date.now() + 20_000) };
+  const token = await signCellToken(controller, { sandboxUid, operation: "stop" }, ahead);
+  await tokenVerifier(keys, sandboxUid).verify(`Bearer ${token}`, "stop");
 });

@@ -3,8 +3,22 @@ import { jwtVerify } from "jose";
 import * as z from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
+import { tokenLifeSeconds } from "../client/cell-token.ts";
 
-const Claims = z.object({ op: z.string().min(1), bdg: z.string().optional(), exp: z.number() });
+const Claims = z.object({
+  op: z.string().min(1),
+  bdg: z.string().optional(),
+  jti: z.string().min(1).max(64),
+  iat: z.number(),
+  exp: z.number(),
+});
+type Claims = z.infer<typeof Claims>;
+
+/** How far the clocks of two nodes may differ. */
+const skewSeconds = 30;
+
+/** Operations whose tokens can be used again: they change nothing, or open a connection. */
+const repeatable: ReadonlySet<string> = new Set(["state", "loaded", "events", "logs", "ports"]);
 
 export interface TokenVerifier {
   /**
@@ -38,15 +52,18 @@ export function tokenVerifier(
 ): TokenVerifier {
   const controllers = keyObject(publicKey);
   const gateways = gatewayKey === undefined ? undefined : keyObject(gatewayKey);
+  /** When each used token expires, in seconds since 1970, by its id. Only valid tokens of the controllers get here. */
+  const used = new Map<string, number>();
   return {
     async verify(authorization, operation) {
       const token = /^Bearer (\S+)$/.exec(authorization ?? "")?.[1];
       if (token === undefined) throw new RametError("Unauthorized", "cell: the request has no bearer token");
-      const { op, bdg, ofGateway } = await claims(token);
+      const { op, bdg, jti, exp, ofGateway } = await claims(token);
       if (op !== "*" && op !== operation)
         throw new RametError("Forbidden", `cell: the token is for ${op}, not for ${operation}`);
       if (ofGateway && operation !== gatewayOperation)
         throw new RametError("Forbidden", `cell: a gateway key can only open ports, not ${operation}`);
+      if (!repeatable.has(operation)) useOnce(jti, exp);
       return {
         requireBody: (body) => {
           if (body.length > 0 && bdg !== createHash("sha256").update(body).digest("base64url"))
@@ -56,7 +73,14 @@ export function tokenVerifier(
     },
   };
 
-  async function claims(token: string): Promise<z.infer<typeof Claims> & { ofGateway: boolean }> {
+  function useOnce(jti: string, exp: number): void {
+    const nowSeconds = clock.now().getTime() / 1000;
+    for (const [id, expiry] of used) if (expiry + skewSeconds < nowSeconds) used.delete(id);
+    if (used.has(jti)) throw new RametError("Forbidden", "cell: the token was used before");
+    used.set(jti, exp);
+  }
+
+  async function claims(token: string): Promise<Claims & { ofGateway: boolean }> {
     // The header names the signing key. Without a name it is the controllers' key.
     let key = controllers;
     try {
@@ -66,9 +90,18 @@ export function tokenVerifier(
           if (gateways !== undefined && kid === gatewayKey) key = gateways;
           return key;
         },
-        { audience: sandboxUid, algorithms: ["EdDSA"], requiredClaims: ["exp"], currentDate: clock.now() },
+        {
+          audience: sandboxUid,
+          algorithms: ["EdDSA"],
+          requiredClaims: ["exp", "iat", "jti"],
+          maxTokenAge: tokenLifeSeconds,
+          clockTolerance: skewSeconds,
+          currentDate: clock.now(),
+        },
       );
-      return { ...Claims.parse(payload), ofGateway: key === gateways };
+      const found = Claims.parse(payload);
+      if (found.exp - found.iat > tokenLifeSeconds) throw new Error(`it is valid for more than ${tokenLifeSeconds} s`);
+      return { ...found, ofGateway: key === gateways };
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       throw new RametError("Unauthorized", `cell: invalid token: ${why}`, { cause: error });
