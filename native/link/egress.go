@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,7 @@ type egress struct {
 	names   policy.Names
 	relay   dnsrelay.Relay
 	own     ownAddresses
-	refused refusals
+	refused *refusals
 	// relearned holds the names that link has recently resolved itself.
 	relearned oncePerWhile
 	pairs     proxy.Pairs[egressPair]
@@ -42,7 +43,7 @@ type egressPair struct {
 
 func newEgress(g *gate, config netConfig) (*egress, error) {
 	e := &egress{gate: g, refuse: config.Refuse, slots: make(chan struct{}, maxEgress)}
-	e.refused.every = time.Minute
+	e.refused = newRefusals(os.Stderr, linePause)
 	e.relearned.every = 10 * time.Second
 	e.names.Now = time.Now
 	if err := e.setPolicy(config.Egress); err != nil {
@@ -201,7 +202,7 @@ func (e *egress) permits(verdict policy.Verdict, to string) bool {
 func (e *egress) relearn(ctx context.Context, port uint16) bool {
 	asked := false
 	for _, name := range e.policy.Load().SpelledOut(port) {
-		if e.relearned.due(name) {
+		if due, _ := e.relearned.due(name); due {
 			_, err := e.relay.Lookup(ctx, name)
 			asked = asked || err == nil
 		}

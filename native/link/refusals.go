@@ -2,40 +2,106 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"io"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode"
 )
 
-// refusals logs rejected connections with their reason to stderr, for operators.
-type refusals struct{ oncePerWhile }
+const (
+	// maxDestinations limits the destinations of which refusals remembers that it has logged them. A sandbox that walks
+	// through addresses gets this many lines a minute, and then a count.
+	maxDestinations = 256
+	// queuedLines limits the lines that wait for a slow reader.
+	queuedLines = 64
+	// linePause limits the lines to ten per second.
+	linePause = 100 * time.Millisecond
+)
+
+// refusals logs rejected connections with their reason, for operators. It never blocks: a line too many is counted.
+type refusals struct {
+	logged  oncePerWhile
+	lines   chan string
+	skipped atomic.Int64
+}
+
+func newRefusals(out io.Writer, pause time.Duration) *refusals {
+	r := &refusals{lines: make(chan string, queuedLines)}
+	r.logged = oncePerWhile{every: time.Minute, maxKeys: maxDestinations}
+	go func() {
+		for line := range r.lines {
+			if n := r.skipped.Swap(0); n > 0 {
+				fmt.Fprintf(out, "refused: %d more connections and DNS questions, which are not logged\n", n)
+			}
+			fmt.Fprintln(out, line)
+			time.Sleep(pause)
+		}
+	}()
+	return r
+}
 
 func (r *refusals) report(what, why string) {
-	if r.due(what) {
-		fmt.Fprintf(os.Stderr, "refused: %s: %s\n", what, why)
+	due, full := r.logged.due(what)
+	if full {
+		r.skipped.Add(1)
 	}
+	if !due {
+		return
+	}
+	select {
+	case r.lines <- "refused: " + printable(what) + ": " + why:
+	default:
+		r.skipped.Add(1)
+	}
+}
+
+// printable replaces what could forge a line: the sandbox chooses the names that it asks for.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
 }
 
 // oncePerWhile limits how often each key is due, because a sandbox may retry without end.
 type oncePerWhile struct {
 	every time.Duration
-	mu    sync.Mutex
-	last  map[string]time.Time
+	// maxKeys limits the remembered keys. A further key is not due until one is forgotten. 0: no limit, for keys that do
+	// not come from the sandbox.
+	maxKeys int
+	mu      sync.Mutex
+	last    map[string]time.Time
 }
 
-// maxKeys limits the remembered keys. All are discarded when it is reached.
-const maxKeys = 256
-
-func (o *oncePerWhile) due(key string) bool {
+// due reports whether key was not due for a while, and whether it was left out because too many other keys were due.
+func (o *oncePerWhile) due(key string) (due, full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
 	if at, found := o.last[key]; found && now.Sub(at) < o.every {
-		return false
+		return false, false
 	}
-	if o.last == nil || len(o.last) >= maxKeys {
+	if o.last == nil {
 		o.last = map[string]time.Time{}
 	}
+	if o.maxKeys > 0 && len(o.last) >= o.maxKeys && !o.forget(now) {
+		return false, true
+	}
 	o.last[key] = now
-	return true
+	return true, false
+}
+
+// forget removes the keys that are due again, and reports whether there were any.
+func (o *oncePerWhile) forget(now time.Time) bool {
+	before := len(o.last)
+	for key, at := range o.last {
+		if now.Sub(at) >= o.every {
+			delete(o.last, key)
+		}
+	}
+	return len(o.last) < before
 }

@@ -1,4 +1,15 @@
-import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  copyFileSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import * as z from "zod";
@@ -21,6 +32,8 @@ export const PodRecord = z.object({
   condemned: z.string().optional(),
 });
 export type PodRecord = z.infer<typeof PodRecord>;
+
+const rotateAtBytes = 4 * 1024 * 1024;
 
 /** A Pod's directory on the node, from its start until the Pod object is deleted. */
 export class PodDirectory {
@@ -74,6 +87,17 @@ export class PodDirectory {
       .slice(-20)
       .map(errorOfLine)
       .findLast((error) => error !== undefined);
+  }
+
+  /**
+   * Moves the cell's log to `cell.log.1` if it is large. The cell keeps the file open and appends to it, so the content is copied
+   * and the file is emptied. Lines that are written meanwhile are lost.
+   */
+  rotateCellLog(): void {
+    const sizeBytes = statSync(this.cellLog, { throwIfNoEntry: false })?.size ?? 0;
+    if (sizeBytes <= rotateAtBytes) return;
+    copyFileSync(this.cellLog, `${this.cellLog}.1`);
+    truncateSync(this.cellLog);
   }
 
   /** Removes the directory and the control groups of a killed cell. All processes of the Pod must have ended. */

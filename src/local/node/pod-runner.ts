@@ -77,6 +77,17 @@ export class PodRunner {
     return this.#run(pod);
   }
 
+  /** Keeps the cells' logs small. Call it every few seconds. */
+  rotateLogs(): void {
+    for (const { directory, record } of this.#processes.values()) {
+      try {
+        directory.rotateCellLog();
+      } catch (error) {
+        this.#options.log.warn({ pod: keyOf(record), error: String(error) }, "rotating a cell's log failed");
+      }
+    }
+  }
+
   /** Stops every Pod and reports the node's shutdown in their status. */
   async shutDown(graceMillis: number): Promise<void> {
     const running = [...this.#processes.values()].filter(({ exit }) => exit === undefined);

@@ -78,7 +78,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
   await spares.fill();
   const stopInforming = new AbortController();
   const informing = informer.run(stopInforming.signal);
-  const renewing = renewLease(options, signal);
+  const beating = heartbeats(options, pods, signal);
   const controller = {
     name: "local-node",
     watches: [watching(informer)],
@@ -104,7 +104,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     server.close();
     stopInforming.abort();
     await informing;
-    await renewing;
+    await beating;
   }
 }
 
@@ -114,8 +114,9 @@ async function knownBuild(tools: CellTools): Promise<Record<string, string>> {
   return engine === undefined ? {} : { RAMET_ENGINE_BUILD: JSON.stringify(engine) };
 }
 
-async function renewLease({ client, log }: LocalNodeOptions, signal: AbortSignal): Promise<void> {
+async function heartbeats({ client, log }: LocalNodeOptions, pods: PodRunner, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
+    pods.rotateLogs();
     await renewNodeLease(client, localNodeName).catch((error: unknown) => {
       log.warn({ error: RametError.from(error).message }, "renewing the node's Lease failed");
     });
