@@ -1,4 +1,4 @@
-import type { Duplex } from "node:stream";
+import { type Duplex, PassThrough } from "node:stream";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { GatewayWorld, head, upgrade, type GatewayProcess, type RawConnection } from "./gateway-world.ts";
 
@@ -47,6 +47,7 @@ const portOf = (answer: string) => firstHostilePort + hostile.indexOf(answer);
 beforeAll(async () => {
   world = await GatewayWorld.open();
   await world.sandbox("honest", honest, { publicPorts: [honestPort] });
+  await world.sandbox("slow", (stream) => stream.once("data", () => slow.write(stream)), { publicPorts: [honestPort] });
   await world.sandbox(
     "hostile",
     (stream, port) => {
@@ -69,6 +70,10 @@ afterEach(async () => {
   );
   await gateway.child.kill();
 });
+
+/** The connections of the sandbox `slow`, which answers when a test does. */
+const slow = new PassThrough({ objectMode: true });
+const answers = slow[Symbol.asyncIterator]() as AsyncIterator<Duplex>;
 
 function honest(stream: Duplex): void {
   stream.once("data", (request: Buffer) => {
@@ -153,4 +158,19 @@ it("answers 502 when a sandbox switches protocols without a request for it, or e
       expect(statusOf(await gateway.exchange(head("hostile", portOf(answer), more)))).toBe(502);
     }
   }
+});
+
+it("finishes requests in progress after an exception that nothing caught, and exits with an error", async () => {
+  const script = 'process.on("SIGUSR2", () => { throw new Error("thrown by the test") })';
+  const failing = await world.startGateway([], {
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(script)}`,
+  });
+  const waiting = await failing.connect();
+  waiting.socket.write(head("slow", honestPort, ["Connection: close"]));
+  const { value: answer } = (await answers.next()) as IteratorYieldResult<Duplex>;
+  process.kill(failing.child.pid, "SIGUSR2");
+  await expect.poll(() => failing.log()).toMatch(/"stack":"Error: thrown by the test.*is shutting down/s);
+  answer.end("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow");
+  await waiting.until("slow");
+  expect(await failing.child.ended).toBe("exit code 1");
 });

@@ -11,10 +11,9 @@ import { Liveness } from "../../kube/liveness.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
-import { serverConnection } from "./connection.ts";
 import { serveHealth } from "./health.ts";
+import { runServer, serverConnection } from "./server-process.ts";
 
 export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context"> {
   storeDirectory?: string;
@@ -51,27 +50,28 @@ export async function runController(io: Io, options: ControllerOptions): Promise
   const health =
     port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry, liveness, log });
   try {
-    await runControllers({
-      client,
-      store,
-      cellImage: options.cellImage,
-      ...(dnsUpstream === undefined ? {} : { dns: { upstreams: dnsUpstream } }),
-      ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
-      ...(installCrds === undefined ? {} : { installCrds }),
-      ...(concurrency === undefined ? {} : { concurrency }),
-      // The host name alone is not unique: a container that restarts in its Pod is another candidate.
-      ...(stepCacheBytes === undefined ? {} : { stepCacheBytes }),
-      ...(leaderElect === true ? { leaderElection: { identity: `${hostname()}_${randomUUID()}` } } : {}),
-      metrics,
-      liveness,
-      log,
-      onReady: () => {
-        health?.setReady(true);
-        log.info({}, "the controllers are running");
-      },
-      signal: io.signal,
-    });
-    return exitCodes.ok;
+    return await runServer(io, log, (signal) =>
+      runControllers({
+        client,
+        store,
+        cellImage: options.cellImage,
+        ...(dnsUpstream === undefined ? {} : { dns: { upstreams: dnsUpstream } }),
+        ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
+        ...(installCrds === undefined ? {} : { installCrds }),
+        ...(concurrency === undefined ? {} : { concurrency }),
+        // The host name alone is not unique: a container that restarts in its Pod is another candidate.
+        ...(stepCacheBytes === undefined ? {} : { stepCacheBytes }),
+        ...(leaderElect === true ? { leaderElection: { identity: `${hostname()}_${randomUUID()}` } } : {}),
+        metrics,
+        liveness,
+        log,
+        onReady: () => {
+          health?.setReady(true);
+          log.info({}, "the controllers are running");
+        },
+        signal,
+      }),
+    );
   } finally {
     await health?.close();
     await client.close();

@@ -4,10 +4,9 @@ import { runGateway } from "../../gateway/run.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { Liveness } from "../../kube/liveness.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
-import { serverConnection } from "./connection.ts";
 import { serveHealth } from "./health.ts";
+import { runServer, serverConnection } from "./server-process.ts";
 
 export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "context"> {
   port: number;
@@ -38,25 +37,26 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
       ? undefined
       : await serveHealth({ port: metricsPort, address: metricsAddress, registry, liveness, log });
   try {
-    await runGateway({
-      client,
-      port,
-      address,
-      metrics,
-      liveness,
-      log,
-      shutdownDelayMilliseconds: shutdownDelay * 1000,
-      onReady: (opened) => {
-        health?.setReady(true);
-        log.info({ address, port: opened }, "the gateway accepts connections");
-      },
-      onEnding: () => {
-        health?.setReady(false);
-        log.info({}, "the gateway is shutting down");
-      },
-      signal: io.signal,
-    });
-    return exitCodes.ok;
+    return await runServer(io, log, (signal) =>
+      runGateway({
+        client,
+        port,
+        address,
+        metrics,
+        liveness,
+        log,
+        shutdownDelayMilliseconds: shutdownDelay * 1000,
+        onReady: (opened) => {
+          health?.setReady(true);
+          log.info({ address, port: opened }, "the gateway accepts connections");
+        },
+        onEnding: () => {
+          health?.setReady(false);
+          log.info({}, "the gateway is shutting down");
+        },
+        signal,
+      }),
+    );
   } finally {
     await health?.close();
     await client.close();

@@ -1,4 +1,4 @@
-import { Registry } from "prom-client";
+import { Gauge, Registry } from "prom-client";
 import { afterEach, describe, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { silentLog } from "../../base/log.ts";
@@ -33,6 +33,19 @@ describe("serveHealth", () => {
     const response = await get("/livez");
     expect(response.status).toBe(503);
     expect(await response.text()).toBe("The informer of pods has made no progress for 20 minutes\n");
+    expect((await get("/healthz")).status).toBe(200);
+  });
+
+  it("responds with 500 when a metric cannot be collected", async () => {
+    const registry = new Registry();
+    new Gauge({
+      name: "broken",
+      help: "broken",
+      registers: [registry],
+      collect: () => Promise.reject(new Error("no value")),
+    });
+    server = await serveHealth({ ...common, port: 0, registry });
+    expect((await get("/metrics")).status).toBe(500);
     expect((await get("/healthz")).status).toBe(200);
   });
 

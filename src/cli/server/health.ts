@@ -33,7 +33,7 @@ export interface HealthServer {
  */
 export async function serveHealth({ port, address, registry, liveness, log }: HealthOptions): Promise<HealthServer> {
   let ready = false;
-  const pages: Readonly<Record<string, (response: ServerResponse) => Promise<void> | void>> = {
+  const pages: Readonly<Record<string, Page>> = {
     "/livez": (response) => {
       const problems = liveness.problems();
       if (problems.length > 0) log.error({ problems }, "the liveness probe fails: this process has to be restarted");
@@ -53,7 +53,7 @@ export async function serveHealth({ port, address, registry, liveness, log }: He
   const server = createServer((request, response) => {
     const page = pages[(request.url ?? "").split("?")[0] ?? ""];
     if (page === undefined) response.writeHead(404).end(`not found; the paths are ${Object.keys(pages).join(", ")}\n`);
-    else void page(response);
+    else void respond(response, page, log);
   });
   const opened = await openPort(server, { port, address, hint: "Choose another one with --metrics-port" });
   return {
@@ -67,4 +67,17 @@ export async function serveHealth({ port, address, registry, liveness, log }: He
       await once(server, "close");
     },
   };
+}
+
+type Page = (response: ServerResponse) => Promise<void> | void;
+
+/** A page that fails responds with 500. The server that it reports on keeps running. */
+async function respond(response: ServerResponse, page: Page, log: Log): Promise<void> {
+  try {
+    await page(response);
+  } catch (error) {
+    log.error({ err: error }, "a page of the health server failed");
+    if (response.headersSent) response.destroy();
+    else response.writeHead(500).end("an internal error, see the log\n");
+  }
 }
