@@ -43,7 +43,7 @@ export interface RametRuntimeArgs {
    * @default the kubeconfig that Pulumi's Kubernetes provider uses
    */
   kubeconfig?: Input<string>;
-  /** Number of controller replicas. One is active, the others stand by. @default 2 */
+  /** Number of controller replicas. One is active; another one takes over when it stops. @default 2 */
   replicas?: Input<number>;
   /** Number of gateways, which proxy traffic to sandbox ports. 0 installs none. @default 2 */
   gatewayReplicas?: Input<number>;

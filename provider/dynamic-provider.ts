@@ -2,7 +2,7 @@ import type { dynamic } from "@pulumi/pulumi";
 import type * as Entry from "./named-snapshot.ts";
 
 /**
- * The providers of the dynamic resources. Pulumi serialises each one into the state and evaluates that text as CommonJS
+ * The providers of the dynamic resources. Pulumi serializes each one into the state and evaluates that text as CommonJS
  * in another process, where it calls `configure` first. So a provider is a single `require` of a subpath that the
  * package must always export, and it copies all methods of the handler from there.
  *

@@ -62,7 +62,7 @@ function partsOf(id: string): { subscriptionId: string; account: string } {
 
 type AksRights = Pick<AksStoreIdentityArgs, "resourceGroup" | "location" | "issuerUrl" | "tags"> & {
   subscriptionId: Input<string>;
-  /** The id of the resource that the identity may access. */
+  /** The id of the resource that the identity can access. */
   scope: Input<string>;
 };
 

@@ -150,7 +150,7 @@ interface ServiceAccountRef {
 }
 
 /**
- * A trust policy for a role that only the service account may assume. With Pod Identity the association names the
+ * A trust policy for a role that only the service account can assume. With Pod Identity the association names the
  * account.
  */
 export function trust(

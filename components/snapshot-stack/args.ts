@@ -51,7 +51,7 @@ export interface SnapshotStackArgs {
 export interface SnapshotControllerArgs {
   /** The image of the snapshot controller. @default the image from registry.k8s.io in the version of the CRDs */
   image?: Input<string>;
-  /** Number of replicas. One is active, the others stand by. @default 2 */
+  /** Number of replicas. One is active; another one takes over when it stops. @default 2 */
   replicas?: Input<number>;
   /** Number of snapshots that are processed in parallel. @default 50 */
   workers?: Input<number>;

@@ -77,7 +77,7 @@ function validateAccessBlock(inputs: PolicyResource["inputs"]): string[] {
   return all.filter((key) => inputs[key] !== true).map((key) => `${key} is not true`);
 }
 
-/** A condition may restrict access to an organisation or a network, which only a person can assess. */
+/** A condition may restrict access to an organization or a network, which only a person can assess. */
 function validateBucketPolicy({ policy }: PolicyResource["inputs"]): string[] {
   const { Statement } = BucketPolicy.parse(typeof policy === "string" ? JSON.parse(policy) : policy);
   const isOpen = [Statement].flat().some(({ Effect, Principal, Condition }) => {

@@ -116,7 +116,7 @@ export function readCluster<Seen>(
 }
 
 function unanswered(milliseconds: number, cause: unknown): RametError {
-  const what = `The cluster did not answer within ${milliseconds / 1000} s`;
+  const what = `The cluster did not respond within ${milliseconds / 1000} s`;
   const hint = "Check that the server in the kubeconfig is reachable from here";
   return new RametError("Timeout", what, { hint, retryable: true, cause });
 }

@@ -19,7 +19,7 @@ it("times out if the server accepts connections but never responds", async () =>
     (client, signal) => client.resource(coreResources.nodes).list({ signal }),
     { withinMilliseconds: 200 },
   );
-  await expect(seen).rejects.toMatchObject({ code: "Timeout", message: "The cluster did not answer within 0.2 s" });
+  await expect(seen).rejects.toMatchObject({ code: "Timeout", message: "The cluster did not respond within 0.2 s" });
 });
 
 async function kubeconfigOfSilentServer(): Promise<string> {

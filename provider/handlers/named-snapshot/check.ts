@@ -57,7 +57,7 @@ function validateTimeout({ timeout }: Values): CheckResult["failures"] {
   }
 }
 
-/** Created once and kept in the state forever: another key would change the digest. */
+/** Created once and then kept in the state, because another key would change the digest. */
 function withDigestKey(olds: Values, news: Values): Values {
   if (news["secrets"] === undefined) return news;
   const known = olds["digestKey"];
