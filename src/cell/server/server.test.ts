@@ -83,6 +83,34 @@ it("limits the connections to ports", async () => {
   await expect.poll(() => statusLine(request)).toContain(" 101 ");
 });
 
+it("forgets connections that close while their token is verified", async () => {
+  const verified = Promise.withResolvers<undefined>();
+  const verifier = { verify: () => verified.promise.then(() => ({ requireBody: () => undefined })) };
+  const slow = cellServer({ cell: cell as unknown as Cell, verifier, logPath: "/nonexistent" });
+  const { port } = await new Promise<AddressInfo>((resolve) => {
+    slow.listen(0, "127.0.0.1", () => {
+      resolve(slow.address() as AddressInfo);
+    });
+  });
+  try {
+    let closed = 0;
+    slow.on("upgrade", (_, socket: Socket) => void socket.once("close", () => (closed += 1)));
+    // Only the newest 64 of them stay open.
+    for (let count = 0; count < 2200; count += 1) {
+      const socket = connect(port, "127.0.0.1", () => void socket.write(upgradeOf("/v1/ports/80")));
+      sockets.push(socket.on("error", () => undefined));
+    }
+    await expect.poll(() => closed).toBeGreaterThanOrEqual(2048);
+    verified.resolve(undefined);
+    const socket = connect(port, "127.0.0.1", () => void socket.write(upgradeOf("/v1/ports/80")));
+    sockets.push(socket);
+    expect(String((await once(socket, "data"))[0])).toContain(" 101 ");
+  } finally {
+    slow.closeAllConnections();
+    slow.close();
+  }
+});
+
 it.each([
   ["a path that is no URL", "GET // HTTP/1.1\r\nHost: x\r\n\r\n"],
   ["an unknown route", "GET /v2/state HTTP/1.1\r\nHost: x\r\n\r\n"],

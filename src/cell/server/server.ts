@@ -132,19 +132,22 @@ async function upgrade(
   request: IncomingMessage,
   socket: Duplex,
 ): Promise<void> {
+  const isClosed = (): boolean => socket.destroyed;
   socket.on("error", () => socket.destroy());
   try {
     const port = Number(/^\/v1\/ports\/(\d{1,5})$/.exec(request.url ?? "")?.[1]);
     if (!Number.isInteger(port) || request.headers.upgrade !== "tcp")
       throw new RametError("NotFound", "cell: only /v1/ports/<port> accepts an upgrade, to tcp");
     await verifier.verify(request.headers.authorization, "ports");
+    // Its "close" is over, so nothing would remove it from the tunnels.
+    if (isClosed()) return;
     if (tunnels.size >= maxTunnels)
       throw new RametError("Unavailable", `port ${port}: the sandbox has ${maxTunnels} open connections`);
     strangers.delete(socket);
     tunnels.add(socket);
     socket.once("close", () => tunnels.delete(socket));
     const inner = await cell.dial(port);
-    if (socket.destroyed) return void inner.destroy();
+    if (isClosed()) return void inner.destroy();
     inner.on("error", () => socket.destroy());
     inner.on("close", () => socket.destroy());
     socket.on("close", () => inner.destroy());
