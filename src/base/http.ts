@@ -1,21 +1,57 @@
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
 import type { AddressInfo, Server } from "node:net";
+import type { Clock } from "./clock.ts";
+import type { ErrorCode } from "./error-codes.ts";
 import { RametError } from "./errors.ts";
 
 /**
  * Reads an HTTP body to its end.
  * @param what names the body in the error: `The request body`
- * @throws RametError `InvalidArgument` when the body is larger than `limitBytes`
+ * @throws RametError `tooLarge` when the body is larger than `limitBytes`
  */
-export async function readBody(body: AsyncIterable<unknown>, limitBytes: number, what: string): Promise<Buffer> {
+export async function readBody(
+  body: AsyncIterable<unknown>,
+  limitBytes: number,
+  what: string,
+  tooLarge: ErrorCode = "InvalidArgument",
+): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of body as AsyncIterable<Buffer>) {
     size += chunk.length;
-    if (size > limitBytes) throw new RametError("InvalidArgument", `${what} is larger than ${limitBytes} bytes`);
+    if (size > limitBytes) throw new RametError(tooLarge, `${what} is larger than ${limitBytes} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
+}
+
+export interface AnswerLimits {
+  /** Names the answer in errors: `the cell's answer`. */
+  what: string;
+  limitBytes: number;
+  /** The time limit from the start of the response to its end. @default 60 s */
+  milliseconds?: number;
+  clock: Clock;
+}
+
+/**
+ * Reads the text of a response of a process that may be hostile. Whatever goes wrong, the connection is closed.
+ * @throws RametError `Internal` when it is too large, `Timeout` (retryable); otherwise the error of the connection
+ */
+export async function readAnswer(
+  response: IncomingMessage,
+  { what, limitBytes, milliseconds = 60_000, clock }: AnswerLimits,
+): Promise<string> {
+  const cancel = clock.schedule(milliseconds, () => {
+    const message = `${what} timed out: it did not end within ${milliseconds / 1000} s`;
+    response.destroy(new RametError("Timeout", message, { retryable: true }));
+  });
+  try {
+    return (await readBody(response, limitBytes, what, "Internal")).toString("utf8");
+  } finally {
+    cancel();
+  }
 }
 
 interface OpenPortOptions {

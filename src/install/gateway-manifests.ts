@@ -6,6 +6,7 @@ import {
   metricsPort,
   metricsService,
   restrictedSecurityContext,
+  serverResources,
   spreadOverNodes,
 } from "./replicas.ts";
 import { gatewayClusterRights, gatewaySystemRights, roles } from "./rights.ts";
@@ -74,7 +75,7 @@ function pod(image: unknown) {
         ],
         livenessProbe: { httpGet: { path: "/livez", port: "metrics" }, timeoutSeconds: 5 },
         readinessProbe: { httpGet: { path: "/readyz", port: "metrics" }, periodSeconds: 2 },
-        resources: { requests: { cpu: "100m", memory: "128Mi" } },
+        resources: serverResources,
         securityContext: restrictedSecurityContext,
       },
     ],

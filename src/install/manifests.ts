@@ -10,6 +10,7 @@ import {
   metricsPort,
   metricsService,
   restrictedSecurityContext,
+  serverResources,
   spreadOverNodes,
 } from "./replicas.ts";
 import { clusterRights, roles, systemRights } from "./rights.ts";
@@ -124,7 +125,7 @@ function pod({ image, cellImage, store, clusterRanges }: PodOptions) {
         // /readyz is ready only on the replica that leads; the others wait for the lease and are healthy.
         livenessProbe: { httpGet: { path: "/livez", port: "metrics" }, timeoutSeconds: 5 },
         readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
-        resources: { requests: { cpu: "100m", memory: "128Mi" } },
+        resources: serverResources,
         securityContext: restrictedSecurityContext,
         volumeMounts: [
           { name: "tmp", mountPath: "/tmp" },

@@ -16,7 +16,9 @@ import {
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
+import { readAnswer } from "../../base/http.ts";
 import { type CellKey, signCellToken } from "./cell-token.ts";
+import { rejectUpgrade } from "./guest-http.ts";
 
 export interface CellAddress {
   /** The Pod's address. */
@@ -40,8 +42,12 @@ interface CellCall {
   responseMilliseconds?: number;
 }
 
-/** The limit of calls that do not wait for gVisor. */
+/** The limit of calls that do not wait for gVisor, and of reading the rest of any answer. */
 const responseMilliseconds = 10_000;
+/** Another Pod may have taken the address of a cell, so its answers are not trusted. */
+const answerLimitBytes = 1 << 20;
+/** Also of one line of a stream. */
+const errorLimitBytes = 64 << 10;
 
 /**
  * A client of all cells, with one connection pool. Every method takes the cell's address. Aborting a signal ends only the call:
@@ -100,6 +106,7 @@ export class CellClient {
     for await (const chunk of response as AsyncIterable<Buffer>) {
       const lines = (rest + chunk.toString()).split("\n");
       rest = lines.pop() ?? "";
+      if (rest.length > errorLimitBytes) throw tooLong(cell);
       for (const line of lines) yield CellState.parse(JSON.parse(line));
     }
   }
@@ -129,7 +136,9 @@ export class CellClient {
     request.end();
     try {
       const [answer, stream, head] = await Promise.race([upgraded, refused]);
-      if (stream === undefined) throw await failure(answer);
+      if (stream === undefined) throw await failure(answer, this.#clock);
+      // An error ends the stream. Until the caller listens, it must not count as unhandled.
+      stream.on("error", () => undefined);
       // The program may have sent its first bytes together with the response.
       stream.unshift(head);
       return stream;
@@ -149,7 +158,9 @@ export class CellClient {
   async #call<T extends z.ZodType>(cell: CellAddress, call: CellCall & { answer: T }): Promise<z.infer<T>> {
     const response = await this.#send(cell, call);
     try {
-      return call.answer.parse(JSON.parse(await text(response)));
+      const what = `the answer of the cell at ${cell.ip}`;
+      const limits = { what, limitBytes: answerLimitBytes, milliseconds: responseMilliseconds, clock: this.#clock };
+      return call.answer.parse(JSON.parse(await readAnswer(response, limits)));
     } catch (error) {
       throw response.complete ? error : unreachable(cell, error, call.signal);
     }
@@ -178,11 +189,12 @@ export class CellClient {
     if (call.responseMilliseconds !== undefined)
       limitResponse(this.#clock, request, { milliseconds: call.responseMilliseconds, what: operation });
     ignoreLateErrors(request);
+    rejectUpgrade(request);
     request.end(body);
     try {
       const [response] = (await once(request, "response")) as [IncomingMessage];
       if (response.statusCode === 200) return response;
-      throw await failure(response);
+      throw await failure(response, this.#clock);
     } catch (error) {
       throw unreachable(cell, error, call.signal);
     }
@@ -194,8 +206,9 @@ function ignoreLateErrors(request: ClientRequest): void {
   request.on("error", () => undefined);
 }
 
-async function failure(response: IncomingMessage): Promise<RametError> {
-  const body = Failure.safeParse(JSON.parse((await text(response)) || "{}"));
+async function failure(response: IncomingMessage, clock: Clock): Promise<RametError> {
+  const limits = { what: "the cell's error", limitBytes: errorLimitBytes, milliseconds: responseMilliseconds, clock };
+  const body = Failure.safeParse(JSON.parse((await readAnswer(response, limits)) || "{}"));
   if (!body.success)
     return new RametError("Unavailable", `the cell responded with status ${response.statusCode ?? 0}`, {
       retryable: true,
@@ -218,10 +231,8 @@ function unreachable(cell: CellAddress, error: unknown, signal: AbortSignal | un
   });
 }
 
-async function text(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
-  return Buffer.concat(chunks).toString("utf8");
+function tooLong(cell: CellAddress): RametError {
+  return new RametError("Internal", `the cell at ${cell.ip} sent a line of more than ${errorLimitBytes} bytes`);
 }
 
 /** A cell is on the same network: one that does not accept a connection within this time does not exist. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import * as z from "zod";
-import { callGuest, type GuestDial, guestError, textOf } from "./guest-http.ts";
+import { callGuest, type GuestDial, guestError, guestLimits, textOf } from "./guest-http.ts";
 import { guestInput, type GuestInput } from "./guest-input.ts";
 import { type ProcessEvent, processEvents } from "./guest-process-events.ts";
 import { EntriesAnswer, EntryAnswer, envelope, type FileEntry, ProcessListAnswer } from "./guest-wire.ts";
@@ -135,6 +135,7 @@ export class GuestClient {
       path: `/files?${new URLSearchParams({ path }).toString()}`,
       headers: this.#headers,
       signal,
+      responseMilliseconds,
     });
     return ok(`reading ${path}`, response);
   }
@@ -148,7 +149,7 @@ export class GuestClient {
       body: content,
       signal,
     });
-    await textOf(await ok(`writing ${path}`, response));
+    await textOf(await ok(`writing ${path}`, response), guestLimits.control);
   }
 
   async stat(path: string): Promise<FileEntry> {
@@ -173,8 +174,9 @@ export class GuestClient {
       path: `/${method}`,
       headers: { ...this.#headers, "content-type": "application/json" },
       body: Buffer.from(JSON.stringify(message)),
+      responseMilliseconds,
     });
-    return answer.parse(JSON.parse(await textOf(await ok(what, response))));
+    return answer.parse(JSON.parse(await textOf(await ok(what, response), guestLimits.list)));
   }
 
   async #stream(
@@ -188,14 +190,18 @@ export class GuestClient {
       headers: { ...this.#headers, ...headers, "content-type": "application/connect+json" },
       body: envelope(message),
       signal,
+      responseMilliseconds,
     });
     return ok(`process.Process/${method}`, response);
   }
 }
 
+/** The time limit for the start of a response, except to an upload. */
+const responseMilliseconds = 60_000;
+
 const Empty = z.object({});
 
 async function ok(what: string, response: IncomingMessage): Promise<IncomingMessage> {
   if (response.statusCode === 200) return response;
-  throw guestError(what, response.statusCode ?? 0, await textOf(response));
+  throw guestError(what, response.statusCode ?? 0, await textOf(response, guestLimits.error));
 }

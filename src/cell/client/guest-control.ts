@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Identity } from "../../api/cell/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
-import { callGuest, type GuestDial, guestError, textOf } from "./guest-http.ts";
+import { callGuest, type GuestDial, guestError, guestLimits, textOf } from "./guest-http.ts";
 
 export const GuestHealth = z.object({
   pid: z.number().int(),
@@ -47,6 +47,10 @@ export interface GuestInit extends Identity {
 }
 
 const betweenTriesMilliseconds = 200;
+/** The limit of calls that run no program. */
+const responseMilliseconds = 15_000;
+/** The limit for all hooks of a clone together. */
+const initMilliseconds = 300_000;
 
 /** A client of the guest's control port (49982), which only the cell can reach. */
 export class GuestControl {
@@ -59,7 +63,8 @@ export class GuestControl {
   }
 
   health(signal?: AbortSignal): Promise<GuestHealth> {
-    return this.#call("asking for the guest's health", { method: "GET", path: "/health", signal }, GuestHealth);
+    const call = { method: "GET", path: "/health", signal, responseMilliseconds } as const;
+    return this.#call("asking for the guest's health", call, GuestHealth);
   }
 
   /**
@@ -68,12 +73,19 @@ export class GuestControl {
    * @throws RametError `Conflict` if the guest has a later generation, or this generation with another identity
    */
   init(identity: GuestInit, signal?: AbortSignal): Promise<GuestInitResult> {
-    return this.#call("taking an identity", { method: "POST", path: "/init", body: identity, signal }, GuestInitResult);
+    const call = {
+      method: "POST",
+      path: "/init",
+      body: identity,
+      signal,
+      responseMilliseconds: initMilliseconds,
+    } as const;
+    return this.#call("taking an identity", call, GuestInitResult);
   }
 
   /** Flushes the sandbox's files. */
   async quiesce(signal?: AbortSignal): Promise<void> {
-    await this.#call("quiescing", { method: "POST", path: "/quiesce", signal }, z.object({}));
+    await this.#call("quiescing", { method: "POST", path: "/quiesce", signal, responseMilliseconds }, z.object({}));
   }
 
   /**
@@ -99,13 +111,17 @@ export class GuestControl {
 
   async #call<T extends z.ZodType>(what: string, call: ControlCall, answer: T): Promise<z.infer<T>> {
     const { body, ...rest } = call;
-    const response = await callGuest(this.#dial, {
-      ...rest,
-      ...(body === undefined
-        ? {}
-        : { body: Buffer.from(JSON.stringify(body)), headers: { "content-type": "application/json" } }),
-    });
-    const text = await textOf(response);
+    const response = await callGuest(
+      this.#dial,
+      {
+        ...rest,
+        ...(body === undefined
+          ? {}
+          : { body: Buffer.from(JSON.stringify(body)), headers: { "content-type": "application/json" } }),
+      },
+      this.#clock,
+    );
+    const text = await textOf(response, guestLimits.control, this.#clock);
     if (response.statusCode !== 200) throw guestError(what, response.statusCode ?? 0, text);
     return answer.parse(JSON.parse(text));
   }
@@ -116,6 +132,7 @@ interface ControlCall {
   path: string;
   body?: unknown;
   signal?: AbortSignal | undefined;
+  responseMilliseconds?: number;
 }
 
 const ExitAnswer = z.object({ exitCode: z.number().int() });

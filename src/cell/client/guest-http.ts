@@ -1,10 +1,12 @@
 import { once } from "node:events";
-import { request as httpRequest, type IncomingMessage } from "node:http";
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import type { Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import * as z from "zod";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
+import { readAnswer } from "../../base/http.ts";
 
 /** Opens a raw stream to a port of the guest: through link's socket in the cell, with `CellClient.dial` elsewhere. */
 export type GuestDial = () => Promise<Duplex>;
@@ -15,16 +17,26 @@ export interface GuestCall {
   headers?: Record<string, string>;
   body?: Buffer | Readable;
   signal?: AbortSignal | undefined;
+  /** The time limit for the start of the response. @default none but the caller's signal */
+  responseMilliseconds?: number;
 }
+
+/** Limits of what is read from a guest, in bytes: root in the sandbox can replace the guest by a program that never stops. */
+export const guestLimits = { control: 1 << 20, list: 16 << 20, error: 64 << 10 };
 
 /**
  * Makes one HTTP call to the guest on a new connection, because a checkpoint ends all connections. The response may have any
  * status.
  *
- * @throws RametError `GuestUnreachable` (retryable) or `Canceled`
+ * @throws RametError `GuestUnreachable` or `Timeout` (retryable), or `Canceled`
  */
-export async function callGuest(dial: GuestDial, call: GuestCall): Promise<IncomingMessage> {
-  const { method, path, body, signal } = call;
+export async function callGuest(
+  dial: GuestDial,
+  call: GuestCall,
+  clock: Clock = systemClock,
+): Promise<IncomingMessage> {
+  const { method, path, body, signal, responseMilliseconds } = call;
+  let cancel: (() => void) | undefined;
   try {
     signal?.throwIfAborted();
     const connection = await dial();
@@ -42,6 +54,13 @@ export async function callGuest(dial: GuestDial, call: GuestCall): Promise<Incom
     });
     // A connection that is reset during the response fails both request and response. The response reports it.
     request.on("error", () => undefined);
+    rejectUpgrade(request);
+    if (responseMilliseconds !== undefined) {
+      cancel = clock.schedule(responseMilliseconds, () => {
+        const message = `the call to the guest (${path}) timed out after ${responseMilliseconds / 1000} s`;
+        request.destroy(new RametError("Timeout", message, { retryable: true }));
+      });
+    }
     const answered = once(request, "response") as Promise<[IncomingMessage]>;
     if (body === undefined || Buffer.isBuffer(body)) request.end(body);
     // A guest that rejects an upload responds before it has read all of it. The response counts, not the broken pipe.
@@ -50,18 +69,33 @@ export async function callGuest(dial: GuestDial, call: GuestCall): Promise<Incom
     return response;
   } catch (error) {
     throw unreachable(path, error, signal);
+  } finally {
+    cancel?.();
   }
 }
 
-/** Reads the whole response as text. @throws RametError `GuestUnreachable` if the connection is lost */
-export async function textOf(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
+/** Fails a request whose response is an upgrade, which nobody requested. Node would report neither a response nor an error. */
+export function rejectUpgrade(request: ClientRequest): void {
+  request.once("upgrade", (_, socket) => {
+    socket.destroy();
+    request.emit("error", new Error("it responded with an upgrade that was not requested"));
+  });
+}
+
+/**
+ * Reads the whole response as text.
+ * @throws RametError `GuestUnreachable` if the connection is lost, `Internal` if the response is too large, `Timeout`
+ */
+export async function textOf(
+  response: IncomingMessage,
+  limitBytes: number,
+  clock: Clock = systemClock,
+): Promise<string> {
   try {
-    for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
+    return await readAnswer(response, { what: "the guest's answer", limitBytes, clock });
   } catch (error) {
     throw unreachable("reading the response", error);
   }
-  return Buffer.concat(chunks).toString("utf8");
 }
 
 /** Converts a connection error into a RametError. */

@@ -16,23 +16,34 @@ export interface Envelope {
 }
 
 const endFlag = 2;
+const headerBytes = 5;
 const maxMessageBytes = 16 << 20;
 
 /** Decodes a Connect stream. @throws RametError `GuestUnreachable` if it ends without an end message */
 export async function* envelopes(stream: AsyncIterable<Buffer>): AsyncGenerator<Envelope> {
-  let held: Buffer = Buffer.alloc(0);
+  // Chunks are joined when a message is complete: joining at each chunk would cost more with each byte of a slow sender.
+  let chunks: Buffer[] = [];
+  let heldBytes = 0;
+  let neededBytes = headerBytes;
   for await (const chunk of stream) {
-    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+    chunks.push(chunk);
+    heldBytes += chunk.length;
+    if (heldBytes < neededBytes) continue;
+    let held: Buffer = Buffer.concat(chunks);
     for (;;) {
-      if (held.length < 5) break;
+      neededBytes = headerBytes;
+      if (held.length < headerBytes) break;
       const length = held.readUInt32BE(1);
       if (length > maxMessageBytes) throw new RametError("Internal", `the guest sent a message of ${length} bytes`);
-      if (held.length < 5 + length) break;
+      neededBytes = headerBytes + length;
+      if (held.length < neededBytes) break;
       const end = ((held[0] ?? 0) & endFlag) !== 0;
-      yield { end, body: JSON.parse(held.toString("utf8", 5, 5 + length)) as unknown };
+      yield { end, body: JSON.parse(held.toString("utf8", headerBytes, neededBytes)) as unknown };
       if (end) return;
-      held = held.subarray(5 + length);
+      held = held.subarray(neededBytes);
     }
+    chunks = [held];
+    heldBytes = held.length;
   }
   throw new RametError("GuestUnreachable", "the guest's stream broke off", {
     retryable: true,

@@ -5,7 +5,7 @@ import * as z from "zod";
 import { guestClientPort } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { GuestClient } from "../client/guest-client.ts";
-import { textOf } from "../client/guest-http.ts";
+import { guestLimits, textOf } from "../client/guest-http.ts";
 import { dialLink, linkSocket } from "../network/link-dial.ts";
 
 /** What a process in the cell's container needs to call the guest. Before the guest has an identity it requires no token. */
@@ -41,7 +41,7 @@ async function requestAccess(socketPath: string, signal: AbortSignal): Promise<A
   try {
     const call = httpRequest({ socketPath, path: "/", signal }).end();
     const [response] = (await once(call, "response")) as [IncomingMessage];
-    return Access.parse(JSON.parse(await textOf(response)));
+    return Access.parse(JSON.parse(await textOf(response, guestLimits.control)));
   } catch (error) {
     signal.throwIfAborted();
     const why = error instanceof Error ? error.message : String(error);
