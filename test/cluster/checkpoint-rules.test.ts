@@ -88,7 +88,7 @@ it("resumes a checkpoint when the controllers restart during its capture", async
   await world.checkpoint("found", inPhase("Creating"));
   await world.cluster.stopControllers();
   second.resolve(undefined);
-  while (cell.state.phase !== "paused") await new Promise((resolve) => setTimeout(resolve, 5));
+  await expect.poll(() => cell.state.phase).toBe("paused");
   await world.cluster.startControllers();
   await world.checkpoint("found", inPhase("Succeeded"));
   await world.sandbox("a", inPhase("Succeeded"));
