@@ -34,6 +34,9 @@ export type StagingKind =
   | { kind: "doomed" }
   | { kind: "content"; digest: string };
 
+/** Files in the root, with which a probe tests whether the store can be written. */
+export const probePrefix = ".probe.";
+
 export const restorePrefix = "_restore";
 export const doomedPrefix = "_doomed";
 export const contentPrefix = "_content";

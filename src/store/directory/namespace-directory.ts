@@ -10,7 +10,7 @@ import { decodeManifest, digestOf, lost, type Manifest, parseManifest, sizeOf } 
 import { ownerFile } from "../owner.ts";
 import type { PublishedCheckpoint } from "../sessions.ts";
 import { readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
-import { doomedPrefix, type Layout, layoutOf, requireRoot } from "./layout.ts";
+import { doomedPrefix, type Layout, layoutOf, probePrefix, requireRoot } from "./layout.ts";
 
 const Marker = z.object({ v: z.literal(1), namespace: z.string() });
 
@@ -97,18 +97,25 @@ interface Namespaces {
   found: { namespace: string; layout: Layout }[];
   /** Paths in the root that are not the directory of a namespace. */
   foreign: string[];
+  /** Files of probes: a probe removes its own, unless its process ends before. */
+  probes: string[];
 }
 
 /** Lists all namespaces in a store by their markers. */
 export async function namespacesIn(root: string): Promise<Namespaces> {
   await requireRoot(root);
-  const namespaces: Namespaces = { found: [], foreign: [] };
+  const namespaces: Namespaces = { found: [], foreign: [], probes: [] };
   for (const entry of await readdir(root, { withFileTypes: true })) {
     if (entry.name === ownerFile) continue;
     const path = join(root, entry.name);
+    if (entry.name.startsWith(probePrefix)) {
+      namespaces.probes.push(path);
+      continue;
+    }
     const isNamespace = entry.isDirectory() && NamespaceName.safeParse(entry.name).success;
     if (!isNamespace || (await namespaceOf(path)) !== entry.name) {
-      namespaces.foreign.push(path);
+      // A node mounts an empty directory in cells of a namespace that has no checkpoint yet.
+      if (!isNamespace || (await readdir(path)).length > 0) namespaces.foreign.push(path);
       continue;
     }
     const layout = layoutOf(path);

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readFile, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -123,4 +123,25 @@ it("reports foreign files in a sweep without removing them", async () => {
   const report = await s.store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: -60_000 });
   expect(report.foreign.sort()).toEqual(foreign);
   expect(await readFile(foreign[1]!, "utf8")).toBe("mine");
+});
+
+it("does not report an empty directory, which a node mounts before the first checkpoint", async () => {
+  await publish(s, ref, files);
+  await mkdir(join(root, "team-b"));
+  const report = await s.store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: 0 });
+  expect(report.foreign).toEqual([]);
+});
+
+it("removes old files of probes, and keeps those of a running probe", async () => {
+  await publish(s, ref, files);
+  const [old, current] = [join(root, ".probe.1"), join(root, ".probe.2")];
+  for (const path of [old, current]) await writeFile(path, "x");
+  const hours = (count: number): Date => new Date(Date.now() - count * 3_600_000);
+  await utimes(old, hours(2), hours(2));
+  const sweep = (dryRun: boolean) =>
+    s.store.sweep({ livenessOf: () => Promise.resolve("finished"), olderThanMilliseconds: 3_600_000, dryRun });
+  expect(await sweep(true)).toMatchObject({ removedRests: 1, foreign: [] });
+  expect(await sweep(false)).toMatchObject({ removedRests: 1, foreign: [] });
+  expect(await readdir(root)).toEqual(expect.arrayContaining([".probe.2"]));
+  expect(await readdir(root)).not.toContain(".probe.1");
 });

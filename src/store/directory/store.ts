@@ -11,7 +11,7 @@ import { anotherCluster, decodeOwner, encodeOwner, ownerFile } from "../owner.ts
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
 import { guarded, spaceHint, storeError } from "../store-error.ts";
 import { ifPresent, readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
-import { type Layout, layoutOf, requireRoot, rootProblem } from "./layout.ts";
+import { type Layout, layoutOf, probePrefix, requireRoot, rootProblem } from "./layout.ts";
 import {
   findPublished,
   makeNamespaceDirectory,
@@ -154,7 +154,7 @@ async function probeStore(root: string, minimumFreeBytes: number): Promise<Store
 }
 
 async function tryWrite(root: string): Promise<void> {
-  const path = join(root, `.probe.${randomBytes(8).toString("hex")}`);
+  const path = join(root, `${probePrefix}${randomBytes(8).toString("hex")}`);
   try {
     await writeDurably(path, Buffer.alloc(4096));
     await link(path, `${path}.link`);

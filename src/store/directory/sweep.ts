@@ -1,5 +1,5 @@
 import type { BigIntStats } from "node:fs";
-import { readdir } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
 import type { Removal, SweepOptions, SweepReport } from "../checkpoint-store.ts";
@@ -19,12 +19,13 @@ export async function sweepStore(
   options: SweepOptions,
   { now, step }: SweepContext,
 ): Promise<SweepReport> {
-  const { found, foreign } = await namespacesIn(root);
+  const { found, foreign, probes } = await namespacesIn(root);
   const report: SweepReport = { removedCheckpoints: [], removedRests: 0, removedContents: 0, freedBytes: 0, foreign };
   const remover = options.dryRun === true ? dryRemover() : realRemover(step);
+  const before = now - options.olderThanMilliseconds;
+  if (options.namespace === undefined) await sweepProbes(probes, { options, report, before });
   for (const { namespace, layout } of found) {
     if (options.namespace !== undefined && namespace !== options.namespace) continue;
-    const before = now - options.olderThanMilliseconds;
     const sweep: NamespaceSweep = { namespace, layout, options, report, before, remover };
     await sweepStaging(sweep);
     await sweepCheckpoints(sweep);
@@ -47,6 +48,19 @@ interface NamespaceSweep {
   /** Ignores data that changed after this time. */
   before: number;
   remover: Remover;
+}
+
+/** Removes the files of probes whose processes ended before they did it. */
+async function sweepProbes(
+  probes: readonly string[],
+  { options, report, before }: Pick<NamespaceSweep, "options" | "report" | "before">,
+): Promise<void> {
+  for (const path of probes) {
+    const stats = await statOf(path);
+    if (stats === undefined || Number(stats.mtimeMs) > before) continue;
+    if (options.dryRun !== true) await rm(path, { force: true });
+    count(report, Number(stats.size));
+  }
 }
 
 async function sweepStaging(sweep: NamespaceSweep): Promise<void> {
