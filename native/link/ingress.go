@@ -24,6 +24,8 @@ const (
 	// maxHeaderBytes is far more than a header needs.
 	maxHeaderBytes = 512
 	unixPathMax    = 107
+	// maxIngress limits the connections of clients to one sandbox. Further connections are refused.
+	maxIngress = 2048
 )
 
 // An ingress proxies connections from outside to the sandbox's ports.
@@ -31,6 +33,22 @@ type ingress struct {
 	pair  *netns.Pair
 	gate  *gate
 	pairs proxy.Pairs[ingressPair]
+	// slots bounds the connections of clients. The cell's own are not counted, so that clients cannot keep it out.
+	slots chan struct{}
+}
+
+func newIngress(pair *netns.Pair, g *gate) *ingress {
+	return &ingress{pair: pair, gate: g, slots: make(chan struct{}, maxIngress)}
+}
+
+// take reserves a slot for a connection of a client. Call release when the connection has ended.
+func (in *ingress) take() (release func(), ok bool) {
+	select {
+	case in.slots <- struct{}{}:
+		return func() { <-in.slots }, true
+	default:
+		return nil, false
+	}
 }
 
 type ingressPair struct{ control bool }
@@ -86,6 +104,14 @@ func (in *ingress) serve(conn *net.UnixConn) {
 	if f := in.permitted(header); f != nil {
 		refuse(conn, f)
 		return
+	}
+	if !header.Control {
+		release, ok := in.take()
+		if !ok {
+			refuse(conn, fault.New("Unavailable", "Close connections, or try again later", "Connecting to port %d of the sandbox failed: it has %d open connections", header.Port, maxIngress))
+			return
+		}
+		defer release()
 	}
 	inner, err := in.dial(header.Port)
 	if err != nil {
@@ -149,7 +175,13 @@ func (in *ingress) accept(listener *net.TCPListener, port uint16) {
 			time.Sleep(50 * time.Millisecond) // out of descriptors: wait until connections close
 			continue
 		}
+		release, ok := in.take()
+		if !ok {
+			proxy.Reset(conn)
+			continue
+		}
 		go func() {
+			defer release()
 			inner, err := in.dial(port)
 			if err != nil {
 				proxy.Reset(conn)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 
@@ -56,6 +57,7 @@ type session struct {
 
 // serveNet runs until its input ends. The process then exits, and its namespaces end with it.
 func serveNet(in io.Reader, out io.Writer) int {
+	limitMemory()
 	// The parent stops link by closing its input. Ctrl-C in a terminal signals the whole group, and the parent handles it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	s := &session{}
@@ -84,6 +86,15 @@ func serveNet(in io.Reader, out io.Writer) int {
 	return 0
 }
 
+// memoryLimitBytes is what the collector keeps the heap below.
+const memoryLimitBytes = 128 << 20
+
+func limitMemory() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimitBytes)
+	}
+}
+
 // start sets up the network in the namespaces, or returns the error of creating them.
 func (s *session) start(line []byte, pair *netns.Pair, made error) (socket string, err error) {
 	var config netConfig
@@ -105,7 +116,7 @@ func (s *session) start(line []byte, pair *netns.Pair, made error) (socket strin
 	if err := s.egress.serve(s.pair); err != nil {
 		return "", err
 	}
-	s.ingress = &ingress{pair: s.pair, gate: &s.gate}
+	s.ingress = newIngress(s.pair, &s.gate)
 	if err := s.listen(config); err != nil {
 		return "", err
 	}

@@ -157,6 +157,65 @@ func TestNetworkUsesLittleMemory(t *testing.T) {
 	}
 }
 
+func TestNetworkLimitsConnectionsOfClients(t *testing.T) {
+	w := newWorld(t, nil)
+	w.do("gate", map[string]any{"open": true})
+	var server net.Listener
+	var err error
+	w.inside(func() { server, err = net.Listen("tcp4", "169.254.17.2:8000") })
+	must(t, err)
+	defer func() { _ = server.Close() }()
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	connect := func(control bool) (conn net.Conn, answer string) {
+		t.Helper()
+		conn, err := net.Dial("unix", w.socket)
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, err = fmt.Fprintf(conn, "{\"port\":8000,\"control\":%v}\n", control)
+		must(t, err)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		must(t, err)
+		return conn, line
+	}
+	first, answer := connect(false)
+	for range maxIngress - 1 {
+		if _, answer = connect(false); !strings.Contains(answer, `"ok":true`) {
+			t.Fatal(answer)
+		}
+	}
+	if _, answer = connect(false); !strings.Contains(answer, "Unavailable") {
+		t.Error("one connection too many: ", answer)
+	}
+	if _, answer = connect(true); !strings.Contains(answer, `"ok":true`) {
+		t.Error("a connection of the cell: ", answer)
+	}
+	if got := residentKiB(t, w.pid); got > memoryLimitBytes>>10 {
+		t.Errorf("%d KiB resident", got)
+	}
+	_ = first.Close()
+	// The slot is free when the sandbox has closed its side, too.
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, answer = connect(false); strings.Contains(answer, `"ok":true`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the slot of a closed connection is not free: ", answer)
+		}
+	}
+}
+
 func residentKiB(t *testing.T, pid int) int {
 	t.Helper()
 	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // A Conn is a stream that supports half-close: *net.TCPConn and *net.UnixConn.
@@ -67,6 +68,10 @@ func (ps *Pairs[T]) Cut(selected func(T) bool) {
 	}
 }
 
+// halfOpenTimeout limits how long one direction stays open after the other has ended: link cannot see whether the client
+// that sent everything still waits. A peer that has disappeared is found by the keep-alive probes of Go's connections.
+var halfOpenTimeout = time.Hour
+
 // Reset closes a connection with an error instead of an orderly end.
 func Reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
@@ -84,4 +89,5 @@ func oneWay(to, from Conn) {
 		return
 	}
 	_ = to.CloseWrite()
+	_ = to.SetReadDeadline(time.Now().Add(halfOpenTimeout))
 }
