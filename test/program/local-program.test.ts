@@ -53,7 +53,7 @@ it("builds the snapshot, fills the pool, and starts a clone that responds at its
   expect(await pool()).toMatchObject({ replicas: 3, availableReplicas: 3 });
 });
 
-it("serialises each provider as the pinned text", async () => {
+it("serializes each provider as the pinned text", async () => {
   const state = await world.state();
   const texts = new Set([...state.matchAll(/"__provider": ?("(?:[^"\\]|\\.)*")/g)].map(([, text = ""]) => text));
   const { namedSnapshot, sandboxClone } = providerTexts;

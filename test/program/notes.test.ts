@@ -48,7 +48,7 @@ it("keeps a secret out of the state, the snapshot and all output", async () => {
   expect(JSON.stringify(secret)).toContain(Buffer.from(token).toString("base64"));
 });
 
-it("serialises the provider as the pinned text", async () => {
+it("serializes the provider as the pinned text", async () => {
   const { resources } = stateIn(JSON.parse(await world.state()));
   const texts = new Set(resources.flatMap(({ inputs }) => inputs.__provider ?? []));
   expect([...texts]).toEqual([providerTexts.namedSnapshot]);
