@@ -1,4 +1,4 @@
-import { isIPv4 } from "node:net";
+import { isIP, isIPv4 } from "node:net";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { parseDuration } from "../base/duration.ts";
 import { RametError } from "../base/errors.ts";
@@ -59,6 +59,15 @@ function timeoutMilliseconds(text: string): number {
 export function collectRange(text: string, before: readonly string[] = []): string[] {
   const [, address = "", bits] = /^([\d.]+)\/(\d{1,2})$/.exec(text) ?? [];
   if (!isIPv4(address) || Number(bits) > 32) throw new InvalidArgumentError("write it as 10.0.0.0/8");
+  return [...before, text];
+}
+
+/** Collects IPv4 and IPv6 networks, such as `10.0.0.0/8` and `2001:db8::/32`. */
+export function collectNetwork(text: string, before: readonly string[] = []): string[] {
+  const [, address = "", bits] = /^([^/]+)\/(\d{1,3})$/.exec(text) ?? [];
+  if (isIP(address) === 0 || Number(bits) > (isIPv4(address) ? 32 : 128)) {
+    throw new InvalidArgumentError("write it as 10.0.0.0/8 or 2001:db8::/32");
+  }
   return [...before, text];
 }
 

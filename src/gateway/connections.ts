@@ -1,20 +1,49 @@
 import { once } from "node:events";
 import { type ServerResponse, STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { OriginReader } from "./client-origin.ts";
+import { type GatewayLimits, Slots } from "./limits.ts";
+import type { GatewayMetrics, Refusal } from "./metrics.ts";
+
+export interface ConnectionOptions {
+  limits: GatewayLimits;
+  metrics: GatewayMetrics;
+  originOf: OriginReader;
+}
 
 /** The connections of clients. Each has at most one request in progress: pipelined requests wait for their turn. */
 export class ClientConnections {
+  readonly #options: ConnectionOptions;
+  readonly #perClient: Slots;
   /** For each open connection, the requests that were not answered yet, oldest first. */
   readonly #open = new Map<Duplex, (() => void)[]>();
 
-  add(socket: Duplex): void {
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+    this.#perClient = new Slots(options.limits.perClient);
+  }
+
+  /** @returns why the gateway does not accept the connection, if it does not */
+  add(socket: Socket): Refusal | undefined {
+    const { limits, originOf } = this.#options;
+    const { address, isProxied } = originOf({ socket });
+    // A proxy's connections are those of many clients, whose requests are counted.
+    const release = isProxied ? () => undefined : this.#perClient.take(address);
+    if (release === undefined) return this.#refuse("client");
+    if (this.#open.size >= limits.connections * shedFrom) {
+      release();
+      return this.#refuse("overload");
+    }
     const waiting: (() => void)[] = [];
     this.#open.set(socket, waiting);
     socket.once("close", () => {
       this.#open.delete(socket);
+      release();
       // Node never closes the responses that were waiting for the connection.
       waiting.length = 0;
     });
+    return undefined;
   }
 
   /** Whether no request on this connection is in progress. */
@@ -25,7 +54,10 @@ export class ClientConnections {
   /** Calls `run` when the earlier requests on this connection were answered, and never if the connection closes before. */
   whenTurn(socket: Duplex, response: ServerResponse, run: () => void): void {
     const waiting = this.#open.get(socket);
-    if (waiting === undefined || waiting.length >= mostPipelined) {
+    // The connection was refused, and ends with that response.
+    if (waiting === undefined) return;
+    if (waiting.length >= mostPipelined) {
+      this.#options.metrics.refused("pipelining");
       socket.destroy();
       return;
     }
@@ -37,10 +69,18 @@ export class ClientConnections {
     if (waiting.length === 1) run();
   }
 
+  #refuse(reason: Refusal): Refusal {
+    this.#options.metrics.refused(reason);
+    return reason;
+  }
+
   closeAll(): void {
     for (const socket of this.#open.keys()) socket.destroy();
   }
 }
+
+/** A load balancer that gets 503 selects another gateway, while a connection that is closed looks like a failure. */
+const shedFrom = 0.9;
 
 /** A few bytes of the client become a request object each. Common clients do not pipeline. */
 const mostPipelined = 8;

@@ -2,6 +2,7 @@ import { request as httpRequest, type IncomingMessage, type ServerResponse } fro
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream/promises";
 import { RametError } from "../base/errors.ts";
+import type { ClientOrigin } from "./client-origin.ts";
 import { forwardedRequestHeaders, forwardedResponseHead, switchingHead } from "./forwarded-headers.ts";
 import type { Route, Upstreams } from "./upstreams.ts";
 
@@ -12,6 +13,7 @@ export interface Upgrade {
   /** The bytes that the client sent after the request. */
   head: Buffer;
   response: ServerResponse;
+  origin: ClientOrigin;
 }
 
 /**
@@ -21,7 +23,7 @@ export interface Upgrade {
  * @throws RametError only before any part of the response was sent
  */
 export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade: Upgrade): Promise<number> {
-  const { request, socket, head, response } = upgrade;
+  const { request, socket, head, response, origin } = upgrade;
   const { "content-length": length = "0", "transfer-encoding": encoding } = request.headers;
   if (length !== "0" || encoding !== undefined) {
     throw upgradeWithBody();
@@ -34,7 +36,7 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
     method: request.method ?? "GET",
     path: request.url ?? "/",
     headers: [
-      ...forwardedRequestHeaders(request),
+      ...forwardedRequestHeaders(request, origin),
       "Connection",
       "Upgrade",
       "Upgrade",

@@ -2,8 +2,15 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { pipeline } from "node:stream/promises";
 import { errors, type Dispatcher } from "undici";
 import { RametError } from "../base/errors.ts";
+import type { ClientOrigin } from "./client-origin.ts";
 import { forwardedRequestHeaders, forwardedResponseHead } from "./forwarded-headers.ts";
 import type { Route, Upstreams } from "./upstreams.ts";
+
+interface ForwardedExchange {
+  request: IncomingMessage;
+  response: ServerResponse;
+  origin: ClientOrigin;
+}
 
 /**
  * Proxies a request to a sandbox and streams the response back.
@@ -13,13 +20,13 @@ import type { Route, Upstreams } from "./upstreams.ts";
 export async function forward(
   upstreams: Upstreams,
   route: Route,
-  { request, response }: { request: IncomingMessage; response: ServerResponse },
+  { request, response, origin }: ForwardedExchange,
 ): Promise<number> {
   const closed = new AbortController();
   response.once("close", () => {
     closed.abort();
   });
-  const answer = await sendRequest(upstreams, route, request, closed.signal);
+  const answer = await sendRequest(upstreams, route, { request, origin }, closed.signal);
   try {
     const { status, headers } = forwardedResponseHead(answer.statusCode, answer.headers as unknown as string[]);
     response.writeHead(status, headers);
@@ -38,7 +45,7 @@ export async function forward(
 async function sendRequest(
   upstreams: Upstreams,
   route: Route,
-  request: IncomingMessage,
+  { request, origin }: Omit<ForwardedExchange, "response">,
   signal: AbortSignal,
 ): Promise<Dispatcher.ResponseData> {
   const { method = "GET", url = "/", headers } = request;
@@ -49,7 +56,7 @@ async function sendRequest(
       path: url,
       method,
       signal,
-      headers: forwardedRequestHeaders(request),
+      headers: forwardedRequestHeaders(request, origin),
       body: hasBody ? request : null,
       responseHeaders: "raw",
     });

@@ -1,4 +1,5 @@
 import { type IncomingMessage, validateHeaderName, validateHeaderValue } from "node:http";
+import type { ClientOrigin } from "./client-origin.ts";
 
 /** The header for the gateway's token. `Authorization` stays available for the program in the sandbox. */
 export const tokenHeader = "ramet-access-token";
@@ -17,21 +18,18 @@ const hopByHopHeaders = new Set([
 ]);
 
 /** Returns the headers for the sandbox as alternating names and values. Removes the gateway's token. */
-export function forwardedRequestHeaders(request: IncomingMessage): string[] {
-  const from = request.socket.remoteAddress ?? "unknown";
-  const { "x-forwarded-for": before, "x-forwarded-proto": scheme = "http" } = request.headers;
-  const [given, own] = [[before].flat().filter((value) => value !== undefined), new Set(ownHeaders)];
+export function forwardedRequestHeaders(request: IncomingMessage, { forwardedFor, scheme }: ClientOrigin): string[] {
   return [
-    ...endToEndHeaders(request.rawHeaders, (name) => own.has(name)),
+    ...endToEndHeaders(request.rawHeaders, (name) => ownHeaders.has(name)),
     "X-Forwarded-For",
-    [...given, from].join(", "),
+    forwardedFor,
     "X-Forwarded-Proto",
-    [scheme].flat()[0] ?? "http",
+    scheme,
   ];
 }
 
 /** Headers that the gateway consumes or sets. Node has already responded to `Expect`. */
-const ownHeaders = [tokenHeader, "x-forwarded-for", "x-forwarded-proto", "expect"];
+const ownHeaders: ReadonlySet<string> = new Set([tokenHeader, "x-forwarded-for", "x-forwarded-proto", "expect"]);
 
 /**
  * Returns the status and the headers of a sandbox's response for the client. The reason phrase is not passed on: parsers accept

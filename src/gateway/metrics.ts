@@ -11,9 +11,15 @@ export interface GatewayMetrics {
   answered(status: number, seconds: number): void;
   /** Changes the number of requests in progress. */
   underWay(change: 1 | -1): void;
+  /** Counts a connection or request that the gateway refused to protect itself. */
+  refused(reason: Refusal): void;
   /** Registers the function that counts the known sandboxes. */
   sandboxes(count: () => number): void;
 }
+
+/** Why the gateway refused a connection or a request. `overload`: it has too many connections. */
+export type Refusal =
+  "overload" | "client" | "namespace" | "sandbox" | "timeout" | "invalidRequest" | "pipelining" | "token" | "reviews";
 
 export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetrics {
   const registers = [registry];
@@ -34,6 +40,12 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
     help: "Number of requests and upgraded connections in progress.",
     registers,
   });
+  const refusals = new Counter({
+    name: "ramet_gateway_refusals_total",
+    help: "Total number of connections and requests that the gateway refused to protect itself, by reason.",
+    labelNames: ["reason"],
+    registers,
+  });
   return {
     registry,
     onRequest: requestMetrics(registry),
@@ -43,6 +55,9 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
     },
     underWay: (change) => {
       underWay.inc(change);
+    },
+    refused: (reason) => {
+      refusals.inc({ reason });
     },
     sandboxes: (count) => {
       new Gauge({

@@ -12,6 +12,7 @@ import type { Liveness } from "../kube/liveness.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { apiServerAccess } from "./access.ts";
+import { defaultLimits, type GatewayLimits } from "./limits.ts";
 import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";
 import { readRoutedSandbox } from "./routed-sandbox.ts";
 import { serveGateway } from "./server.ts";
@@ -25,6 +26,10 @@ export interface RunGatewayOptions {
   /** At shutdown, keeps accepting connections for this long, until load balancers have noticed. @default 0 */
   shutdownDelayMilliseconds?: number;
   metrics?: GatewayMetrics;
+  /** @default `defaultLimits` */
+  limits?: Partial<GatewayLimits>;
+  /** The networks of the proxies in front of the gateway, such as `10.0.0.0/8`. @default none */
+  trustedProxies?: readonly string[];
   /** Learns when the informer of sandboxes has stopped. */
   liveness?: Liveness;
   log?: Log;
@@ -56,7 +61,9 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     const cells = new CellClient(key);
     const upstreams = new Upstreams(cells, (uid) => sandboxes.store.byUid(uid));
     const access = apiServerAccess(client);
-    const common = { port, address, metrics, clock: client.clock, log };
+    const limits = { ...defaultLimits, ...options.limits };
+    const { trustedProxies = [] } = options;
+    const common = { port, address, metrics, limits, trustedProxies, clock: client.clock, log };
     const server = await serveGateway({ ...common, sandboxes: sandboxes.store, access, upstreams });
     options.onReady?.(server.port);
     await untilAborted(signal);

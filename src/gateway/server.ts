@@ -7,11 +7,13 @@ import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { openPort } from "../base/http.ts";
+import { type ClientOrigin, originReader, type OriginReader } from "./client-origin.ts";
 import { ClientConnections, endWith } from "./connections.ts";
 import { type Destination, destinationOf, namingHint } from "./destination.ts";
 import { forwardUpgrade, upgradeWithBody } from "./forward-upgrade.ts";
 import { forward } from "./forward.ts";
-import type { GatewayMetrics } from "./metrics.ts";
+import { ExchangeSlots, type GatewayLimits } from "./limits.ts";
+import type { GatewayMetrics, Refusal } from "./metrics.ts";
 import { routeOf, type RouterOptions } from "./router.ts";
 import type { Route, Upstreams } from "./upstreams.ts";
 
@@ -21,6 +23,9 @@ export interface GatewayServerOptions extends RouterOptions {
   port: number;
   address: string;
   metrics: GatewayMetrics;
+  limits: GatewayLimits;
+  /** The networks of the proxies in front of the gateway, such as `10.0.0.0/8`. */
+  trustedProxies: readonly string[];
   clock: Clock;
   log: Log;
 }
@@ -36,16 +41,22 @@ export interface GatewayServer {
  * @throws RametError `Unavailable` when the port cannot be opened
  */
 export async function serveGateway(options: GatewayServerOptions): Promise<GatewayServer> {
-  const { port, address } = options;
-  const server = createServer(limits);
-  server.maxConnections = mostConnections;
-  const connections = new ClientConnections();
+  const { port, address, limits, metrics } = options;
+  const server = createServer(timeouts);
+  server.maxConnections = limits.connections;
+  const originOf = originReader(options.trustedProxies);
+  const connections = new ClientConnections({ limits, metrics, originOf });
+  const gateway = { ...options, connections, originOf, slots: new ExchangeSlots(limits, metrics) };
   const guarded = guardWith(options.log);
   server
     .on("connection", (socket: Socket) => {
       guarded(socket, () => {
-        connections.add(socket);
+        const refusal = connections.add(socket);
+        if (refusal !== undefined) refuseOn(socket, tooManyConnections(refusal));
       });
+    })
+    .on("drop", () => {
+      metrics.refused("overload");
     })
     .on("request", (request, response) => {
       // After close(), Node keeps idle keep-alive connections open.
@@ -58,19 +69,22 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
       const { socket } = request;
       guarded(socket, () => {
         connections.whenTurn(socket, response, () => {
-          guarded(socket, () =>
-            answer(options, { request, response }, (route) => forward(options.upstreams, route, { request, response })),
-          );
+          guarded(socket, () => {
+            const exchange = { request, response, origin: originOf(request) };
+            return answer(gateway, exchange, (route) => forward(options.upstreams, route, exchange));
+          });
         });
       });
     })
     .on("upgrade", (request, stream, head) => {
       stream.on("error", () => stream.destroy());
-      guarded(stream, () => acceptUpgrade(options, connections, { request, stream, head }));
+      guarded(stream, () => acceptUpgrade(gateway, { request, stream, head }));
     })
     .on("clientError", (error: NodeJS.ErrnoException, stream) => {
       guarded(stream, () => {
-        if (connections.isIdle(stream)) refuseOn(stream, invalidRequest(error), parserStatuses[error.code ?? ""]);
+        const status = parserStatuses[error.code ?? ""] ?? (error.code?.startsWith("HPE_") === true ? 400 : undefined);
+        if (status !== undefined) metrics.refused(status === 408 ? "timeout" : "invalidRequest");
+        if (status !== undefined && connections.isIdle(stream)) refuseOn(stream, invalidRequest(error), status);
         else stream.destroy();
       });
     });
@@ -98,12 +112,12 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
   };
 }
 
-/** Beyond this limit, a load balancer sends connections to the next gateway. */
-const mostConnections = 10_000;
-
-const limits = {
+const timeouts = {
   // No limit for a whole request: an upload can take any time.
   requestTimeout: 0,
+  // From the connection, or from the first byte of a later request. Without a value, `requestTimeout` would disable it.
+  headersTimeout: 20_000,
+  connectionsCheckingInterval: 5_000,
   // Longer than load balancers keep idle connections (Google: 600 s), so that the load balancer closes them.
   keepAliveTimeout: 620_000,
   // Detects a peer that disappeared without closing the connection.
@@ -127,34 +141,41 @@ function guardWith(log: Log) {
 }
 
 async function acceptUpgrade(
-  options: GatewayServerOptions,
-  connections: ClientConnections,
+  gateway: Gateway,
   { request, stream, head }: { request: IncomingMessage; stream: Duplex; head: Buffer },
 ): Promise<void> {
   // Node reports an upgrade before the requests ahead of it were answered. No client has to do that.
-  if (!connections.isIdle(request.socket)) stream.destroy();
+  if (!gateway.connections.isIdle(request.socket)) stream.destroy();
   // Newer versions of Node pass another stream when the request has a body.
   else if (!(stream instanceof Socket)) refuseOn(stream, upgradeWithBody());
   else {
-    const response = responseOn(request, stream);
-    await answer(options, { request, response }, (route) =>
-      forwardUpgrade(options.upstreams, route, { request, socket: stream, head, response }),
+    const exchange = { request, response: responseOn(request, stream), origin: gateway.originOf(request) };
+    await answer(gateway, exchange, (route) =>
+      forwardUpgrade(gateway.upstreams, route, { ...exchange, socket: stream, head }),
     );
   }
+}
+
+interface Gateway extends GatewayServerOptions {
+  connections: ClientConnections;
+  originOf: OriginReader;
+  slots: ExchangeSlots;
 }
 
 interface Exchange {
   request: IncomingMessage;
   response: ServerResponse;
+  origin: ClientOrigin;
 }
 
 /** Routes and proxies a request, then records its outcome. Never logs its content. */
 async function answer(
-  options: GatewayServerOptions,
-  { request, response }: Exchange,
+  gateway: Gateway,
+  { request, response, origin }: Exchange,
   send: (route: Route) => Promise<number>,
 ): Promise<void> {
-  const { metrics, clock, log } = options;
+  const { metrics, clock, log, slots } = gateway;
+  const releases: (() => void)[] = [];
   const since = clock.monotonicMilliseconds();
   let destination: Destination | undefined;
   let status: number;
@@ -165,7 +186,10 @@ async function answer(
       answerItself(request, response);
       return;
     }
-    status = await send(await routeOf(options, destination, request));
+    if (origin.isProxied) releases.push(slots.takeForClient(origin.address));
+    const route = await routeOf(gateway, destination, request);
+    releases.push(slots.takeForSandbox(route.sandbox.metadata));
+    status = await send(route);
   } catch (thrown) {
     const error = RametError.from(thrown);
     if (response.headersSent || response.destroyed) return;
@@ -174,6 +198,7 @@ async function answer(
     log[level]({ ...destination, status, code: error.code, error: error.message }, "refused a request");
   } finally {
     metrics.underWay(-1);
+    for (const release of releases) release();
   }
   metrics.answered(status, (clock.monotonicMilliseconds() - since) / 1000);
 }
@@ -243,6 +268,11 @@ const parserStatuses: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
   ERR_HTTP_REQUEST_TIMEOUT: 408,
 };
+
+function tooManyConnections(refusal: Refusal): RametError {
+  const whose = refusal === "client" ? "from this client" : "";
+  return new RametError("Unavailable", `The gateway has too many connections ${whose}`.trim(), { retryable: true });
+}
 
 function invalidRequest(cause: Error): RametError {
   return new RametError("InvalidArgument", `The gateway cannot read the request: ${cause.message}`, { cause });

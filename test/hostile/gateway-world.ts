@@ -190,9 +190,9 @@ export class RawConnection {
 }
 
 /** The head of a request to a sandbox port. */
-export function head(sandbox: string, port: number, more: readonly string[] = [], path = "/"): string {
-  const to = [`E2b-Sandbox-Id: ${namespace}--${sandbox}`, `E2b-Sandbox-Port: ${port}`];
-  return ["GET " + path + " HTTP/1.1", "Host: gateway", ...to, ...more, "", ""].join("\r\n");
+export function head(sandbox: string, port: number, more: readonly string[] = [], inNamespace = namespace): string {
+  const to = [`E2b-Sandbox-Id: ${inNamespace}--${sandbox}`, `E2b-Sandbox-Port: ${port}`];
+  return ["GET / HTTP/1.1", "Host: gateway", ...to, ...more, "", ""].join("\r\n");
 }
 
 export const upgrade: readonly string[] = ["Connection: Upgrade", "Upgrade: websocket"];

@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { collectRange, portNumber, storeAddresses, wholeNumber, withExamples } from "../options.ts";
+import { collectNetwork, collectRange, portNumber, storeAddresses, wholeNumber, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ControllerOptions } from "./controller.ts";
 import type { GatewayOptions } from "./gateway.ts";
@@ -90,6 +90,27 @@ function gatewayCommand(program: Command, act: Act): void {
       "how long to accept connections after SIGTERM, so that load balancers can remove it",
       wholeNumber,
       0,
+    )
+    .option("--max-connections <number>", "the limit for connections of all clients (default: 10000)", wholeNumber)
+    .option(
+      "--max-connections-per-client <number>",
+      "the limit for one client address, or one IPv6 /64 network (default: 2500)",
+      wholeNumber,
+    )
+    .option(
+      "--max-connections-per-namespace <number>",
+      "the limit for requests and upgraded connections to one namespace (default: 5000)",
+      wholeNumber,
+    )
+    .option(
+      "--max-connections-per-sandbox <number>",
+      "the limit for requests and upgraded connections to one sandbox (default: 1000)",
+      wholeNumber,
+    )
+    .option(
+      "--trusted-proxy <cidr...>",
+      "the networks of load balancers, whose X-Forwarded-For names the client (default: none)",
+      collectNetwork,
     )
     .action(
       act(async (options: GatewayOptions) => {

@@ -1,4 +1,5 @@
 import { pino } from "pino";
+import type { GatewayLimits } from "../../gateway/limits.ts";
 import { gatewayMetrics } from "../../gateway/metrics.ts";
 import { runGateway } from "../../gateway/run.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
@@ -13,6 +14,11 @@ export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "con
   address: string;
   /** Seconds. */
   shutdownDelay: number;
+  maxConnections?: number;
+  maxConnectionsPerClient?: number;
+  maxConnectionsPerNamespace?: number;
+  maxConnectionsPerSandbox?: number;
+  trustedProxy?: string[];
   /** Port of /livez, /healthz, /readyz and /metrics. @default none is opened */
   metricsPort?: number;
   metricsAddress: string;
@@ -43,6 +49,8 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
         port,
         address,
         metrics,
+        limits: limitsOf(options),
+        trustedProxies: options.trustedProxy ?? [],
         liveness,
         log,
         shutdownDelayMilliseconds: shutdownDelay * 1000,
@@ -61,4 +69,14 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
     await health?.close();
     await client.close();
   }
+}
+
+function limitsOf(options: GatewayOptions): Partial<GatewayLimits> {
+  const { maxConnections, maxConnectionsPerClient, maxConnectionsPerNamespace, maxConnectionsPerSandbox } = options;
+  return {
+    ...(maxConnections !== undefined && { connections: maxConnections }),
+    ...(maxConnectionsPerClient !== undefined && { perClient: maxConnectionsPerClient }),
+    ...(maxConnectionsPerNamespace !== undefined && { perNamespace: maxConnectionsPerNamespace }),
+    ...(maxConnectionsPerSandbox !== undefined && { perSandbox: maxConnectionsPerSandbox }),
+  };
 }

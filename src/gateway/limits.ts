@@ -1,0 +1,82 @@
+import { RametError } from "../base/errors.ts";
+import type { GatewayMetrics } from "./metrics.ts";
+
+/** How many connections a gateway has at a time. A request in progress counts as one. */
+export interface GatewayLimits {
+  /** Connections of all clients. From 90 % on, new ones get 503. */
+  connections: number;
+  perClient: number;
+  perNamespace: number;
+  perSandbox: number;
+}
+
+/** No single client, namespace or sandbox can occupy a gateway. A client can be a load balancer, so its share is large. */
+export const defaultLimits: GatewayLimits = {
+  connections: 10_000,
+  perClient: 2_500,
+  perNamespace: 5_000,
+  perSandbox: 1_000,
+};
+
+/** Counts what is in use for each key, up to a limit. */
+export class Slots {
+  readonly #limit: number;
+  readonly #used = new Map<string, number>();
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Takes a slot. @returns the function that gives it back, or undefined if the key has no free slot */
+  take(key: string): (() => void) | undefined {
+    const used = this.#used.get(key) ?? 0;
+    if (used >= this.#limit) return undefined;
+    this.#used.set(key, used + 1);
+    return () => {
+      const left = (this.#used.get(key) ?? 1) - 1;
+      if (left > 0) this.#used.set(key, left);
+      else this.#used.delete(key);
+    };
+  }
+}
+
+/** The slots of requests and upgraded connections in progress. */
+export class ExchangeSlots {
+  readonly #metrics: GatewayMetrics;
+  readonly #slots: Readonly<Record<"client" | "namespace" | "sandbox", Slots>>;
+
+  constructor({ perClient, perNamespace, perSandbox }: GatewayLimits, metrics: GatewayMetrics) {
+    this.#metrics = metrics;
+    this.#slots = { client: new Slots(perClient), namespace: new Slots(perNamespace), sandbox: new Slots(perSandbox) };
+  }
+
+  /** For a client behind a trusted proxy. @returns the function that gives the slot back @throws RametError `Unavailable` */
+  takeForClient(address: string): () => void {
+    return this.#take("client", address, "The client");
+  }
+
+  /** @returns the function that gives the slots back @throws RametError `Unavailable` */
+  takeForSandbox({ namespace, name, uid }: { namespace: string; name: string; uid: string }): () => void {
+    const releaseNamespace = this.#take("namespace", namespace, `The namespace ${namespace}`);
+    try {
+      const releaseSandbox = this.#take("sandbox", uid, `The sandbox ${name} in ${namespace}`);
+      return () => {
+        releaseSandbox();
+        releaseNamespace();
+      };
+    } catch (error) {
+      releaseNamespace();
+      throw error;
+    }
+  }
+
+  #take(reason: "client" | "namespace" | "sandbox", key: string, whose: string): () => void {
+    const release = this.#slots[reason].take(key);
+    if (release !== undefined) return release;
+    this.#metrics.refused(reason);
+    throw new RametError("Unavailable", `${whose} has too many connections through this gateway`, {
+      hint: "Close connections that you do not need, or repeat the request later",
+      retryable: true,
+    });
+  }
+}
