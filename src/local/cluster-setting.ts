@@ -20,6 +20,11 @@ export const ClusterSetting = z.object({
   }),
   /** The image name in the Pods of cells. It is never pulled. */
   cellImage: z.string(),
+  /** The limits of sandboxes whose template declares none. 0: no limit. Without it, a share of the machine. */
+  defaultLimits: z
+    .object({ memoryBytes: z.number().int().min(0), cpuMillis: z.number().int().min(0) })
+    .partial()
+    .default({}),
 });
 export type ClusterSetting = z.infer<typeof ClusterSetting>;
 

@@ -18,6 +18,8 @@ export interface PrepareOptions {
   progress: (line: string) => void;
   /** The command of `ramet`. @default the one that runs this code */
   program?: string[];
+  /** @default a share of the machine */
+  defaultLimits?: ClusterSetting["defaultLimits"];
 }
 
 /**
@@ -31,7 +33,15 @@ export async function prepareCluster(options: PrepareOptions): Promise<ClusterSe
   const tools = await acquireProbed({ clock, signal, progress });
   await ensurePythonImage({ clock, signal, progress });
   const program = options.program ?? rametProgram();
-  return { v: 1, name, program, cell: cellProgram(), tools, cellImage: "ramet-cell:local" };
+  return {
+    v: 1,
+    name,
+    program,
+    cell: cellProgram(),
+    tools,
+    cellImage: "ramet-cell:local",
+    defaultLimits: options.defaultLimits ?? {},
+  };
 }
 
 /** Probes the machine before the other tools are built, which can take minutes. */

@@ -15,6 +15,8 @@ export interface CellCgroupsOptions {
   /** The cell's directory, in which the created groups are recorded. */
   directory: string;
   limits: Omit<SandboxLimits, "processes">;
+  /** The limits that the Pod's container declares. The others are defaults, and it is no fault if they cannot be enforced. */
+  declared: Omit<SandboxLimits, "processes">;
   /** The process limit, if the operator sets one. */
   processes?: number;
 }
@@ -35,11 +37,11 @@ export class CellCgroups {
   readonly #options: CellCgroupsOptions;
   readonly #declared: string[];
   /** Determined once: afterwards the cell itself may be in a leaf group. */
-  #plan: Promise<CgroupPlan | undefined> | undefined;
+  #plan: Promise<CgroupPlan> | undefined;
 
   constructor(options: CellCgroupsOptions) {
     this.#options = options;
-    const { memoryBytes, cpuMillis } = options.limits;
+    const { memoryBytes, cpuMillis } = options.declared;
     this.#declared = [...(memoryBytes === undefined ? [] : ["memory"]), ...(cpuMillis === undefined ? [] : ["cpu"])];
   }
 
@@ -47,23 +49,21 @@ export class CellCgroups {
   async make(): Promise<MadeLeaves> {
     try {
       const plan = await (this.#plan ??= this.#find());
-      if (plan === undefined) return {};
       await writeCgroupRecord(this.#options.directory, plan);
       const leaves = await SandboxCgroup.make(plan);
-      if (plan.missing.length === 0) return { leaves };
+      const missing = plan.missing.filter((limit) => this.#declared.includes(limit));
+      if (missing.length === 0) return { leaves };
       const why = "the kernel lacks the controller, or it is not delegated to the cell";
-      return { leaves, unenforced: sentence(plan.missing, why) };
+      return { leaves, unenforced: sentence(missing, why) };
     } catch (error) {
       if (this.#declared.length === 0) return {};
       return { unenforced: sentence(this.#declared, RametError.from(error).message) };
     }
   }
 
-  async #find(): Promise<CgroupPlan | undefined> {
-    const place = await findPlace();
-    // Groups take some milliseconds and no limit is declared. In a Pod they reserve a part of its limits for the cell.
-    if (this.#declared.length === 0 && !(place.version === 2 && place.kind === "pod")) return undefined;
-    return planFor(place, this.#options);
+  /** Also without any other limit, because a sandbox with any number of processes harms the machine. */
+  async #find(): Promise<CgroupPlan> {
+    return planFor(await findPlace(), this.#options);
   }
 }
 

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { type CgroupPlan, outOfMemory, type Step, tooManyProcesses } from "./plan.ts";
@@ -47,6 +48,15 @@ export class SandboxCgroup {
     return undefined;
   }
 
+  /** Whether the sandbox uses so much of its memory limit that another one may not fit next to it. Synchronous, for a restore. */
+  get usesMuchMemory(): boolean {
+    const { oomKills, memory } = this.#plan;
+    if (oomKills === undefined || memory === undefined) return false;
+    const directory = dirname(oomKills);
+    const used = numberIn(join(directory, "memory.usage_in_bytes")) ?? numberIn(join(directory, "memory.current")) ?? 0;
+    return used > memory.leafBytes / 4;
+  }
+
   /**
    * Resolves when the kernel has killed a process of the sandbox because of its memory limit. In cgroup v1 it kills only one
    * process, and the sandbox would keep running without it. In v2 it kills all of them, so this never resolves.
@@ -88,6 +98,14 @@ export class SandboxCgroup {
   /** Ignores errors: a process that has exited cannot be moved. */
   #move(pid: number, file: string): void {
     this.#moving = this.#moving.then(() => write(file, `${pid}`)).catch(() => undefined);
+  }
+}
+
+function numberIn(path: string): number | undefined {
+  try {
+    return Number(readFileSync(path, "utf8"));
+  } catch {
+    return undefined;
   }
 }
 

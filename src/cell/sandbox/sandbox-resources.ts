@@ -20,6 +20,7 @@ export async function allocateResources(setting: CellSetting): Promise<SandboxRe
     uid: config.sandbox.uid,
     directory,
     limits: container.resources,
+    declared: config.container.resources,
     ...(processes !== undefined && { processes }),
   });
   const [root, cgroup] = await Promise.all([mountRoot(config.rootPath, directory), cgroups.make()]);

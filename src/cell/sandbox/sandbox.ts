@@ -38,7 +38,7 @@ export class Sandbox {
     this.ended = parts.ended;
     const { cgroup, setting } = parts.options;
     this.#cgroup = cgroup;
-    this.#isLimited = setting.container.resources.memoryBytes !== undefined;
+    this.#isLimited = setting.config.container.resources.memoryBytes !== undefined;
     void parts.ended.then(() => {
       this.#hasEnded = true;
     });
@@ -134,9 +134,11 @@ export class Sandbox {
    */
   async halt(): Promise<void> {
     this.#destroyed = true;
-    this.#isHalted = !this.#isLimited;
-    await this.engine.halt(this.#isLimited ? "SIGKILL" : "SIGSTOP");
-    if (this.#isLimited) await this.ended;
+    // A default limit is far above what most sandboxes use.
+    const mustFree = this.#isLimited || this.#cgroup?.usesMuchMemory === true;
+    this.#isHalted = !mustFree;
+    await this.engine.halt(mustFree ? "SIGKILL" : "SIGSTOP");
+    if (mustFree) await this.ended;
   }
 
   async destroy(): Promise<void> {

@@ -48,14 +48,15 @@ export interface CellSetting {
  * Reads a cell's setting from its environment variables: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
  * (ImageConfig, from the node if known), `RAMET_ROOT_PATH` (the image's root on the node, if it differs from the Pod's
  * `rootPath`), `RAMET_ENGINE_BUILD`, `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`,
- * `RAMET_GUEST`, `RAMET_LINK`, `RAMET_SANDBOX_PROCESSES` (default: src/cell/cgroup/cell-cgroups.ts).
+ * `RAMET_GUEST`, `RAMET_LINK`, `RAMET_SANDBOX_PROCESSES` (default: src/cell/cgroup/cell-cgroups.ts), and the limits of a container
+ * that declares none, from the local node: `RAMET_DEFAULT_MEMORY_BYTES`, `RAMET_DEFAULT_CPU_MILLIS`.
  */
 export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   const config = parse("RAMET_CELL", CellConfig, environment["RAMET_CELL"]);
   const image = parse("RAMET_IMAGE_CONFIG", ImageConfig, environment["RAMET_IMAGE_CONFIG"] ?? "{}");
   return {
     config: { ...config, rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath },
-    container: withResolved(withImage(config, image), environment),
+    container: withDefaultLimits(withResolved(withImage(config, image), environment), environment),
     image,
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
     ...(environment["RAMET_ENGINE_BUILD"] === undefined
@@ -115,6 +116,19 @@ function withResolved(container: ContainerSpec, environment: NodeJS.ProcessEnv):
     ],
   };
 }
+
+function withDefaultLimits(container: ContainerSpec, environment: NodeJS.ProcessEnv): ContainerSpec {
+  const limit = (variable: string): number | undefined =>
+    environment[variable] === undefined ? undefined : parse(variable, PositiveInt, environment[variable]);
+  const { memoryBytes = limit("RAMET_DEFAULT_MEMORY_BYTES"), cpuMillis = limit("RAMET_DEFAULT_CPU_MILLIS") } =
+    container.resources;
+  return {
+    ...container,
+    resources: { ...(memoryBytes !== undefined && { memoryBytes }), ...(cpuMillis !== undefined && { cpuMillis }) },
+  };
+}
+
+const PositiveInt = z.number().int().positive();
 
 function parse<T extends z.ZodType>(variable: string, schema: T, text: string | undefined): z.infer<T> {
   if (text === undefined)

@@ -19,6 +19,11 @@ function upCommands(local: Command, act: Act): void {
   withName(local.command("up"))
     .description("Start a cluster on this machine. It runs in the background until `ramet local down`.")
     .option("--tune", "enable huge pages for shared memory, for the whole machine (root only)")
+    .option(
+      "--default-memory <quantity>",
+      "memory limit of sandboxes without one, or none (default: half of the machine)",
+    )
+    .option("--default-cpu <quantity>", "CPU limit of sandboxes without one, or none (default: 3/4 of the machine)")
     .action(
       act(async (options: UpOptions) => {
         const { localUp } = await import("./up.ts");

@@ -1,4 +1,5 @@
 import { RametError } from "../../base/errors.ts";
+import { quantityToBytes, quantityToMillicores } from "../../base/quantity.ts";
 import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
 import { stopCluster } from "../../local/down.ts";
@@ -12,10 +13,17 @@ import { type Io, printLine } from "../io.ts";
 export interface UpOptions {
   name?: string;
   tune?: boolean;
+  defaultMemory?: string;
+  defaultCpu?: string;
 }
 
 /** `ramet local up`: prints progress to stderr, and the `export` line for kubectl to stdout. */
-export async function localUp(io: Io, { name = defaultClusterName, tune = false }: UpOptions): Promise<number> {
+export async function localUp(io: Io, options: UpOptions): Promise<number> {
+  const { name = defaultClusterName, tune = false, defaultMemory, defaultCpu } = options;
+  const defaultLimits = {
+    ...(defaultMemory !== undefined && { memoryBytes: orNone(defaultMemory, "--default-memory", quantityToBytes) }),
+    ...(defaultCpu !== undefined && { cpuMillis: orNone(defaultCpu, "--default-cpu", quantityToMillicores) }),
+  };
   const directory = clusterDirectory(name, io.environment);
   const { clock, signal } = io;
   const progress = (line: string): void => {
@@ -27,7 +35,7 @@ export async function localUp(io: Io, { name = defaultClusterName, tune = false 
   if (isSupervised(known) && known.phase === "up") {
     progress(`The local cluster ${name} is up, since ${known.startedAt}.`);
   } else {
-    const setting = await prepareCluster({ name, clock, signal, progress });
+    const setting = await prepareCluster({ name, clock, signal, progress, defaultLimits });
     const { already } = await startCluster({ directory, setting, clock, signal, progress });
     const seconds = ((clock.monotonicMilliseconds() - startedAt) / 1000).toFixed(1);
     progress(already ? `The local cluster ${name} is up.` : `The local cluster ${name} is up, after ${seconds} s.`);
@@ -36,6 +44,10 @@ export async function localUp(io: Io, { name = defaultClusterName, tune = false 
   progress("To use it with kubectl:");
   printLine(io.stdout, `export KUBECONFIG=${shellWord(directory.kubeconfig)}`);
   return exitCodes.ok;
+}
+
+function orNone(text: string, flag: string, convert: (quantity: string, field: string) => number): number {
+  return text === "none" ? 0 : convert(text, flag);
 }
 
 function shellWord(text: string): string {

@@ -1,5 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
+import { availableParallelism, totalmem } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -7,7 +8,7 @@ import { RametError } from "../../base/errors.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
-import { readSetting } from "../cluster-setting.ts";
+import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
 import { openPki } from "../control-plane/pki.ts";
 import { openImageStore } from "../images/image-store.ts";
 import { imageUser } from "../images/image-user.ts";
@@ -49,6 +50,7 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
           PATH: process.env["PATH"] ?? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
           HOME: process.env["HOME"] ?? "/",
           NODE_COMPILE_CACHE: compileCache,
+          ...defaultLimits(setting),
         },
         view: { hidden: [hiddenDirectory(directory.path, needed)], shared: [compileCache], store: directory.store },
         serving: { ca: pki.ca, ...serving },
@@ -62,6 +64,15 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
   } finally {
     await client.close();
   }
+}
+
+/** Half of the machine's memory and three quarters of its CPUs, so that one sandbox leaves room for the cluster and its user. */
+function defaultLimits({ defaultLimits: limits }: ClusterSetting): Record<string, string> {
+  const { memoryBytes = Math.floor(totalmem() / 2), cpuMillis = availableParallelism() * 750 } = limits;
+  return {
+    ...(memoryBytes > 0 && { RAMET_DEFAULT_MEMORY_BYTES: String(memoryBytes) }),
+    ...(cpuMillis > 0 && { RAMET_DEFAULT_CPU_MILLIS: String(cpuMillis) }),
+  };
 }
 
 const sweepMilliseconds = 2_000;

@@ -129,9 +129,9 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       expect(share / seconds).toBeLessThan(0.36);
     });
 
-    it("ends a fork bomb at the process limit while another sandbox can still fork", async () => {
+    it("ends a fork bomb in a sandbox without limits while another sandbox can still fork", async () => {
       const neighbour = await boot("neighbour", {});
-      const bomb = await boot("bomb", { memoryBytes: 1024 * mebibyte }, { RAMET_SANDBOX_PROCESSES: "150" });
+      const bomb = await boot("bomb", {}, { RAMET_SANDBOX_PROCESSES: "150" });
       const ended = lastState(bomb);
       await python(bomb, "import os,time\nwhile os.fork() or True: pass");
       expect(await ended).toMatchObject({
@@ -140,6 +140,13 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
         message: expect.stringContaining("exceeded its limit of 150 processes and threads") as string,
       });
       expect(await python(neighbour, "import subprocess; print(subprocess.call(['true']))")).toBe("0");
+    });
+
+    it("applies the default memory limit of the machine to a sandbox without limits", async () => {
+      const hog = await boot("hog", {}, { RAMET_DEFAULT_MEMORY_BYTES: `${256 * mebibyte}` });
+      const ended = lastState(hog);
+      await python(hog, `b"x" * ${1024 * mebibyte}`);
+      expect(await ended).toMatchObject({ phase: "failed", code: "OutOfMemory" });
     });
 
     it("removes the groups of a stopped cell, and those of a killed cell in a sweep", async () => {
@@ -155,9 +162,9 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
       expect(await groupsOf(killed)).toEqual([]);
     });
 
-    it("creates no groups and starts no shell for a sandbox without limits", async () => {
+    it("limits only the processes of a sandbox without limits", async () => {
       const cell = await boot("free", {});
-      expect(await groupsOf(cell)).toEqual([]);
+      expect((await groupsOf(cell)).map((directory) => directory.startsWith(own.pids ?? "-"))).toEqual([true]);
       expect(await cells.client.state(cell.address)).not.toHaveProperty("unenforced");
     });
   },
