@@ -18,7 +18,7 @@ export {
   type RecipeStepArgs,
   type WaitForArgs,
 } from "./recipe.ts";
-export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
+export { type EgressArgs, RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
 export { type AzureStore, type GcsStore, type RametStore, type S3Store } from "./ramet-store.ts";
 export { type Manifest } from "../src/install/manifest.ts";
 export { Sandbox, type SandboxArgs } from "./sandbox.ts";

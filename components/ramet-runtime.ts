@@ -13,7 +13,7 @@ import { findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { systemNamespace } from "../src/api/names/system-names.ts";
 import { RametError } from "../src/base/errors.ts";
-import type { InstallOptions } from "../src/install/install-options.ts";
+import type { InstalledEgress, InstallOptions } from "../src/install/install-options.ts";
 import { type Manifest, privateRanges } from "../src/install/manifest.ts";
 import { lastingManifests, serverManifests, storeIsNotMounted } from "../src/install/manifests.ts";
 import { declareAll, declareRetained, declareObject } from "./declare.ts";
@@ -52,8 +52,26 @@ export interface RametRuntimeArgs {
    * @default the private ranges: 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12 and 192.168.0.0/16
    */
   clusterRanges?: readonly Input<string>[];
+  /**
+   * The egress rules of all sandboxes, for example `{ default: "deny", allow: ["*.example.org:443"] }`. Namespaces, templates
+   * and sandboxes can only narrow them, with the annotation `ramet.dev/egress`. @default `{ default: "allow" }`
+   */
+  egress?: EgressArgs;
   /** Changes the manifest of each declared object, for settings that have no argument. */
   transform?: { object?: (manifest: Manifest) => Manifest };
+}
+
+/** A rule is an IPv4 address, a range, a name, `*.name` or `*`, each with an optional `:port`. */
+export interface EgressArgs {
+  /** What applies to connections without a rule: `allow` or `deny`. @default "allow" */
+  default?: Input<"allow" | "deny">;
+  /**
+   * What sandboxes can connect to. Only a rule here that names an address or a range inside opens an address of
+   * `clusterRanges`. @default none
+   */
+  allow?: readonly Input<string>[];
+  /** What sandboxes cannot connect to. It precedes `allow`. @default none */
+  deny?: readonly Input<string>[];
 }
 
 type ProgramInstallOptions = InstallOptions<Input<string>, Input<number>>;
@@ -120,7 +138,15 @@ function unseen({ mode = "auto", image, cellImage, store }: RametRuntimeArgs): F
 
 /** @throws RunError naming the missing arguments */
 function installOptions(
-  { image, cellImage, replicas = 2, gatewayReplicas = 2, store, clusterRanges = privateRanges }: RametRuntimeArgs,
+  {
+    image,
+    cellImage,
+    replicas = 2,
+    gatewayReplicas = 2,
+    store,
+    clusterRanges = privateRanges,
+    egress,
+  }: RametRuntimeArgs,
   owner: string,
 ): ProgramInstallOptions {
   const place = installedStore(store);
@@ -136,8 +162,17 @@ function installOptions(
     replicas: validatedField("replicas", replicas),
     gatewayReplicas: validatedField("gatewayReplicas", gatewayReplicas),
     clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
+    ...(egress && { egress: validatedEgress(egress) }),
     store: place,
     namespace: systemNamespace,
     annotations: { [ownerAnnotation]: owner },
+  };
+}
+
+function validatedEgress({ default: fallback, allow = [], deny = [] }: EgressArgs): InstalledEgress<Input<string>> {
+  return {
+    ...(fallback !== undefined && { default: validatedField("egress.default", fallback) }),
+    allow: allow.map((rule) => validatedField("egress.allow", rule)),
+    deny: deny.map((rule) => validatedField("egress.deny", rule)),
   };
 }

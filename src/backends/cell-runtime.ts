@@ -27,6 +27,9 @@ export function cellRuntime({ cells, credentials, clock = systemClock }: CellRun
       const { generation } = await within(startDeadline(clock, "The handover of an identity"), adopt);
       return { generation };
     },
+    async setEgress(target, policy) {
+      await cells.setEgress(cellAddress(target), { policy });
+    },
     async stop(target, reason) {
       const stop = (signal: AbortSignal) => cells.stop(cellAddress(target), reason, signal);
       await within(startDeadline(clock, "Stopping the sandbox"), stop);

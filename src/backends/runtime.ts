@@ -1,3 +1,4 @@
+import type { EgressPolicy } from "../api/cell/cell-api.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { GuestClient } from "../cell/client/guest-client.ts";
@@ -9,6 +10,8 @@ export interface SandboxRuntime {
   boot(target: SandboxRef, environment: Record<string, string>): Promise<Started>;
   /** Gives a running sandbox another environment, which new commands get. A repeated call changes nothing. */
   adopt(target: SandboxRef, environment: Record<string, string>): Promise<{ generation: number }>;
+  /** Gives a running sandbox another egress policy, which also ends open connections that it denies. */
+  setEgress(target: SandboxRef, policy: EgressPolicy): Promise<void>;
   /** Stops a sandbox; its Pod becomes Succeeded. A running capture is completed first. */
   stop(target: SandboxRef, reason: string): Promise<void>;
   /** @param user the user for commands and files; absent: the entrypoint's user */

@@ -71,6 +71,35 @@ export function collectNetwork(text: string, before: readonly string[] = []): st
   return [...before, text];
 }
 
+export interface EgressFlags {
+  egressDefault?: "allow" | "deny";
+  egressAllow?: string[];
+  egressDeny?: string[];
+}
+
+/** Adds the flags for the egress rules of all sandboxes. */
+export function withEgressFlags(command: Command): Command {
+  return command
+    .addOption(
+      new Option("--egress-default <action>", "connections of sandboxes without a rule (default: allow)").choices([
+        "allow",
+        "deny",
+      ]),
+    )
+    .option(
+      "--egress-allow <rule...>",
+      "what sandboxes can connect to: addresses, ranges, names, *.names, each with an optional :port",
+    )
+    .option("--egress-deny <rule...>", "what sandboxes cannot connect to; precedes --egress-allow");
+}
+
+export const egressFlagNames = { default: "--egress-default", allow: "--egress-allow", deny: "--egress-deny" };
+
+/** The rules of the flags, not validated. */
+export function egressOf({ egressDefault, egressAllow, egressDeny }: EgressFlags) {
+  return { default: egressDefault, allow: egressAllow, deny: egressDeny };
+}
+
 /** Collects repeated `--env NAME=VALUE`. */
 export function collectVariable(text: string, before: Record<string, string> = {}): Record<string, string> {
   const at = text.indexOf("=");

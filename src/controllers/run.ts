@@ -1,4 +1,5 @@
 import { hostname } from "node:os";
+import type { RuntimeEgress } from "../api/cell/effective-egress.ts";
 import type { CellPodOptions } from "../api/cell/cell-pod.ts";
 import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
 import type { Backend } from "../backends/backend.ts";
@@ -36,8 +37,8 @@ export interface RunControllersOptions {
   cellImage: string;
   /** The upstreams of every sandbox's DNS relay. */
   dns?: CellPodOptions["dns"];
-  /** The default rules of every sandbox's outbound proxy. */
-  egress?: CellPodOptions["egress"];
+  /** The egress rules of every sandbox. Namespaces, templates and sandboxes can only narrow them. @default allow */
+  egress?: RuntimeEgress["rules"];
   /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes cannot reach. @default none */
   clusterRanges?: string[];
   /** Unique among the candidates. Absent: this is the only one, and it takes no lease. */

@@ -1,4 +1,6 @@
 import * as z from "zod";
+import { parseRuntimeEgress } from "../api/cell/effective-egress.ts";
+import { namesMetadata, parseEgressRule } from "../api/cell/egress-rules.ts";
 import { RametError } from "../base/errors.ts";
 import { parseImageReference } from "../api/names/image-reference.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
@@ -21,6 +23,14 @@ export interface InstallOptions<Text = string, Count = number> {
   store: MountedStore<Text> | RemoteStore<Text>;
   /** The IPv4 ranges of the cluster's Pods, Services and nodes. Sandboxes cannot connect to them. */
   clusterRanges: readonly Text[];
+  /** The egress rules of all sandboxes, which namespaces, templates and sandboxes can only narrow. @default allow */
+  egress?: InstalledEgress<Text>;
+}
+
+export interface InstalledEgress<Text = string> {
+  default?: Text | "allow" | "deny" | undefined;
+  allow?: readonly Text[] | undefined;
+  deny?: readonly Text[] | undefined;
 }
 
 /** A PersistentVolumeClaim in the controllers' namespace and its mount path. */
@@ -49,6 +59,13 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     replicas: validated("replicas", given.replicas),
     gatewayReplicas: validated("gatewayReplicas", given.gatewayReplicas),
     clusterRanges: given.clusterRanges.map((range) => validated("clusterRanges", range)),
+    ...(given.egress && {
+      egress: parseRuntimeEgress(given.egress, {
+        default: fieldNames["egress.default"],
+        allow: fieldNames["egress.allow"],
+        deny: fieldNames["egress.deny"],
+      }),
+    }),
     store:
       "address" in store
         ? validateRemoteStore(store, fieldNames)
@@ -115,6 +132,13 @@ const ServiceAccount = z.string().regex(/^[-.a-z0-9]+@[-.:a-z0-9]+\.gserviceacco
 
 const EntraId = z.guid({ error: ({ input }) => `is not an Entra ID identifier: ${JSON.stringify(input)}` });
 
+const Rule = z.string().superRefine((text, context) => {
+  const rule = parseEgressRule(text);
+  if (typeof rule === "string") context.addIssue(`is not an egress rule: ${JSON.stringify(text)}: ${rule}`);
+  else if (namesMetadata(rule))
+    context.addIssue(`names metadata services or link-local addresses: ${text}; no rule opens them`);
+});
+
 const fields = {
   namespace: Label,
   image: Image,
@@ -122,6 +146,11 @@ const fields = {
   replicas: z.int("must be a whole number").min(1, "must be at least 1"),
   gatewayReplicas: z.int("must be a whole number").min(0, "must be at least 0"),
   clusterRanges: z.cidrv4({ error: ({ input }) => `is not an IPv4 range: ${JSON.stringify(input)}` }),
+  "egress.default": z.enum(["allow", "deny"], {
+    error: ({ input }) => `is ${JSON.stringify(input)}, not allow or deny`,
+  }),
+  "egress.allow": Rule,
+  "egress.deny": Rule,
   "store.directory": Directory,
   "store.claim": ObjectName,
   "store.address": StoreAddress,

@@ -1,8 +1,8 @@
 import { renderCrds } from "../api/kinds/crd.ts";
 import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/names/system-names.ts";
-import { admissionPolicies } from "./cell-policies.ts";
+import { cellPolicies } from "./cell-policies.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
-import type { InstallOptions } from "./install-options.ts";
+import type { InstalledEgress, InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
 import {
@@ -50,7 +50,7 @@ export const storeIsNotMounted =
 
 /** Returns the servers, their permissions and the admission policies for cells. */
 export function serverManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
-  return [...controllerManifests(options), ...gatewayManifests(options), ...admissionPolicies()];
+  return [...controllerManifests(options), ...gatewayManifests(options), ...cellPolicies()];
 }
 
 /** Returns the controllers and their permissions. */
@@ -92,9 +92,9 @@ function deployment({ namespace, annotations, replicas, ...options }: InstallOpt
   };
 }
 
-type PodOptions = Pick<InstallOptions<unknown, unknown>, "image" | "cellImage" | "store" | "clusterRanges">;
+type PodOptions = Pick<InstallOptions<unknown, unknown>, "image" | "cellImage" | "store" | "clusterRanges" | "egress">;
 
-function pod({ image, cellImage, store, clusterRanges }: PodOptions) {
+function pod({ image, cellImage, store, clusterRanges, egress }: PodOptions) {
   const mounted = "address" in store ? undefined : store;
   return {
     serviceAccountName: name,
@@ -116,6 +116,7 @@ function pod({ image, cellImage, store, clusterRanges }: PodOptions) {
           "--cell-image",
           cellImage,
           ...clusterRanges.flatMap((range) => ["--cluster-range", range]),
+          ...egressFlags(egress),
           "--metrics-port",
           String(metricsPort),
           "--metrics-address",
@@ -140,6 +141,14 @@ function pod({ image, cellImage, store, clusterRanges }: PodOptions) {
       ...(mounted ? [{ name: "store", persistentVolumeClaim: { claimName: mounted.claim } }] : []),
     ],
   };
+}
+
+function egressFlags({ default: fallback, allow = [], deny = [] }: InstalledEgress<unknown> = {}) {
+  return [
+    ...(fallback === undefined ? [] : ["--egress-default", fallback]),
+    ...allow.flatMap((rule) => ["--egress-allow", rule]),
+    ...deny.flatMap((rule) => ["--egress-deny", rule]),
+  ];
 }
 
 /**

@@ -71,12 +71,6 @@ export const clusterRights: readonly Right[] = [
     verbs: [...follow, "create", "delete"],
   },
   {
-    why: "create Pods that run cells; the admission policies refuse such Pods from everyone without this right",
-    apiGroups: ["ramet.dev"],
-    resources: ["cells"],
-    verbs: ["create"],
-  },
-  {
     why: "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox",
     apiGroups: [""],
     resources: ["persistentvolumeclaims"],
@@ -90,10 +84,16 @@ export const clusterRights: readonly Right[] = [
   },
   { why: "copy files from the Secrets that a recipe names", apiGroups: [""], resources: ["secrets"], verbs: ["get"] },
   {
-    why: "bind the store to the cluster by the UID of kube-system, create ramet-system if it is missing, read which fields templates may use, and label namespaces with sandboxes",
+    why: "bind the store to the cluster by the UID of kube-system, and create ramet-system if it is missing",
     apiGroups: [""],
     resources: ["namespaces"],
-    verbs: ["get", "create", "patch"],
+    verbs: ["get", "create"],
+  },
+  {
+    why: "follow the egress rules that administrators set on namespaces",
+    apiGroups: [""],
+    resources: ["namespaces"],
+    verbs: ["list", "watch"],
   },
   {
     why: "record events",

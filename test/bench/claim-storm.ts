@@ -148,6 +148,7 @@ async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
     random,
     metrics,
     cache: createCache(informers),
+    podOptions: { cellImage: "ramet.dev/cell:bench", publicKey: "" },
     backends: new Backends([]),
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events: new EventRecorder({ client, reportingController: "ramet.dev/bench", reportingInstance: "bench" }),

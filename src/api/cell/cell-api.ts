@@ -153,6 +153,9 @@ export type BootRequest = z.infer<typeof BootRequest>;
 export const IdentityRequest = z.strictObject({ identity: Identity });
 export type IdentityRequest = z.infer<typeof IdentityRequest>;
 
+export const EgressRequest = z.strictObject({ policy: EgressPolicy });
+export type EgressRequest = z.infer<typeof EgressRequest>;
+
 export const RestoreRequest = z.strictObject({ identity: Identity, grant: Grant, contents: Contents });
 export type RestoreRequest = z.infer<typeof RestoreRequest>;
 /**

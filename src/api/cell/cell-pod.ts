@@ -2,6 +2,7 @@ import type * as z from "zod";
 import { CellConfig } from "./cell-api.ts";
 import { cellContainer, imageVolume, rootPath } from "./cell-container.ts";
 import { containerSpec, mainContainer } from "./container-spec.ts";
+import { egressDigest } from "./effective-egress.ts";
 import { templateDigest, templateRevision } from "./template-digest.ts";
 import { apiVersion } from "../schema/kind.ts";
 import { annotations, labels } from "../names/labels.ts";
@@ -67,7 +68,11 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
         [labels.podTemplateHash]: templateRevision(template),
         [labels.cell]: "true",
       },
-      annotations: { ...template.metadata?.annotations, [annotations.createdBy]: "sandbox" },
+      annotations: {
+        ...template.metadata?.annotations,
+        [annotations.createdBy]: "sandbox",
+        ...(options.egress && { [annotations.egressDigest]: egressDigest(config.egress) }),
+      },
       ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true, blockOwnerDeletion: true }],
     },
     spec: {

@@ -56,6 +56,8 @@ export const sandboxConditions = {
   ],
   /** Ramet's own: whether all memory of a clone or a resumed sandbox is loaded. The sandbox responds before that. */
   MemoryLoaded: ["Loading", "Loaded", "LoadFailed"],
+  /** Ramet's own: whether the cell has the egress rules of the namespace, the template and the sandbox. */
+  EgressApplied: ["Applied"],
   RuntimeInitialized: ["Pending", "Succeeded", "Failed"],
   /** Ramet's own: the result of the last requested rollback. A refused rollback does not change the sandbox. */
   RolledBack: ["Pending", "Restoring", "Succeeded"],
@@ -106,6 +108,7 @@ const RametSandboxStatus = z.object({
     .string()
     .optional()
     .describe("The digest of the agents.kruise.io/init-runtime-request that the guest has."),
+  egress: z.string().optional().describe("The digest of the egress policy that the cell was last given."),
   restoredFrom: z
     .string()
     .optional()

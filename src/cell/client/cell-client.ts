@@ -8,6 +8,7 @@ import {
   CellState,
   type CheckpointRequest,
   CheckpointResult,
+  type EgressRequest,
   type IdentityRequest,
   type RestoreInPlaceCall,
   type RestoreRequest,
@@ -76,6 +77,11 @@ export class CellClient {
 
   identity(cell: CellAddress, body: IdentityRequest, signal?: AbortSignal): Promise<CellState> {
     return this.#call(cell, { operation: "identity", body, answer: CellState, signal });
+  }
+
+  /** Resolves when the policy is in effect, also for open connections. */
+  setEgress(cell: CellAddress, body: EgressRequest, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "egress", body, answer: CellState, responseMilliseconds, signal });
   }
 
   restore(cell: CellAddress, body: RestoreRequest, signal?: AbortSignal): Promise<RestoreResult> {

@@ -3,6 +3,7 @@ import type {
   CellState,
   CheckpointRequest,
   CheckpointResult,
+  EgressPolicy,
   EngineBuild,
   Identity,
   RestoreInPlaceCall,
@@ -122,6 +123,12 @@ export class Cell {
     const attempt = this.#adopting.then(() => this.#adopt(identity));
     this.#adopting = attempt.catch(() => undefined);
     return attempt;
+  }
+
+  /** Replaces the egress policy. The new one is in effect when this resolves, also for open connections. */
+  async setEgress(policy: EgressPolicy): Promise<CellState> {
+    await this.#environment.network.setEgress(policy);
+    return this.state;
   }
 
   restore(request: RestoreRequest): Promise<RestoreResult> {

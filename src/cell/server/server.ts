@@ -5,6 +5,7 @@ import * as z from "zod";
 import {
   BootRequest,
   CheckpointRequest,
+  EgressRequest,
   IdentityRequest,
   RestoreRequest,
   StopRequest,
@@ -31,8 +32,8 @@ interface Call {
 }
 
 const bodyLimitBytes = 1024 * 1024;
-/** Connections without a valid token: probes of the kubelet, calls that just arrived (also a burst of them), and strangers. */
-const maxStrangers = 256;
+/** Connections without a valid token: probes of the kubelet, calls that just arrived, and strangers. */
+const maxStrangers = 64;
 /** Connections of gateways to ports of the sandbox, as many as link accepts. */
 const maxTunnels = 2048;
 
@@ -81,6 +82,7 @@ function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Cal
     "GET logs": ({ response, url }) => sendLog(logPath, url.searchParams, response),
     "POST boot": ({ body }) => cell.boot(parsed(BootRequest, body).identity),
     "POST identity": ({ body }) => cell.adopt(parsed(IdentityRequest, body).identity),
+    "POST egress": ({ body }) => cell.setEgress(parsed(EgressRequest, body).policy),
     "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
     "POST swap": ({ body }) => cell.restoreInPlace(parsed(RestoreInPlaceCall, body)),
     "POST checkpoint": ({ body }) => cell.checkpoint(parsed(CheckpointRequest, body)),

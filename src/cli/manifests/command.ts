@@ -2,13 +2,12 @@ import { Option, type Command } from "commander";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import type { Act } from "../report-error.ts";
-import { collectRange, storeAddresses, wholeNumber } from "../options.ts";
+import { collectRange, storeAddresses, wholeNumber, withEgressFlags } from "../options.ts";
 import type { ManifestsOptions } from "./manifests.ts";
 
 /** `ramet manifests`. */
 export function manifestsCommand(program: Command, act: Act): void {
-  program
-    .command("manifests")
+  withEgressFlags(program.command("manifests"))
     .description("Print the manifests that install the controllers and gateways, for kubectl apply and GitOps.")
     .requiredOption("--image <image>", "the image that contains the ramet command")
     .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")

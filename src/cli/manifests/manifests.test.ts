@@ -52,6 +52,18 @@ it("denies sandboxes the private ranges, the given ranges or none", async () => 
   expect(await run("--cluster-range", "10.0.0.300/8")).toMatchObject({ exitCode: 2, stdout: "" });
 });
 
+it("passes egress rules to the controllers, and names the invalid one", async () => {
+  const { stdout } = await run("--egress-default", "deny", "--egress-allow", "*.example.org:443", "10.0.0.0/8");
+  const deployment = parseAllDocuments(stdout)
+    .map((document) => document.toJS() as Installed)
+    .find(({ kind }) => kind === "Deployment");
+  const args = deployment?.spec?.template?.spec.containers[0]?.args.join(" ");
+  expect(args).toContain("--egress-default deny --egress-allow *.example.org:443 --egress-allow 10.0.0.0/8");
+  const refused = await run("--egress-allow", "example.org", "169.254.169.254");
+  expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(refused.stderr).toContain("--egress-allow[1]: 169.254.169.254 is an address of metadata services");
+});
+
 it("configures a store in S3 by its address, with a role and without a volume or a warning", async () => {
   const address = "s3://checkpoints/ramet?region=eu-central-1";
   const roleArn = "arn:aws:iam::123456789012:role/ramet";
@@ -62,7 +74,7 @@ it("configures a store in S3 by its address, with a role and without a volume or
   const account = documents.find(({ kind }) => kind === "ServiceAccount");
   expect(account?.metadata.annotations).toEqual({ "eks.amazonaws.com/role-arn": roleArn });
   const pod = documents.find(({ kind }) => kind === "Deployment")?.spec?.template?.spec;
-  expect(pod?.volumes).toEqual([expect.objectContaining({ name: "tmp" })]);
+  expect(pod?.volumes).toBeUndefined();
   expect(pod?.containers[0]?.args).toEqual(expect.arrayContaining(["--store", address]));
   expect(pod?.containers[0]?.args).not.toContain("--store-directory");
 });

@@ -15,9 +15,10 @@ import {
   systemRights,
 } from "../../install/rights.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { egressFlagNames, type EgressFlags, egressOf } from "../options.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 
-export interface ManifestsOptions {
+export interface ManifestsOptions extends EgressFlags {
   image: string;
   cellImage: string;
   namespace: string;
@@ -42,7 +43,8 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   const { out } = options;
   const { clusterRange = privateRanges } = options;
   const clusterRanges = clusterRange === false ? [] : clusterRange;
-  const wanted = parseInstallOptions({ ...options, clusterRanges, store: storeOf(options) }, flagNames);
+  const given = { ...options, clusterRanges, egress: egressOf(options), store: storeOf(options) };
+  const wanted = parseInstallOptions(given, flagNames);
   const manifests = allManifests(wanted);
   if (out === undefined) await writeAll(io.stdout, `${mark}.\n${renderManifests(manifests)}`);
   else {
@@ -91,6 +93,9 @@ const flagNames = {
   replicas: "--replicas",
   gatewayReplicas: "--gateway-replicas",
   clusterRanges: "--cluster-range",
+  "egress.default": egressFlagNames.default,
+  "egress.allow": egressFlagNames.allow,
+  "egress.deny": egressFlagNames.deny,
   "store.directory": "--store-directory",
   "store.claim": "--store-claim",
   "store.address": "--store",

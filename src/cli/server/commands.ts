@@ -1,5 +1,13 @@
 import { Option, type Command } from "commander";
-import { collectNetwork, collectRange, portNumber, storeAddresses, wholeNumber, withExamples } from "../options.ts";
+import {
+  collectNetwork,
+  collectRange,
+  portNumber,
+  storeAddresses,
+  wholeNumber,
+  withEgressFlags,
+  withExamples,
+} from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ControllerOptions } from "./controller.ts";
 import type { GatewayOptions } from "./gateway.ts";
@@ -47,7 +55,7 @@ function cellCommand(program: Command, act: Act): void {
 }
 
 function controllerCommand(program: Command, act: Act): void {
-  withServerOptions(program.command("controller"))
+  withEgressFlags(withServerOptions(program.command("controller")))
     .description("Run the controllers.")
     .option("--store-directory <directory>", "the directory of the store, which every node that runs cells mounts")
     .option("--store <address>", `the address of the store, instead of a directory: ${storeAddresses}`)

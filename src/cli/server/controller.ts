@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import { pino } from "pino";
+import { parseRuntimeEgress } from "../../api/cell/effective-egress.ts";
 import { RametError } from "../../base/errors.ts";
 import { parseStoreAddress } from "../../api/store/store-address.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
@@ -12,10 +13,11 @@ import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
+import { egressFlagNames, type EgressFlags, egressOf } from "../options.ts";
 import { serveHealth } from "./health.ts";
 import { runServer, serverConnection } from "./server-process.ts";
 
-export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context"> {
+export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context">, EgressFlags {
   storeDirectory?: string;
   /** An address, instead of a directory. */
   store?: string;
@@ -57,6 +59,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
         cellImage: options.cellImage,
         ...(dnsUpstream === undefined ? {} : { dns: { upstreams: dnsUpstream } }),
         ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
+        egress: parseRuntimeEgress(egressOf(options), egressFlagNames),
         ...(installCrds === undefined ? {} : { installCrds }),
         ...(concurrency === undefined ? {} : { concurrency }),
         // The host name alone is not unique: a container that restarts in its Pod is another candidate.

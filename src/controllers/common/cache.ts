@@ -24,6 +24,7 @@ export interface Cache {
   checkpointsOf(sandboxKey: string): Checkpoint[];
   checkpointsOwnedBy(uid: string): Checkpoint[];
   templatesOwnedBy(uid: string): SandboxTemplate[];
+  sandboxesIn(namespace: string): Sandbox[];
   sandboxesByTemplate(templateKey: string): Sandbox[];
   /** Those that are restored, or to be restored, from this checkpoint. */
   clonesOf(namespace: string, checkpointId: string): Sandbox[];
@@ -46,6 +47,7 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
   const bySource = checkpoints.store.index(({ metadata, spec }) => [
     `${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`,
   ]);
+  const byNamespace = sandboxes.store.index(({ metadata }) => [metadata.namespace]);
   const byTemplate = sandboxes.store.index(({ metadata, spec }) =>
     spec.templateRef === undefined ? [] : [`${metadata.namespace}/${spec.templateRef.name}`],
   );
@@ -70,6 +72,7 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
     checkpointsOf: bySource,
     checkpointsOwnedBy: checkpointsByOwner,
     templatesOwnedBy: templatesByOwner,
+    sandboxesIn: byNamespace,
     sandboxesByTemplate: byTemplate,
     clonesOf: (namespace, checkpointId) => byOrigin(`${namespace}/${checkpointId}`),
     set: (key) => sets.store.get(key),

@@ -1,4 +1,5 @@
 import type { Registry } from "prom-client";
+import type { RuntimeEgress } from "../../api/cell/effective-egress.ts";
 import type { CellPodOptions } from "../../api/cell/cell-pod.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Backends } from "../../backends/backends.ts";
@@ -20,7 +21,10 @@ export interface ControllerParts {
   backends: Backends;
   runtime: SandboxRuntime;
   /** Options of every Pod that is created. */
-  podOptions: Omit<CellPodOptions, "start">;
+  podOptions: Omit<CellPodOptions, "start" | "egress"> & {
+    /** The rules that no sandbox can exceed. */
+    egress?: RuntimeEgress["rules"];
+  };
   /** Writes of this process to Sandboxes that its cache may not show yet. Shared by all controllers that write Sandboxes. */
   sandboxWrites: OwnWrites<Sandbox>;
   events: EventRecorder;

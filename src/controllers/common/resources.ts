@@ -10,6 +10,7 @@ import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { Log } from "../../base/log.ts";
+import { type KubeObject, parseObject } from "../../kube/object.ts";
 import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
 
 /** The custom resources that the controllers watch. */
@@ -32,6 +33,8 @@ export interface Informers {
   sets: Informer<SandboxSet>;
   claims: Informer<SandboxClaim>;
   snapshots: Informer<NamedSnapshot>;
+  /** Their annotations hold settings of administrators. */
+  namespaces: Informer<KubeObject>;
 }
 
 export function createInformers(client: KubeClient, log: Log): Informers {
@@ -65,6 +68,7 @@ export function createInformers(client: KubeClient, log: Log): Informers {
       resource: client.resource(sandboxResources.snapshots, (value) => NamedSnapshot.parse(value)),
       log,
     }),
+    namespaces: new Informer({ resource: client.resource(coreResources.namespaces, parseObject), log }),
   };
 }
 

@@ -1,10 +1,12 @@
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { actionOf, type CopyStep } from "../../api/recipe/recipe.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { withoutSecrets } from "../../base/redact.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyOf } from "../../kube/object.ts";
+import { desiredEgress } from "../common/egress.ts";
 import { keyedContent, secretContents } from "./keyed-content.ts";
 import { attemptId, stepTag } from "./names.ts";
 import type { SnapshotAction, SnapshotDependencies, DesiredVersion } from "./state.ts";
@@ -18,7 +20,7 @@ export function startStep(
   { index, builder, desired, fresh }: Extract<SnapshotAction, { do: "startStep" }>,
   dependencies: SnapshotDependencies,
 ): void {
-  const { client, runtime, steps, podOptions, clock, closing, enqueue } = dependencies;
+  const { client, runtime, steps, clock, closing, enqueue } = dependencies;
   const { recipe } = snapshot.spec;
   const step = recipe[index];
   if (step === undefined) return;
@@ -34,7 +36,7 @@ export function startStep(
     guest: (user: string | undefined) => runtime.guest(target, user),
     takesConnections: (port: number, signal: AbortSignal) => runtime.acceptsConnections(target, port, signal),
     contentOf: contentOf(snapshot, desired.copied.get(index), dependencies),
-    egress: podOptions.egress,
+    egress: builderEgress(builder, dependencies),
     clock,
     signal: closing,
   };
@@ -49,6 +51,12 @@ export function startStep(
       enqueue(keyOf(snapshot.metadata));
     },
   );
+}
+
+function builderEgress(builder: Sandbox, { cache, informers, podOptions }: SnapshotDependencies) {
+  const template = cache.pod(keyOf(builder.metadata))?.metadata;
+  const namespace = informers.namespaces.store.get(builder.metadata.namespace)?.metadata;
+  return desiredEgress({ namespace, template, sandbox: builder }, podOptions).policy;
 }
 
 /** Removes Secrets from the output: the ConfigMap and the status that hold it have more readers than the Secrets. */

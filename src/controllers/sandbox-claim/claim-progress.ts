@@ -7,12 +7,20 @@ import type { ClaimRequest } from "../../claim/request.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { MemberProgress } from "./state.ts";
 
-/** Whether a claimed sandbox is ready for use. */
-export function progressOf(sandbox: Sandbox, waitReadyMilliseconds: number, now: Date): MemberProgress {
+/**
+ * Whether a claimed sandbox is ready for use.
+ * @param hasEgress whether its cell has the egress policy of its levels, which the claim's annotations are part of
+ */
+export function progressOf(
+  sandbox: Sandbox,
+  hasEgress: boolean,
+  waitReadyMilliseconds: number,
+  now: Date,
+): MemberProgress {
   const { metadata, status } = sandbox;
   const endedBecause = ended(sandbox);
   if (endedBecause !== undefined) return { is: "failed", why: endedBecause };
-  const missing = missingPart(sandbox);
+  const missing = missingPart(sandbox, hasEgress);
   if (missing === undefined) return { is: "ready" };
   const since = new Date(metadata.annotations?.[annotations.claimTimestamp] ?? metadata.creationTimestamp);
   const until = new Date(since.getTime() + waitReadyMilliseconds);
@@ -28,7 +36,7 @@ function ended(sandbox: Sandbox): string | undefined {
   if (status?.phase === "Failed" || status?.phase === "Succeeded") {
     return `it is ${status.phase}${status.message === undefined ? "" : `: ${status.message}`}`;
   }
-  return rejectedByGuest(sandbox) ?? rejectedByCell(sandbox);
+  return rejectedByGuest(sandbox) ?? rejectedByCell(sandbox) ?? rejectedEgress(sandbox);
 }
 
 function rejectedByGuest({ status }: Sandbox): string | undefined {
@@ -37,17 +45,23 @@ function rejectedByGuest({ status }: Sandbox): string | undefined {
   return `its guest rejected the environment: ${initialized.message}`;
 }
 
+function rejectedEgress({ status }: Sandbox): string | undefined {
+  const applied = findCondition(status?.conditions, "EgressApplied");
+  return applied?.status === "False" && applied.reason === "InvalidArgument" ? applied.message : undefined;
+}
+
 function rejectedByCell(sandbox: Sandbox): string | undefined {
   if (rollbackRequest(sandbox) === undefined || isRollbackPending(sandbox)) return undefined;
   const rolledBack = findCondition(sandbox.status?.conditions, "RolledBack");
   return rolledBack?.status === "False" ? `restoring the checkpoint failed: ${rolledBack.message}` : undefined;
 }
 
-function missingPart(sandbox: Sandbox): string | undefined {
+function missingPart(sandbox: Sandbox, hasEgress: boolean): string | undefined {
   const { status } = sandbox;
   // Its user has paused it.
   if (status?.phase === "Paused") return undefined;
   if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) return "it is not ready";
+  if (!hasEgress) return "its egress rules are not in effect yet";
   if (isRollbackPending(sandbox)) return "the checkpoint is not restored yet";
   const request = initRequestDigest(sandbox);
   return request === undefined || request === status.ramet?.initRequest

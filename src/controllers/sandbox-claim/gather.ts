@@ -5,6 +5,7 @@ import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { validateClaimRequest } from "../../claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
+import { appliedEgress, desiredEgress } from "../common/egress.ts";
 import { originOfText } from "../common/origin.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { claimRequest, progressOf } from "./claim-progress.ts";
@@ -22,7 +23,10 @@ export async function gather(claim: SandboxClaim, dependencies: ClaimDependencie
   const waitReadyMilliseconds = parseDuration(claim.spec.waitReadyTimeout);
   const members = bearers
     .filter(({ metadata }) => metadata.labels?.[labels.reservedFailedSandbox] !== "true")
-    .map((sandbox) => ({ sandbox, progress: progressOf(sandbox, waitReadyMilliseconds, now) }));
+    .map((sandbox) => ({
+      sandbox,
+      progress: progressOf(sandbox, hasEgress(sandbox, dependencies), waitReadyMilliseconds, now),
+    }));
   pursuit.noteFailed(
     members.filter(({ progress }) => progress.is === "failed").map(({ sandbox }) => sandbox.metadata.uid),
   );
@@ -39,6 +43,13 @@ export async function gather(claim: SandboxClaim, dependencies: ClaimDependencie
     slowInMilliseconds: dependencies.slowStart.millisecondsLeft(claim.metadata.uid),
     now,
   };
+}
+
+function hasEgress(sandbox: Sandbox, { cache, informers, podOptions }: ClaimDependencies): boolean {
+  const pod = cache.pod(keyOf(sandbox.metadata));
+  const namespace = informers.namespaces.store.get(sandbox.metadata.namespace)?.metadata;
+  const { digest } = desiredEgress({ namespace, template: pod?.metadata, sandbox }, podOptions);
+  return appliedEgress(sandbox, pod) === digest;
 }
 
 function pursuitOf(claim: SandboxClaim, { pursuits, clock, random }: ClaimDependencies): Pursuit {

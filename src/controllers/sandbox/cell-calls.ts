@@ -13,7 +13,7 @@ import { adoptionId, type SandboxAction, type SandboxDependencies } from "./stat
 /** An action that calls a cell. Such calls take long, so they run outside reconciles. */
 export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;
 
-const cellActions = ["startSandbox", "restoreSandboxInPlace", "adoptIdentity", "awaitMemory"] as const;
+const cellActions = ["startSandbox", "restoreSandboxInPlace", "adoptIdentity", "awaitMemory", "setEgress"] as const;
 
 export function isCellAction(action: SandboxAction): action is CellAction {
   return (cellActions as readonly string[]).includes(action.do);
@@ -33,6 +33,9 @@ export function callCell(sandbox: Sandbox, action: CellAction, dependencies: San
       return;
     case "awaitMemory":
       awaitMemory(sandbox, action.pod, dependencies);
+      return;
+    case "setEgress":
+      setEgress(sandbox, action, dependencies);
       return;
   }
 }
@@ -121,6 +124,29 @@ function awaitMemory(sandbox: Sandbox, pod: Pod, { loads, backends, enqueue }: S
       enqueue(keyOf(sandbox.metadata));
     },
   );
+}
+
+/** Repeated until the cell has answered: until then it may have a wider policy. */
+function setEgress(
+  sandbox: Sandbox,
+  { pod, policy, digest }: Extract<SandboxAction, { do: "setEgress" }>,
+  { egressCalls, runtime, enqueue }: SandboxDependencies,
+): void {
+  const { uid } = pod.metadata;
+  if (egressCalls.get(uid)?.state !== "running") egressCalls.forget(uid);
+  const call = async () => {
+    try {
+      await runtime.setEgress(sandboxRef(sandbox, pod), policy);
+      return { digest };
+    } catch (thrown) {
+      const error = RametError.from(thrown);
+      if (!error.retryable) return { digest, error };
+      throw new RametError("Unavailable", error.message, { retryable: true, cause: error });
+    }
+  };
+  egressCalls.start(uid, call, () => {
+    enqueue(keyOf(sandbox.metadata));
+  });
 }
 
 /** The template's literal values. The cell gets values from other objects from the kubelet. */

@@ -5,7 +5,6 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts, SlowStart } from "../common/attempts.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../common/cache.ts";
@@ -13,7 +12,6 @@ import { type Controller, type ControllerParts, RequeueSource } from "../common/
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-calls.ts";
 import { gather } from "./gather.ts";
-import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
 import { planSandbox } from "./plan.ts";
 import { restoreInPlaceId } from "./rollback.ts";
@@ -31,12 +29,15 @@ import { notReady } from "./status.ts";
 export function sandboxWatches({ informers, cache, sandboxWrites }: SandboxDependencies): ControllerWatch[] {
   return [
     watching(informers.sandboxes, ownKey, { isSatisfied: (sandbox) => sandboxWrites.isSettled(sandbox) }),
+    watching(informers.namespaces, ({ metadata }) => cache.sandboxesIn(metadata.name).map(ownKeyOf)),
     watching(informers.pods, controllerKeys("Sandbox", group)),
     watching(informers.checkpoints, (checkpoint) => sandboxKeysOfCheckpoint(cache, checkpoint)),
     watching(informers.templates, (template) => sandboxKeysOfTemplate(cache, template)),
     watching(informers.snapshots, (snapshot) => sandboxKeysOfSnapshot(cache, snapshot)),
   ];
 }
+
+const ownKeyOf = ({ metadata }: Sandbox) => keyOf(metadata);
 
 /**
  * Reconciles one sandbox. After a write it plans again immediately, from the written object, so the informer's event for the
@@ -120,14 +121,26 @@ async function deleteOrphan(
   await informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
 }
 
-function forgetFinished({ sandbox, pod }: SandboxState, dependencies: SandboxDependencies): void {
+function forgetFinished({ sandbox, pod, egress, egressCall }: SandboxState, dependencies: SandboxDependencies): void {
   const { starts, slowStart, cache } = dependencies;
   if (pod !== undefined) forgetCompletedCalls(sandbox, pod, dependencies);
+  if (pod !== undefined && isEgressRecorded(sandbox, egress, egressCall))
+    dependencies.egressCalls.forget(pod.metadata.uid);
   const phase = cache.sandbox(keyOf(sandbox.metadata))?.status?.phase;
   const starting = phase === undefined || phase === "Pending" || phase === "Resuming";
   if (starting && sandbox.metadata.deletionTimestamp === undefined) return;
   slowStart.forget(sandbox.metadata.uid);
   if (pod !== undefined) starts.forget(pod.metadata.uid);
+}
+
+/** Whether the status has the outcome of the last call. Until then, the call says which policy the cell has. */
+function isEgressRecorded(
+  { status }: Sandbox,
+  { digest }: SandboxState["egress"],
+  call: SandboxState["egressCall"],
+): boolean {
+  if (call?.state !== "done" || call.value.error !== undefined) return false;
+  return call.value.digest === digest && status?.ramet?.egress === digest;
 }
 
 /** Forgets calls to the cell whose request was withdrawn or answered. */
@@ -146,7 +159,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     adoptions: new Attempts({ clock, random }),
     restoresInPlace: new Attempts({ clock, random }),
     loads: new Attempts({ clock, random }),
-    namespaces: new Namespaces(parts.client.resource(coreResources.namespaces)),
+    egressCalls: new Attempts({ clock, random }),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
     slowStart: new SlowStart(clock),
     enqueue: requeues.enqueue,
@@ -155,6 +168,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     if (change.type !== "deleted") return;
     dependencies.starts.forget(change.object.metadata.uid);
     dependencies.loads.forget(change.object.metadata.uid);
+    dependencies.egressCalls.forget(change.object.metadata.uid);
   });
   return {
     name: "sandbox",
@@ -166,6 +180,7 @@ export function sandboxController(parts: ControllerParts): Controller {
       dependencies.adoptions.close();
       dependencies.restoresInPlace.close();
       dependencies.loads.close();
+      dependencies.egressCalls.close();
       dependencies.newPods.close();
     },
   };

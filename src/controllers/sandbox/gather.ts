@@ -1,9 +1,11 @@
+import type { EgressHolder } from "../../api/cell/effective-egress.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
+import { desiredEgress, type DesiredEgress } from "../common/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../common/origin.ts";
 import { capturedPodUid, isPauseCheckpoint, isUnfinished } from "../common/pause-checkpoint.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
@@ -13,7 +15,7 @@ import { adoptionId, type SandboxDependencies, type SandboxState } from "./state
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, starts, adoptions, restoresInPlace, loads, slowStart, clock } = dependencies;
+  const { cache, starts, adoptions, restoresInPlace, loads, egressCalls, slowStart, clock } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
@@ -21,6 +23,11 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     .checkpointsOwnedBy(sandbox.metadata.uid)
     .filter((one) => isPauseCheckpoint(one) && one.metadata.deletionTimestamp === undefined);
   const pauseCheckpoint = pauseCheckpointOf(sandbox, owned);
+  const egress = await gatherEgress(
+    sandbox,
+    pod ?? ("problem" in template ? undefined : template.template),
+    dependencies,
+  );
   return {
     sandbox,
     pod,
@@ -31,6 +38,8 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     start: pod && starts.get(pod.metadata.uid),
     adoption: pod && adoptions.get(adoptionId(sandbox, pod)),
     restoreInPlace: pod && restoresInPlace.get(restoreInPlaceId(sandbox, pod)),
+    egress,
+    egressCall: pod && egressCalls.get(pod.metadata.uid),
     load: pod && loads.get(pod.metadata.uid),
     pauseCheckpoint,
     orphans: owned.filter((one) => one !== pauseCheckpoint),
@@ -40,6 +49,18 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     slowInMilliseconds: slowStart.millisecondsLeft(sandbox.metadata.uid),
     now: clock.now(),
   };
+}
+
+/** @param holder the Pod, or the template of a Pod that is not created yet */
+async function gatherEgress(
+  sandbox: Sandbox,
+  holder: { metadata?: EgressHolder | undefined } | undefined,
+  { informers: { namespaces }, podOptions }: SandboxDependencies,
+): Promise<DesiredEgress> {
+  const name = sandbox.metadata.namespace;
+  // The cache may lag behind the creation of the namespace.
+  const namespace = namespaces.store.get(name) ?? (await namespaces.resource.find({ name }));
+  return desiredEgress({ namespace: namespace?.metadata, template: holder?.metadata, sandbox }, podOptions);
 }
 
 async function findPod(

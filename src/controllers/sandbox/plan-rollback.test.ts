@@ -11,6 +11,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import { planSandbox } from "./plan.ts";
 import { rollbackUnderWay } from "./rollback.ts";
 import type { Origin } from "../common/origin.ts";
+import { desiredEgress } from "../common/egress.ts";
 import type { SandboxState } from "./state.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");
@@ -75,6 +76,11 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
     restoreInPlace: undefined,
     adoption: undefined,
     load: undefined,
+    egress: desiredEgress(
+      { namespace: undefined, template: undefined, sandbox: parts.sandbox },
+      { cellImage: "cell", publicKey: "key" },
+    ),
+    egressCall: undefined,
     pauseCheckpoint: undefined,
     orphans: [],
     otherCheckpoint: undefined,

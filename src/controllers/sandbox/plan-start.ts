@@ -25,8 +25,10 @@ export function planStart(state: SandboxState): SandboxPlan {
 
 function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
   if (state.foreignPod !== undefined) return planForeignPod(state, state.foreignPod);
+  const { policy, problem } = state.egress;
+  if (problem !== undefined) return { actions: [], status: notReady(state, "PodCreateFailed", problem.describe()) };
   const start = state.origin.kind === "new" ? "boot" : "wait";
-  return { actions: [...finalizer(state, template), { do: "createPod", template, start }] };
+  return { actions: [...finalizer(state, template), { do: "createPod", template, start, egress: policy }] };
 }
 
 /** The sandbox stays Pending, as in OpenKruise Agents: the name may become free. */

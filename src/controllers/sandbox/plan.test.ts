@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { RametError } from "../../base/errors.ts";
+import { effectiveEgress, egressDigest } from "../../api/cell/effective-egress.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { Pod } from "../../api/schema/pod.ts";
@@ -22,6 +23,12 @@ const meta = (name: string, rest: object = {}) => ({
 });
 const template = parsePodTemplate({ spec: { containers: [{ name: "main", image: "python" }] } });
 const error = new RametError("EngineFailed", "restore: it was refused");
+
+function egressOf(rules: object): SandboxState["egress"] {
+  const holder = { annotations: { [annotations.egress]: JSON.stringify(rules) } };
+  const effective = effectiveEgress({}, holder, undefined, undefined);
+  return { ...effective, digest: egressDigest(effective.policy) };
+}
 
 const pods = fc
   .record({
@@ -143,6 +150,19 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     { state: "running", failures: 0 },
     { state: "failed", error },
     { state: "done", value: { generation: 2 } },
+  ),
+  egress: fc.constantFrom<SandboxState["egress"]>(
+    egressOf({}),
+    egressOf({ default: "deny" }),
+    egressOf({ allow: ["169.254.169.254"] }),
+  ),
+  egressCall: fc.constantFrom<SandboxState["egressCall"]>(
+    undefined,
+    { state: "running", failures: 0 },
+    { state: "running", failures: 1, lastError: error },
+    { state: "done", value: { digest: egressOf({}).digest } },
+    { state: "done", value: { digest: egressOf({ default: "deny" }).digest } },
+    { state: "done", value: { digest: egressOf({ default: "deny" }).digest, error } },
   ),
   pauseCheckpoint: fc.option(checkpoints, { nil: undefined }),
   orphans: fc.array(checkpoints, { maxLength: 1 }),

@@ -6,6 +6,7 @@ import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
 import { isEnded } from "../common/pod-facts.ts";
+import { withEgress } from "./plan-egress.ts";
 import { planPaused } from "./plan-paused.ts";
 import { notYet, withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
@@ -39,7 +40,7 @@ function planPhase(state: SandboxState): SandboxPlan {
     case "Resuming":
       return planResuming(state);
     case "Running":
-      return withRollback(state, planRunning(state));
+      return withEgress(state, withRollback(state, planRunning(state)));
     case "Paused":
       return withRollback(state, planPaused(state));
     default:

@@ -1,4 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { EgressPolicy } from "../../api/cell/cell-api.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import type { RollbackRequest } from "../../api/names/rollback-request.ts";
@@ -11,9 +12,9 @@ import type { Transition } from "../../kube/events.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt, Attempts, SlowStart } from "../common/attempts.ts";
 import type { ControllerParts } from "../common/controller-parts.ts";
+import type { DesiredEgress } from "../common/egress.ts";
 import type { Origin } from "../common/origin.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
-import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
 
 /** The state from which one sandbox is planned. */
@@ -34,6 +35,10 @@ export interface SandboxState {
   adoption: Attempt<{ generation: number }> | undefined;
   /** The call that restores the checkpoint of the requested rollback in place. */
   restoreInPlace: Attempt<StartOutcome> | undefined;
+  /** The policy that the sandbox should have. */
+  egress: DesiredEgress;
+  /** The last call that gave the cell a policy, which may have been another one. */
+  egressCall: Attempt<EgressOutcome> | undefined;
   /** The wait until all memory of the clone in `pod` is loaded. */
   load: Attempt<void> | undefined;
   /** The checkpoint of the current pause. */
@@ -56,16 +61,23 @@ export interface StartOutcome extends Started {
   initRequest?: string;
 }
 
+export interface EgressOutcome {
+  digest: string;
+  /** Why the cell has refused the policy. */
+  error?: RametError;
+}
+
 /** One step. The actions of a plan run concurrently; the status is written after them. */
 export type SandboxAction =
   | { do: "addFinalizer"; borrowed?: ResolvedTemplate; resolvedCheckpoint?: string }
   | { do: "removeFinalizer" }
-  | { do: "createPod"; template: ResolvedTemplate; start: "boot" | "wait" }
+  | { do: "createPod"; template: ResolvedTemplate; start: "boot" | "wait"; egress: EgressPolicy }
   | { do: "deletePod"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource | undefined }
   | { do: "restoreSandboxInPlace"; pod: Pod; template: PodTemplateSpec; source: RestoreSource; request: string }
   | { do: "adoptIdentity"; pod: Pod; template: PodTemplateSpec }
   | { do: "awaitMemory"; pod: Pod }
+  | { do: "setEgress"; pod: Pod; policy: EgressPolicy; digest: string }
   | { do: "createPauseCheckpoint"; persistentContents: readonly string[] }
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
   | { do: "deleteSandbox" }
@@ -97,10 +109,11 @@ export interface SandboxDependencies extends ControllerParts {
   adoptions: Attempts<{ generation: number }>;
   /** Calls that restore a checkpoint in place. */
   restoresInPlace: Attempts<StartOutcome>;
+  /** By the UID of a Pod: the call that gives its cell another egress policy. One at a time, so that the last one counts. */
+  egressCalls: Attempts<EgressOutcome>;
   /** By the UID of a Pod: the wait until the memory of its clone is loaded. */
   loads: Attempts<void>;
   newPods: NewPods;
-  namespaces: Namespaces;
   slowStart: SlowStart;
   /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;

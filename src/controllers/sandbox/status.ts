@@ -65,6 +65,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
   const { sandbox } = state;
   const resumed = sandbox.status?.phase === "Resuming";
   const { rollback, restoredFrom: before } = sandbox.status?.ramet ?? {};
+  const egress = egressConditions(state.egress);
   const restoredFrom = resumed ? before : started.checkpointId;
   return {
     ...changed(state, "Running", {
@@ -72,18 +73,30 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
         { type: "Ready", status: "True", reason: "PodReady" },
         ...(started.initRequest === undefined ? [] : [initialized]),
         ...memoryConditions(started.memory),
+        ...egress,
         ...(resumed ? [{ type: "SandboxResumed", status: "True", reason: "ResumePod" } as const] : []),
       ],
-      drop: ["SandboxPaused", ...(started.initRequest === undefined ? ["RuntimeInitialized"] : [])],
+      drop: [
+        "SandboxPaused",
+        ...(egress.length === 0 ? ["EgressApplied"] : []),
+        ...(started.initRequest === undefined ? ["RuntimeInitialized"] : []),
+      ],
     }),
     ...placeOf(pod),
     ramet: {
       ...measured(started),
       ...(restoredFrom !== undefined && { restoredFrom }),
       ...(rollback && { rollback }),
+      ...egressOfPod(sandbox, pod),
       phases: started.phases,
     },
   };
+}
+
+/** A restore in place keeps the cell, and with it the policy that the cell was given. */
+function egressOfPod({ status }: SandboxState["sandbox"], pod: Pod): { egress?: string } {
+  const { podInfo, ramet } = status ?? {};
+  return podInfo?.podUID === pod.metadata.uid && ramet?.egress !== undefined ? { egress: ramet.egress } : {};
 }
 
 function measured({ generation, bootMilliseconds, initRequest }: StartOutcome) {
@@ -97,6 +110,16 @@ function measured({ generation, bootMilliseconds, initRequest }: StartOutcome) {
 function memoryConditions(memory: StartOutcome["memory"]): ConditionChange[] {
   if (memory === undefined) return [];
   return [memory === "loaded" ? memoryLoaded() : memoryNotLoaded()];
+}
+
+/** Reports whether the rules of the levels can be honoured. Nothing is reported if no level but the runtime has rules. */
+export function egressConditions({ policy, problem }: SandboxState["egress"]): ConditionChange[] {
+  if (problem !== undefined) return [notApplied(problem)];
+  return policy.narrowedBy === undefined ? [] : [{ type: "EgressApplied", status: "True", reason: "Applied" }];
+}
+
+export function notApplied(error: RametError): ConditionChange {
+  return { type: "EgressApplied", status: "False", reason: error.code, message: error.describe() };
 }
 
 /** All memory of a clone is loaded. */

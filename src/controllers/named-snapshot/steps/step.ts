@@ -111,7 +111,11 @@ const signs = [
 ] as const;
 
 function deniedTo(egress: Egress, kind: (typeof signs)[number]["kind"]): string | undefined {
-  const { default: fallback = "allow", allow = [], deny = [] } = egress ?? {};
+  const { narrowedBy = [], ...top } = egress ?? {};
+  const layers = [top, ...narrowedBy];
+  const deny = layers.flatMap((layer) => layer.deny ?? []);
+  // The narrowest layer that denies by default decides what is left.
+  const { default: fallback, allow = [] } = layers.findLast((layer) => layer.default === "deny") ?? top;
   if (fallback === "deny") return allow.length === 0 ? "" : ` except to ${allow.join(", ")}`;
   // Without a deny rule, every name can be resolved.
   if (kind === "name" && deny.length === 0) return undefined;

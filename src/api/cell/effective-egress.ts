@@ -2,8 +2,8 @@ import type * as z from "zod";
 import { parse } from "yaml";
 import { RametError } from "../../base/errors.ts";
 import { specialAddresses } from "../../base/special-addresses.ts";
-import type { EgressPolicy } from "../cell/cell-api.ts";
-import { digestOf } from "../cell/template-digest.ts";
+import type { EgressPolicy } from "./cell-api.ts";
+import { digestOf } from "./template-digest.ts";
 import { annotations, labels } from "../names/labels.ts";
 import {
   coversRule,

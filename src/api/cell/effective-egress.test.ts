@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { specialAddresses } from "../../base/special-addresses.ts";
-import type { EgressPolicy } from "../cell/cell-api.ts";
+import type { EgressPolicy } from "./cell-api.ts";
 import { effectiveEgress, egressDigest, type EgressHolder, parseRuntimeEgress } from "./effective-egress.ts";
 import {
   coversRule,
@@ -155,12 +155,7 @@ it.each([
     'metadata.labels[agents.kruise.io/allow-internet-access]: it is "no", not true or false',
   ],
 ] as const)("reports what cannot be honoured within %j: %j", (runtime, sandbox, message) => {
-  const { problem } = effectiveEgress(
-    { rules: runtime as never, clusterRanges },
-    undefined,
-    undefined,
-    sandbox,
-  );
+  const { problem } = effectiveEgress({ rules: runtime as never, clusterRanges }, undefined, undefined, sandbox);
   expect(problem).toMatchObject({ code: "InvalidArgument", message: expect.stringContaining(message) as string });
 });
 

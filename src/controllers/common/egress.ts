@@ -1,0 +1,40 @@
+import type { EgressPolicy } from "../../api/cell/cell-api.ts";
+import {
+  effectiveEgress,
+  egressDigest,
+  type EffectiveEgress,
+  type EgressHolder,
+} from "../../api/cell/effective-egress.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { ControllerParts } from "./controller-parts.ts";
+
+export interface DesiredEgress extends EffectiveEgress {
+  digest: string;
+}
+
+interface Levels {
+  namespace: EgressHolder | undefined;
+  /** A running sandbox keeps the rules of the template that its Pod was created from: the Pod has its annotations and labels. */
+  template: EgressHolder | undefined;
+  sandbox: Sandbox;
+}
+
+/** The egress policy that a sandbox should have. */
+export function desiredEgress(
+  { namespace, template, sandbox }: Levels,
+  { egress, clusterRanges }: ControllerParts["podOptions"],
+): DesiredEgress {
+  const effective = effectiveEgress({ rules: egress, clusterRanges }, namespace, template, sandbox.metadata);
+  return { ...effective, digest: egressDigest(effective.policy) };
+}
+
+/** The digest of the policy that the sandbox's cell has: the last one that it was given, or the one that it started with. */
+export function appliedEgress({ status }: Sandbox, pod: Pod | undefined): string {
+  return status?.ramet?.egress ?? pod?.metadata.annotations?.[annotations.egressDigest] ?? initialDigest;
+}
+
+const initial: EgressPolicy = { default: "allow", allow: [], deny: [] };
+/** Of Pods that were created before policies could be set. */
+const initialDigest = egressDigest(initial);

@@ -1,0 +1,50 @@
+import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import { appliedEgress } from "../common/egress.ts";
+import { cellRuns } from "../common/pod-facts.ts";
+import type { SandboxPlan, SandboxState } from "./state.ts";
+import { changed, type ConditionChange, egressConditions, notApplied } from "./status.ts";
+
+/** Gives the cell of a running sandbox the egress policy of its levels, and reports what cannot be honoured. */
+export function withEgress(state: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const { sandbox, pod } = state;
+  const { phase } = plan.status ?? sandbox.status ?? {};
+  if (phase !== "Running" || pod === undefined || pod.metadata.deletionTimestamp !== undefined) return plan;
+  return planInPod(state, plan, pod);
+}
+
+function planInPod(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPlan {
+  const { sandbox, egress, egressCall } = state;
+  if (egressCall?.state === "running") return whileGiven(state, plan, egressCall.lastError);
+  const given = egressCall?.state === "done" ? egressCall.value : undefined;
+  const { policy, digest } = egress;
+  if ((given?.digest ?? appliedEgress(sandbox, pod)) !== digest) {
+    if (!cellRuns(pod)) return plan;
+    return { ...plan, actions: [...plan.actions, { do: "setEgress", pod, policy, digest }] };
+  }
+  if (given === undefined) return withConditions(state, plan, egressConditions(egress));
+  if (given.error !== undefined) return withConditions(state, plan, [notApplied(given.error)]);
+  return withConditions(state, recorded(state, plan), egressConditions(egress));
+}
+
+/** Reports why the call is repeated. */
+function whileGiven(state: SandboxState, plan: SandboxPlan, error: RametError | undefined): SandboxPlan {
+  return error === undefined ? plan : withConditions(state, plan, [notApplied(error)]);
+}
+
+function recorded({ sandbox, egress: { digest } }: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const status = plan.status ?? sandbox.status;
+  return { ...plan, status: { ...status, ramet: { ...status?.ramet, egress: digest } } };
+}
+
+function withConditions(state: SandboxState, plan: SandboxPlan, conditions: ConditionChange[]): SandboxPlan {
+  const status: SandboxStatus = plan.status ?? state.sandbox.status ?? {};
+  const isReported = status.conditions?.some((one) => one.type === "EgressApplied") ?? false;
+  if (conditions.length === 0 && !isReported) return plan;
+  const { now } = state;
+  const sandbox = { ...state.sandbox, status };
+  const { message = "" } = status;
+  const drop = conditions.length === 0 ? ["EgressApplied"] : [];
+  return { ...plan, status: changed({ sandbox, now }, "Running", { message, conditions, drop }) };
+}
