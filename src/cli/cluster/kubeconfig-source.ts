@@ -5,7 +5,8 @@ import {
   listedKubeconfigs,
   type KubeconfigSource,
 } from "../../kube/kubeconfig-files.ts";
-import { localClusterKubeconfig } from "../../local/local-kubeconfig.ts";
+import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import { isSupervised, readStatus } from "../../local/cluster-status.ts";
 
 /**
  * The kubeconfig that a command uses: the given file; else the existing files of `KUBECONFIG`, merged as kubectl merges
@@ -35,4 +36,11 @@ export async function kubeconfigSource(
   throw new RametError("NotFound", "Cannot find a cluster: there is no kubeconfig, and no local cluster is running", {
     hint: "Run `ramet local up`, or set --kubeconfig or KUBECONFIG",
   });
+}
+
+/** The kubeconfig of the default local cluster, if it is running. */
+function localClusterKubeconfig(environment: Readonly<Record<string, string | undefined>>): string | undefined {
+  const directory = clusterDirectory(defaultClusterName, environment);
+  const status = readStatus(directory.status);
+  return isSupervised(status) && status.phase === "up" ? directory.kubeconfig : undefined;
 }
