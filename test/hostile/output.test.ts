@@ -1,10 +1,9 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { cellAmong } from "../bench/pod-family.ts";
-import { descendants } from "../faults/processes.ts";
 import type { RunningCell } from "../setup/cell-rig.ts";
 import { Cells } from "../setup/cells.ts";
+import { cellPid, peakMebibytes } from "./processes.ts";
 
 const mebibyte = 1024 ** 2;
 /** Clock ticks of proc_pid_stat(5). */
@@ -33,37 +32,24 @@ describe("a sandbox that prints as fast as it can", () => {
     const [ticks, at] = [await cpuTicks(pid), performance.now()];
     await new Promise((resolve) => setTimeout(resolve, 6_000));
     const share = ((await cpuTicks(pid)) - ticks) / ticksPerSecond / ((performance.now() - at) / 1000);
-    const peakMebibytes = (await peakKibibytes(pid)) / 1024;
+    const peak = await peakMebibytes(pid);
     const logged = await loggedBytes(cell);
     if (process.env["RAMET_PRINT_FIGURES"] !== undefined)
-      process.stdout.write(
-        `${program}: ${share.toFixed(2)} CPU, peak ${peakMebibytes.toFixed(0)} MiB, log ${logged} B\n`,
-      );
+      process.stdout.write(`${program}: ${share.toFixed(2)} CPU, peak ${peak.toFixed(0)} MiB, log ${logged} B\n`);
     expect(await cells.client.state(cell.address)).toMatchObject({ phase: "running", ready: true });
     expect(logged).toBeGreaterThan(0);
     expect(logged).toBeLessThan(30 * mebibyte);
-    expect(peakMebibytes).toBeLessThan(200);
+    expect(peak).toBeLessThan(200);
     expect(share).toBeLessThan(0.3);
     await cells.client.stop(cell.address, "the test is over");
   });
 });
-
-async function cellPid({ process: { pid = 0 } }: RunningCell): Promise<number> {
-  const cell = cellAmong(await descendants(pid));
-  if (cell === undefined) throw new Error("the cell's process was not found");
-  return cell.pid;
-}
 
 /** User and system time: fields 14 and 15. */
 async function cpuTicks(pid: number): Promise<number> {
   const line = await readFile(`/proc/${pid}/stat`, "utf8");
   const fields = line.slice(line.lastIndexOf(")") + 2).split(" ");
   return Number(fields[11]) + Number(fields[12]);
-}
-
-async function peakKibibytes(pid: number): Promise<number> {
-  const status = await readFile(`/proc/${pid}/status`, "utf8");
-  return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]);
 }
 
 async function loggedBytes({ directory }: RunningCell): Promise<number> {
