@@ -6,7 +6,11 @@ import { gatewayAudience } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
 import { within } from "../base/within.ts";
+import type { ClientOrigin } from "./client-origin.ts";
+import { Slots } from "./limits.ts";
+import type { GatewayMetrics } from "./metrics.ts";
 import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
+import { expiryOf, tokenHint, type TokenVerifier } from "./token-verifier.ts";
 
 interface Place {
   namespace: string;
@@ -20,7 +24,14 @@ export interface Access {
    * @param places if empty, a valid token is enough
    * @throws RametError `Unauthorized`, `Forbidden`; `Unavailable` while the API server does not respond
    */
-  check(token: string | undefined, places: readonly Place[]): Promise<void>;
+  check(token: string | undefined, places: readonly Place[], client: Pick<ClientOrigin, "address">): Promise<void>;
+}
+
+export interface AccessOptions {
+  client: KubeClient;
+  /** Verifies tokens before the API server is asked. @default the API server is asked about every token */
+  tokens?: TokenVerifier | undefined;
+  metrics: GatewayMetrics;
 }
 
 /** A revoked permission stays effective for this long. */
@@ -29,29 +40,67 @@ const freshMilliseconds = 10_000;
 const staleMilliseconds = 300_000;
 
 /** Authenticates clients by TokenReview and authorizes them by SubjectAccessReview, so RBAC decides. */
-export function apiServerAccess(client: KubeClient): Access {
+export function apiServerAccess({ client, tokens, metrics }: AccessOptions): Access {
   const options = { clock: client.clock, freshMilliseconds, staleMilliseconds };
-  const callers = new StaleOnErrorCache<Caller | undefined>(options);
-  const decisions = new StaleOnErrorCache<boolean>(options);
+  const callers = new StaleOnErrorCache<Authenticated | undefined>({
+    ...options,
+    isRefusal: (caller) => caller === undefined,
+  });
+  const decisions = new StaleOnErrorCache<boolean>({ ...options, isRefusal: (isAllowed) => !isAllowed });
+  const slots = { all: new Slots(reviewsAtATime), client: new Slots(reviewsOfOneClient) };
+  /** Runs a review, unless too many of them wait for the API server. */
+  const reviewing = async <T>(address: string, review: () => Promise<T>): Promise<T> => {
+    const releases = [slots.client.take(address), slots.all.take("")];
+    try {
+      if (releases.includes(undefined)) throw tooManyReviews(metrics);
+      return await review();
+    } finally {
+      for (const release of releases) release?.();
+    }
+  };
   return {
-    async check(token, places) {
+    async check(token, places, { address }) {
       if (token === undefined) throw unauthorized("The request has no token");
-      const caller = await callers.get(digestOf(token), () => authenticate(client, token));
-      if (caller === undefined) throw unauthorized("The API server does not accept the token for gateways");
+      const authenticated = await callers.get(digestOf(token), async () => {
+        await tokens?.verify(token).catch((error: unknown) => {
+          if (RametError.from(error).code === "Unauthorized") metrics.refused("token");
+          throw error;
+        });
+        const caller = await reviewing(address, () => authenticate(client, token));
+        return caller && { caller, expiresAt: expiryOf(token) };
+      });
+      if (authenticated === undefined) throw unauthorized("The API server does not accept the token for gateways");
+      const { caller, expiresAt } = authenticated;
+      if (expiresAt <= client.clock.now().getTime()) throw unauthorized("The token has expired");
       for (const at of places) {
         const key = JSON.stringify([caller, at.namespace, at.name]);
-        if (!(await decisions.get(key, () => isAllowed(client, caller, at)))) throw forbidden(caller, at);
+        const decide = () => reviewing(address, () => isAllowed(client, caller, at));
+        if (!(await decisions.get(key, decide))) throw forbidden(caller, at);
       }
     },
   };
 }
 
+interface Authenticated {
+  caller: Caller;
+  /** Milliseconds since 1970. */
+  expiresAt: number;
+}
+
+/** More than the client has connections, so that a burst waits for a moment instead of failing. */
+const reviewsAtATime = 256;
+/** Generous, because a load balancer can be the client. */
+const reviewsOfOneClient = 64;
+
+function tooManyReviews(metrics: GatewayMetrics): RametError {
+  metrics.refused("reviews");
+  return new RametError("Unavailable", "The gateway checks the access of too many requests", { retryable: true });
+}
+
 const subresource = "proxy";
 
 function unauthorized(why: string): RametError {
-  return new RametError("Unauthorized", why, {
-    hint: `Send a token in the header Ramet-Access-Token; create one with \`kubectl create token <service account> --audience ${gatewayAudience}\``,
-  });
+  return new RametError("Unauthorized", why, { hint: tokenHint });
 }
 
 function forbidden({ username }: Caller, { namespace, name }: Place): RametError {

@@ -3,6 +3,7 @@ import { guestClientPort } from "../api/cell/cell-api.ts";
 import { RametError } from "../base/errors.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import type { Access } from "./access.ts";
+import type { ClientOrigin } from "./client-origin.ts";
 import type { Destination } from "./destination.ts";
 import { tokenHeader } from "./forwarded-headers.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
@@ -21,10 +22,10 @@ export interface RouterOptions {
 export async function routeOf(
   { sandboxes, access }: RouterOptions,
   { sandboxId, port }: Destination,
-  request: IncomingMessage,
+  { request, origin }: { request: IncomingMessage; origin: ClientOrigin },
 ): Promise<Route> {
   const { places, sandbox } = findSandbox(sandboxes, sandboxId);
-  if (sandbox?.publicPorts.includes(port) !== true) await access.check(tokenOf(request), places);
+  if (sandbox?.publicPorts.includes(port) !== true) await access.check(tokenOf(request), places, origin);
   if (sandbox === undefined) {
     if (places.length > 1) throw ambiguous(sandboxId, places);
     throw new RametError("NotFound", `There is no sandbox ${sandboxId}`, {

@@ -16,6 +16,7 @@ import { defaultLimits, type GatewayLimits } from "./limits.ts";
 import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";
 import { readRoutedSandbox } from "./routed-sandbox.ts";
 import { serveGateway } from "./server.ts";
+import { serviceAccountTokens } from "./token-verifier.ts";
 import { Upstreams } from "./upstreams.ts";
 
 export interface RunGatewayOptions {
@@ -30,6 +31,8 @@ export interface RunGatewayOptions {
   limits?: Partial<GatewayLimits>;
   /** The networks of the proxies in front of the gateway, such as `10.0.0.0/8`. @default none */
   trustedProxies?: readonly string[];
+  /** Asks the API server about every token, also about those that its service account keys did not sign. @default false */
+  reviewOnly?: boolean;
   /** Learns when the informer of sandboxes has stopped. */
   liveness?: Liveness;
   log?: Log;
@@ -45,7 +48,8 @@ const drainMilliseconds = 20_000;
 
 /**
  * Proxies traffic to sandbox ports until `signal` aborts. A gateway keeps only caches, so any number of replicas can run.
- * @throws RametError `Unavailable` when the port cannot be opened; `Forbidden` when the gateway may not read its key
+ * @throws RametError `Unavailable` when the port cannot be opened; `Forbidden` when the gateway may not read its key or
+ *   the keys of tokens
  */
 export async function runGateway(options: RunGatewayOptions): Promise<void> {
   const { client, port, address, metrics = gatewayMetrics(), log = silentLog, signal } = options;
@@ -57,10 +61,11 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
   const followed = sandboxes.run(following.signal, options.liveness);
   try {
     const key = await gatewayKey(client, log, signal);
+    const tokens = options.reviewOnly === true ? undefined : await serviceAccountTokens(client, signal);
     await sandboxes.synced(signal);
     const cells = new CellClient(key);
     const upstreams = new Upstreams(cells, (uid) => sandboxes.store.byUid(uid));
-    const access = apiServerAccess(client);
+    const access = apiServerAccess({ client, tokens, metrics });
     const limits = { ...defaultLimits, ...options.limits };
     const { trustedProxies = [] } = options;
     const common = { port, address, metrics, limits, trustedProxies, clock: client.clock, log };

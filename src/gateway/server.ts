@@ -187,7 +187,7 @@ async function answer(
       return;
     }
     if (origin.isProxied) releases.push(slots.takeForClient(origin.address));
-    const route = await routeOf(gateway, destination, request);
+    const route = await routeOf(gateway, destination, { request, origin });
     releases.push(slots.takeForSandbox(route.sandbox.metadata));
     status = await send(route);
   } catch (thrown) {

@@ -7,7 +7,8 @@ const unavailable = new RametError("Unavailable", "the API server does not respo
 
 function world() {
   const clock = new ManualClock();
-  const cache = new StaleOnErrorCache<string>({ clock, freshMilliseconds: 10, staleMilliseconds: 100 });
+  const isRefusal = (value: string) => value === "no";
+  const cache = new StaleOnErrorCache<string>({ clock, freshMilliseconds: 10, staleMilliseconds: 100, isRefusal });
   const asked: string[] = [];
   const answering = (value: string | RametError) => (): Promise<string> => {
     asked.push(value instanceof RametError ? value.code : value);
@@ -46,4 +47,24 @@ it("throws a refusal instead of using the last answer", async () => {
   await expect(get(new RametError("Forbidden", "the gateway is not allowed to ask"))).rejects.toMatchObject({
     code: "Forbidden",
   });
+});
+
+it("keeps good answers however many refusals there are", async () => {
+  const { asked, get } = world();
+  await get("one");
+  for (let other = 0; other < 20_000; other += 1) await get("no", `other ${other}`);
+  expect(await get("two")).toBe("one");
+  // Only the newest refusals are kept.
+  expect(await get("no", "other 19999")).toBe("no");
+  expect(await get("no", "other 0")).toBe("no");
+  expect(asked).toHaveLength(20_002);
+});
+
+it("forgets an answer that has become a refusal", async () => {
+  const { clock, get } = world();
+  await get("one");
+  clock.advance(10);
+  expect(await get("no")).toBe("no");
+  clock.advance(10);
+  expect(await get(unavailable)).toBe("no");
 });

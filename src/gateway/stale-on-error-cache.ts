@@ -1,12 +1,14 @@
 import { RametError } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
 
-export interface StaleOnErrorCacheOptions {
+export interface StaleOnErrorCacheOptions<T> {
   clock: Clock;
   /** How long an answer is valid. */
   freshMilliseconds: number;
   /** How long an answer is used while the server does not respond. */
   staleMilliseconds: number;
+  /** Refusals have less room of their own, so that they never replace other answers. */
+  isRefusal: (value: T) => boolean;
 }
 
 interface Answer<T> {
@@ -18,17 +20,18 @@ interface Answer<T> {
 
 /** Caches expensive answers. Concurrent calls for the same key share one request. */
 export class StaleOnErrorCache<T> {
-  readonly #options: StaleOnErrorCacheOptions;
+  readonly #options: StaleOnErrorCacheOptions<T>;
   readonly #answers = new Map<string, Answer<T>>();
+  readonly #refusals = new Map<string, Answer<T>>();
   readonly #asking = new Map<string, Promise<T>>();
 
-  constructor(options: StaleOnErrorCacheOptions) {
+  constructor(options: StaleOnErrorCacheOptions<T>) {
     this.#options = options;
   }
 
   /** @throws what `ask` throws, unless the error is retryable and a recent enough answer is cached */
   async get(key: string, ask: () => Promise<T>): Promise<T> {
-    const known = this.#answers.get(key);
+    const known = this.#answers.get(key) ?? this.#refusals.get(key);
     if (known !== undefined && this.#now() < known.askAt) return known.value;
     try {
       return await this.#ask(key, ask);
@@ -56,14 +59,16 @@ export class StaleOnErrorCache<T> {
   }
 
   #keep(key: string, value: T): void {
-    const { freshMilliseconds, staleMilliseconds } = this.#options;
+    const { freshMilliseconds, staleMilliseconds, isRefusal } = this.#options;
     const now = this.#now();
     this.#answers.delete(key);
-    this.#answers.set(key, { value, since: now, askAt: now + freshMilliseconds });
+    this.#refusals.delete(key);
+    const [kept, most] = isRefusal(value) ? [this.#refusals, maximumRefusals] : [this.#answers, maximumAnswers];
+    kept.set(key, { value, since: now, askAt: now + freshMilliseconds });
     // A Map iterates in insertion order: the oldest answers come first.
-    for (const [other, { since }] of this.#answers) {
-      if (this.#answers.size <= maximumAnswers && now - since <= staleMilliseconds) return;
-      this.#answers.delete(other);
+    for (const [other, { since }] of kept) {
+      if (kept.size <= most && now - since <= staleMilliseconds) return;
+      kept.delete(other);
     }
   }
 
@@ -73,3 +78,4 @@ export class StaleOnErrorCache<T> {
 }
 
 const maximumAnswers = 10_000;
+const maximumRefusals = 1_000;

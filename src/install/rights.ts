@@ -4,10 +4,12 @@ import type { Manifest } from "./manifest.ts";
 /** A permission of a server, with the reason why the server needs it. */
 export interface Right {
   why: string;
-  apiGroups: string[];
-  resources: string[];
+  apiGroups?: string[];
+  resources?: string[];
   /** @default all names */
   resourceNames?: string[];
+  /** Paths that are not resources; without `apiGroups` and `resources`. */
+  nonResourceURLs?: string[];
   verbs: string[];
 }
 
@@ -121,6 +123,11 @@ export const gatewayClusterRights: readonly Right[] = [
     apiGroups: ["agents.kruise.io"],
     resources: ["sandboxes"],
     verbs: ["get", "list", "watch"],
+  },
+  {
+    why: "verify the signature of a client's token before the API server is asked",
+    nonResourceURLs: ["/openid/v1/jwks"],
+    verbs: ["get"],
   },
   {
     why: "authenticate clients by their token",

@@ -92,11 +92,17 @@ export class KubeClient implements ApiCaller {
 
   /** The version of the API server (`/version`), such as `v1.36.3`. @throws RametError */
   async version(signal?: AbortSignal): Promise<string> {
-    const what = "get version";
+    return Version.parse(await this.getPath("/version", signal)).gitVersion;
+  }
+
+  /** The JSON at a path that is not a resource, such as `/openid/v1/jwks`. @throws RametError */
+  async getPath(path: string, signal?: AbortSignal): Promise<unknown> {
+    const what = `get ${path}`;
+    const headers = { accept: "application/json, */*" };
     try {
-      const response = await this.#transport.request({ method: "GET", path: "/version", ...this.#timeouts(), signal });
+      const response = await this.#transport.request({ method: "GET", path, headers, ...this.#timeouts(), signal });
       if (response.statusCode !== 200) throw await refused(what, response);
-      return Version.parse(await response.body.json()).gitVersion;
+      return await response.body.json();
     } catch (error) {
       throw networkError(what, error, signal);
     }

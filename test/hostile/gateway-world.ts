@@ -19,6 +19,7 @@ import { addressBlock } from "../setup/address-block.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { makeNamespace } from "../setup/namespace.ts";
+import { serviceAccounts } from "../setup/service-accounts.ts";
 
 export const namespace = "t";
 
@@ -51,6 +52,15 @@ export class GatewayWorld {
     const metadata = { name: gatewayKeySecret, namespace: systemNamespace };
     await client.resource(coreResources.secrets).create({ apiVersion: "v1", kind: "Secret", metadata, data });
     return world;
+  }
+
+  /** The administrator's connection. */
+  get connection(): TestControlPlane["connection"] {
+    return this.#plane.connection;
+  }
+
+  async deleteAccount(account: { namespace: string; name: string }): Promise<void> {
+    await this.client.resource(serviceAccounts).delete(account);
   }
 
   /** Starts a gateway process. @param environment variables of the process */
@@ -144,6 +154,15 @@ export class GatewayProcess {
     const { body } = await request(`http://127.0.0.1:${this.#metricsPort}/metrics`);
     const line = (await body.text()).split("\n").find((each) => each.startsWith(`${series} `));
     return Number(line?.split(" ").at(-1) ?? 0);
+  }
+
+  /** How many tokens the API server was asked about. */
+  async reviews(): Promise<number> {
+    const { body } = await request(`http://127.0.0.1:${this.#metricsPort}/metrics`);
+    const lines = (await body.text())
+      .split("\n")
+      .filter((each) => /^ramet_api_requests_total.*"tokenreviews"/.test(each));
+    return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
   }
 
   /** Opens a connection. @param localAddress the address of the client @default 127.0.0.1 */

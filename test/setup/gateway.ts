@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { request, type Dispatcher } from "undici";
-import { runGateway } from "../../src/gateway/run.ts";
+import { runGateway, type RunGatewayOptions } from "../../src/gateway/run.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { serviceAccounts, tokenOf } from "./service-accounts.ts";
@@ -13,10 +13,14 @@ export interface RunningGateway {
   ended: Promise<void>;
 }
 
-export async function startGateway(client: KubeClient): Promise<RunningGateway> {
+export async function startGateway(
+  client: KubeClient,
+  options: Partial<RunGatewayOptions> = {},
+): Promise<RunningGateway> {
   const abort = new AbortController();
   const opened = Promise.withResolvers<number>();
-  const ended = runGateway({ client, port: 0, address: "127.0.0.1", signal: abort.signal, onReady: opened.resolve });
+  const own = { client, port: 0, address: "127.0.0.1", signal: abort.signal, onReady: opened.resolve };
+  const ended = runGateway({ ...options, ...own });
   const port = await Promise.race([
     opened.promise,
     ended.then(() => Promise.reject(new Error("the gateway has stopped"))),

@@ -120,6 +120,10 @@ function gatewayCommand(program: Command, act: Act): void {
       "the networks of load balancers, whose X-Forwarded-For names the client (default: none)",
       collectNetwork,
     )
+    .option(
+      "--accept-tokens-by-review-only",
+      "ask the API server about every token, also about tokens that its service account keys did not sign",
+    )
     .action(
       act(async (options: GatewayOptions) => {
         const { runGatewayProcess } = await import("./gateway.ts");

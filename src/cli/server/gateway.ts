@@ -19,6 +19,7 @@ export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "con
   maxConnectionsPerNamespace?: number;
   maxConnectionsPerSandbox?: number;
   trustedProxy?: string[];
+  acceptTokensByReviewOnly?: boolean;
   /** Port of /livez, /healthz, /readyz and /metrics. @default none is opened */
   metricsPort?: number;
   metricsAddress: string;
@@ -51,6 +52,7 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
         metrics,
         limits: limitsOf(options),
         trustedProxies: options.trustedProxy ?? [],
+        reviewOnly: options.acceptTokensByReviewOnly ?? false,
         liveness,
         log,
         shutdownDelayMilliseconds: shutdownDelay * 1000,

@@ -1,0 +1,111 @@
+import { createHmac, generateKeyPairSync } from "node:crypto";
+import { SignJWT } from "jose";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { ApiLine } from "../cluster/api-line.ts";
+import { accountToken, allowToReach, ask, startGateway } from "../setup/gateway.ts";
+import { GatewayWorld, namespace } from "./gateway-world.ts";
+
+/** Clients with stolen, forged and made-up tokens, at a real API server. */
+let world: GatewayWorld;
+let token: string;
+
+const at = { id: `${namespace}--a`, port: 8000 };
+const account = { namespace, name: "agent" };
+
+beforeAll(async () => {
+  world = await GatewayWorld.open();
+  await world.sandbox("a", (stream) => {
+    stream.once("data", () => stream.end("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
+  });
+  token = await accountToken(world.client, account);
+  await allowToReach(world.client, namespace, account);
+});
+afterAll(() => world.close());
+
+/** A token with the header and the claims of a good one, with these changes. */
+async function forged(claims: object = {}, kid?: string): Promise<string> {
+  const [header, payload] = token
+    .split(".")
+    .slice(0, 2)
+    .map((part) => JSON.parse(Buffer.from(part, "base64url").toString()) as Record<string, string>);
+  const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  return new SignJWT({ ...payload, ...claims })
+    .setProtectedHeader({ alg: "RS256", kid: kid ?? header?.["kid"] ?? "" })
+    .sign(privateKey);
+}
+
+it("rejects forged and made-up tokens without a request to the API server", async () => {
+  const gateway = await world.startGateway();
+  const statusOf = async (own: string) => (await ask(gateway, at, { token: own })).status;
+  expect(await statusOf(token)).toBe(200);
+  const reviews = () => gateway.reviews();
+  const before = await reviews();
+  expect(before).toBe(1);
+  const unsigned = token.split(".").slice(0, 2).join(".");
+  const tokens = [
+    ...Array.from({ length: 50 }, (_, index) => `made-up-${index}`),
+    `${unsigned}.`,
+    `${unsigned}.${createHmac("sha256", "x").update(unsigned).digest("base64url")}`,
+    await forged(),
+    await forged({ aud: "https://kubernetes.default.svc" }),
+    await forged({}, "made-up"),
+    await accountToken(world.client, account, "https://kubernetes.default.svc"),
+  ];
+  for (const own of tokens) expect([own.slice(0, 20), await statusOf(own)]).toEqual([own.slice(0, 20), 401]);
+  expect(await reviews()).toBe(before);
+  expect(await gateway.metric('ramet_gateway_refusals_total{reason="token"}')).toBe(tokens.length);
+  expect(await statusOf(token)).toBe(200);
+  await gateway.child.kill();
+});
+
+it("rejects a token of a deleted account, which only the API server can tell", async () => {
+  const gateway = await world.startGateway();
+  const gone = { namespace, name: "gone" };
+  const own = await accountToken(world.client, gone);
+  await world.deleteAccount(gone);
+  expect((await ask(gateway, at, { token: own })).status).toBe(401);
+  expect(await gateway.reviews()).toBe(1);
+  await gateway.child.kill();
+});
+
+it("rejects a token from the moment it expires, although it was accepted before", async () => {
+  let later = 0;
+  const clock = { ...systemClock, now: () => new Date(Date.now() + later) };
+  const client = new KubeClient(world.connection, { clock });
+  const gateway = await startGateway(client);
+  expect((await ask(gateway, at, { token })).status).toBe(200);
+  later = 24 * 60 * 60 * 1000;
+  expect((await ask(gateway, at, { token })).status).toBe(401);
+  gateway.end();
+  await gateway.ended;
+  await client.close();
+});
+
+it("lets no client occupy all reviews, if the API server decides about every token", async () => {
+  const line = await ApiLine.open(world.connection.server);
+  const client = new KubeClient({ ...world.connection, server: line.server });
+  const gateway = await startGateway(client, { reviewOnly: true, trustedProxies: ["127.0.0.0/8"] });
+  const asking = (own: string, from: string) =>
+    ask(gateway, at, { token: own, headers: { "x-forwarded-for": from } }).then(({ status }) => status);
+  line.hold();
+  const early: number[] = [];
+  const flood = Array.from({ length: 100 }, async (_, index) => {
+    const status = await asking(`made-up-${index}`, "192.0.2.1");
+    early.push(status);
+    return status;
+  });
+  // Those beyond the limit are refused while the others wait for the API server.
+  await expect.poll(() => early).toEqual(Array(36).fill(503));
+  const honest = asking(token, "192.0.2.2");
+  line.release();
+  expect(await honest).toBe(200);
+  const answers = await Promise.all(flood);
+  expect(answers.filter((status) => status === 503)).toHaveLength(36);
+  expect(answers.filter((status) => status === 401)).toHaveLength(64);
+  gateway.end();
+  await gateway.ended;
+  await client.close();
+  await line.close();
+});
