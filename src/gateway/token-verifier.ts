@@ -1,4 +1,4 @@
-import { createLocalJWKSet, decodeJwt, errors, type JSONWebKeySet, jwtVerify } from "jose";
+import { createLocalJWKSet, decodeJwt, errors, jwtVerify } from "jose";
 import * as z from "zod";
 import { gatewayAudience } from "../api/names/system-names.ts";
 import { RametError } from "../base/errors.ts";
@@ -90,7 +90,7 @@ class PublishedKeys {
     };
     try {
       const { keys } = KeySet.parse(await within(deadline, (limit) => client.getPath(path, limit)));
-      this.current = createLocalJWKSet({ keys } as JSONWebKeySet);
+      this.current = createLocalJWKSet({ keys });
     } catch (cause) {
       const { code, message, retryable } = RametError.from(cause);
       throw new RametError(code, `Cannot read the public keys of service account tokens: ${message}`, {
