@@ -25,6 +25,8 @@ export const ClusterSetting = z.object({
     .object({ memoryBytes: z.number().int().min(0), cpuMillis: z.number().int().min(0) })
     .partial()
     .default({}),
+  /** Whether sandboxes can connect to private networks, such as the one that the machine is in. */
+  allowPrivateNetworks: z.boolean().default(false),
 });
 export type ClusterSetting = z.infer<typeof ClusterSetting>;
 

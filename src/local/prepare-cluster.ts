@@ -20,6 +20,8 @@ export interface PrepareOptions {
   program?: string[];
   /** @default a share of the machine */
   defaultLimits?: ClusterSetting["defaultLimits"];
+  /** @default false */
+  allowPrivateNetworks?: boolean;
 }
 
 /**
@@ -41,6 +43,7 @@ export async function prepareCluster(options: PrepareOptions): Promise<ClusterSe
     tools,
     cellImage: "ramet-cell:local",
     defaultLimits: options.defaultLimits ?? {},
+    allowPrivateNetworks: options.allowPrivateNetworks ?? false,
   };
 }
 

@@ -1,4 +1,5 @@
 import { existsSync, readdirSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
@@ -52,6 +53,20 @@ describe("a cluster on this machine", () => {
       "PodScheduled=True",
       "Ready=True",
     ]);
+  });
+
+  it("denies sandboxes the private networks of the machine", async () => {
+    const code =
+      "import socket\ntry: socket.create_connection(('10.255.255.1', 80), 20).recv(1); print('connected')\nexcept OSError as e: print(type(e).__name__)";
+    await cluster.createSandbox("curious", code);
+    const pod = await cluster.untilPod("curious", (one) => one?.status?.phase === "Succeeded");
+    expect(await cluster.logs("curious")).toBe("ConnectionResetError\n");
+    const log = await readFile(new PodDirectory(cluster.directory.pods, pod?.metadata.uid ?? "").cellLog, "utf8");
+    expect(log).toContain(
+      "connection to 10.255.255.1:80: addresses of the cluster are refused unless a rule names them",
+    );
+    await cluster.deleteSandbox("curious");
+    await cluster.untilPod("curious", deleted);
   });
 
   it("serves the entrypoint's output with the options of kubectl logs", async () => {

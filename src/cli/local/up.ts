@@ -15,11 +15,12 @@ export interface UpOptions {
   tune?: boolean;
   defaultMemory?: string;
   defaultCpu?: string;
+  allowPrivateNetworks?: boolean;
 }
 
 /** `ramet local up`: prints progress to stderr, and the `export` line for kubectl to stdout. */
 export async function localUp(io: Io, options: UpOptions): Promise<number> {
-  const { name = defaultClusterName, tune = false, defaultMemory, defaultCpu } = options;
+  const { name = defaultClusterName, tune = false, defaultMemory, defaultCpu, allowPrivateNetworks = false } = options;
   const defaultLimits = {
     ...(defaultMemory !== undefined && { memoryBytes: orNone(defaultMemory, "--default-memory", quantityToBytes) }),
     ...(defaultCpu !== undefined && { cpuMillis: orNone(defaultCpu, "--default-cpu", quantityToMillicores) }),
@@ -35,7 +36,7 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
   if (isSupervised(known) && known.phase === "up") {
     progress(`The local cluster ${name} is up, since ${known.startedAt}.`);
   } else {
-    const setting = await prepareCluster({ name, clock, signal, progress, defaultLimits });
+    const setting = await prepareCluster({ name, clock, signal, progress, defaultLimits, allowPrivateNetworks });
     const { already } = await startCluster({ directory, setting, clock, signal, progress });
     const seconds = ((clock.monotonicMilliseconds() - startedAt) / 1000).toFixed(1);
     progress(already ? `The local cluster ${name} is up.` : `The local cluster ${name} is up, after ${seconds} s.`);

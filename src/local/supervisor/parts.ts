@@ -1,6 +1,7 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
+import { specialAddresses } from "../../base/special-addresses.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
 import type { PartStatus } from "../cluster-status.ts";
@@ -85,18 +86,30 @@ async function writeClusterKubeconfig(directory: ClusterDirectory, pki: Pki, por
 }
 
 async function startController(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const { directory, setting } = options;
   const port = await freePort();
-  const args = ["controller", "--kubeconfig", directory.kubeconfig, "--store-directory", directory.store];
-  const child = await startRamet(options, "controller", [
-    ...args,
+  const child = await startRamet(options, "controller", controllerArguments(options, port));
+  await untilReady(child, "the controller", options, { signal, ready: () => isReady(port) });
+  return child;
+}
+
+/** The command line of the controllers. A machine's private networks have devices that expect no hostile programs. */
+export function controllerArguments(
+  { directory, setting }: Pick<ClusterPartsOptions, "directory" | "setting">,
+  metricsPort: number,
+): string[] {
+  const denied = setting.allowPrivateNetworks ? [] : specialAddresses.private;
+  return [
+    "controller",
+    "--kubeconfig",
+    directory.kubeconfig,
+    "--store-directory",
+    directory.store,
     "--cell-image",
     setting.cellImage,
     "--metrics-port",
-    String(port),
-  ]);
-  await untilReady(child, "the controller", options, { signal, ready: () => isReady(port) });
-  return child;
+    String(metricsPort),
+    ...denied.flatMap((range) => ["--cluster-range", range]),
+  ];
 }
 
 async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
