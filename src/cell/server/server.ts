@@ -32,8 +32,8 @@ interface Call {
 }
 
 const bodyLimitBytes = 1024 * 1024;
-/** Connections without a valid token: probes of the kubelet, calls that just arrived, and strangers. */
-const maxStrangers = 64;
+/** Connections without a valid token: probes of the kubelet, calls that just arrived (also a burst of them), and strangers. */
+const maxStrangers = 256;
 /** Connections of gateways to ports of the sandbox, as many as link accepts. */
 const maxTunnels = 2048;
 

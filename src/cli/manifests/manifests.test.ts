@@ -74,7 +74,7 @@ it("configures a store in S3 by its address, with a role and without a volume or
   const account = documents.find(({ kind }) => kind === "ServiceAccount");
   expect(account?.metadata.annotations).toEqual({ "eks.amazonaws.com/role-arn": roleArn });
   const pod = documents.find(({ kind }) => kind === "Deployment")?.spec?.template?.spec;
-  expect(pod?.volumes).toBeUndefined();
+  expect(pod?.volumes).toEqual([expect.objectContaining({ name: "tmp" })]);
   expect(pod?.containers[0]?.args).toEqual(expect.arrayContaining(["--store", address]));
   expect(pod?.containers[0]?.args).not.toContain("--store-directory");
 });
