@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { CellConfig } from "../../api/cell/cell-api.ts";
+import { environmentPrefix } from "../../api/cell/container-spec.ts";
 import { RametError } from "../../base/errors.ts";
 import type { NodeImage } from "./pod.ts";
 import type { PodDirectory } from "./pod-directory.ts";
@@ -23,12 +24,15 @@ export interface CellEnvironmentOptions {
   tools: CellTools;
 }
 
-/** The cell's environment variables (src/cell/setting/cell-setting.ts). */
+/**
+ * The cell's environment variables (src/cell/setting/cell-setting.ts). Only the sandbox's own variables come from the Pod, under
+ * their prefix: another name, such as NODE_OPTIONS or LD_PRELOAD, would run code in the cell's process, outside of gVisor.
+ */
 export function cellEnvironment(options: CellEnvironmentOptions): Record<string, string> {
   const { variables, image, directory, ip, tools, mounts } = options;
   const { rootPath, config, digest } = image;
   return {
-    ...Object.fromEntries(variables),
+    ...Object.fromEntries([...variables].filter(([name]) => name.startsWith(environmentPrefix))),
     RAMET_CELL: JSON.stringify(withDirectories(cellConfig(variables.get("RAMET_CELL")), mounts)),
     RAMET_ROOT_PATH: rootPath,
     RAMET_IMAGE_CONFIG: JSON.stringify({ ...config, digest }),
