@@ -30,11 +30,11 @@ it("returns the place of a missing sandbox, so that access to it can be checked"
   expect(found("nothing")).toEqual([false]);
 });
 
-it("resolves an id with several hyphens to the existing sandbox, and to none if two exist", () => {
-  expect(found("a--b--c", "a--b/c")).toEqual(["a--b/c", true]);
-  expect(found("a--b--c", "a/b--c")).toEqual(["a/b--c", true]);
+it("rejects an id that can be split in two ways, even if at most one sandbox exists", () => {
+  for (const existing of [[], ["a--b/c"], ["a/b--c"], ["a--b/c", "a/b--c"]]) {
+    expect(() => found("a--b--c", ...existing)).toThrow("The id a--b--c is ambiguous");
+  }
   expect(found("a---b", "a-/b", "a/-b")).toEqual([false]);
-  expect(found("a--b--c", "a--b/c", "a/b--c")).toEqual(["a/b--c", "a--b/c", false]);
 });
 
 it("reads public ports from the annotation, and none from an invalid one", () => {

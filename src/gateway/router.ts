@@ -25,13 +25,13 @@ export async function routeOf(
   { request, origin }: { request: IncomingMessage; origin: ClientOrigin },
 ): Promise<Route> {
   const { places, sandbox } = findSandbox(sandboxes, sandboxId);
-  if (sandbox?.publicPorts.includes(port) !== true) await access.check(tokenOf(request), places, origin);
-  if (sandbox === undefined) {
-    if (places.length > 1) throw ambiguous(sandboxId, places);
-    throw new RametError("NotFound", `There is no sandbox ${sandboxId}`, {
-      hint: "List the sandboxes with: ramet sandbox ls -A",
+  if (sandbox?.publicPorts.includes(port) !== true) {
+    await access.check(tokenOf(request), places, origin).catch((error: unknown) => {
+      // The refusal names the sandbox, and a client that has only a UID must not learn whose it is.
+      throw isUid.test(sandboxId) && RametError.from(error).code === "Forbidden" ? unknown(sandboxId) : error;
     });
   }
+  if (sandbox === undefined) throw unknown(sandboxId);
   if (!sandbox.isReady || sandbox.ip === undefined) {
     const { namespace, name } = sandbox.metadata;
     throw new RametError(
@@ -43,19 +43,15 @@ export async function routeOf(
       },
     );
   }
-  if (port === guestClientPort && isInternal(request.url)) {
-    throw new RametError(
-      "Forbidden",
-      "The gateway does not proxy this path: it is reserved for the sandbox's controller",
-    );
-  }
+  if (port === guestClientPort) checkGuestRequest(request);
   return { sandbox, port };
 }
 
-function ambiguous(id: string, places: Found["places"]): RametError {
-  const names = places.map(({ namespace, name }) => `${name} in ${namespace}`).join(" and ");
-  return new RametError("InvalidArgument", `The id ${id} is ambiguous: it matches the sandboxes ${names}`, {
-    hint: "Use the UID of the Sandbox instead",
+function unknown(id: string): RametError {
+  return new RametError("NotFound", `There is no sandbox ${id}`, {
+    hint: isUid.test(id)
+      ? "List the sandboxes with: ramet sandbox ls -A. To connect, a client also needs the verb create on sandboxes/proxy in the sandbox's namespace"
+      : "List the sandboxes with: ramet sandbox ls -A",
   });
 }
 
@@ -78,6 +74,21 @@ const internalPaths: ReadonlySet<string> = new Set([
   "/upgrade",
 ]);
 
+/** @throws RametError `Forbidden` */
+function checkGuestRequest({ url, headers }: IncomingMessage): void {
+  if (isInternal(url)) {
+    throw new RametError(
+      "Forbidden",
+      "The gateway does not proxy this path: it is reserved for the sandbox's controller",
+    );
+  }
+  // After an upgrade, the gateway would not see the paths of further requests.
+  if (headers.upgrade === undefined) return;
+  throw new RametError("Forbidden", `The gateway does not proxy protocol upgrades to the port ${guestClientPort}`, {
+    hint: "Send the request without the header Upgrade; with Java's HttpClient, select Version.HTTP_1_1",
+  });
+}
+
 /** Normalizes the path first, because a server can accept `//init` and `/%69nit` as `/init`. */
 function isInternal(url = "/"): boolean {
   const path = url.split(/[?#]/, 1)[0] ?? "";
@@ -98,34 +109,43 @@ function decoded(path: string): string {
   }
 }
 
-/** The sandboxes that an id can name. */
+/** The sandbox that an id names. */
 interface Found {
-  /** Where these sandboxes are, or would be. Empty if the id contains no namespace and no sandbox has this UID. */
+  /** Where the sandbox is, or would be. Empty if the id contains no namespace and no sandbox has this UID. */
   places: { namespace: string; name: string }[];
-  /** Absent if there is no such sandbox, or more than one. */
   sandbox?: RoutedSandbox;
 }
 
-/** Finds a sandbox by UID or by `<namespace>--<name>`, where both parts can contain `--`. */
+/**
+ * Finds a sandbox by UID or by `<namespace>--<name>`.
+ * @throws RametError `InvalidArgument` if the id can be split in two ways, whether or not these sandboxes exist: otherwise a
+ *   namespace could take over the host name of another namespace's deleted sandbox
+ */
 export function findSandbox(store: Pick<ObjectStore<RoutedSandbox>, "get" | "byUid">, id: string): Found {
+  if (isUid.test(id)) {
+    const sandbox = store.byUid(id);
+    if (sandbox === undefined) return { places: [] };
+    const { namespace, name } = sandbox.metadata;
+    return { places: [{ namespace, name }], sandbox };
+  }
   const places = placesOf(id);
-  const byName = places.flatMap(({ namespace, name }) => store.get(`${namespace}/${name}`) ?? []);
-  const sandboxes = isUid.test(id) ? [store.byUid(id)].filter((found) => found !== undefined) : byName;
-  const [sandbox, other] = sandboxes;
-  if (sandbox === undefined) return { places: places.slice(0, 1) };
-  return { places: sandboxes.map(placeOf), ...(other === undefined && { sandbox }) };
+  const [place] = places;
+  if (place === undefined) return { places };
+  if (places.length > 1) {
+    throw new RametError("InvalidArgument", `The id ${id} is ambiguous: it contains -- more than once`, {
+      hint: "Use the UID of the Sandbox instead",
+    });
+  }
+  const sandbox = store.get(`${place.namespace}/${place.name}`);
+  return { places, ...(sandbox !== undefined && { sandbox }) };
 }
 
-/** All ways to split the id into namespace and name. Empty for a UID. */
+/** All ways to split the id into namespace and name. */
 function placesOf(id: string): { namespace: string; name: string }[] {
   return [...id.matchAll(/(?=--)/g)].flatMap(({ index }) => {
     const [namespace, name] = [id.slice(0, index), id.slice(index + 2)];
     return isLabel.test(namespace) && isLabel.test(name) ? [{ namespace, name }] : [];
   });
-}
-
-function placeOf({ metadata: { namespace, name } }: RoutedSandbox): { namespace: string; name: string } {
-  return { namespace, name };
 }
 
 const isUid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

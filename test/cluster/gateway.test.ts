@@ -86,20 +86,12 @@ it("finds a sandbox by its UID and by host name", async () => {
   expect(text).toContain(host);
 });
 
-it("rejects an ambiguous id, and says so to a client with permission for both sandboxes", async () => {
-  await cluster.namespace("t--web");
-  const make = (own: string, name: string) =>
-    cluster.create({ apiVersion, kind: "Sandbox", metadata: { name, namespace: own }, spec: { template } });
-  await make("t", "web--a");
-  await make("t--web", "a");
-  const to = { id: "t--web--a", port: programPort };
-  await expect.poll(() => refusal(askWeb({}, to)), long).toEqual([403, "Forbidden"]);
-  expect(await refusal(ask(gateway, to))).toEqual([401, "Unauthorized"]);
-  const both = await accountToken(cluster.client, { namespace, name: "both" });
-  await allowToReach(cluster.client, "t", { namespace, name: "both" });
-  await allowToReach(cluster.client, "t--web", { namespace, name: "both" });
-  const { status, text } = await ask(gateway, to, { token: both });
-  expect([status, text]).toEqual([400, expect.stringContaining("is ambiguous")]);
+it("finds a sandbox whose name contains -- by its UID only", async () => {
+  const { metadata } = await make("web--a", { "ramet.dev/public-ports": String(programPort) });
+  const to = { id: metadata.uid, port: programPort };
+  await expect.poll(async () => (await ask(gateway, to, { path: "/disconnected" })).status, long).toBe(200);
+  const { status, text } = await ask(gateway, { ...to, id: "t--web--a" });
+  expect([status, text]).toEqual([400, expect.stringContaining("Use the UID of the Sandbox")]);
 });
 
 it("requires no token for a public port, but does for other ports", async () => {

@@ -83,6 +83,22 @@ it("rejects a token from the moment it expires, although it was accepted before"
   await client.close();
 });
 
+it("tells a client without permission nothing about the owner of a UID, not even whether it exists", async () => {
+  const gateway = await world.startGateway();
+  const stranger = await accountToken(world.client, { namespace, name: "stranger" });
+  const foreign = await world.uidOf("a");
+  const missing = "11111111-2222-4333-8444-555555555555";
+  const [one, other] = await Promise.all(
+    [foreign, missing].map(async (id) => {
+      const { status, text } = await ask(gateway, { ...at, id }, { token: stranger });
+      return [status, text.replaceAll(id, "the id")];
+    }),
+  );
+  expect(one).toEqual(other);
+  expect((await ask(gateway, { ...at, id: foreign }, { token })).status).toBe(200);
+  await gateway.child.kill();
+});
+
 it("lets no client occupy all reviews, if the API server decides about every token", async () => {
   const line = await ApiLine.open(world.connection.server);
   const client = new KubeClient({ ...world.connection, server: line.server });

@@ -59,6 +59,11 @@ export class GatewayWorld {
     return this.#plane.connection;
   }
 
+  async uidOf(sandbox: string): Promise<string> {
+    const { metadata } = await this.client.resource(sandboxResources.sandboxes).get({ namespace, name: sandbox });
+    return metadata.uid;
+  }
+
   async deleteAccount(account: { namespace: string; name: string }): Promise<void> {
     await this.client.resource(serviceAccounts).delete(account);
   }

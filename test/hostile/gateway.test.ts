@@ -46,7 +46,7 @@ const portOf = (answer: string) => firstHostilePort + hostile.indexOf(answer);
 
 beforeAll(async () => {
   world = await GatewayWorld.open();
-  await world.sandbox("honest", honest, { publicPorts: [honestPort] });
+  await world.sandbox("honest", honest, { publicPorts: [honestPort, 49983] });
   await world.sandbox("slow", (stream) => stream.once("data", () => slow.write(stream)), { publicPorts: [honestPort] });
   await world.sandbox(
     "hostile",
@@ -158,6 +158,20 @@ it("answers 502 when a sandbox switches protocols without a request for it, or e
       expect(statusOf(await gateway.exchange(head("hostile", portOf(answer), more)))).toBe(502);
     }
   }
+});
+
+it("gives no sandbox a host name that a sandbox in another namespace can have", async () => {
+  // After t--b/c was deleted, t/b--c would get the cookies of its users.
+  await world.sandbox("b--c", honest, { publicPorts: [honestPort] });
+  expect(statusOf(await gateway.exchange(head("b--c", honestPort, ["Connection: close"])))).toBe(400);
+});
+
+it("proxies no upgrade to the port of the guest, which would hide the paths of further requests", async () => {
+  for (const protocol of ["h2c", "websocket"]) {
+    const more = ["Connection: Upgrade", `Upgrade: ${protocol}`];
+    expect(statusOf(await gateway.exchange(head("honest", 49983, more)))).toBe(403);
+  }
+  expect(statusOf(await gateway.exchange(head("honest", 49983, ["Connection: close"])))).toBe(200);
 });
 
 it("finishes requests in progress after an exception that nothing caught, and exits with an error", async () => {
