@@ -79,7 +79,7 @@ function deleted(uid: string): RametError {
 }
 
 /** Node passes the socket of an upgraded connection as a stream. */
-export function asSocket(stream: Duplex): Socket {
+function asSocket(stream: Duplex): Socket {
   if (stream instanceof Socket) return stream;
   throw new RametError("Internal", "An upgraded connection is not a socket");
 }
