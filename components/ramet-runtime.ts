@@ -52,6 +52,8 @@ export interface RametRuntimeArgs {
    * @default the private ranges: 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12 and 192.168.0.0/16
    */
   clusterRanges?: readonly Input<string>[];
+  /** The cluster's DNS domain, whose names sandboxes cannot resolve unless `egress` names them. @default "cluster.local" */
+  clusterDomain?: Input<string>;
   /**
    * The egress rules of all sandboxes, for example `{ default: "deny", allow: ["*.example.org:443"] }`. Namespaces, templates
    * and sandboxes can only narrow them, with the annotation `ramet.dev/egress`. @default `{ default: "allow" }`
@@ -145,6 +147,7 @@ function installOptions(
     gatewayReplicas = 2,
     store,
     clusterRanges = privateRanges,
+    clusterDomain,
     egress,
   }: RametRuntimeArgs,
   owner: string,
@@ -162,6 +165,7 @@ function installOptions(
     replicas: validatedField("replicas", replicas),
     gatewayReplicas: validatedField("gatewayReplicas", gatewayReplicas),
     clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
+    ...(clusterDomain !== undefined && { clusterDomain: validatedField("clusterDomain", clusterDomain) }),
     ...(egress && { egress: validatedEgress(egress) }),
     store: place,
     namespace: systemNamespace,

@@ -25,6 +25,7 @@ const (
 type egress struct {
 	gate    *gate
 	refuse  []string
+	domains []string
 	policy  atomic.Pointer[policy.Policy]
 	names   policy.Names
 	relay   dnsrelay.Relay
@@ -46,6 +47,9 @@ func newEgress(g *gate, config netConfig) (*egress, error) {
 	e.refused = newRefusals(os.Stderr, linePause)
 	e.relearned.every = 10 * time.Second
 	e.names.Now = time.Now
+	if config.DNS.ClusterDomain != "" {
+		e.domains = []string{config.DNS.ClusterDomain}
+	}
 	if err := e.setPolicy(config.Egress); err != nil {
 		return nil, err
 	}
@@ -83,7 +87,7 @@ func (e *egress) serve(pair *netns.Pair) error {
 
 // setPolicy takes effect immediately, also for open connections.
 func (e *egress) setPolicy(spec policy.Spec) error {
-	p, err := policy.New(spec, e.refuse)
+	p, err := policy.New(spec, e.refuse, e.domains...)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type netConfig struct {
 	Egress policy.Spec `json:"egress"`
 	DNS    struct {
 		Upstreams []string `json:"upstreams"`
+		// ClusterDomain is the cluster's DNS domain, if it is not cluster.local.
+		ClusterDomain string `json:"clusterDomain"`
 	} `json:"dns"`
 	// Refuse holds the ranges of the cluster: denied unless a rule of the policy names an address or range inside them.
 	Refuse []string `json:"refuse"`

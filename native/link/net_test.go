@@ -84,6 +84,25 @@ func TestNetworkDeniedNames(t *testing.T) {
 	}
 }
 
+func TestNetworkPrivateNamesAreNotResolved(t *testing.T) {
+	start, upstream := resolver(t, func(string) []string { return []string{"203.0.113.80"} })
+	w := newWorld(t, map[string]any{"dns": map[string]any{"upstreams": []string{upstream}, "clusterDomain": "k8s.example"}})
+	start(w)
+	w.do("gate", map[string]any{"open": true})
+	for _, name := range []string{"db.team-a.svc", "db.team-a.svc.cluster.local", "db.team-a.svc.k8s.example", "metadata.google.internal", "1.0.96.10.in-addr.arpa"} {
+		if got := w.ask(name); got != "RCodeRefused" {
+			t.Errorf("question for %s: %s", name, got)
+		}
+	}
+	w.egress("allow", "db.team-a.svc.k8s.example")
+	if got := w.ask("db.team-a.svc.k8s.example"); got != "1 answers" {
+		t.Errorf("question for a name that a rule names: %s", got)
+	}
+	if got := w.ask("db.team-b.svc.k8s.example"); got != "RCodeRefused" {
+		t.Errorf("question for another name: %s", got)
+	}
+}
+
 // A clone brings connections that were open at the cut. Nobody knows them here; the clone must hear so at once.
 func TestNetworkStaleConnectionsAreReset(t *testing.T) {
 	w := newWorld(t, nil)

@@ -1,7 +1,7 @@
 import { BlockList } from "node:net";
 
 /**
- * The addresses that sandboxes and recipes do not reach. The only list: link embeds a copy
+ * The addresses and names that sandboxes and recipes do not reach. The only list: link embeds a copy
  * (`native/link/internal/policy/special-addresses.json`), which a test compares.
  */
 export const specialAddresses = {
@@ -23,7 +23,11 @@ export const specialAddresses = {
   ],
   /** Private networks (RFC 1918, RFC 6598): the default for the ranges of Pods, Services and nodes. */
   private: ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"],
+  /** Domains of clusters and of clouds' private networks. Only a rule of the runtime that names a name below opens them. */
+  names: ["cluster.local", "internal", "svc"],
 } as const satisfies Record<string, readonly string[]>;
+
+const specialRanges = [...specialAddresses.metadata, ...specialAddresses.reserved, ...specialAddresses.private];
 
 /** The IPv6 addresses that are not public, and the prefixes that embed IPv4 addresses. Sandboxes have no IPv6. */
 const notPublic6 = ["::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10", "ff00::/8"];
@@ -31,7 +35,7 @@ const notPublic6 = ["::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc0
 /** Every address that is not public: special, private, and in `ranges` (IPv4). IPv4-mapped IPv6 addresses count as IPv4. */
 export function notPublicAddresses(ranges: readonly string[] = []): BlockList {
   const list = new BlockList();
-  for (const range of [...Object.values(specialAddresses).flat(), ...ranges]) list.addSubnet(...subnet(range), "ipv4");
+  for (const range of [...specialRanges, ...ranges]) list.addSubnet(...subnet(range), "ipv4");
   for (const range of notPublic6) list.addSubnet(...subnet(range), "ipv6");
   return list;
 }

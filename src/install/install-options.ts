@@ -23,6 +23,8 @@ export interface InstallOptions<Text = string, Count = number> {
   store: MountedStore<Text> | RemoteStore<Text>;
   /** The IPv4 ranges of the cluster's Pods, Services and nodes. Sandboxes cannot connect to them. */
   clusterRanges: readonly Text[];
+  /** The cluster's DNS domain, whose names sandboxes cannot resolve. @default cluster.local */
+  clusterDomain?: Text;
   /** The egress rules of all sandboxes, which namespaces, templates and sandboxes can only narrow. @default allow */
   egress?: InstalledEgress<Text>;
 }
@@ -59,6 +61,7 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     replicas: validated("replicas", given.replicas),
     gatewayReplicas: validated("gatewayReplicas", given.gatewayReplicas),
     clusterRanges: given.clusterRanges.map((range) => validated("clusterRanges", range)),
+    ...(given.clusterDomain !== undefined && { clusterDomain: validated("clusterDomain", given.clusterDomain) }),
     ...(given.egress && {
       egress: parseRuntimeEgress(given.egress, {
         default: fieldNames["egress.default"],
@@ -146,6 +149,7 @@ const fields = {
   replicas: z.int("must be a whole number").min(1, "must be at least 1"),
   gatewayReplicas: z.int("must be a whole number").min(0, "must be at least 0"),
   clusterRanges: z.cidrv4({ error: ({ input }) => `is not an IPv4 range: ${JSON.stringify(input)}` }),
+  clusterDomain: ObjectName,
   "egress.default": z.enum(["allow", "deny"], {
     error: ({ input }) => `is ${JSON.stringify(input)}, not allow or deny`,
   }),

@@ -92,9 +92,12 @@ function deployment({ namespace, annotations, replicas, ...options }: InstallOpt
   };
 }
 
-type PodOptions = Pick<InstallOptions<unknown, unknown>, "image" | "cellImage" | "store" | "clusterRanges" | "egress">;
+type PodOptions = Pick<
+  InstallOptions<unknown, unknown>,
+  "image" | "cellImage" | "store" | "clusterRanges" | "clusterDomain" | "egress"
+>;
 
-function pod({ image, cellImage, store, clusterRanges, egress }: PodOptions) {
+function pod({ image, cellImage, store, clusterRanges, clusterDomain, egress }: PodOptions) {
   const mounted = "address" in store ? undefined : store;
   return {
     serviceAccountName: name,
@@ -116,6 +119,7 @@ function pod({ image, cellImage, store, clusterRanges, egress }: PodOptions) {
           "--cell-image",
           cellImage,
           ...clusterRanges.flatMap((range) => ["--cluster-range", range]),
+          ...(clusterDomain === undefined ? [] : ["--cluster-domain", clusterDomain]),
           ...egressFlags(egress),
           "--metrics-port",
           String(metricsPort),

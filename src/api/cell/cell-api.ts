@@ -80,7 +80,13 @@ export const CellConfig = z.strictObject({
   publicKey: z.string().min(1),
   /** The gateway's public key, in the same form. Its tokens can only open ports of the sandbox. */
   gatewayKey: z.string().min(1).optional(),
-  dns: z.strictObject({ upstreams: z.array(z.string()) }).default({ upstreams: [] }),
+  dns: z
+    .strictObject({
+      upstreams: z.array(z.string()).default([]),
+      /** The cluster's DNS domain, if it is not cluster.local. */
+      clusterDomain: z.string().optional(),
+    })
+    .default({ upstreams: [] }),
   /** IPv4 ranges of the cluster (Pods, Services, nodes): denied unless an egress rule names an address inside them. */
   clusterRanges: z.array(z.string()).default([]),
   egress: EgressPolicy.default({ allow: [], deny: [], default: "allow" }),

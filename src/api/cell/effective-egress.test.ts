@@ -123,6 +123,16 @@ it.each([
   ],
   [
     {},
+    meta({ allow: ["db.team-a.svc.cluster.local"] }),
+    "allow[0]: db.team-a.svc.cluster.local is in cluster.local, and the runtime's egress does not open it",
+  ],
+  [
+    { allow: ["*"] },
+    meta({ allow: ["metadata.google.internal"] }),
+    "allow[0]: metadata.google.internal is in internal, and the runtime's egress does not open it",
+  ],
+  [
+    {},
     meta({ allow: ["*", "169.254.169.254"] }),
     "metadata.annotations[ramet.dev/egress].allow[1]: 169.254.169.254 is an address of metadata",
   ],

@@ -7,11 +7,13 @@ import { digestOf } from "./template-digest.ts";
 import { annotations, labels } from "../names/labels.ts";
 import {
   coversRule,
+  type EgressRule,
   EgressRules,
+  isName,
+  namesBelow,
   namesInside,
   namesMetadata,
   parseEgressRule,
-  type EgressRule,
 } from "./egress-rules.ts";
 
 /** The rules of the runtime, which no other level can exceed. */
@@ -19,6 +21,8 @@ export interface RuntimeEgress {
   rules?: z.input<typeof EgressRules> | undefined;
   /** IPv4 ranges that only a rule of the runtime opens, if it names an address or a range inside. */
   clusterRanges?: readonly string[] | undefined;
+  /** The cluster's DNS domain. Only a rule of the runtime opens its names. @default cluster.local */
+  clusterDomain?: string | undefined;
 }
 
 /** The metadata of an object that can hold rules. */
@@ -151,15 +155,17 @@ function whyNot(
   text: string,
   rule: EgressRule,
   above: readonly Level[],
-  { clusterRanges = [] }: RuntimeEgress,
+  { clusterRanges = [], clusterDomain }: RuntimeEgress,
 ): string | undefined {
   if (namesMetadata(rule)) return isMetadata(text);
-  const closed = [...specialAddresses.reserved, ...clusterRanges].filter((range) => namesInside(rule, [range]));
+  const ranges = [...specialAddresses.reserved, ...clusterRanges].filter((range) => namesInside(rule, [range]));
+  const domains = [...specialAddresses.names, ...(clusterDomain === undefined ? [] : [clusterDomain])];
+  const closed = [...ranges, ...domains.filter((domain) => namesBelow(rule, domain))];
   for (const [at, { path, rules }] of above.entries()) {
     if (parsedRules(rules.deny).some(({ rule: denied }) => coversRule(denied, rule))) return `${path} denies ${text}`;
     const allowing = parsedRules(rules.allow).filter(({ rule: allowed }) => coversRule(allowed, rule));
     const mustBeNamed = at === 0 && closed.length > 0;
-    if (mustBeNamed && !allowing.some(({ rule: allowed }) => namesInside(allowed, closed)))
+    if (mustBeNamed && !allowing.some(({ rule: allowed }) => namesInside(allowed, ranges) || isName(allowed)))
       return `${text} is in ${closed[0] ?? ""}, and ${path} does not open it`;
     if (rules.default === "deny" && allowing.length === 0) return `${path} does not allow ${text}`;
   }

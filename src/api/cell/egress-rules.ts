@@ -36,7 +36,7 @@ function parseTarget(host: string): EgressRule["target"] | undefined {
   const range = parseRange(host);
   if (range !== undefined) return { range };
   const [, wildcard, name = ""] = /^(\*\.)?(.*)$/s.exec(normalName(host)) ?? [];
-  return isName(name) ? { name, below: wildcard !== undefined } : undefined;
+  return isLegalName(name) ? { name, below: wildcard !== undefined } : undefined;
 }
 
 const Rule = z.string().superRefine((text, context) => {
@@ -74,6 +74,15 @@ export function namesInside({ target }: EgressRule, ranges: readonly string[]): 
   });
 }
 
+export function isName({ target }: EgressRule): boolean {
+  return target !== "any" && "name" in target;
+}
+
+/** Whether a rule names this domain or a name below it. */
+export function namesBelow({ target }: EgressRule, domain: string): boolean {
+  return target !== "any" && "name" in target && `.${target.name}`.endsWith(`.${normalName(domain)}`);
+}
+
 /** Whether a rule names only addresses that no policy can open. */
 export function namesMetadata(rule: EgressRule): boolean {
   return namesInside(rule, specialAddresses.metadata);
@@ -100,7 +109,7 @@ function normalName(name: string): string {
 }
 
 /** Digits and dots alone are a mistyped address. */
-function isName(name: string): boolean {
+function isLegalName(name: string): boolean {
   return (
     name.length <= 253 && /[a-z_-]/.test(name) && name.split(".").every((label) => /^[a-z0-9_-]{1,63}$/.test(label))
   );

@@ -14,7 +14,7 @@ export interface LinkConfig {
   listen: string;
   egress: EgressPolicy;
   /** DNS resolvers, each an IP address with an optional port. Empty: those of this machine or Pod. */
-  dns: { upstreams: readonly string[] };
+  dns: { upstreams: readonly string[]; clusterDomain?: string | undefined };
   /** IPv4 ranges of the cluster. They are reachable only if a rule names them. @default none */
   refuse?: readonly string[];
 }

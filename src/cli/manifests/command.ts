@@ -19,6 +19,7 @@ export function manifestsCommand(program: Command, act: Act): void {
       `IPv4 ranges of the cluster's Pods, Services and nodes, which are denied to sandboxes (default: ${privateRanges.join(" ")})`,
       collectRange,
     )
+    .option("--cluster-domain <name>", "the cluster's DNS domain, whose names sandboxes cannot resolve")
     .option("--no-cluster-range", "deny no ranges of the cluster to sandboxes")
     .option("--store <address>", `where checkpoints are kept: ${storeAddresses}`)
     .option("--store-role-arn <arn>", "S3: the IAM role that the controllers use (IRSA)")

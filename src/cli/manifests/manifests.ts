@@ -26,6 +26,7 @@ export interface ManifestsOptions extends EgressFlags {
   gatewayReplicas: number;
   /** `false` denies no ranges. @default private ranges */
   clusterRange?: readonly string[] | false;
+  clusterDomain?: string;
   /** An address, instead of directory and claim. */
   store?: string;
   storeRoleArn?: string;
@@ -93,6 +94,7 @@ const flagNames = {
   replicas: "--replicas",
   gatewayReplicas: "--gateway-replicas",
   clusterRanges: "--cluster-range",
+  clusterDomain: "--cluster-domain",
   "egress.default": egressFlagNames.default,
   "egress.allow": egressFlagNames.allow,
   "egress.deny": egressFlagNames.deny,

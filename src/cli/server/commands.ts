@@ -63,6 +63,10 @@ function controllerCommand(program: Command, act: Act): void {
     .option("--install-crds", "install or update the CRDs first")
     .option("--leader-elect", "elect a leader: of several replicas, one works")
     .option("--dns-upstream <ip...>", "the resolvers for sandboxes' DNS queries (default: the Pod's resolvers)")
+    .option(
+      "--cluster-domain <name>",
+      "the cluster's DNS domain, whose names sandboxes cannot resolve (default: cluster.local)",
+    )
     .option("--cluster-range <cidr...>", "IPv4 ranges that are denied to sandboxes (default: none)", collectRange)
     .option("--concurrency <number>", "the number of concurrent reconciles per kind (default: 16)", wholeNumber)
     .option(

@@ -29,6 +29,7 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   metricsAddress: string;
   dnsUpstream?: string[];
   clusterRange?: string[];
+  clusterDomain?: string;
   concurrency?: number;
   stepCacheBytes?: number;
   logLevel: string;
@@ -47,7 +48,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
     onRequest: metrics.onRequest,
   });
   const { metricsPort: port, metricsAddress: address, installCrds, concurrency, leaderElect, dnsUpstream } = options;
-  const { stepCacheBytes, clusterRange } = options;
+  const { clusterDomain, stepCacheBytes, clusterRange } = options;
   const liveness = new Liveness(io.clock);
   const health =
     port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry, liveness, log });
@@ -57,7 +58,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
         client,
         store,
         cellImage: options.cellImage,
-        ...(dnsUpstream === undefined ? {} : { dns: { upstreams: dnsUpstream } }),
+        dns: { ...(dnsUpstream && { upstreams: dnsUpstream }), ...(clusterDomain !== undefined && { clusterDomain }) },
         ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
         egress: parseRuntimeEgress(egressOf(options), egressFlagNames),
         ...(installCrds === undefined ? {} : { installCrds }),

@@ -24,9 +24,14 @@ interface Levels {
 /** The egress policy that a sandbox should have. */
 export function desiredEgress(
   { namespace, template, sandbox }: Levels,
-  { egress, clusterRanges }: ControllerParts["podOptions"],
+  { egress, clusterRanges, dns }: ControllerParts["podOptions"],
 ): DesiredEgress {
-  const effective = effectiveEgress({ rules: egress, clusterRanges }, namespace, template, sandbox.metadata);
+  const effective = effectiveEgress(
+    { rules: egress, clusterRanges, clusterDomain: dns?.clusterDomain },
+    namespace,
+    template,
+    sandbox.metadata,
+  );
   return { ...effective, digest: egressDigest(effective.policy) };
 }
 

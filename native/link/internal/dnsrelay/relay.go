@@ -21,9 +21,15 @@ type Relay struct {
 	Permit func(name string) bool
 	// Learn is called with each address of a resolved name.
 	Learn func(name string, address netip.Addr, ttl time.Duration)
+
+	budget budget
 }
 
 const (
+	// questionsPerSecond limits what one sandbox asks of the resolvers, which others use too. Further questions wait.
+	questionsPerSecond = 50
+	// questionsAtOnce can be asked after a pause without waiting.
+	questionsAtOnce    = 200
 	maxQuestionsAtOnce = 128
 	maxConnsAtOnce     = 32
 	tcpIdle            = 10 * time.Second

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -47,6 +48,9 @@ func (r *Relay) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 
 // ask queries the resolvers in order, twice.
 func (r *Relay) ask(ctx context.Context, network string, query []byte, q question) ([]byte, error) {
+	if err := r.budget.wait(ctx); err != nil {
+		return nil, err
+	}
 	upstreams, err := r.Upstreams(), errNoUpstream
 	for range 2 {
 		for _, upstream := range upstreams {
@@ -104,5 +108,40 @@ func exchangeUDP(conn net.Conn, query []byte, q question) ([]byte, error) {
 		if q.answeredBy(buffer[:n]) {
 			return buffer[:n], nil
 		}
+	}
+}
+
+// A budget is a token bucket: it holds questionsAtOnce and gains questionsPerSecond.
+type budget struct {
+	mu sync.Mutex
+	// full is when the bucket is full again.
+	full time.Time
+}
+
+const perQuestion = time.Second / questionsPerSecond
+
+// take takes a token and returns how long to wait for it.
+func (b *budget) take(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.full.Before(now) {
+		b.full = now
+	}
+	b.full = b.full.Add(perQuestion)
+	return max(0, b.full.Sub(now)-questionsAtOnce*perQuestion)
+}
+
+func (b *budget) wait(ctx context.Context) error {
+	pause := b.take(time.Now())
+	if pause == 0 {
+		return nil
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"ramet.dev/native/link/internal/fault"
 )
@@ -25,6 +26,8 @@ type Policy struct {
 	// layers must all allow a connection. The first one is the operator's.
 	layers  []layer
 	refused []netip.Prefix
+	// names holds the domains whose names are refused unless a rule of the operator names them.
+	names []string
 }
 
 type layer struct {
@@ -44,16 +47,22 @@ type Verdict struct {
 var specialJSON []byte
 
 // special holds the addresses that no policy opens by accident. src/base/special-addresses.ts describes them.
-var special = func() (s struct{ Metadata, Reserved, Private []netip.Prefix }) {
+var special = func() (s struct {
+	Metadata, Reserved, Private []netip.Prefix
+	Names                       []string
+}) {
 	if err := json.Unmarshal(specialJSON, &s); err != nil {
 		panic(err)
 	}
 	return s
 }()
 
-// New parses a spec. refuse holds the cluster's ranges.
-func New(spec Spec, refuse []string) (*Policy, error) {
-	p := &Policy{refused: slices.Clone(special.Reserved)}
+// New parses a spec. refuse holds the cluster's ranges, domains its DNS domains other than cluster.local.
+func New(spec Spec, refuse []string, domains ...string) (*Policy, error) {
+	p := &Policy{refused: slices.Clone(special.Reserved), names: slices.Clone(special.Names)}
+	for _, domain := range domains {
+		p.names = append(p.names, normalName(domain))
+	}
 	if err := p.addLayer("", spec); err != nil {
 		return nil, err
 	}
@@ -141,6 +150,9 @@ func (l layer) decide(to netip.AddrPort, names []string, refused netip.Prefix, w
 // Question decides whether a name may be resolved: a DNS query itself can send data out.
 func (p *Policy) Question(name string) bool {
 	name = normalName(name)
+	if p.isPrivate(name) {
+		return false
+	}
 	return !slices.ContainsFunc(p.layers, func(l layer) bool { return !l.question(name) })
 }
 
@@ -174,6 +186,30 @@ func (p *Policy) SpelledOut(port uint16) []string {
 		}
 	}
 	return names
+}
+
+// isPrivate reports whether a name belongs to the cluster or a private network and no rule of the operator names it.
+func (p *Policy) isPrivate(name string) bool {
+	allow := p.layers[0].allow
+	for _, domain := range p.names {
+		if name == domain || strings.HasSuffix(name, "."+domain) {
+			return !slices.ContainsFunc(allow, func(r rule) bool { return r.byName() && r.matchesName(name) })
+		}
+	}
+	asked, ok := reversePrefix(name)
+	if !ok {
+		return isPrivateReverse6(name)
+	}
+	for _, prefixes := range [][]netip.Prefix{special.Metadata, special.Private, p.refused} {
+		for _, private := range prefixes {
+			if private.Bits() <= asked.Bits() && private.Contains(asked.Addr()) {
+				return !slices.ContainsFunc(allow, func(r rule) bool {
+					return r.within(private) && r.prefix.Bits() <= asked.Bits() && r.prefix.Contains(asked.Addr())
+				})
+			}
+		}
+	}
+	return false
 }
 
 func (p *Policy) reserved(address netip.Addr, own []netip.Addr) (netip.Prefix, string) {

@@ -153,6 +153,47 @@ func TestNewNamesInvalidRules(t *testing.T) {
 	}
 }
 
+func TestQuestionsForPrivateNames(t *testing.T) {
+	open := Spec{Allow: []string{"*"}}
+	for _, c := range []struct {
+		what string
+		spec Spec
+		name string
+		want bool
+	}{
+		{"a service", open, "kubernetes.default.svc", false},
+		{"a service in full", open, "Kubernetes.default.svc.cluster.local.", false},
+		{"a service in the cluster's own domain", open, "kubernetes.default.svc.k8s.example", false},
+		{"the domain itself", open, "cluster.local", false},
+		{"the cloud's metadata by name", open, "metadata.google.internal", false},
+		{"a name that only ends alike", open, "example-internal", true},
+		{"a service that a rule names", Spec{Allow: []string{"db.team-a.svc.cluster.local:5432"}}, "db.team-a.svc.cluster.local", true},
+		{"another service", Spec{Allow: []string{"db.team-a.svc.cluster.local:5432"}}, "db.team-b.svc.cluster.local", false},
+		{"services below a rule", Spec{Allow: []string{"*.svc.cluster.local"}}, "db.team-b.svc.cluster.local", true},
+		{"a service that only a narrower policy names", narrowed(open, Spec{Allow: []string{"db.team-a.svc"}}), "db.team-a.svc", false},
+		{"a service that a narrower policy does not allow", narrowed(Spec{Allow: []string{"*.svc"}}, Spec{Default: "deny"}), "db.team-a.svc", false},
+		{"the address of a service", open, "1.0.96.10.in-addr.arpa", false},
+		{"the zone of a private range", open, "168.192.in-addr.arpa", false},
+		{"services in the zone of a private range", open, "_dns-sd._udp.1.16.172.in-addr.arpa", false},
+		{"an address in the cluster's range", open, "9.113.0.203.in-addr.arpa", false},
+		{"the metadata address", open, "254.169.254.169.in-addr.arpa", false},
+		{"a public address", open, "8.8.8.8.in-addr.arpa", true},
+		{"a zone with public and private addresses", open, "172.in-addr.arpa", true},
+		{"a private address that a rule names", Spec{Allow: []string{"10.20.0.0/16"}}, "1.0.20.10.in-addr.arpa", true},
+		{"a private address beside it", Spec{Allow: []string{"10.20.0.0/16"}}, "1.0.21.10.in-addr.arpa", false},
+		{"a private IPv6 address", open, "1.0.0.d.f.ip6.arpa", false},
+		{"a public IPv6 address", open, "1.0.0.2.ip6.arpa", true},
+	} {
+		p, err := New(c.spec, []string{"203.0.113.0/24"}, "k8s.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Question(c.name); got != c.want {
+			t.Errorf("%s (%s): %v, want %v", c.what, c.name, got, c.want)
+		}
+	}
+}
+
 func TestNamesExpireAndStayBounded(t *testing.T) {
 	now := time.Unix(0, 0)
 	names := Names{Now: func() time.Time { return now }}

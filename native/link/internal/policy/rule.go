@@ -109,3 +109,32 @@ func wrong(field, text, why string) *fault.Fault {
 	return fault.New("InvalidArgument", "A rule is an IPv4 address, a range like 10.0.0.0/8, a name, *.name or *, each with an optional :port",
 		"Reading the egress policy failed: %s is %q: %s", field, text, why)
 }
+
+// reversePrefix returns the addresses below a name of the reverse zone: 2.1.10.in-addr.arpa is 10.1.2.0/24.
+func reversePrefix(name string) (netip.Prefix, bool) {
+	below, found := strings.CutSuffix(name, ".in-addr.arpa")
+	if !found {
+		return netip.Prefix{}, false
+	}
+	var octets [4]byte
+	labels, bits := strings.Split(below, "."), 0
+	for i := len(labels) - 1; i >= 0 && bits < 32; i-- {
+		octet, err := strconv.ParseUint(labels[i], 10, 8)
+		if err != nil {
+			break // as in _dns-sd._udp.2.1.10.in-addr.arpa
+		}
+		octets[bits/8] = byte(octet)
+		bits += 8
+	}
+	return netip.PrefixFrom(netip.AddrFrom4(octets), bits), bits > 0
+}
+
+// isPrivateReverse6 reports whether a name is in the reverse zone of fc00::/7 or fe80::/10.
+func isPrivateReverse6(name string) bool {
+	for _, zone := range []string{"c.f", "d.f", "8.e.f", "9.e.f", "a.e.f", "b.e.f"} {
+		if name == zone+".ip6.arpa" || strings.HasSuffix(name, "."+zone+".ip6.arpa") {
+			return true
+		}
+	}
+	return false
+}
