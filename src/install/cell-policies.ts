@@ -1,68 +1,122 @@
 import { labels } from "../api/names/labels.ts";
+import { group } from "../api/schema/kind.ts";
+import { admissionPolicy, mayCreateCells } from "./admission-policy.ts";
 import type { Manifest } from "./manifest.ts";
+import { templatePolicies } from "./template-policies.ts";
+
+/** Returns all admission policies: those that keep users out of cells, and those for templates. */
+export function admissionPolicies(): Manifest[] {
+  return [...cellPolicies(), ...templatePolicies()];
+}
 
 /**
- * Returns admission policies that keep users out of cell Pods. A user inside such a Pod could read the sandbox's memory and the
- * cell's credentials, and the usual permissions in a namespace would suffice for that. The policies forbid ephemeral containers
- * in cell Pods. A policy for `kubectl exec` cannot select Pods by label, so that policy covers all Pods of a namespace, and only
- * namespaces with a label. Commands in sandboxes and the kubelet's probes are not affected.
+ * A user inside a cell's Pod could read the sandbox's memory, and would be root on the node; a user who creates a Pod in the
+ * place of a cell would be sent identities and grants. The usual rights in a namespace would suffice for both. A policy for
+ * `kubectl exec` cannot select Pods by label, so it covers all Pods of the namespaces that have sandboxes. Commands in sandboxes
+ * and the kubelet's probes are not affected.
  */
-export function cellPolicies(): Manifest[] {
+function cellPolicies(): Manifest[] {
   const isCell = { objectSelector: { matchLabels: { [labels.cell]: "true" } } };
   return [
-    ...policy("ramet-cell-containers", isCell, {
+    ...admissionPolicy({
+      name: "ramet-cell-containers",
+      selectors: isCell,
       operations: ["UPDATE"],
       resources: ["pods/ephemeralcontainers"],
-      expression: "false",
-      message:
-        "This Pod runs a sandbox, so ephemeral containers are not allowed: run commands with `ramet sandbox exec`",
+      validations: [
+        {
+          expression: "false",
+          message:
+            "This Pod runs a sandbox, so ephemeral containers are not allowed: run commands with `ramet sandbox exec`",
+        },
+      ],
     }),
-    ...policy("ramet-cell-labels", isCell, {
+    ...admissionPolicy({
+      name: "ramet-cell-labels",
+      selectors: isCell,
       operations: ["UPDATE"],
       resources: ["pods"],
-      expression: `has(object.metadata.labels) && object.metadata.labels[?"${labels.cell}"].orValue("") == "true"`,
-      message: `This Pod runs a sandbox, so its label ${labels.cell} cannot be removed`,
+      validations: [
+        {
+          expression: `${cellLabel("object")}.orValue("") == "true"`,
+          message: `This Pod runs a sandbox, so its label ${labels.cell} cannot be removed`,
+        },
+      ],
     }),
-    ...policy(
-      "ramet-deny-exec",
-      { namespaceSelector: { matchLabels: { [labels.denyExec]: "true" } } },
-      {
-        operations: ["CONNECT"],
-        resources: ["pods/exec", "pods/attach"],
-        expression: "false",
-        message: `The label ${labels.denyExec} of this namespace forbids exec and attach: run commands in sandboxes with \`ramet sandbox exec\``,
+    ...admissionPolicy({
+      name: "ramet-cell-owners",
+      operations: ["CREATE", "UPDATE"],
+      resources: ["pods"],
+      conditions: [{ name: "claims-to-be-a-cell", expression: `${claimsLabel} || ${claimsOwner}` }],
+      validations: [
+        {
+          expression: mayCreateCells(),
+          message: `Only Ramet's controllers create Pods with the label ${labels.cell} or a Sandbox as their owner: create a Sandbox instead`,
+        },
+      ],
+    }),
+    ...admissionPolicy({
+      name: "ramet-exec",
+      selectors: {
+        namespaceSelector: {
+          matchExpressions: [
+            { key: labels.sandboxes, operator: "In", values: ["true"] },
+            { key: labels.allowExec, operator: "NotIn", values: ["true"] },
+          ],
+        },
       },
-    ),
+      operations: ["CONNECT"],
+      resources: entrances,
+      validations: [
+        {
+          expression: "false",
+          message: `This namespace has sandboxes, so exec, attach, port-forward and proxy are not allowed for its Pods: run commands in sandboxes with \`ramet sandbox exec\`, or let an administrator set the label ${labels.allowExec}=true on the namespace`,
+        },
+      ],
+    }),
+    ...admissionPolicy({
+      name: "ramet-deny-exec",
+      selectors: { namespaceSelector: { matchLabels: { [labels.denyExec]: "true" } } },
+      operations: ["CONNECT"],
+      resources: entrances,
+      validations: [
+        {
+          expression: "false",
+          message: `The label ${labels.denyExec} of this namespace forbids exec, attach, port-forward and proxy: run commands in sandboxes with \`ramet sandbox exec\``,
+        },
+      ],
+    }),
+    ...admissionPolicy({
+      name: "ramet-sandboxes-label",
+      selectors: { objectSelector: { matchLabels: { [labels.sandboxes]: "true" } } },
+      operations: ["UPDATE"],
+      resources: ["namespaces"],
+      conditions: [{ name: "label-changed", expression: `${isMarked("oldObject")} && !${isMarked("object")}` }],
+      validations: [
+        {
+          expression: mayCreateCells("object.metadata.name"),
+          message: `This namespace has sandboxes, so only an administrator can remove its label ${labels.sandboxes}`,
+        },
+      ],
+    }),
   ];
 }
 
-interface Rule {
-  operations: string[];
-  resources: string[];
-  /** A CEL expression that must be true. */
-  expression: string;
-  message: string;
+const entrances = ["pods/exec", "pods/attach", "pods/portforward", "pods/proxy"];
+
+function cellLabel(pod: string): string {
+  return `${pod}.metadata.?labels[?"${labels.cell}"]`;
 }
 
-function policy(name: string, selectors: object, { operations, resources, expression, message }: Rule): Manifest[] {
-  const apiVersion = "admissionregistration.k8s.io/v1";
-  const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], operations, resources }];
-  return [
-    {
-      apiVersion,
-      kind: "ValidatingAdmissionPolicy",
-      metadata: { name },
-      spec: {
-        failurePolicy: "Fail",
-        matchConstraints: { ...selectors, resourceRules },
-        validations: [{ expression, message, reason: "Forbidden" }],
-      },
-    },
-    {
-      apiVersion,
-      kind: "ValidatingAdmissionPolicyBinding",
-      metadata: { name },
-      spec: { policyName: name, validationActions: ["Deny"] },
-    },
-  ];
+function isMarked(namespace: string): string {
+  return `(${namespace}.metadata.?labels[?"${labels.sandboxes}"].orValue("") == "true")`;
+}
+
+// Users and other controllers may change what else a cell's Pod has, such as its annotations.
+const claimsLabel = `(${cellLabel("object")}.hasValue() && (oldObject == null || ${cellLabel("object")} != ${cellLabel("oldObject")}))`;
+const claimsOwner = `${sandboxOwners("object")}.exists(owner, oldObject == null || !${sandboxOwners("oldObject")}.exists(old, old == owner))`;
+
+function sandboxOwners(pod: string): string {
+  const owners = `${pod}.metadata.?ownerReferences.orValue([])`;
+  return `${owners}.filter(one, one.kind == "Sandbox" && one.apiVersion.startsWith("${group}/"))`;
 }

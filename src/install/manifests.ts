@@ -1,6 +1,6 @@
 import { renderCrds } from "../api/kinds/crd.ts";
 import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/names/system-names.ts";
-import { cellPolicies } from "./cell-policies.ts";
+import { admissionPolicies } from "./cell-policies.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
 import type { InstalledEgress, InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
@@ -50,7 +50,7 @@ export const storeIsNotMounted =
 
 /** Returns the servers, their permissions and the admission policies for cells. */
 export function serverManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
-  return [...controllerManifests(options), ...gatewayManifests(options), ...cellPolicies()];
+  return [...controllerManifests(options), ...gatewayManifests(options), ...admissionPolicies()];
 }
 
 /** Returns the controllers and their permissions. */

@@ -73,6 +73,12 @@ export const clusterRights: readonly Right[] = [
     verbs: [...follow, "create", "delete"],
   },
   {
+    why: "create Pods that run cells; the admission policies refuse such Pods from everyone without this right",
+    apiGroups: ["ramet.dev"],
+    resources: ["cells"],
+    verbs: ["create"],
+  },
+  {
     why: "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox",
     apiGroups: [""],
     resources: ["persistentvolumeclaims"],
@@ -86,10 +92,10 @@ export const clusterRights: readonly Right[] = [
   },
   { why: "copy files from the Secrets that a recipe names", apiGroups: [""], resources: ["secrets"], verbs: ["get"] },
   {
-    why: "bind the store to the cluster by the UID of kube-system, and create ramet-system if it is missing",
+    why: "bind the store to the cluster by the UID of kube-system, create ramet-system if it is missing, read which fields templates may use, and label namespaces with sandboxes",
     apiGroups: [""],
     resources: ["namespaces"],
-    verbs: ["get", "create"],
+    verbs: ["get", "create", "patch"],
   },
   {
     why: "follow the egress rules that administrators set on namespaces",

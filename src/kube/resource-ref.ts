@@ -46,7 +46,13 @@ export const coreResources = {
     kind: "CustomResourceDefinition",
     namespaced: false,
   },
+  admissionPolicies: admission("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+  admissionPolicyBindings: admission("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
 } as const satisfies Record<string, ResourceRef>;
+
+function admission(plural: string, kind: string): ResourceRef {
+  return { group: "admissionregistration.k8s.io", version: "v1", plural, kind, namespaced: false };
+}
 
 /** The `apiVersion` of the objects of a resource. */
 export function apiVersionOf(resource: ResourceRef): string {

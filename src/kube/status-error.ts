@@ -83,12 +83,23 @@ interface Meaning {
   hint?: string;
 }
 
-function meaningOf({ httpStatus, reason }: ApiStatus): Meaning {
+function meaningOf({ httpStatus, reason, message }: ApiStatus): Meaning {
   if (httpStatus === 409) return { code: reason === "AlreadyExists" ? "AlreadyExists" : "Conflict", retryable: false };
   if (httpStatus === 429 || httpStatus >= 500) {
     return { code: httpStatus === 504 ? "Timeout" : "Unavailable", retryable: true };
   }
+  if (httpStatus === 403) return { code: "Forbidden", retryable: false, ...forbiddenHint(message) };
   return meanings.get(httpStatus) ?? { code: "Internal", retryable: false };
+}
+
+/** RBAC, Pod Security, quotas and admission policies all answer 403. Those not here say themselves what to do. */
+function forbiddenHint(message: string): Pick<Meaning, "hint"> {
+  if (message.includes("violates PodSecurity")) {
+    return {
+      hint: "Let an administrator label the namespace with pod-security.kubernetes.io/enforce=privileged: a cell needs it, and Ramet's admission policies restrict the templates of sandboxes instead",
+    };
+  }
+  return / cannot \w+ /.test(message) ? { hint: "Grant this verb on this resource with a Role or ClusterRole" } : {};
 }
 
 const meanings: ReadonlyMap<number, Meaning> = new Map([
@@ -97,7 +108,6 @@ const meanings: ReadonlyMap<number, Meaning> = new Map([
     401,
     { code: "Unauthorized", retryable: false, hint: "Check the credentials in the kubeconfig: they may have expired" },
   ],
-  [403, { code: "Forbidden", retryable: false, hint: "Grant this verb on this resource with a Role or ClusterRole" }],
   [404, { code: "NotFound", retryable: false }],
   [405, { code: "InvalidArgument", retryable: false }],
   [408, { code: "Timeout", retryable: true }],

@@ -88,6 +88,15 @@ describe("a cluster on this machine", () => {
     await cluster.untilPod("short", deleted);
   });
 
+  it("has the admission policies of an installation", async () => {
+    const pods = (await cluster.client()).resource(coreResources.pods);
+    const options = { apiVersion: "v1", kind: "PodExecOptions", metadata: {} };
+    const exec = pods.postSubresource({ namespace: "default", name: "truth" }, "exec", options);
+    await expect(exec).rejects.toThrow(
+      /This namespace has sandboxes, so exec, attach, port-forward and proxy are not allowed/,
+    );
+  });
+
   it("gives a sandbox its volumes and variables, and waits for a missing Secret", async () => {
     const code =
       "import os\nprint(os.environ['WHERE'], os.environ['PASS'], open('/etc/conf/greeting').read())\nopen('/scratch/x', 'w')\nimport time; time.sleep(1)";

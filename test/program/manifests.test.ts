@@ -126,8 +126,10 @@ it("denies access to a cell without the permission to run commands in its sandbo
   await namespaces.mergePatch({ name: "sandboxes" }, { metadata: { labels: { [labels.denyExec]: "true" } } });
   await expect
     .poll(() => enter("exec"))
-    .toMatch(/The label ramet\.dev\/deny-exec of this namespace forbids exec and attach/);
-  expect(await enter("attach")).toMatch(/The label ramet\.dev\/deny-exec of this namespace forbids exec and attach/);
+    .toMatch(/The label ramet\.dev\/deny-exec of this namespace forbids exec, attach, port-forward and proxy/);
+  expect(await enter("attach")).toMatch(
+    /The label ramet\.dev\/deny-exec of this namespace forbids exec, attach, port-forward and proxy/,
+  );
 });
 
 it("prints objects that a program adopts, even before a controller has run", async () => {

@@ -42,6 +42,8 @@ export const annotations = {
   egressDigest: "ramet.dev/egress-digest",
   /** On a Sandbox: comma-separated ports that a gateway proxies without authorization. */
   publicPorts: "ramet.dev/public-ports",
+  /** On a namespace, by an administrator: comma-separated names of restricted fields that templates there may use. */
+  allowInTemplates: "ramet.dev/allow-in-templates",
   reservePausedSandboxDuration: "agents.kruise.io/reserve-paused-sandbox-duration",
   sandboxPriority: "agents.kruise.io/sandbox-priority",
   /** On a SandboxTemplate of an old revision that its set no longer needs. */
@@ -94,8 +96,12 @@ export const labels = {
   stepDigest: "ramet.dev/step-digest",
   /** On Pods that run a cell: `"true"`. Nodes, policies and lists select by it. */
   cell: "ramet.dev/cell",
-  /** On namespaces: `"true"` makes the API server reject `exec` and `attach` for all their Pods. */
+  /** On namespaces: `"true"` makes the API server reject `exec` and the like for all their Pods, whatever else is set. */
   denyExec: "ramet.dev/deny-exec",
+  /** On namespaces: `"true"` if the controllers have created a sandbox's Pod there. `exec` and the like are then rejected. */
+  sandboxes: "ramet.dev/sandboxes",
+  /** On namespaces, by an administrator: `"true"` allows `exec` and the like although there are sandboxes. */
+  allowExec: "ramet.dev/allow-exec",
 } as const;
 
 export const finalizers = {

@@ -74,7 +74,7 @@ export type Volume = z.infer<typeof Volume>;
 
 export const PodSpec = z.looseObject({
   containers: z.array(Container).min(1, "must have a container for the sandbox first"),
-  // Sidecars and init containers run unchanged; Kubernetes validates them when the Pod is created.
+  // Sidecars and init containers run unchanged. Kubernetes validates them when the Pod is created, and template-policy.ts before.
   initContainers: z.array(z.looseObject({ name: z.string() })).optional(),
   volumes: z.array(Volume).optional(),
   securityContext: SecurityContext.optional(),

@@ -247,7 +247,7 @@ export class Engine {
     await appendFile(this.#log, `ramet: ${command} failed: ${why}\n`).catch(() => undefined);
     const message = `gVisor ${command} failed: ${why.split("\n").at(-1) ?? why}`;
     if (why.includes("no space left on device")) {
-      throw new RametError("StoreFull", message, { hint: `${spaceHint} Where the store is a bucket: ${scratchHint}` });
+      throw new RametError("StoreFull", message, { hint: `${spaceHint}; where the store is a bucket: ${scratchHint}` });
     }
     throw new RametError("EngineFailed", message);
   }

@@ -79,7 +79,7 @@ function specOf({ template, volumeClaims }: ResolvedTemplate): object {
 async function createPod(
   sandbox: Sandbox,
   { template: { template, volumeClaims }, start, egress }: Extract<SandboxAction, { do: "createPod" }>,
-  { client, informers, podOptions, newPods, clock }: SandboxDependencies,
+  { client, informers, namespaces, podOptions, newPods, clock }: SandboxDependencies,
 ): Promise<void> {
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
@@ -87,6 +87,8 @@ async function createPod(
   // A claim of a set's sandbox may restore a checkpoint in place.
   const keepsWaiting = controllerOf(sandbox)?.kind === "SandboxSet";
   const manifest = cellPod(owner, template, { ...podOptions, start, keepsWaiting, egress });
+  // Every Pod of a sandbox is created here, whoever made the Sandbox and wherever its template comes from.
+  await namespaces.admit(sandbox.metadata.namespace, template);
   if (volumeClaims.length > 0) await createClaims(client, sandbox, volumeClaims);
   try {
     newPods.add(sandbox.metadata.uid, await resource.create(manifest), startedAt);

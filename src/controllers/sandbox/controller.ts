@@ -5,6 +5,7 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts, SlowStart } from "../common/attempts.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../common/cache.ts";
@@ -12,6 +13,7 @@ import { type Controller, type ControllerParts, RequeueSource } from "../common/
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-calls.ts";
 import { gather } from "./gather.ts";
+import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
 import { planSandbox } from "./plan.ts";
 import { restoreInPlaceId } from "./rollback.ts";
@@ -160,6 +162,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     restoresInPlace: new Attempts({ clock, random }),
     loads: new Attempts({ clock, random }),
     egressCalls: new Attempts({ clock, random }),
+    namespaces: new Namespaces(parts.client.resource(coreResources.namespaces)),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
     slowStart: new SlowStart(clock),
     enqueue: requeues.enqueue,

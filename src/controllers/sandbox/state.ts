@@ -15,6 +15,7 @@ import type { ControllerParts } from "../common/controller-parts.ts";
 import type { DesiredEgress } from "../common/egress.ts";
 import type { Origin } from "../common/origin.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
+import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
 
 /** The state from which one sandbox is planned. */
@@ -114,6 +115,7 @@ export interface SandboxDependencies extends ControllerParts {
   /** By the UID of a Pod: the wait until the memory of its clone is loaded. */
   loads: Attempts<void>;
   newPods: NewPods;
+  namespaces: Namespaces;
   slowStart: SlowStart;
   /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;

@@ -5,6 +5,7 @@ import { apiVersion, group, version } from "../../api/schema/kind.ts";
 import { type Clock, systemClock, untilAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
+import { admissionPolicies } from "../../install/cell-policies.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { KubeManifest } from "../../kube/object.ts";
@@ -98,14 +99,26 @@ class Report {
   }
 }
 
-/** Creates the objects of a new cluster: the kinds, Ramet's namespace, and an example template. */
+/** Creates the objects of a new cluster: the kinds, the admission policies, Ramet's namespace, and an example template. */
 async function seedCluster(client: KubeClient, signal: AbortSignal): Promise<void> {
-  await Promise.all([installCrds(client, signal), makeNamespace(client, signal)]);
+  await Promise.all([installCrds(client, signal), makeNamespace(client, signal), installPolicies(client, signal)]);
   const { plural, kind } = sandboxTemplateKind;
   const templates = client.resource({ group, version, plural, kind, namespaced: true });
   const at = { namespace: "default", name: `${clusterTemplatePrefix}python` };
   // A user may have changed it.
   if ((await templates.find(at, { signal })) === undefined) await templates.create(pythonTemplate, { signal });
+}
+
+/** The policies of an installation: the cluster's owner can give other users rights, as on any other cluster. */
+async function installPolicies(client: KubeClient, signal: AbortSignal): Promise<void> {
+  const { admissionPolicies: policies, admissionPolicyBindings: bindings } = coreResources;
+  await Promise.all(
+    admissionPolicies().map(({ apiVersion, kind, metadata, spec }) =>
+      client
+        .resource(kind === policies.kind ? policies : bindings)
+        .apply({ apiVersion, kind, metadata, spec }, { fieldManager: "ramet-local", force: true, signal }),
+    ),
+  );
 }
 
 async function makeNamespace(client: KubeClient, signal: AbortSignal): Promise<void> {

@@ -1,0 +1,46 @@
+import { assertTemplateAllowed } from "../../api/cell/template-policy.ts";
+import { labels } from "../../api/names/labels.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { KubeObject, ObjectName } from "../../kube/object.ts";
+
+interface NamespaceClient {
+  get: (at: ObjectName) => Promise<KubeObject>;
+  mergePatch: (at: ObjectName, patch: object) => Promise<KubeObject>;
+}
+
+/**
+ * The namespaces in which sandboxes start. They are read for each Pod and not watched: a cluster can have many namespaces without
+ * sandboxes, and what an administrator withdraws must hold for the next Pod. Sandboxes that start together share a read.
+ */
+export class Namespaces {
+  readonly #client: NamespaceClient;
+  readonly #reads = new Map<string, Promise<KubeObject>>();
+
+  constructor(client: NamespaceClient) {
+    this.#client = client;
+  }
+
+  /**
+   * Checks that a template may run in a namespace, and labels the namespace, so that the admission policy for `exec` covers it
+   * before the first sandbox's Pod exists.
+   * @throws RametError `Forbidden` that names a field of the template
+   */
+  async admit(name: string, template: PodTemplateSpec): Promise<void> {
+    const { annotations } = (await this.#read(name)).metadata;
+    assertTemplateAllowed(template, { name, annotations });
+  }
+
+  #read(name: string): Promise<KubeObject> {
+    const underWay = this.#reads.get(name);
+    if (underWay !== undefined) return underWay;
+    const read = this.#labelled(name).finally(() => this.#reads.delete(name));
+    this.#reads.set(name, read);
+    return read;
+  }
+
+  async #labelled(name: string): Promise<KubeObject> {
+    const found = await this.#client.get({ name });
+    if (found.metadata.labels?.[labels.sandboxes] === "true") return found;
+    return this.#client.mergePatch({ name }, { metadata: { labels: { [labels.sandboxes]: "true" } } });
+  }
+}

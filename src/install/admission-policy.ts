@@ -1,0 +1,66 @@
+import type { Manifest } from "./manifest.ts";
+
+/** A ValidatingAdmissionPolicy that denies, with its binding. Expressions are CEL. */
+export interface AdmissionPolicy {
+  name: string;
+  /** @default all objects of the resources */
+  selectors?: { namespaceSelector?: object; objectSelector?: object };
+  /** @default the core group */
+  apiGroup?: string;
+  operations: readonly string[];
+  resources: readonly string[];
+  /** The policy applies where all of them are true. */
+  conditions?: readonly NamedExpression[];
+  /** Evaluated at most once a request, at their first use. */
+  variables?: readonly NamedExpression[];
+  validations: readonly Validation[];
+}
+
+interface NamedExpression {
+  name: string;
+  expression: string;
+}
+
+export interface Validation {
+  /** Must be true. */
+  expression: string;
+  message: string;
+  /** Takes the place of `message`. */
+  messageExpression?: string;
+}
+
+/** True for the controllers, and for administrators: only their role has this right on a resource that does not exist. */
+export function mayCreateCells(namespace = "request.namespace"): string {
+  return `authorizer.group("ramet.dev").resource("cells").namespace(${namespace}).check("create").allowed()`;
+}
+
+/** Returns the manifests of a policy. A policy that fails to evaluate denies. */
+export function admissionPolicy(policy: AdmissionPolicy): Manifest[] {
+  const { name, selectors, apiGroup = "", conditions, variables, validations } = policy;
+  const apiVersion = "admissionregistration.k8s.io/v1";
+  const apiVersions = apiGroup === "" ? ["v1"] : ["*"];
+  const { operations, resources } = policy;
+  return [
+    {
+      apiVersion,
+      kind: "ValidatingAdmissionPolicy",
+      metadata: { name },
+      spec: {
+        failurePolicy: "Fail",
+        matchConstraints: {
+          ...selectors,
+          resourceRules: [{ apiGroups: [apiGroup], apiVersions, operations, resources }],
+        },
+        ...(conditions && { matchConditions: conditions }),
+        ...(variables && { variables }),
+        validations: validations.map((validation) => ({ ...validation, reason: "Forbidden" })),
+      },
+    },
+    {
+      apiVersion,
+      kind: "ValidatingAdmissionPolicyBinding",
+      metadata: { name },
+      spec: { policyName: name, validationActions: ["Deny"] },
+    },
+  ];
+}
