@@ -53,7 +53,7 @@ export function effectiveEgress(
     ...levelsOf(template, "spec.template.metadata"),
     ...levelsOf(sandbox, "metadata"),
   ];
-  const top: Level = { path: "the runtime's egress", rules: { default: fallback, allow, deny } };
+  const top = levelOf("the runtime's egress", { default: fallback, allow, deny });
   const problem = levels.map((level, at) => problemOf(level, [top, ...levels.slice(0, at)], runtime)).find(Boolean);
   const narrowedBy = levels.map(({ rules }) => ({ ...rules, default: rules.default ?? "allow" }));
   return {
@@ -89,8 +89,21 @@ interface Level {
   /** The path of the annotation or the label. */
   path: string;
   rules: EgressRules;
+  /** The same rules, parsed once: each rule of a level is compared with all rules above it. */
+  allow: ParsedRule[];
+  deny: ParsedRule[];
   /** Why it could not be read. */
   unreadable?: RametError;
+}
+
+interface ParsedRule {
+  at: number;
+  text: string;
+  rule: EgressRule;
+}
+
+function levelOf(path: string, rules: EgressRules): Level {
+  return { path, rules, allow: parsedRules(rules.allow), deny: parsedRules(rules.deny) };
 }
 
 const denyAll: EgressRules = { default: "deny", allow: [], deny: [] };
@@ -112,9 +125,9 @@ function levelsOf(holder: EgressHolder | undefined, path: string): Level[] {
 
 function levelOfText(text: string, path: string): Level {
   try {
-    return { path, rules: EgressRules.parse(parsedText(text)) };
+    return levelOf(path, EgressRules.parse(parsedText(text)));
   } catch (error) {
-    return { path, rules: denyAll, unreadable: invalid(`${path}${reason(error)}`) };
+    return { ...levelOf(path, denyAll), unreadable: invalid(`${path}${reason(error)}`) };
   }
 }
 
@@ -133,18 +146,19 @@ function reason(error: unknown): string {
 /** OpenKruise Agents and ACS write `true` by default, so it requests nothing. */
 function levelOfAccess(value: string | undefined, path: string): Level[] {
   if (value === undefined || value === "true") return [];
-  if (value === "false") return [{ path, rules: denyAll }];
-  return [{ path, rules: denyAll, unreadable: invalid(`${path}: it is ${JSON.stringify(value)}, not true or false`) }];
+  const level = levelOf(path, denyAll);
+  if (value === "false") return [level];
+  return [{ ...level, unreadable: invalid(`${path}: it is ${JSON.stringify(value)}, not true or false`) }];
 }
 
 /** What a level requests although a level above does not allow it. */
 function problemOf(level: Level, above: readonly Level[], runtime: RuntimeEgress): RametError | undefined {
   if (level.unreadable !== undefined) return level.unreadable;
-  const { path, rules } = level;
+  const { path, rules, allow } = level;
   const denying = above.find(({ rules: { default: fallback } }) => fallback === "deny");
   if (rules.default === "allow" && denying !== undefined)
     return invalid(`${path}.default: ${denying.path} denies what no rule allows`);
-  for (const { at, text, rule } of parsedRules(rules.allow)) {
+  for (const { at, text, rule } of allow) {
     const why = whyNot(text, rule, above, runtime);
     if (why !== undefined) return invalid(`${path}.allow[${at}]: ${why}`);
   }
@@ -161,9 +175,9 @@ function whyNot(
   const ranges = [...specialAddresses.reserved, ...clusterRanges].filter((range) => namesInside(rule, [range]));
   const domains = [...specialAddresses.names, ...(clusterDomain === undefined ? [] : [clusterDomain])];
   const closed = [...ranges, ...domains.filter((domain) => namesBelow(rule, domain))];
-  for (const [at, { path, rules }] of above.entries()) {
-    if (parsedRules(rules.deny).some(({ rule: denied }) => coversRule(denied, rule))) return `${path} denies ${text}`;
-    const allowing = parsedRules(rules.allow).filter(({ rule: allowed }) => coversRule(allowed, rule));
+  for (const [at, { path, rules, allow, deny }] of above.entries()) {
+    if (deny.some(({ rule: denied }) => coversRule(denied, rule))) return `${path} denies ${text}`;
+    const allowing = allow.filter(({ rule: allowed }) => coversRule(allowed, rule));
     const mustBeNamed = at === 0 && closed.length > 0;
     if (mustBeNamed && !allowing.some(({ rule: allowed }) => namesInside(allowed, ranges) || isName(allowed)))
       return `${text} is in ${closed[0] ?? ""}, and ${path} does not open it`;
@@ -172,7 +186,7 @@ function whyNot(
   return undefined;
 }
 
-function parsedRules(texts: readonly string[]): { at: number; text: string; rule: EgressRule }[] {
+function parsedRules(texts: readonly string[]): ParsedRule[] {
   return texts.flatMap((text, at) => {
     const rule = parseEgressRule(text);
     return typeof rule === "string" ? [] : [{ at, text, rule }];
