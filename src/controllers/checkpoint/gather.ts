@@ -16,6 +16,7 @@ export async function gather(checkpoint: Checkpoint, dependencies: CheckpointDep
   const spec = specOf(checkpoint, dependencies);
   const source = "problem" in spec ? spec : await findSource(checkpoint, spec, dependencies);
   const wasStarted = capturedPodUid(checkpoint) !== undefined;
+  const capture = captures.get(uid);
   return {
     checkpoint,
     checkpointId: checkpoint.status?.checkpointId ?? checkpointIdOf(checkpoint.metadata),
@@ -25,8 +26,9 @@ export async function gather(checkpoint: Checkpoint, dependencies: CheckpointDep
       "problem" in source || wasStarted
         ? undefined
         : earlierCaptureOf(checkpoint, source.pod.metadata.uid, dependencies),
-    capture: captures.get(uid),
-    secrets: secretsOf(checkpoint, source, dependencies),
+    capture,
+    // Only the status of a finished capture lists them.
+    secrets: capture?.state === "done" ? secretsOf(checkpoint, source, dependencies) : [],
     now: clock.now(),
   };
 }

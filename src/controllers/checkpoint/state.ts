@@ -24,7 +24,7 @@ export interface CheckpointState {
   earlierCapture: Checkpoint | undefined;
   /** The call that takes the checkpoint. */
   capture: Attempt<CheckpointRecord> | undefined;
-  /** The Secrets whose values the checkpoint can contain. */
+  /** The Secrets whose values the checkpoint can contain, once it is captured. */
   secrets: string[];
   now: Date;
 }
