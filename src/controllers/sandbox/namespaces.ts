@@ -9,8 +9,9 @@ interface NamespaceClient {
 }
 
 /**
- * The namespaces in which sandboxes start. They are read for each Pod and not watched: a cluster can have many namespaces without
- * sandboxes, and what an administrator withdraws must hold for the next Pod. Sandboxes that start together share a read.
+ * The namespaces in which sandboxes start. A namespace is read from the API server for each Pod, because the informer may lag
+ * behind, and a permission that an administrator withdraws must not apply to the next Pod. Sandboxes that start together share a
+ * read.
  */
 export class Namespaces {
   readonly #client: NamespaceClient;
