@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +34,19 @@ func TestClientUploadsAndDownloadsFiles(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	if status, text := g.http("GET", query, nil, "X-Access-Token", "secret", "Range", "bytes=2-4"); status != 206 || text != "234" {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+func TestNamedPipeIsNotDownloaded(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	path := filepath.Join(g.dir, "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, text := g.http("GET", "/files?path="+url.QueryEscape(path), nil, "X-Access-Token", "secret")
+	if status != 400 || !strings.Contains(text, "not a regular file") {
 		t.Errorf("%d %s", status, text)
 	}
 }

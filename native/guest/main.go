@@ -48,6 +48,9 @@ const (
 
 func run(config config) (int, error) {
 	adoptOrphans()
+	if err := limitCommands(); err != nil {
+		return 1, err
+	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded...)
 	user := users.OfIDs(config.UID, config.GID)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -55,6 +56,27 @@ func notStarted(entrypoint *control.Entrypoint) bool {
 func adoptOrphans() {
 	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 	_, _, _ = syscall.Syscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
+}
+
+// limitCommands leaves the entrypoint and all commands the default capabilities of a container, also those of root. The
+// guest keeps CAP_SYS_ADMIN, to set the host name: the bounding set only applies to programs that are executed.
+func limitCommands() error {
+	const (
+		dropFromBoundingSet = 24 // PR_CAPBSET_DROP of <linux/prctl.h>
+		sysPtrace           = 19 // CAP_SYS_PTRACE of <linux/capability.h>
+		sysAdmin            = 21 // CAP_SYS_ADMIN
+	)
+	// What another user executes has no capabilities.
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	for _, capability := range []uintptr{sysPtrace, sysAdmin} {
+		_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, dropFromBoundingSet, capability, 0)
+		if errno != 0 {
+			return fmt.Errorf("dropping capability %d from the bounding set: %w", capability, errno)
+		}
+	}
+	return nil
 }
 
 // connections holds the connections of clients. They are reset after a restore: their other ends belong to the source.

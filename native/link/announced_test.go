@@ -34,19 +34,8 @@ func TestAnnouncedName(t *testing.T) {
 	}
 }
 
-func FuzzAnnouncedName(f *testing.F) {
-	f.Add([]byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"))
-	f.Add([]byte("\x16\x03\x01\x00\x04\x01\x00\x00\xff"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		name, done := announcedName(data)
-		if !done && name != "" {
-			t.Errorf("named %q before it was done", name)
-		}
-	})
-}
-
 // clientHello is what Go's TLS client sends first.
-func clientHello(t *testing.T, name string) string {
+func clientHello(t testing.TB, name string) string {
 	t.Helper()
 	client, server := net.Pipe()
 	go func() {

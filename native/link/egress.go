@@ -31,6 +31,7 @@ type egress struct {
 	relay   dnsrelay.Relay
 	own     ownAddresses
 	refused *refusals
+	counters
 	// relearned holds the names that link has recently resolved itself.
 	relearned oncePerWhile
 	pairs     proxy.Pairs[egressPair]
@@ -60,6 +61,7 @@ func newEgress(g *gate, config netConfig) (*egress, error) {
 			return nil, err
 		}
 	}
+	e.pairs.Count = &e.bytes
 	e.relay = dnsrelay.Relay{Upstreams: upstreams, Permit: e.permitQuestion, Learn: e.names.Learn}
 	return e, nil
 }
@@ -105,9 +107,11 @@ func (e *egress) permitQuestion(name string) bool {
 	if !e.gate.isOpen() {
 		return false
 	}
+	e.questions.Add(1)
 	if e.policy.Load().Question(name) {
 		return true
 	}
+	e.refusedQuestions.Add(1)
 	e.refused.report("DNS question for "+name, "the egress policy does not allow this name")
 	return false
 }
@@ -130,6 +134,7 @@ func (e *egress) accept(listener *net.TCPListener) {
 				e.serveConn(conn)
 			}()
 		default:
+			e.overLimit.Add(1)
 			proxy.Reset(conn)
 		}
 	}
@@ -145,12 +150,15 @@ func (e *egress) serveConn(inner *net.TCPConn) {
 	defer cancel()
 	about, early, ok := e.admit(ctx, inner, to)
 	if !ok {
+		e.denied.Add(1)
 		proxy.Reset(inner)
 		return
 	}
+	e.allowed.Add(1)
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp4", about.to.String())
 	if err != nil {
+		e.failed.Add(1)
 		proxy.Reset(inner)
 		return
 	}
@@ -160,6 +168,7 @@ func (e *egress) serveConn(inner *net.TCPConn) {
 		proxy.Reset(outer)
 		return
 	}
+	e.bytes.There.Add(int64(len(early)))
 	e.pairs.Run(about, inner, outer, func() bool { return e.gate.isOpen() && e.decide(about).Allowed })
 }
 

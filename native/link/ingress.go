@@ -59,9 +59,11 @@ type ingressHeader struct {
 }
 
 type answer struct {
-	ID    *int64       `json:"id,omitempty"`
-	OK    bool         `json:"ok,omitempty"`
-	Error *fault.Fault `json:"error,omitempty"`
+	ID *int64 `json:"id,omitempty"`
+	OK bool   `json:"ok,omitempty"`
+	// Report answers the operation "report".
+	Report *egressReport `json:"report,omitempty"`
+	Error  *fault.Fault  `json:"error,omitempty"`
 }
 
 // serveSocket accepts connections on a Unix socket that only this user can open.
@@ -90,17 +92,12 @@ func (in *ingress) serveSocket(path string) error {
 func (in *ingress) serve(conn *net.UnixConn) {
 	_ = conn.SetReadDeadline(time.Now().Add(headerTimeout))
 	reader := bufio.NewReaderSize(conn, maxHeaderBytes)
-	line, err := reader.ReadSlice('\n')
-	if err != nil {
-		refuse(conn, fault.New("InvalidArgument", "", "Reading the first line of the connection failed: %v", err))
+	header, f := readHeader(reader)
+	if f != nil {
+		refuse(conn, f)
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	var header ingressHeader
-	if err := json.Unmarshal(line, &header); err != nil || header.Port == 0 {
-		refuse(conn, fault.New("InvalidArgument", "", `Reading the first line of the connection failed: it is not {"port":…,"control":…}`))
-		return
-	}
 	if f := in.permitted(header); f != nil {
 		refuse(conn, f)
 		return
@@ -126,6 +123,19 @@ func (in *ingress) serve(conn *net.UnixConn) {
 	}
 	writeLine(conn, answer{OK: true})
 	in.proxy(conn, inner, header.Control)
+}
+
+// readHeader reads the first line. The bytes after it belong to the sandbox.
+func readHeader(reader *bufio.Reader) (ingressHeader, *fault.Fault) {
+	var header ingressHeader
+	line, err := reader.ReadSlice('\n')
+	if err != nil {
+		return header, fault.New("InvalidArgument", "", "Reading the first line of the connection failed: %v", err)
+	}
+	if err := json.Unmarshal(line, &header); err != nil || header.Port == 0 {
+		return header, fault.New("InvalidArgument", "", `Reading the first line of the connection failed: it is not {"port":…,"control":…}`)
+	}
+	return header, nil
 }
 
 func (in *ingress) permitted(header ingressHeader) *fault.Fault {

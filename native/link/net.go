@@ -11,7 +11,9 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+	"time"
 
+	"ramet.dev/native/link/internal/confine"
 	"ramet.dev/native/link/internal/fault"
 	"ramet.dev/native/link/internal/netns"
 	"ramet.dev/native/link/internal/policy"
@@ -85,6 +87,7 @@ func serveNet(in io.Reader, out io.Writer) int {
 	for lines.Scan() {
 		s.answer(lines.Bytes())
 	}
+	s.egress.refused.end(time.Second)
 	return 0
 }
 
@@ -129,7 +132,11 @@ func (s *session) start(line []byte, pair *netns.Pair, made error) (socket strin
 		}
 		return nil
 	})
-	return config.Socket, s.ingress.serveSocket(config.Socket)
+	if err := s.ingress.serveSocket(config.Socket); err != nil {
+		return "", err
+	}
+	// The gate is closed until here, so no input of a sandbox or client has been parsed with more rights.
+	return config.Socket, confine.Process()
 }
 
 func (s *session) listen(config netConfig) error {
@@ -152,6 +159,10 @@ func (s *session) answer(line []byte) {
 	var r request
 	if err := strict(line, &r); err != nil {
 		s.send(answer{ID: &r.ID, Error: fault.New("InvalidArgument", "", "Reading a request failed: %v", err)})
+		return
+	}
+	if r.Op == "report" {
+		s.send(answer{ID: &r.ID, OK: true, Report: s.egress.report()})
 		return
 	}
 	if err := s.perform(r); err != nil {

@@ -50,6 +50,12 @@ func TestNetworkConnectionsByName(t *testing.T) {
 	expect("another address", w.call("203.0.113.6:5432", "x"), "cut")
 	expect("a question for another name", w.ask("evil.test"), "RCodeRefused")
 
+	report := w.report()
+	expect("the connections", fmt.Sprint(report.Connections), "{2 2 0 0 0}")
+	expect("the bytes", fmt.Sprint(report.Bytes), "{2 22}")
+	expect("the questions", fmt.Sprint(report.DNS), "{2 1}")
+	expect("the last refusal", report.Refused[0].What, "DNS question for evil.test.")
+
 	expect("a name that points to loopback", w.ask("rebind.example.org"), "1 answers")
 
 	expect("an alias", w.ask("www.example.org"), "2 answers")

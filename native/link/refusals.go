@@ -24,25 +24,58 @@ const (
 type refusals struct {
 	logged  oncePerWhile
 	lines   chan string
+	ending  chan struct{}
+	ended   chan struct{}
 	skipped atomic.Int64
+	recent  recentRefusals
 }
 
 func newRefusals(out io.Writer, pause time.Duration) *refusals {
-	r := &refusals{lines: make(chan string, queuedLines)}
+	r := &refusals{lines: make(chan string, queuedLines), ending: make(chan struct{}), ended: make(chan struct{})}
 	r.logged = oncePerWhile{every: time.Minute, maxKeys: maxDestinations}
-	go func() {
-		for line := range r.lines {
-			if n := r.skipped.Swap(0); n > 0 {
-				fmt.Fprintf(out, "refused: %d more connections and DNS questions, which are not logged\n", n)
-			}
-			fmt.Fprintln(out, line)
-			time.Sleep(pause)
-		}
-	}()
+	go r.write(out, pause)
 	return r
 }
 
+// write writes the lines, with a pause after each, until end.
+func (r *refusals) write(out io.Writer, pause time.Duration) {
+	defer close(r.ended)
+	for {
+		select {
+		case line := <-r.lines:
+			r.writeLine(out, line)
+			select {
+			case <-time.After(pause):
+			case <-r.ending:
+			}
+		case <-r.ending:
+			for len(r.lines) > 0 {
+				r.writeLine(out, <-r.lines)
+			}
+			return
+		}
+	}
+}
+
+func (r *refusals) writeLine(out io.Writer, line string) {
+	if n := r.skipped.Swap(0); n > 0 {
+		fmt.Fprintf(out, "refused: %d more connections and DNS questions, which are not logged\n", n)
+	}
+	fmt.Fprintln(out, line)
+}
+
+// end writes the queued lines without a pause: the last refusal is often why a program has ended. It returns after limit
+// also if nothing reads them.
+func (r *refusals) end(limit time.Duration) {
+	close(r.ending)
+	select {
+	case <-r.ended:
+	case <-time.After(limit):
+	}
+}
+
 func (r *refusals) report(what, why string) {
+	r.recent.add(printable(what), why, time.Now())
 	due, full := r.logged.due(what)
 	if full {
 		r.skipped.Add(1)

@@ -30,14 +30,57 @@ func (g *gatheredLog) lines() []string {
 	return strings.Split(strings.TrimSpace(g.text.String()), "\n")
 }
 
+func TestRefusalsAreWrittenBeforeTheEnd(t *testing.T) {
+	var log gatheredLog
+	r := newRefusals(&log, time.Hour)
+	for n := range 10 {
+		r.report(fmt.Sprintf("destination %d", n), "private")
+	}
+	r.end(time.Minute)
+	if lines := log.lines(); len(lines) != 10 || lines[9] != "refused: destination 9: private" {
+		t.Fatalf("the log has %q", lines)
+	}
+}
+
+func TestRefusalsEndWithoutAReader(t *testing.T) {
+	reader, writer := io.Pipe()
+	defer reader.Close()
+	r := newRefusals(writer, 0)
+	r.report("destination", "private")
+	r.end(time.Millisecond)
+}
+
+func TestRecentRefusalsAreBounded(t *testing.T) {
+	var r recentRefusals
+	at := time.Unix(0, 0)
+	for n := range 10_000 {
+		at = at.Add(time.Second)
+		r.add(fmt.Sprintf("%d %s", n, strings.Repeat("é", 400)), "private", at)
+	}
+	r.add("last", "private", at.Add(time.Second))
+	r.add("last", "private", at.Add(time.Second))
+	all := r.list()
+	if len(all) != maxRecent || all[0].What != "last" || all[0].Count != 2 {
+		t.Fatalf("%d refusals, the first %+v", len(all), all[0])
+	}
+	for _, each := range all {
+		if len(each.What) > maxRefusalBytes {
+			t.Errorf("%d bytes are remembered", len(each.What))
+		}
+	}
+}
+
 func TestRefusalsOfManyDestinations(t *testing.T) {
 	var log gatheredLog
 	r := newRefusals(&log, 0)
 	r.logged.every = 200 * time.Millisecond
+	start := time.Now()
 	for n := range 100_000 {
 		r.report(fmt.Sprintf("connection to 10.%d.%d.%d:80", n>>16, n>>8&255, n&255), "private")
 	}
-	if n := len(log.lines()); n > maxDestinations*10 {
+	whiles := int(time.Since(start)/r.logged.every) + 1
+	// Each while, a line for each destination, and one with a count before it.
+	if n := len(log.lines()); n > 2*maxDestinations*(whiles+1) {
 		t.Errorf("%d lines for 100,000 refusals", n)
 	}
 	// The next line that is due says how many were left out.

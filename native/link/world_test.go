@@ -122,6 +122,15 @@ func (w *world) do(op string, more map[string]any) {
 	}
 }
 
+func (w *world) report() egressReport {
+	w.t.Helper()
+	text, err := json.Marshal(w.exchange(map[string]any{"id": 1, "op": "report"})["report"])
+	must(w.t, err)
+	var report egressReport
+	must(w.t, json.Unmarshal(text, &report))
+	return report
+}
+
 func (w *world) egress(defaults string, allow ...string) {
 	w.t.Helper()
 	w.do("egress", map[string]any{"policy": map[string]any{"default": defaults, "allow": allow}})

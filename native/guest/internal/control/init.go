@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -62,6 +63,8 @@ func (w InitRequest) check() error {
 		return errors.New("generation must be 1 or more")
 	case w.HookTimeoutMilliseconds < 0:
 		return errors.New("hookTimeoutMilliseconds must not be negative")
+	case w.HookTimeoutMilliseconds > math.MaxInt64/int64(time.Millisecond):
+		return errors.New("hookTimeoutMilliseconds is too large")
 	}
 	for _, char := range w.Hostname {
 		if char <= ' ' || char > '~' {
@@ -69,6 +72,14 @@ func (w InitRequest) check() error {
 		}
 	}
 	return nil
+}
+
+func (w InitRequest) hookTimeout() time.Duration {
+	timeout := time.Duration(w.HookTimeoutMilliseconds) * time.Millisecond
+	if timeout == 0 {
+		timeout = defaultHookTimeout
+	}
+	return timeout
 }
 
 // take gives the sandbox its identity, and then runs the hooks, which see the identity.
@@ -96,11 +107,7 @@ func (s *Server) take(ctx context.Context, request InitRequest) (*Outcome, error
 	s.Identity.Take(request.AccessToken, request.Environment, request.Generation)
 	warn("writing the identity", s.publish(request))
 	if request.Clone {
-		timeout := time.Duration(request.HookTimeoutMilliseconds) * time.Millisecond
-		if timeout == 0 {
-			timeout = defaultHookTimeout
-		}
-		outcome.Hooks = s.runHooks(ctx, request, timeout)
+		outcome.Hooks = s.runHooks(ctx, request, request.hookTimeout())
 	}
 	last.generation, last.sandboxID, last.outcome = request.Generation, request.SandboxID, outcome
 	return outcome, nil

@@ -63,14 +63,7 @@ func (s *Server) exit(w http.ResponseWriter, r *http.Request) {
 
 // init continues when its caller disconnects: a repeated call returns the result.
 func (s *Server) init(w http.ResponseWriter, r *http.Request) {
-	var request InitRequest
-	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	if err == nil {
-		err = json.Unmarshal(body, &request)
-	}
-	if err == nil {
-		err = request.check()
-	}
+	request, err := readInit(r.Body)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "InvalidArgument", "accepting an identity failed: "+err.Error())
 		return
@@ -87,6 +80,18 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 		// Started after the response, with the identity already set.
 		go s.Entrypoint.Start()
 	}
+}
+
+func readInit(from io.Reader) (InitRequest, error) {
+	var request InitRequest
+	body, err := io.ReadAll(io.LimitReader(from, 1<<20))
+	if err == nil {
+		err = json.Unmarshal(body, &request)
+	}
+	if err == nil {
+		err = request.check()
+	}
+	return request, err
 }
 
 func reply(w http.ResponseWriter, status int, body any) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"ramet.dev/native/guest/internal/users"
 )
@@ -17,7 +18,8 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	file, err := os.Open(path)
+	// To open a named pipe without a writer would block a thread for good. It is refused below.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		fail(w, statusOf(err), "reading "+path+": "+reason(err))
 		return

@@ -85,7 +85,8 @@ func encodeField(out []byte, v reflect.Value, f field, present bool) ([]byte, er
 	}
 	switch v.Kind() {
 	case reflect.String:
-		return appendBytes(out, f.number, []byte(v.String())), nil
+		// A file's name can have any bytes. Receivers reject text that is not UTF-8, as JSON's encoder replaces it.
+		return appendBytes(out, f.number, []byte(strings.ToValidUTF8(v.String(), "\uFFFD"))), nil
 	case reflect.Bool:
 		value := uint64(0)
 		if v.Bool() {

@@ -53,8 +53,20 @@ type Timestamp struct {
 	Nanos   int32 `pb:"2"`
 }
 
-// TimestampOf converts a time.
+// firstSecond and lastSecond limit a Timestamp to the years 1 to 9999, as protobuf requires.
+const (
+	firstSecond = -62135596800
+	lastSecond  = 253402300799
+)
+
+// TimestampOf converts a time. A program in the sandbox can give a file any time: one out of range becomes the nearest.
 func TimestampOf(t time.Time) *Timestamp {
+	if t.Unix() < firstSecond {
+		return &Timestamp{Seconds: firstSecond}
+	}
+	if t.Unix() > lastSecond {
+		return &Timestamp{Seconds: lastSecond}
+	}
 	return &Timestamp{Seconds: Int64(t.Unix()), Nanos: int32(t.Nanosecond())}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/native/link/internal/confine"
 	"ramet.dev/native/link/internal/fault"
 )
 
@@ -55,7 +56,9 @@ func NewPair() (*Pair, error) {
 
 // Prepare restores the address, neighbour and route of the sandbox's interface. gVisor removes them when it starts, and
 // reads them when the next sandbox is created in the same namespace.
-func (p *Pair) Prepare() error {
+func (p *Pair) Prepare() error { return confine.WithNetAdmin(p.prepare) }
+
+func (p *Pair) prepare() error {
 	eth0, err := p.sandbox.LinkByName(sandboxInterface)
 	if err != nil {
 		return fault.Kernel("Finding eth0 of the sandbox", err)

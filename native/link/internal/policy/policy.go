@@ -48,8 +48,8 @@ var specialJSON []byte
 
 // special holds the addresses that no policy opens by accident. src/base/special-addresses.ts describes them.
 var special = func() (s struct {
-	Metadata, Reserved, Private []netip.Prefix
-	Names                       []string
+	Metadata, PodIdentity, Reserved, Private []netip.Prefix
+	Names                                    []string
 }) {
 	if err := json.Unmarshal(specialJSON, &s); err != nil {
 		panic(err)
@@ -103,7 +103,8 @@ func (p *Policy) addLayer(path string, spec Spec) (err error) {
 // Connection decides on a TCP connection to an address that the sandbox has resolved from names (possibly none). own holds
 // the addresses of the Pod or node that link runs on.
 func (p *Policy) Connection(to netip.AddrPort, names []string, own []netip.Addr) Verdict {
-	if slices.ContainsFunc(special.Metadata, func(m netip.Prefix) bool { return m.Contains(to.Addr()) }) {
+	contains := func(m netip.Prefix) bool { return m.Contains(to.Addr()) }
+	if slices.ContainsFunc(special.Metadata, contains) && !slices.ContainsFunc(special.PodIdentity, contains) {
 		return Verdict{Why: "metadata services and link-local addresses are always refused"}
 	}
 	refused, what := p.reserved(to.Addr(), own)
@@ -215,6 +216,11 @@ func (p *Policy) isPrivate(name string) bool {
 func (p *Policy) reserved(address netip.Addr, own []netip.Addr) (netip.Prefix, string) {
 	if slices.Contains(own, address) {
 		return netip.PrefixFrom(address, 32), "addresses of the Pod and its node"
+	}
+	for _, prefix := range special.PodIdentity {
+		if prefix.Contains(address) {
+			return prefix, "credentials of Pods"
+		}
 	}
 	for i, prefix := range p.refused {
 		if prefix.Contains(address) {

@@ -5,7 +5,11 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Conn is a stream that supports half-close: *net.TCPConn and *net.UnixConn.
@@ -16,9 +20,15 @@ type Conn interface {
 
 // Pairs holds the open pairs of connections. Each pair has a value that its owner chooses.
 type Pairs[T any] struct {
+	// Count counts the bytes of the pairs, also of the open ones. Without it, nothing is counted.
+	Count *Bytes
+
 	mu   sync.Mutex
 	open map[*pair[T]]struct{}
 }
+
+// Bytes is what was copied from the first connection of each pair to the second one, and back.
+type Bytes struct{ There, Back atomic.Int64 }
 
 type pair[T any] struct {
 	about T
@@ -46,9 +56,13 @@ func (ps *Pairs[T]) Run(about T, a, b Conn, check func() bool) {
 		Reset(b)
 		return
 	}
+	var there, back *atomic.Int64
+	if ps.Count != nil {
+		there, back = &ps.Count.There, &ps.Count.Back
+	}
 	done := make(chan struct{})
-	go func() { defer close(done); oneWay(b, a) }()
-	oneWay(a, b)
+	go func() { defer close(done); oneWay(b, a, there) }()
+	oneWay(a, b, back)
 	<-done
 }
 
@@ -81,8 +95,8 @@ func Reset(conn net.Conn) {
 }
 
 // oneWay copies until the source ends, and then closes the other side. io.Copy lets the kernel splice between sockets.
-func oneWay(to, from Conn) {
-	if _, err := io.Copy(to, from); err != nil {
+func oneWay(to, from Conn, count *atomic.Int64) {
+	if err := copyAll(to, from, count); err != nil {
 		// One side failed: the other side must not see an orderly end.
 		Reset(to)
 		Reset(from)
@@ -90,4 +104,48 @@ func oneWay(to, from Conn) {
 	}
 	_ = to.CloseWrite()
 	_ = to.SetReadDeadline(time.Now().Add(halfOpenTimeout))
+}
+
+func copyAll(to, from Conn, count *atomic.Int64) error {
+	source, ok := from.(syscall.Conn)
+	if count == nil || !ok {
+		_, err := io.Copy(to, from)
+		return err
+	}
+	raw, err := source.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for {
+		// Copying what has arrived keeps the count current without a buffer for each of many idle connections.
+		arrived, err := untilReadable(raw)
+		if err != nil || arrived == 0 {
+			return err
+		}
+		n, err := io.CopyN(to, from, int64(arrived))
+		count.Add(n)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// untilReadable waits, and returns how many bytes can be read. 0 is the orderly end.
+func untilReadable(raw syscall.RawConn) (arrived int, err error) {
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		var one [1]byte
+		n, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if err == unix.EAGAIN || err == unix.EINTR {
+			return false
+		}
+		if failed = err; err == nil && n > 0 {
+			arrived, failed = unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+		}
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	return arrived, failed
 }
