@@ -1,9 +1,9 @@
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:faults`: runs one file at a time, because the tests kill and count processes. */
+/** `npm run test:faults` without `--long`: runs one file at a time, because the tests kill and count processes. */
 export default defineConfig({
   test: {
-    include: ["test/faults/**/*.test.ts"],
+    include: ["test/faults/*.test.ts"],
     globalSetup: ["test/setup/tools.ts", "test/setup/built-package.ts"],
     testTimeout: 300_000,
     hookTimeout: 120_000,
