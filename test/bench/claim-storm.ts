@@ -4,6 +4,7 @@ import { apiVersion } from "../../src/api/schema/kind.ts";
 import { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
 import { createCache } from "../../src/controllers/common/cache.ts";
 import { Backends } from "../../src/backends/backends.ts";
+import { environmentSeal } from "../../src/backends/environment-seal.ts";
 import { controllersMetrics } from "../../src/controllers/metrics.ts";
 import { createInformers, sandboxResources } from "../../src/controllers/common/resources.ts";
 import { sandboxClaimController } from "../../src/controllers/sandbox-claim/controller.ts";
@@ -147,8 +148,9 @@ async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
     clock,
     random,
     metrics,
+    seal: environmentSeal(Buffer.alloc(32)),
     cache: createCache(informers),
-    podOptions: { cellImage: "ramet.dev/cell:bench", publicKey: "" },
+    podOptions: { cellImage: "ramet.dev/cell:bench" },
     backends: new Backends([]),
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events: new EventRecorder({ client, reportingController: "ramet.dev/bench", reportingInstance: "bench" }),

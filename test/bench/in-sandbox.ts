@@ -1,11 +1,11 @@
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { withGuest } from "../../src/cli/cluster/cell-access.ts";
+import { withCellGuest } from "../../src/cli/cluster/cell-access.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 
 /** Runs a shell command in a sandbox and returns its output. */
 export async function runInSandbox({ cluster }: LocalCluster, sandbox: Sandbox, script: string): Promise<string> {
   const signal = AbortSignal.timeout(60_000);
-  return withGuest(cluster, sandbox, { signal }, async (guest) => {
+  return withCellGuest(cluster, sandbox, { signal }, async (guest) => {
     let text = "";
     for await (const event of guest.startProcess({ command: "sh", args: ["-c", script] }, signal)) {
       if (event.type === "data") text += event.data.toString();

@@ -10,6 +10,8 @@ import { clusterLevel } from "./cluster-level.ts";
 import { CleanUp } from "./clean-up.ts";
 import { CpuAccount } from "./cpu-account.ts";
 import type { Figure, LevelContext } from "./figure.ts";
+import { measureFloods, type FloodFigure } from "./floods.ts";
+import { floodsTable } from "./floods-report.ts";
 import { measureFork, type Fork } from "./fork.ts";
 import { forkTable } from "./fork-report.ts";
 import { measureGateway, type GatewayCosts } from "./gateway.ts";
@@ -90,6 +92,11 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     others.pools = await measurePools({ quick: options.n <= 5 }, signal);
     console.log(`\n${poolTable(others.pools)}`);
   }
+  if (options.levels.has("cluster") && options.only.has("floods")) {
+    await cleanUp.run();
+    others.floods = await measureFloods({ quick: options.n <= 5 }, signal);
+    console.log(`\n${floodsTable(others.floods)}`);
+  }
   if (options.levels.has("cluster") && options.only.has("scale")) {
     await cleanUp.run();
     others.scale = await measureScale(options.objects, signal);
@@ -110,7 +117,8 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
 
 /** Simulated figures use a separate control plane. */
 function isSimulatedOnly({ only }: BenchOptions): boolean {
-  return [...only].every((name) => name === "pool" || name === "scale" || name === "program");
+  const separate: ReadonlySet<string> = new Set(["pool", "floods", "scale", "program"]);
+  return [...only].every((name) => separate.has(name));
 }
 
 interface ClusterCosts {
@@ -123,6 +131,7 @@ interface ClusterCosts {
   gateway?: GatewayCosts;
   pools?: PoolFill[];
   claimStorms?: ClaimStorm[];
+  floods?: FloodFigure[];
   scale?: ScalePoint[];
   program?: ProgramCosts;
 }

@@ -13,6 +13,7 @@ export const figureNames = [
   "pool",
   "fork",
   "gateway",
+  "floods",
   "scale",
   "program",
 ] as const;

@@ -1,10 +1,13 @@
 import { readdir } from "node:fs/promises";
 import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import { descendants, processesWith, type FoundProcess } from "../faults/processes.ts";
-import type { LocalCluster } from "./local-cluster.ts";
+import type { ClusterDirectory } from "../../src/local/cluster-directory.ts";
 
 /** The processes of a sandbox's Pod, the outermost first. Empty before the node has started it. */
-export async function podFamily({ directory }: LocalCluster, sandboxName: string): Promise<FoundProcess[]> {
+export async function podFamily(
+  { directory }: { directory: Pick<ClusterDirectory, "pods"> },
+  sandboxName: string,
+): Promise<FoundProcess[]> {
   const uids = await readdir(directory.pods).catch(() => []);
   const record = uids
     .map((uid) => new PodDirectory(directory.pods, uid).readRecord())
